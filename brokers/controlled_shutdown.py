@@ -21,7 +21,7 @@ Send = Callable[[Address, ControlledShutdownRequest], int]
 class ControlledShutdown:
     """One broker's attempts at a controlled shutdown.
 
-    ``is_over``: the broker may stop. ``succeeded``: it leads no partition any more.
+    ``is_over``: the broker may stop. ``succeeded``: it no longer leads a partition.
     ``is_enabled`` False: no attempt is made. ``remaining``: partitions that the controller could
     not move. ``error``: the controller's last error. ``find_controller`` returns the id of a
     controller with a registered broker, or None.

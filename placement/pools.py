@@ -141,7 +141,7 @@ class LegalBrokers:
     racks: Mapping[int, str | int]
 
     def racks_to_use(self, replication_factor: int) -> int:
-        """Return on how many racks so many replicas must be: the maximum, as in Kafka."""
+        """Return the number of racks that the replicas must be on: the maximum, as in Kafka."""
         return min(replication_factor, len(set(self.racks.values())))
 
     def spans_enough_racks(self, replicas: Sequence[int]) -> bool:

@@ -136,7 +136,7 @@ class Pause(BrokerAction, frozen=True):
 
 
 class Resume(BrokerAction, frozen=True):
-    """Let paused brokers continue."""
+    """Resume paused brokers."""
 
     LEAVES = RUNNING
 

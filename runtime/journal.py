@@ -127,7 +127,7 @@ class MemoryJournal:
         self.failure = JournalUnwritable(f"the journal cannot be written: {reason}")
 
     def accept(self) -> None:
-        """Let ``retry`` succeed again."""
+        """End the failure: ``retry`` succeeds from now on."""
         self._is_refusing = False
 
     def append(self, rows: Iterable[JournalRow]) -> None:

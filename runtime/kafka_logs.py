@@ -85,7 +85,7 @@ class KafkaLogs:
         )
 
     def close(self) -> None:
-        """Close every file; no controller may write any more. Idempotent."""
+        """Close every file; controllers must not write afterwards. Idempotent."""
         self._stack.close()
 
     def _open_file(self, path: Path) -> LineFile:

@@ -146,7 +146,7 @@ class Consumer:
         self._asked: dict[TopicPartition, int] = {}
         self._fetched: dict[TopicPartition, Read] = {}
 
-    # -- what callers do
+    # -- interface for callers
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; new ones start as ``auto_offset_reset`` says."""

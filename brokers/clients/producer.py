@@ -175,7 +175,7 @@ class Producer:
         self._init_number: int | None = None
         self._init_ms = -math.inf
 
-    # -- what callers do
+    # -- interface for callers
 
     def send(self, tp: TopicPartition, payload: Payload, now_ms: float) -> int:
         """Queue at least one record; return the number of the first. ``on_timer`` sends them."""

@@ -40,7 +40,7 @@ from klamm.cluster.types import TopicPartition
 
 Find = Callable[[TopicPartition, int], Partition | Errors]
 EnoughMs = Callable[[Iterable[TopicPartition], int, float, float], float]
-"""Returns when constant rates will have added so many bytes, between two times; inf: not then."""
+"""Returns when rates will have added a number of bytes, between two times; inf: not by then."""
 
 
 class _Waiting(msgspec.Struct):

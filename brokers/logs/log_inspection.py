@@ -143,6 +143,6 @@ def agreed_epochs(
 ) -> EpochEntries | None:
     """Return the epochs of batches; None if leader-epoch-checkpoint (``recorded``) contradicts.
 
-    A recorded epoch that starts at the log end has no records, and is no contradiction."""
+    A recorded epoch that starts at the log end has no records; that is not a contradiction."""
     epochs = epochs_between(found, start_offset, end_offset)
     return epochs if truncate_from_end(recorded, end_offset) == epochs else None

@@ -1,4 +1,4 @@
-"""Opens a segment log: selects its files, detects damage, and repairs what is safe to repair.
+"""Opens a segment log: selects its files, detects damage, and makes safe repairs.
 
 Flushed data is never truncated: only segments at or above the recovery point are checked batch by
 batch, and only after an unclean shutdown. Each repair is returned as a value, for the broker to

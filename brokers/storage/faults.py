@@ -201,7 +201,7 @@ class FaultyDisk:
         self._touch(path)
         return self._disk.lock(path)
 
-    # -- what fails
+    # -- failing operations
 
     def _touch(self, path: StrPath, *also: FaultKind) -> None:
         """Check for faults of an operation that fails with EIO and ``also``."""

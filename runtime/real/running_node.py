@@ -174,7 +174,7 @@ class RunningNode:
             self.event_thread.resume()
 
     def end_controller(self) -> None:
-        """Let the controller begin no further event; it does not resign."""
+        """Stop the controller after its current event; it does not resign."""
         if self.event_thread is not None:
             self.event_thread.end()
 

@@ -1,1 +1,1 @@
-"""Scenarios: what is done to a cluster step by step, and what real brokers were recorded to do."""
+"""Scenarios: steps on a cluster, and comparison with recordings of real brokers."""

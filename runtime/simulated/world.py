@@ -116,7 +116,7 @@ class SimulatedWorld:
             self._agenda, self.transport, self.server, self.clock, resume, rng, choose
         )
 
-    # -- the world's own steps
+    # -- steps
 
     @property
     def choices(self) -> list[int]:
