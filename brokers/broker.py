@@ -24,7 +24,7 @@ from klamm.brokers.leaders.copies import Copies
 from klamm.brokers.leaders.zk_isr_manager import IsrManager, ZkIsrManager
 from klamm.brokers.log_configs import TopicLogConfigs
 from klamm.brokers.log_dir_failure_handler import LogDirFailureHandler
-from klamm.brokers.log_upkeep import LogUpkeep
+from klamm.brokers.log_maintenance import LogMaintenance
 from klamm.brokers.logs.checkpoints import MetaProperties
 from klamm.brokers.logs.log_dirs import LogDirs
 from klamm.brokers.logs.log_journal import LogJournal
@@ -122,7 +122,9 @@ class Broker:
             quirks,
         )
         self._moves = self.replica_manager.replica_alter_log_dirs_manager
-        self.log_upkeep = LogUpkeep(config, self.replica_manager, clock, self.rates, log_journal)
+        self.log_maintenance = LogMaintenance(
+            config, self.replica_manager, clock, self.rates, log_journal
+        )
         self._log_journal = log_journal
         self._log_dir_failures = LogDirFailureHandler(
             info.id, config, self.replica_manager, self._zk, log_journal
@@ -172,7 +174,7 @@ class Broker:
         if not self.log_manager.is_open:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
             with self._topic_logs.read_ahead(self._zk.get_all_topics_in_cluster()):
-                self.log_upkeep.startup(owner)
+                self.log_maintenance.startup(owner)
             # No notification for these: no replica in a failed directory has been online yet.
             self._log_dir_failures.take_offline()
         self._register()
@@ -249,7 +251,7 @@ class Broker:
                 self.controlled_shutdown.on_response(message.correlation_id, body, now_ms)
             case _:
                 raise AssertionError(f"{self.address} cannot handle {type(body).__name__}")
-        self.log_upkeep.on_message(body)
+        self.log_maintenance.on_message(body)
         self._send_what_is_due()
 
     def next_due_ms(self) -> float | None:
@@ -264,7 +266,7 @@ class Broker:
             self.alter_isr_manager.next_due_ms(),
             self.fetchers.next_due_ms(self.metadata_cache.alive_brokers),
             self.replica_manager.leaders.next_due_ms(),
-            self.log_upkeep.next_due_ms(),
+            self.log_maintenance.next_due_ms(),
         )
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -272,8 +274,8 @@ class Broker:
         """Do everything that is due by now; does nothing if nothing is due."""
         now_ms = self._clock.monotonic_ms()
         if not self.fetchers.held and self._moves.on_timer(now_ms, self._clock.now_ms()):
-            self.log_upkeep.note_changes()
-        self.log_upkeep.on_timer()
+            self.log_maintenance.note_changes()
+        self.log_maintenance.on_timer()
         self.fetchers.on_timer(now_ms)
         self.replica_manager.leaders.on_timer(now_ms)
         self.alter_isr_manager.on_timer(now_ms)
@@ -328,7 +330,7 @@ class Broker:
         self._send_what_is_due()
 
     def _on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        self.log_upkeep.on_topic_config(topic, overrides)
+        self.log_maintenance.on_topic_config(topic, overrides)
         self.copies.on_topic_config(topic, self.replica_manager.partitions)
         self.rates.reserve_traffic(topic)
 

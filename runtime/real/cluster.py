@@ -220,7 +220,7 @@ class RealCluster:
         if not running.is_pooled:
             running.session.close()
         running.kill_controller()
-        running.node.broker.log_upkeep.shutdown()
+        running.node.broker.log_maintenance.shutdown()
 
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
         """Kill a broker; its session is not closed, and ZooKeeper expires it after its timeout.
@@ -237,7 +237,9 @@ class RealCluster:
         else:
             running.session.abandon()
         running.kill_controller()
-        running.node.broker.log_upkeep.abandon(self._random.randint if loses_unflushed else None)
+        running.node.broker.log_maintenance.abandon(
+            self._random.randint if loses_unflushed else None
+        )
 
     def relieve(self, broker_id: int) -> None:
         """Make the controller move leadership away from a broker, as before a shutdown.
@@ -272,7 +274,7 @@ class RealCluster:
             self.store.write([[Delete(f"/brokers/ids/{broker_id}", ANY_VERSION)]])
         else:
             running.session.close()
-        running.node.broker.log_upkeep.shutdown()
+        running.node.broker.log_maintenance.shutdown()
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
         """Fail a log directory of a broker, which handles it in its next event.

@@ -237,7 +237,7 @@ class SimulatedWorld:
         self._disconnect(broker_id)
         node.store.abandon()
         self._break_off(node)
-        node.node.broker.log_upkeep.abandon(self._rng.randint if loses_unflushed else None)
+        node.node.broker.log_maintenance.abandon(self._rng.randint if loses_unflushed else None)
         del self.nodes[broker_id]
 
     def stop(self, broker_id: int) -> None:
@@ -246,7 +246,7 @@ class SimulatedWorld:
         self._disconnect(broker_id)
         node.store.close()
         self._break_off(node)
-        node.node.broker.log_upkeep.shutdown()
+        node.node.broker.log_maintenance.shutdown()
         del self.nodes[broker_id]
 
     def shut_down(self, broker_id: int) -> None:

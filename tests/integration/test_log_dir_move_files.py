@@ -81,7 +81,7 @@ def records_in(directory: Path) -> bytes:
 
 
 def end(network: Network) -> None:
-    network.brokers[1].log_upkeep.shutdown()
+    network.brokers[1].log_maintenance.shutdown()
 
 
 def test_what_lies_on_the_disk_while_a_replica_moves(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_move_goes_on_with_the_files_that_the_broker_finds(
     (future,) = dirs_in(tmp_path / "b")
     copied = records_in(tmp_path / "b" / future)
     before = records_in(tmp_path / "a" / "t-0")
-    upkeep = network.brokers[1].log_upkeep
+    upkeep = network.brokers[1].log_maintenance
     upkeep.shutdown() if is_clean else upkeep.abandon(None)
     network.stores[1].close()
     started(tmp_path, network)

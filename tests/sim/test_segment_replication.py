@@ -208,7 +208,7 @@ def test_checkpoints_are_written_when_due_and_idle_brokers_do_nothing(
     cluster.world.run_for(600_000)
     broker = cluster.world.nodes[1].node.broker
     week_ms = 7 * 24 * 3_600_000
-    assert broker.log_upkeep.next_due_ms() == pytest.approx(week_ms, rel=0.01)
+    assert broker.log_maintenance.next_due_ms() == pytest.approx(week_ms, rel=0.01)
 
 
 def test_a_deleted_topic_is_removed_later(cluster: Cluster, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_broker_that_starts_again_reads_the_configs_of_its_logs_in_one_wave() 
     first.startup()
     request = leader_and_isr(state(), state(T1), broker_epoch=first.broker_epoch)
     network.request(1, request)
-    first.log_upkeep.shutdown()
+    first.log_maintenance.shutdown()
     client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
     client.delete("/brokers/ids/1")
     for topic in ("t", "u"):

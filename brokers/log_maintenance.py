@@ -43,7 +43,7 @@ _CHANGES_LOGS: Final = (
 """Messages after which checkpoints may be out of date."""
 
 
-class LogUpkeep:
+class LogMaintenance:
     """Maintenance of one broker's logs, from startup to shutdown."""
 
     def __init__(
