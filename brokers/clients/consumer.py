@@ -19,8 +19,8 @@ from klamm.brokers.clients.config import ConsumerConfig
 from klamm.brokers.clients.network_client import Ended, NetworkClient
 from klamm.brokers.clients.ranges import add_stretch, readable_part
 from klamm.brokers.clients.retriable import INVALID_METADATA
-from klamm.brokers.logs.log_journal import LogJournal, Spoilt
-from klamm.brokers.logs.spoilt_batch import SpoiltBatch
+from klamm.brokers.logs.corrupt_batch import CorruptBatch
+from klamm.brokers.logs.log_journal import FetchedCorruptBatch, LogJournal
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     EARLIEST_TIMESTAMP,
@@ -327,8 +327,10 @@ class Consumer:
                 f"Encountered corrupt message when fetching offset {position.offset} "
                 f"for topic-partition {tp}"
             )
-            batch = SpoiltBatch(position.offset, UNKNOWN_OFFSET, "the leader cannot read it")
-            self._end_at_spoilt(Spoilt(tp, leader, answer.leader_epoch, batch), text)
+            batch = CorruptBatch(position.offset, UNKNOWN_OFFSET, "the leader cannot read it")
+            self._stop_at_corrupt_batch(
+                FetchedCorruptBatch(tp, leader, answer.leader_epoch, batch), text
+            )
             return
         if answer.error is not Errors.NONE:
             self._retry(tp, answer.error, now_ms)
@@ -337,11 +339,11 @@ class Consumer:
         self.last_errors.pop(tp, None)
         if answer.records is None:
             return
-        records, stretches, spoilt = readable_part(answer.records, position.offset)
+        records, stretches, corrupt = readable_part(answer.records, position.offset)
         if not stretches:
-            if spoilt is not None:
-                found = Spoilt(tp, leader, answer.leader_epoch, spoilt)
-                self._end_at_spoilt(found, _invalid(tp, spoilt))
+            if corrupt is not None:
+                found = FetchedCorruptBatch(tp, leader, answer.leader_epoch, corrupt)
+                self._stop_at_corrupt_batch(found, _invalid(tp, corrupt))
             return
         for stretch in stretches:
             add_stretch(self.read.setdefault(tp, []), stretch)
@@ -406,15 +408,15 @@ class Consumer:
         if tp in self.errors:
             self.errors[tp] = text
 
-    def _end_at_spoilt(self, found: Spoilt, text: str) -> None:
+    def _stop_at_corrupt_batch(self, found: FetchedCorruptBatch, text: str) -> None:
         # Brokers send batches unchecked: the reader is the first to detect a corrupt one.
         logger.warning("consumer: %s", text)
         self.errors[found.topic_partition] = text
         if self._log_journal is not None:
-            self._log_journal.spoilt(found, met_by="consumer")
+            self._log_journal.corrupt(found, met_by="consumer")
 
 
-def _invalid(tp: TopicPartition, batch: SpoiltBatch) -> str:
+def _invalid(tp: TopicPartition, batch: CorruptBatch) -> str:
     where = f": offset {batch.next_offset} is the next" if batch.next_offset >= 0 else ""
     return (
         f"Record batch for partition {tp} at offset {batch.offset} is invalid, cause: "

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from klamm.brokers.logs.corrupt_batch import CorruptBatch, corrupt_batch_at
 from klamm.brokers.logs.errors import ReplicaLogError
 from klamm.brokers.logs.record_batch import checked_batches
-from klamm.brokers.logs.spoilt_batch import SpoiltBatch, spoilt_at
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.records import Records, Stretch
 
@@ -63,7 +63,7 @@ class Readable(NamedTuple):
 
     records: Records
     stretches: list[Stretch]
-    spoilt: SpoiltBatch | None = None
+    corrupt: CorruptBatch | None = None
 
 
 def readable_part(records: Records, offset: int) -> Readable:
@@ -79,8 +79,8 @@ def readable_part(records: Records, offset: int) -> Readable:
             read_bytes, next_offset = position + header.size_bytes, header.next_offset
             _add_from(found, offset, Stretch(header.leader_epoch, header.base_offset, next_offset))
     except ReplicaLogError as error:
-        spoilt = spoilt_at(records, read_bytes, next_offset, str(error))
-        return Readable(records[:read_bytes], found, spoilt)
+        corrupt = corrupt_batch_at(records, read_bytes, next_offset, str(error))
+        return Readable(records[:read_bytes], found, corrupt)
     return Readable(records, found)
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Container
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.followers.follower import NextFetch, fetch_position, take_fetched
+from klamm.brokers.logs.corrupt_batch import CorruptBatch, first_corrupt_batch
 from klamm.brokers.logs.errors import CorruptRecord, InvalidRecord, OnLogError, ReplicaLogError
-from klamm.brokers.logs.log_journal import LogJournal, Spoilt, Truncation
-from klamm.brokers.logs.spoilt_batch import SpoiltBatch, first_spoilt
+from klamm.brokers.logs.log_journal import FetchedCorruptBatch, LogJournal, Truncation
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import (
@@ -83,7 +83,7 @@ class ReplicaFetcherManager:
         self._leaders: dict[TopicPartition, int] = {}
         self._on_log_error = on_log_error
         self._log_journal = log_journal
-        self._spoilt: dict[TopicPartition, Spoilt] = {}
+        self._reported_corrupt: dict[TopicPartition, FetchedCorruptBatch] = {}
         self._behind: dict[TopicPartition, tuple[float, Partition]] = {}
         self.failed: dict[TopicPartition, None] = {}
         self.held = config.catch_up == "held"
@@ -198,10 +198,10 @@ class ReplicaFetcherManager:
                 has_agreed = self._rates.accept(tp, partition, answer)
                 return NextFetch.AT_ONCE if has_agreed else next_fetch
             if answer.error is Errors.CORRUPT_MESSAGE:
-                self._tell_of_spoilt(tp, partition, answer, "the leader cannot read it")
+                self._report_corrupt_batch(tp, partition, answer, "the leader cannot read it")
             return self._take_and_tell_of_cuts(tp, partition, answer, now_ms)
         except (CorruptRecord, InvalidRecord) as error:
-            self._tell_of_spoilt(tp, partition, answer, str(error))
+            self._report_corrupt_batch(tp, partition, answer, str(error))
             return NextFetch.DELAYED
         except ReplicaLogError as error:
             logger.error("Error while processing data for partition %s: %s", tp, error)
@@ -237,33 +237,33 @@ class ReplicaFetcherManager:
             self._log_journal.truncated(self._broker_id, tp, cut)
         return next_fetch
 
-    def _tell_of_spoilt(
+    def _report_corrupt_batch(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, reason: str
     ) -> None:
         """Log and journal a corrupt batch once, although the follower keeps fetching it."""
         offset, records = answer.fetch_offset, answer.records
-        batch = first_spoilt(records, offset) if isinstance(records, bytes) else None
+        batch = first_corrupt_batch(records, offset) if isinstance(records, bytes) else None
         assert partition.state is not None
-        spoilt = Spoilt(
+        corrupt = FetchedCorruptBatch(
             tp,
             partition.state.leader,
             partition.leader_epoch,
-            batch or SpoiltBatch(offset, UNKNOWN_OFFSET, reason),
+            batch or CorruptBatch(offset, UNKNOWN_OFFSET, reason),
         )
-        if self._spoilt.get(tp) == spoilt:
+        if self._reported_corrupt.get(tp) == corrupt:
             return
-        self._spoilt[tp] = spoilt
+        self._reported_corrupt[tp] = corrupt
         logger.error(
             "broker %d: Found invalid messages during fetch for partition %s offset %d from broker "
             "%d: %s",
             self._broker_id,
             tp,
-            spoilt.batch.offset,
-            spoilt.leader,
-            spoilt.batch.reason,
+            corrupt.batch.offset,
+            corrupt.leader,
+            corrupt.batch.reason,
         )
         if self._log_journal is not None:
-            self._log_journal.spoilt(spoilt, met_by=f"broker {self._broker_id}")
+            self._log_journal.corrupt(corrupt, met_by=f"broker {self._broker_id}")
 
     def _follow_up(
         self, tp: TopicPartition, partition: Partition, next_fetch: NextFetch, now_ms: float

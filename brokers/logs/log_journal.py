@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from klamm.brokers.logs.corrupt_batch import CorruptBatch
 from klamm.brokers.logs.errors import DamagedLog
 from klamm.brokers.logs.recovery import Repair, RepairKind
-from klamm.brokers.logs.spoilt_batch import SpoiltBatch
 from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.protocols import Clock, Journal
@@ -52,13 +52,13 @@ class Truncation(msgspec.Struct, frozen=True):
     leader_epoch: int
 
 
-class Spoilt(NamedTuple):
+class FetchedCorruptBatch(NamedTuple):
     """A corrupt batch of a partition, as its ``leader`` sent it at ``leader_epoch``."""
 
     topic_partition: TopicPartition
     leader: int
     leader_epoch: int
-    batch: SpoiltBatch
+    batch: CorruptBatch
 
 
 def log_repair(
@@ -112,7 +112,7 @@ class LogJournal:
         row = self._row(Kind.BROKER_REGISTERED_AGAIN, broker_id)
         self._write(row, {"broker_epoch_before": epoch_before, "broker_epoch": epoch})
 
-    def spoilt(self, found: Spoilt, met_by: str) -> None:
+    def corrupt(self, found: FetchedCorruptBatch, met_by: str) -> None:
         """Record that a follower or consumer fetched a corrupt batch."""
         row = self._row(Kind.BATCH_SPOILT, found.leader, found.topic_partition)
         row.leader, row.leader_epoch = found.leader, found.leader_epoch

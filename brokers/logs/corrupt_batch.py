@@ -13,7 +13,7 @@ from klamm.brokers.logs.errors import ReplicaLogError
 from klamm.brokers.logs.record_batch import checked_batches, parse_header
 
 
-class SpoiltBatch(NamedTuple):
+class CorruptBatch(NamedTuple):
     """A fetched batch that is corrupt. ``offset``: its first offset.
 
     ``next_offset``: the offset after it by its header; -1 if the header is corrupt, too.
@@ -24,21 +24,21 @@ class SpoiltBatch(NamedTuple):
     reason: str
 
 
-def first_spoilt(records: bytes, offset: int) -> SpoiltBatch | None:
+def first_corrupt_batch(records: bytes, offset: int) -> CorruptBatch | None:
     """Return the first corrupt batch from ``offset`` on; None if all are valid."""
     read_bytes = 0
     try:
         for position, header in checked_batches(records):
             read_bytes, offset = position + header.size_bytes, header.next_offset
     except ReplicaLogError as error:
-        return spoilt_at(records, read_bytes, offset, str(error))
+        return corrupt_batch_at(records, read_bytes, offset, str(error))
     return None
 
 
-def spoilt_at(records: bytes, position: int, offset: int, reason: str) -> SpoiltBatch:
+def corrupt_batch_at(records: bytes, position: int, offset: int, reason: str) -> CorruptBatch:
     """Return the corrupt batch at a position; ``offset``: the end of the batch before it."""
     try:
         header = parse_header(records, position)
     except (ReplicaLogError, struct.error):
-        return SpoiltBatch(offset, -1, reason)
-    return SpoiltBatch(header.base_offset, header.next_offset, reason)
+        return CorruptBatch(offset, -1, reason)
+    return CorruptBatch(header.base_offset, header.next_offset, reason)
