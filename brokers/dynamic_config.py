@@ -176,7 +176,7 @@ class DynamicConfigManager:
             if change is not None:
                 changes[name] = change
             elif name in odd:
-                self._set_apart(f"{_PATH}/{name}", "not a notification")
+                self._quarantine(f"{_PATH}/{name}", "not a notification")
         configs = self._read_configs(changes.values())
         for name, change in changes.items():
             if change in configs:
@@ -202,10 +202,10 @@ class DynamicConfigManager:
         try:
             change = ConfigEntityChangeNotificationSequenceZNode.decode(data)
         except MalformedZNode as error:
-            self._set_apart(path, error.reason)
+            self._quarantine(path, error.reason)
             return None
         if change is None:
-            self._set_apart(path, "not JSON")
+            self._quarantine(path, "not JSON")
         return change if change is not None and change.entity_type in _FOLLOWED else None
 
     def _handle_notification(self, name: str, change: ConfigChange, config: Config) -> None:
@@ -218,7 +218,7 @@ class DynamicConfigManager:
         try:
             self._handle(change, config)
         except MalformedZNode as error:
-            self._set_apart(f"{_PATH}/{name}", error.reason)
+            self._quarantine(f"{_PATH}/{name}", error.reason)
 
     def _purge_obsolete_notifications(self) -> None:
         """Delete notifications that all brokers have had time to process."""
@@ -243,7 +243,7 @@ class DynamicConfigManager:
                     {} if result.stat is None else ConfigEntityZNode.decode(result.data)
                 )
             except MalformedZNode as error:
-                self._set_apart(path, error.reason)
+                self._quarantine(path, error.reason)
             else:
                 self.malformed.pop(path, None)
         return configs
@@ -257,7 +257,7 @@ class DynamicConfigManager:
             if self.on_topic_config is not None:
                 self.on_topic_config(name, config)
             if config.get(UNCLEAN, "").lower() == "true":
-                self._tell(name)
+                self._notify(name)
             return
         was_enabled = self.config.unclean_leader_election_enable
         if name == DEFAULT_ENTITY:
@@ -269,13 +269,13 @@ class DynamicConfigManager:
         if self.on_own_config is not None:
             self.on_own_config(self.config.overrides, self.config.defaults)
         if self.config.unclean_leader_election_enable and not was_enabled:
-            self._tell(None)
+            self._notify(None)
 
-    def _tell(self, topic: str | None) -> None:
+    def _notify(self, topic: str | None) -> None:
         if self.on_unclean_election_enabled is not None:
             self.on_unclean_election_enabled(topic)
 
-    def _set_apart(self, path: str, reason: str) -> None:
+    def _quarantine(self, path: str, reason: str) -> None:
         self.malformed[path] = reason
         logger.warning(
             "broker %d: ignoring the malformed znode %s: %s",

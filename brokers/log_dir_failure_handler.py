@@ -59,7 +59,7 @@ class LogDirFailureHandler:
         """Take replicas in failed directories offline and notify the controller.
 
         Without an online directory the broker must halt."""
-        self._tell_of_restored()
+        self._report_repairs()
         if self._replica_manager.take_wants_state():
             with contextlib.suppress(SessionExpired):
                 self._zk.propagate_log_dir_event(self._broker_id)
@@ -76,6 +76,6 @@ class LogDirFailureHandler:
             for _ in failures:
                 self._zk.propagate_log_dir_event(self._broker_id)
 
-    def _tell_of_restored(self) -> None:
+    def _report_repairs(self) -> None:
         for tp, repair in self._log_manager.take_restored():
             log_repair(self._broker_id, tp, repair, self._log_journal)

@@ -46,7 +46,7 @@ def _at_once(function: Callable[[], None]) -> None:
 class ClusterDisks:
     """Fault injection into the disks of one cluster.
 
-    ``tell`` sends an event to a broker; it is lost if the broker is not running. ``call`` runs a
+    ``send_event`` sends an event to a broker; it is lost if the broker is not running. ``call`` runs a
     function on the brokers' thread."""
 
     def __init__(
@@ -55,14 +55,14 @@ class ClusterDisks:
         stores: LogStores,
         copying: Copying,
         journal: Journal,
-        tell: Callable[[int, FailLogDir], None],
+        send_event: Callable[[int, FailLogDir], None],
         call: Callable[[Callable[[], None]], None] = _at_once,
     ) -> None:
         self._log_dirs = spec.broker_config.log_dirs
         self.stores = stores
         self._copying = copying
         self._journal = journal
-        self._tell = tell
+        self._send_event = send_event
         self._call = call
         self._slow: dict[tuple[int, str], int] = {}
         self._journal_fault: DiskFault | None = None
@@ -72,7 +72,7 @@ class ClusterDisks:
         for path in self._paths(broker_id, log_dir):
             reason = self.stores.fail(broker_id, path, fault)
             if reason is not None:
-                self._tell(broker_id, FailLogDir(path, reason))
+                self._send_event(broker_id, FailLogDir(path, reason))
 
     def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
         """Limit the rate of replica copies to and from a log directory, or all of a broker.

@@ -217,19 +217,19 @@ class BrokerActor(Actor):
             if now_ms < event.deadline_ms:
                 self._retry = (now_ms + REGISTRATION_RETRY_MS, event)
             else:
-                self._tell_started(error)
+                self._report_started(error)
         except Exception as error:
-            self._tell_started(error)
+            self._report_started(error)
         else:
             if not event.holds_controller:
                 self._begin_candidacy()
-            self._tell_started(None)
+            self._report_started(None)
 
     def _begin_candidacy(self) -> None:
         if self._node.controller is not None:
             self._node.controller.startup(self._node.broker.cluster_id)
 
-    def _tell_started(self, error: Exception | None) -> None:
+    def _report_started(self, error: Exception | None) -> None:
         if self._on_started is not None:
             self._on_started(self._node.id, error)
         elif isinstance(error, SessionExpired):

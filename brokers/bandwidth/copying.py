@@ -283,7 +283,7 @@ class Copying:
         """End a copy, notify its owner, and return what ``take`` returns; the rest is lost."""
         arrived = self.take(copy_id)
         if copy_id in self._copies:
-            self._tell(Arrived(copy_id, self._remove(copy_id)))
+            self._notify(Arrived(copy_id, self._remove(copy_id)))
         return arrived
 
     def give_up(self, copy_id: ReplicaCopy) -> None:
@@ -342,7 +342,7 @@ class Copying:
         known = self._copies.pop(copy_id)
         if isinstance(copy_id, ReplicaCopy) and known.answer is not None:
             self._send(_message(copy_id, known.answer))
-        self._tell(Arrived(copy_id, known.size_bytes))
+        self._notify(Arrived(copy_id, known.size_bytes))
 
     def _remove(self, copy_id: CopyId) -> int:
         """Remove a copy; return the bytes it has carried."""
@@ -350,7 +350,7 @@ class Copying:
         self._changed()
         return self._model.remove(copy_id)
 
-    def _tell(self, arrived: Arrived) -> None:
+    def _notify(self, arrived: Arrived) -> None:
         self._deliver(Address("broker", _owner_of(arrived.copy_id)), arrived)
 
     def _deliver(self, address: Address, event: object) -> None:

@@ -204,7 +204,7 @@ class ConstantRates:
             error = self.leaders.produces.check_rate(tp)
             if error or isinstance(partition, Errors) or not isinstance(partition.log, IntervalLog):
                 error = error or Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
-                self._tell(producer, tp, ConstantRateProgress(error, rate.number))
+                self._notify(producer, tp, ConstantRateProgress(error, rate.number))
                 continue
             self._stop(tp, Errors.NONE)
             self._begin(tp, partition, partition.log, producer, rate)
@@ -240,11 +240,11 @@ class ConstantRates:
         answer = ConstantRateProgress(
             error, rate.number, rate.partition.leader_epoch, None, rate.take_acknowledged()
         )
-        self._tell(rate.producer, tp, answer)
+        self._notify(rate.producer, tp, answer)
         del self._leading[tp]
         self._reserve_traffic(tp)
 
-    def _tell_progress(self, tp: TopicPartition, rate: LeaderRate) -> None:
+    def _send_progress(self, tp: TopicPartition, rate: LeaderRate) -> None:
         answer = ConstantRateProgress(
             Errors.NONE,
             rate.number,
@@ -253,9 +253,9 @@ class ConstantRates:
             rate.take_acknowledged(),
             rate.is_acknowledged,
         )
-        self._tell(rate.producer, tp, answer)
+        self._notify(rate.producer, tp, answer)
 
-    def _tell(self, producer: Address, tp: TopicPartition, answer: ConstantRateProgress) -> None:
+    def _notify(self, producer: Address, tp: TopicPartition, answer: ConstantRateProgress) -> None:
         partitions = self._progress.setdefault(producer, {})
         before = partitions.get(tp)
         if before is not None and before.number == answer.number:
@@ -295,7 +295,7 @@ class ConstantRates:
         if connection == NO_CONNECTION:
             return None
         remote.owes_fetch = not remote.keeps_up
-        remote.told_high_watermark = partition.high_watermark
+        remote.sent_high_watermark = partition.high_watermark
         return FetchedPartition(
             Errors.NONE,
             partition.leader_epoch,
@@ -383,9 +383,9 @@ class ConstantRates:
             if is_acknowledged != rate.is_acknowledged:
                 rate.is_acknowledged = is_acknowledged
                 self.leaders.on_schedule_acknowledged(tp, rate.followers, now_ms)
-            elif is_acknowledged or partition.high_watermark <= rate.told_offset:
+            elif is_acknowledged or partition.high_watermark <= rate.notified_offset:
                 continue
-            self._tell_progress(tp, rate)
+            self._send_progress(tp, rate)
 
     # -- as a leader: bandwidth
 
@@ -485,7 +485,7 @@ class ConstantRates:
             return
         self._revoke_followers(tp, rate)
         rate.is_acknowledged = False
-        self._tell_progress(tp, rate)
+        self._send_progress(tp, rate)
         rate.materialized_ms = NEVER_MS
         self._reserve_traffic(tp)
         self._looked_up[tp] = None

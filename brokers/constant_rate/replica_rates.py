@@ -23,7 +23,7 @@ class LeaderRate(msgspec.Struct, gc=False):
 
     Followers with a rate agreement keep up (RemoteReplica.keeps_up).
     ``is_acknowledged``: all replicas that the high watermark waits for keep up, and followers and
-    producer were notified. ``told_offset``: the producer knows all acknowledgements below it.
+    producer were notified. ``notified_offset``: the producer knows all acknowledgements below it.
     ``number``: of the producer's ConstantRate. ``materialized_ms``: appends are made up to then.
     """
 
@@ -31,7 +31,7 @@ class LeaderRate(msgspec.Struct, gc=False):
     schedule: RateSchedule
     producer: Address
     number: int
-    told_offset: int
+    notified_offset: int
     is_acknowledged: bool = False
     materialized_ms: float = NEVER_MS
 
@@ -69,13 +69,13 @@ class LeaderRate(msgspec.Struct, gc=False):
         partition, stretches = self.partition, []
         log = partition.log
         assert log is not None
-        offset = max(self.told_offset, log.log_start_offset)
+        offset = max(self.notified_offset, log.log_start_offset)
         while offset < partition.high_watermark:
             records = log.read(offset, MAX_BYTES, partition.high_watermark)
             assert isinstance(records, IntervalRecords)
             stretches += [Stretch(i.leader_epoch, i.start, i.end) for i in records.intervals]
             offset = stretches[-1].end
-        self.told_offset = offset
+        self.notified_offset = offset
         return tuple(stretches)
 
 

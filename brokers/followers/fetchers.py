@@ -199,7 +199,7 @@ class ReplicaFetcherManager:
                 return NextFetch.AT_ONCE if has_agreed else next_fetch
             if answer.error is Errors.CORRUPT_MESSAGE:
                 self._report_corrupt_batch(tp, partition, answer, "the leader cannot read it")
-            return self._take_and_tell_of_cuts(tp, partition, answer, now_ms)
+            return self._take_and_report_truncation(tp, partition, answer, now_ms)
         except (CorruptRecord, InvalidRecord) as error:
             self._report_corrupt_batch(tp, partition, answer, str(error))
             return NextFetch.DELAYED
@@ -210,7 +210,7 @@ class ReplicaFetcherManager:
             self.failed[tp] = None
             return NextFetch.NEVER
 
-    def _take_and_tell_of_cuts(
+    def _take_and_report_truncation(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> NextFetch:
         log = partition.log

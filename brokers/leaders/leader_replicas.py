@@ -364,16 +364,16 @@ def news_for(partition: Partition, replica_id: int, max_bytes: int) -> FetchedPa
     has_records = offset < log.log_end_offset
     if remote.owes_fetch or not (
         has_records
-        or remote.told_high_watermark < high_watermark
-        or remote.told_log_start_offset < start
+        or remote.sent_high_watermark < high_watermark
+        or remote.sent_log_start_offset < start
     ):
         return None
     records = None
     if has_records:
         records = _read(log, offset, max_bytes, is_in_isr=replica_id in partition.isr)
     remote.owes_fetch = has_records
-    remote.told_high_watermark = high_watermark
-    remote.told_log_start_offset = start
+    remote.sent_high_watermark = high_watermark
+    remote.sent_log_start_offset = start
     return FetchedPartition(
         Errors.NONE,
         epoch,

@@ -20,7 +20,7 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
 
     ``log_end_offset``, ``last_fetched_epoch``: its position at the last fetch. ``caught_up_ms``:
     the latest time at which it had all records of the leader. ``owes_fetch``: it was sent records
-    and has not acknowledged them by a fetch. ``told_high_watermark``, ``told_log_start_offset``:
+    and has not acknowledged them by a fetch. ``sent_high_watermark``, ``sent_log_start_offset``:
     the last values sent. ``keeps_up``: it stays at the leader's log end without fetching
     (brokers/constant_rate/).
     """
@@ -32,8 +32,8 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     log_end_offset: int = UNKNOWN_OFFSET
     last_fetched_epoch: int = UNKNOWN_OFFSET
     owes_fetch: bool = False
-    told_high_watermark: int = 0
-    told_log_start_offset: int = 0
+    sent_high_watermark: int = 0
+    sent_log_start_offset: int = 0
     keeps_up: bool = False
 
     def record_fetch(self, asked: FetchPartition, leader_end_offset: int, now_ms: float) -> None:
@@ -46,7 +46,7 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
         elif asked.fetch_offset >= self.leader_end_at_fetch:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         if asked.fetch_offset == self.log_end_offset:
-            self.told_high_watermark = self.told_log_start_offset = 0
+            self.sent_high_watermark = self.sent_log_start_offset = 0
         self.leader_end_at_fetch = leader_end_offset
         self.fetched_ms = now_ms
         self.log_end_offset = asked.fetch_offset
@@ -72,8 +72,8 @@ class _Folded(msgspec.Struct, frozen=True, gc=False, array_like=True):
     followers: dict[int, float] | RemoteReplicas
     log_end_offset: int = UNKNOWN_OFFSET
     last_fetched_epoch: int = UNKNOWN_OFFSET
-    told_high_watermark: int = 0
-    told_log_start_offset: int = 0
+    sent_high_watermark: int = 0
+    sent_log_start_offset: int = 0
 
     def unfolded(self) -> RemoteReplicas:
         if not isinstance(self.followers, dict):
@@ -88,8 +88,8 @@ class _Folded(msgspec.Struct, frozen=True, gc=False, array_like=True):
                 log_end_offset=end,
                 last_fetched_epoch=self.last_fetched_epoch,
                 owes_fetch=False,
-                told_high_watermark=self.told_high_watermark,
-                told_log_start_offset=self.told_log_start_offset,
+                sent_high_watermark=self.sent_high_watermark,
+                sent_log_start_offset=self.sent_log_start_offset,
             )
             for replica_id, fetched_ms in self.followers.items()
         )
@@ -106,8 +106,8 @@ def fold(remotes: RemoteReplicas) -> bytes:
         {remote.replica_id: remote.fetched_ms for remote in remotes},
         last.log_end_offset,
         last.last_fetched_epoch,
-        last.told_high_watermark,
-        last.told_log_start_offset,
+        last.sent_high_watermark,
+        last.sent_log_start_offset,
     )
     return _encode(resting if resting.unfolded() == remotes else _Folded(remotes))
 

@@ -68,7 +68,7 @@ class ReplicationChecker:
             found = _between(view.intervals, start, end)
             self.acknowledged.setdefault(tp, []).extend(found)
             if sum(stretch.end - stretch.start for stretch in found) != count:
-                self._tell(
+                self._report(
                     f"{tp}: broker {broker_id} acknowledged {start}-{end} and does not have it"
                 )
 
@@ -95,7 +95,7 @@ class ReplicationChecker:
         mine = _between(one.intervals, 0, end)
         theirs = _between(other.intervals, 0, end)
         if mine != theirs:
-            self._tell(
+            self._report(
                 f"{tp}: brokers {one.broker_id} and {other.broker_id} differ below {end}: "
                 f"{mine}, {theirs}"
             )
@@ -105,12 +105,12 @@ class ReplicationChecker:
         self._latest_epochs[tp] = max(view.leading_epoch, self._latest_epochs.get(tp, NO_EPOCH))
         leader = self._leaders.setdefault(key, view.broker_id)
         if leader != view.broker_id:
-            self._tell(
+            self._report(
                 f"{tp}: brokers {leader} and {view.broker_id} both lead epoch {view.leading_epoch}"
             )
         before = self._high_watermarks.get(key, 0)
         if view.high_watermark < before:
-            self._tell(
+            self._report(
                 f"{tp}: the high watermark of leader {leader} fell from {before} to "
                 f"{view.high_watermark}"
             )
@@ -120,9 +120,9 @@ class ReplicationChecker:
         """Check that a replica has every acknowledged record."""
         for stretch in self.acknowledged.get(tp, ()):
             if _between(view.intervals, stretch.start, stretch.end) != [stretch]:
-                self._tell(f"{tp}: broker {view.broker_id} lacks {stretch}, which was acknowledged")
+                self._report(f"{tp}: broker {view.broker_id} lacks {stretch}, which was acknowledged")
 
-    def _tell(self, violation: str) -> None:
+    def _report(self, violation: str) -> None:
         if violation not in self.violations:
             self.violations.append(violation)
 

@@ -91,7 +91,7 @@ class RealCluster:
         self._incarnations, self._is_closed = 0, False
         self.log_journal = LogJournal(self.journal, self.clock, spec.run_id)
         stores = LogStores(spec.segments, self.log_journal, disk or local_disk())
-        self.disks = ClusterDisks(spec, stores, self._copying, journal, self._tell, self._call)
+        self.disks = ClusterDisks(spec, stores, self._copying, journal, self._send_event, self._call)
         self.own_session = OwnSession(connect_string, spec)
         self._hub.start()
         self._hub.add(Bandwidth(self._copying))
@@ -283,9 +283,9 @@ class RealCluster:
         running, NotFound if it has no such directory.
         """
         check_log_dir(self.nodes.running(broker_id).node.broker, path)
-        self._tell(broker_id, FailLogDir(path))
+        self._send_event(broker_id, FailLogDir(path))
 
-    def _tell(self, broker_id: int, event: FailLogDir) -> None:
+    def _send_event(self, broker_id: int, event: FailLogDir) -> None:
         self._hub.post(Address("broker", broker_id), event)
 
     def _call(self, function: Callable[[], None]) -> None:

@@ -104,7 +104,7 @@ class SimulatedWorld:
         log_journal = LogJournal(self._guard, self.clock, spec.run_id)
         disk = simulated_disk(self.clock, spec.seed, is_in_memory=has_memory_disk)
         self.log_stores = stores = LogStores(spec.segments, log_journal, disk)
-        self.disks = ClusterDisks(spec, stores, self.copying, self.journal, self._tell)
+        self.disks = ClusterDisks(spec, stores, self.copying, self.journal, self._send_event)
         self.errors: list[str] = []
         self.on_crash = self.kill
         self._open_log = open_log
@@ -258,9 +258,9 @@ class SimulatedWorld:
     def fail_log_dir(self, broker_id: int, path: str) -> None:
         """Fail a log directory of a broker; a broker whose last directory fails is killed."""
         check_log_dir(self._node(broker_id).node.broker, path)
-        self._tell(broker_id, FailLogDir(path))
+        self._send_event(broker_id, FailLogDir(path))
 
-    def _tell(self, broker_id: int, event: FailLogDir) -> None:
+    def _send_event(self, broker_id: int, event: FailLogDir) -> None:
         self.scheduler.give(Address("broker", broker_id), event)
 
     def kill_all(self) -> None:

@@ -349,12 +349,12 @@ def test_a_high_watermark_that_was_told_and_lost_is_asked_for(replicas: Replicas
 
 
 def test_a_follower_that_asks_again_hears_what_the_lost_answer_said() -> None:
-    remote = RemoteReplica(2, 0.0, log_end_offset=5, told_high_watermark=5)
+    remote = RemoteReplica(2, 0.0, log_end_offset=5, sent_high_watermark=5)
     asked = FetchPartition(10, 3, 3)
     remote.record_fetch(asked, 10, 1.0)
-    assert remote.told_high_watermark == 5
+    assert remote.sent_high_watermark == 5
     remote.record_fetch(asked, 10, 2.0)
-    assert remote.told_high_watermark == 0
+    assert remote.sent_high_watermark == 0
 
 
 def test_a_log_that_begins_later_is_begun_there(replicas: Replicas) -> None:
