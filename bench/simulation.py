@@ -240,7 +240,7 @@ def _follow(broker: Broker, clock: VirtualClock, tp: TopicPartition) -> None:
         high_watermark=int(str(end)),
         log_start_offset=0,
     )
-    answer = FetchResponse({tp: told}, is_standing=True)
+    answer = FetchResponse({tp: told}, is_unsolicited=True)
     broker.receive(Message(LEADER, broker.address, 0, answer))
     assert _log_end_offset(broker, tp) == end
 

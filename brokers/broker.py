@@ -338,10 +338,10 @@ class Broker:
 
     def _on_fetch_response(self, message: Message, response: FetchResponse) -> None:
         now_ms, leader = self._clock.monotonic_ms(), message.source.id
-        if not response.is_standing:
+        if not response.is_unsolicited:
             self.fetchers.on_response(leader, message.correlation_id, response, now_ms)
         elif not self.fetchers.held:
-            self.replica_manager.on_standing_answers(leader, response, now_ms)
+            self.replica_manager.on_unsolicited_responses(leader, response, now_ms)
 
     def _on_alter_isr_response(self, message: Message, response: AlterIsrResponse) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -368,9 +368,9 @@ class Broker:
             self._take_isr_results(results)
         for request, client_answer in self._client_apis.take_answers():
             self._reply(request, client_answer)
-        for address, told in self.rates.take_messages(now_ms):
-            self._transport.send(Message(self.address, address, NO_CORRELATION_ID, told))
-        for replica_id, answer in self.replica_manager.leaders.take_standing_answers(now_ms):
+        for address, body in self.rates.take_messages(now_ms):
+            self._transport.send(Message(self.address, address, NO_CORRELATION_ID, body))
+        for replica_id, answer in self.replica_manager.leaders.take_unsolicited_responses(now_ms):
             follower = Address("broker", replica_id)
             self._transport.send(Message(self.address, follower, NO_CORRELATION_ID, answer))
 

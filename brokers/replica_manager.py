@@ -319,7 +319,7 @@ class ReplicaManager:
 
     # -- following
 
-    def on_standing_answers(self, leader: int, response: FetchResponse, now_ms: float) -> None:
+    def on_unsolicited_responses(self, leader: int, response: FetchResponse, now_ms: float) -> None:
         """Process unsolicited responses of a broker that is the current leader at its epoch."""
         for tp, answer in response.partitions.items():
             partition = self.partitions.get(tp)
@@ -328,7 +328,7 @@ class ReplicaManager:
                 and partition.is_leader(leader)
                 and partition.leader_epoch == answer.leader_epoch
             ):
-                self._fetchers.on_standing_answer(tp, partition, answer, now_ms)
+                self._fetchers.on_unsolicited_response(tp, partition, answer, now_ms)
 
     def take_arrived(self) -> None:
         """Append the records that have arrived by now from copies in progress."""

@@ -89,14 +89,14 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
 class FetchResponse(msgspec.Struct, frozen=True):
     """The partitions of which there is something to tell (KIP-227: the others have nothing new).
 
-    A leader answers at once and remembers where the follower is. ``is_standing``: once more an
+    A leader answers at once and remembers where the follower is. ``is_unsolicited``: once more an
     answer to what was fetched before, because there is something now. It stands for Kafka's
     fetches that wait at the leader (kafka.server.DelayedFetch), and costs nothing while nothing is
     written.
     """
 
     partitions: Mapping[TopicPartition, FetchedPartition]
-    is_standing: bool = False
+    is_unsolicited: bool = False
 
 
 class ProduceRequest(msgspec.Struct, frozen=True):

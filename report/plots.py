@@ -61,12 +61,12 @@ def _step_plot(plot: StepPlot) -> dict[str, Any]:
     x = Scale(begin_ms, plot.end_ms, _LEFT, WIDTH - _RIGHT)
     y = Scale(0, marks[-1].value, foot, _TOP)
     peak = max(points, key=lambda point: point[1], default=(plot.end_ms, 0))
-    told = (
+    summary = (
         f"{plot.steps.name} from {time_text(begin_ms)} to {time_text(plot.end_ms)} UTC, at most "
         f"{peak[1]:,} at {time_text(peak[0])}"
     )
     placed = {"height": _HEIGHT, "foot": foot, "x": x, "y": y, "marks": marks}
-    return {"told": told, "path": _path(points, plot.end_ms, x, y), **placed}
+    return {"summary": summary, "path": _path(points, plot.end_ms, x, y), **placed}
 
 
 def _step_rows(plot: StepRows) -> dict[str, Any]:
@@ -81,14 +81,14 @@ def _step_rows(plot: StepRows) -> dict[str, Any]:
         last = row.points[-1][1] if row.points else 0
         path = _path(thinned(row.points, _POINTS_OF_A_ROW), plot.end_ms, x, y)
         middle = foot - _ROW_HEIGHT / 2
-        told = {"name": row.name, "last": f"{last:,}", "path": path}
-        placed.append({**told, "foot": foot, "middle": middle})
-    told_text = (
+        shown = {"name": row.name, "last": f"{last:,}", "path": path}
+        placed.append({**shown, "foot": foot, "middle": middle})
+    summary = (
         f"{len(rows)} rows from {time_text(plot.begin_ms)} to {time_text(plot.end_ms)} UTC, "
         f"all from 0 to {high:,}"
     )
     foot = len(rows) * (_ROW_HEIGHT + _ROW_GAP)
-    return {"told": told_text, "height": foot + _BOTTOM, "foot": foot, "x": x, "rows": placed}
+    return {"summary": summary, "height": foot + _BOTTOM, "foot": foot, "x": x, "rows": placed}
 
 
 def _path(
@@ -117,18 +117,18 @@ def _heat_map(plot: HeatMap) -> dict[str, Any]:
             "x": x.begin + column * width,
             "y": row * _CELL_HEIGHT + _CELL_GAP / 2,
             "opacity": _opacity(count, high),
-            "told": f"{rows[row]}, from {time_text(plot.begin_ms + column * plot.width_ms)}: "
+            "summary": f"{rows[row]}, from {time_text(plot.begin_ms + column * plot.width_ms)}: "
             f"{count:,} {plot.unit}",
         }
         for (row, column), count in sorted(shown.items())
     ]
-    told = (
+    summary = (
         f"{plot.unit} of {len(rows)} rows, {duration_text(plot.width_ms)} per cell, at most "
         f"{high:,} in a cell"
     )
     counts = sorted({max(1, round(high * share)) for share in (0.1, 0.5, 1)}) if high else []
     return {
-        "told": told,
+        "summary": summary,
         "height": foot + _BOTTOM + _LEGEND,
         "foot": foot,
         "x": x,
@@ -154,7 +154,7 @@ def _gantt(plot: Gantt) -> dict[str, Any]:
     placed = [
         {
             "name": bar.name,
-            "told": f"{bar.name}: {bar.outcome}, {took[n]} from {time_text(bar.begin_ms)}",
+            "summary": f"{bar.name}: {bar.outcome}, {took[n]} from {time_text(bar.begin_ms)}",
             "kind": f"{bar.tone}{' open' if bar.end_ms is None else ''}",
             "label": labels[n],
             "middle": (n + 0.5) * _BAR_ROW,
@@ -163,9 +163,9 @@ def _gantt(plot: Gantt) -> dict[str, Any]:
         }
         for n, bar in enumerate(bars)
     ]
-    told = f"{len(bars)} bars from {time_text(begin_ms)} to {time_text(end_ms)} UTC"
+    summary = f"{len(bars)} bars from {time_text(begin_ms)} to {time_text(end_ms)} UTC"
     foot = len(bars) * _BAR_ROW
-    return {"told": told, "height": foot + _BOTTOM, "foot": foot, "x": x, "bars": placed}
+    return {"summary": summary, "height": foot + _BOTTOM, "foot": foot, "x": x, "bars": placed}
 
 
 def _opacity(count: int, high: int) -> float:

@@ -50,7 +50,7 @@ class FileJournal:
             archive=archive,
             disk=disk,
         )
-        self._untold_cut_bytes = self._file.cut_bytes
+        self._unreported_cut_bytes = self._file.cut_bytes
         self._latest: JournalRow | None = None
         self._own_rows = 0
 
@@ -67,10 +67,10 @@ class FileJournal:
         listed = rows if isinstance(rows, list) else list(rows)
         if not listed:
             return
-        if self._untold_cut_bytes:
-            cut = {"cut_bytes": self._untold_cut_bytes}
+        if self._unreported_cut_bytes:
+            cut = {"cut_bytes": self._unreported_cut_bytes}
             row = self._own_row(Kind.JOURNAL_REPAIRED, listed[0], cut)
-            self._untold_cut_bytes = 0
+            self._unreported_cut_bytes = 0
             listed = [listed[0], row, *listed[1:]]
         self._latest = listed[-1]
         self._file.append(self._encoder.encode_lines(listed))

@@ -367,5 +367,5 @@ def _message(copy_id: ReplicaCopy, answer: FetchedPartition) -> Message:
         Address("broker", copy_id.leader),
         Address("broker", copy_id.follower),
         NO_CORRELATION_ID,
-        FetchResponse({copy_id.topic_partition: answer}, is_standing=True),
+        FetchResponse({copy_id.topic_partition: answer}, is_unsolicited=True),
     )

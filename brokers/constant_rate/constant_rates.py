@@ -185,7 +185,7 @@ class ConstantRates:
         revoked, self._revoked = self._revoked, {}
         return [
             *(
-                (Address("broker", replica_id), FetchResponse(answers, is_standing=True))
+                (Address("broker", replica_id), FetchResponse(answers, is_unsolicited=True))
                 for replica_id, answers in to_fetch_again.items()
             ),
             *((producer, ConstantRateResponse(of)) for producer, of in progress.items()),

@@ -150,11 +150,11 @@ class ReplicaFetcherManager:
                 continue
             answer = answers.get(tp)
             if answer is None:
-                self._stand(tp, partition, now_ms)
+                self._await_notification(tp, partition, now_ms)
             else:
                 self._follow_up(tp, partition, self._take(tp, partition, answer, now_ms), now_ms)
 
-    def on_standing_answer(
+    def on_unsolicited_response(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> None:
         """Process an unsolicited response from the leader of this epoch.
@@ -168,9 +168,9 @@ class ReplicaFetcherManager:
         if tp in self.failed:
             return
         leader = self._leaders.get(tp)
-        if next_fetch is NextFetch.STANDING:
+        if next_fetch is NextFetch.ON_NOTIFICATION:
             if leader is None:
-                self._stand(tp, partition, now_ms)
+                self._await_notification(tp, partition, now_ms)
             return
         if leader is None:
             self.add(tp, partition)
@@ -192,7 +192,7 @@ class ReplicaFetcherManager:
         whose disk fails, or whose log does not accept the records, is marked failed."""
         try:
             if self._rates.on_answer(tp, answer, now_ms):
-                return NextFetch.STANDING
+                return NextFetch.ON_NOTIFICATION
             if answer.diverging is None and answer.error is Errors.NONE:
                 next_fetch = take_fetched(partition, answer, now_ms)
                 has_agreed = self._rates.accept(tp, partition, answer)
@@ -269,8 +269,8 @@ class ReplicaFetcherManager:
         self, tp: TopicPartition, partition: Partition, next_fetch: NextFetch, now_ms: float
     ) -> None:
         match next_fetch:
-            case NextFetch.STANDING:
-                self._stand(tp, partition, now_ms)
+            case NextFetch.ON_NOTIFICATION:
+                self._await_notification(tp, partition, now_ms)
             case NextFetch.NEVER:
                 self.remove(tp)
             case NextFetch.DELAYED:
@@ -279,7 +279,7 @@ class ReplicaFetcherManager:
             case NextFetch.AT_ONCE:
                 self._fetchers[self._leaders[tp]].delayed.pop(tp, None)
 
-    def _stand(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
+    def _await_notification(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
         """Stop fetching until the leader sends more.
 
         A follower with uncommitted records fetches again after replica.fetch.wait.max.ms, as

@@ -25,7 +25,7 @@ from klamm.cluster.types import NO_EPOCH
 class NextFetch(Enum):
     """When to fetch again: after a notification, at once, after a backoff, or not at this epoch."""
 
-    STANDING = "standing"
+    ON_NOTIFICATION = "on notification"
     AT_ONCE = "at once"
     DELAYED = "delayed"
     NEVER = "never"
@@ -79,7 +79,7 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
     partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
     if fetched.log_start_offset > log.log_start_offset:
         log.increment_log_start_offset(fetched.log_start_offset)
-    return NextFetch.AT_ONCE if fetched.records is not None else NextFetch.STANDING
+    return NextFetch.AT_ONCE if fetched.records is not None else NextFetch.ON_NOTIFICATION
 
 
 def _parts(log: ReplicaLog, records: Records) -> Iterable[Records]:

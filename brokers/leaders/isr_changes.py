@@ -100,13 +100,13 @@ class IsrChanges:
         """Propose replicas that were refused, or whose broker was dead and is now alive."""
         for tp in list(self._waiting):
             partition = self._look_up(tp)
-            if partition is None or not _standing(partition):
+            if partition is None or not _caught_up_at_end(partition):
                 del self._waiting[tp]
             else:
                 self._propose_next(tp, partition)
 
     def _propose_next(self, tp: TopicPartition, partition: Partition) -> None:
-        if not _standing(partition):
+        if not _caught_up_at_end(partition):
             return
         candidate = self._candidate(partition)
         if candidate is None:
@@ -119,7 +119,7 @@ class IsrChanges:
         if partition.pending is not None:
             return None
         alive = self._metadata_cache.alive_brokers
-        return next((replica for replica in _standing(partition) if replica in alive), None)
+        return next((replica for replica in _caught_up_at_end(partition) if replica in alive), None)
 
     def _waiting_ones(self) -> Iterator[Partition]:
         hosted = (self._look_up(tp) for tp in self._waiting)
@@ -165,7 +165,7 @@ class IsrChanges:
             self._submit(tp, partition, tuple(r for r in partition.isr if r not in behind))
 
 
-def _standing(partition: Partition) -> list[int]:
+def _caught_up_at_end(partition: Partition) -> list[int]:
     """Return the replicas that may join the ISR without another fetch.
 
     In Kafka these would fetch at the log end repeatedly. A replica that lags has to fetch first."""

@@ -77,10 +77,10 @@ class LeaderReplicas:
             broker_id, config, metadata_cache, self._look_up, alter_isr_manager
         )
         self.consumers = ConsumerReads(self.find, on_log_error, rates.enough_ms)
-        self._fetches = StandingFetches(config.replica_fetch_wait_max_ms)
+        self._fetches = FollowerNotifications(config.replica_fetch_wait_max_ms)
         self._on_log_error = on_log_error
         self._stalls_after_shrinking = quirks.kafka_13091 and config.is_alter_isr_enabled
-        self._unreachable = StandingFetches(_RARELY * config.replica_fetch_wait_max_ms)
+        self._unreachable = FollowerNotifications(_RARELY * config.replica_fetch_wait_max_ms)
         self._copies = copies
         self._questioned: dict[PartitionAndReplica, None] = {}
 
@@ -131,7 +131,7 @@ class LeaderReplicas:
         """Queue appended records for followers; they are sent at the end of this event."""
         followers = [r for r in partition.replicas if r != self._broker_id]
         if followers:
-            self._fetches.add_news(tp, followers)
+            self._fetches.add_pending(tp, followers)
             self.isr_changes.watch(tp, now_ms)
 
     # -- fetches
@@ -173,7 +173,7 @@ class LeaderReplicas:
             return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
         self.isr_changes.maybe_expand(tp, partition, replica_id)
         self.increment_high_watermark(tp, partition, now_ms)
-        return self._news(tp, partition, replica_id, now_ms)
+        return self._next_response(tp, partition, replica_id, now_ms)
 
     def find(self, tp: TopicPartition, current_leader_epoch: int) -> Partition | Errors:
         """Return a partition led here at the given epoch, or the error for the request."""
@@ -193,10 +193,10 @@ class LeaderReplicas:
             return Errors.NOT_LEADER_OR_FOLLOWER
         return Errors.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _news(
+    def _next_response(
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> FetchedPartition | None:
-        answer = news_for(partition, replica_id, self._config.replica_fetch_max_bytes)
+        answer = pending_data_for(partition, replica_id, self._config.replica_fetch_max_bytes)
         offered = self._rates.offer(tp, partition, replica_id, answer)
         if offered is not None:
             answer = offered
@@ -221,11 +221,11 @@ class LeaderReplicas:
             self._copies.on_arrived(copy_id.follower, size_bytes, partition, now_ms)
             self.expect_fetch(copy_id.topic_partition, copy_id.follower, now_ms)
 
-    def take_standing_answers(self, now_ms: float) -> list[tuple[int, FetchResponse]]:
+    def take_unsolicited_responses(self, now_ms: float) -> list[tuple[int, FetchResponse]]:
         """Remove and return unsolicited responses to live followers, one for each follower."""
-        told: list[tuple[int, FetchResponse]] = []
+        responses: list[tuple[int, FetchResponse]] = []
         alive = self._metadata_cache.alive_brokers
-        for replica_id, tps in self._fetches.take_news().items():
+        for replica_id, tps in self._fetches.take_pending().items():
             if replica_id not in alive:
                 continue
             answers: dict[TopicPartition, FetchedPartition] = {}
@@ -233,7 +233,7 @@ class LeaderReplicas:
                 partition = self._led(tp)
                 if partition is not None and replica_id in partition.replicas:
                     try:
-                        answer = self._question(tp, partition, replica_id) or self._news(
+                        answer = self._question(tp, partition, replica_id) or self._next_response(
                             tp, partition, replica_id, now_ms
                         )
                     except ReplicaLogError as error:
@@ -242,8 +242,8 @@ class LeaderReplicas:
                     if answer is not None:
                         answers[tp] = answer
             if answers:
-                told.append((replica_id, FetchResponse(answers, is_standing=True)))
-        return told
+                responses.append((replica_id, FetchResponse(answers, is_unsolicited=True)))
+        return responses
 
     def _is_behind(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
         """Return True if a follower lags, or falls behind a constant rate."""
@@ -261,7 +261,7 @@ class LeaderReplicas:
             self.expect_fetch(tp, replica_id, now_ms)
         elif remote is not None and replica_id in self._metadata_cache.alive_brokers:
             remote.owes_fetch = False
-        self._fetches.add_news(tp, (replica_id,))
+        self._fetches.add_pending(tp, (replica_id,))
 
     def _question(
         self, tp: TopicPartition, partition: Partition, replica_id: int
@@ -292,7 +292,7 @@ class LeaderReplicas:
                 if self._is_behind(tp, partition, replica_id):
                     self._fetches.add_owing(tp, replica_id, now_ms)
                 elif partition.remote(replica_id) is not None:
-                    self._fetches.add_news(tp, (replica_id,))
+                    self._fetches.add_pending(tp, (replica_id,))
 
     # -- the high watermark and the ISR
 
@@ -302,7 +302,7 @@ class LeaderReplicas:
         """Advance the high watermark if the ISR has more, and notify followers and clients."""
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
-            self._fetches.add_news(tp, self._rates.to_notify(tp, partition))
+            self._fetches.add_pending(tp, self._rates.to_notify(tp, partition))
             self.produces.complete(tp, partition)
             self.consumers.on_high_watermark(tp, now_ms)
 
@@ -316,7 +316,7 @@ class LeaderReplicas:
         self, tp: TopicPartition, followers: Iterable[int], now_ms: float
     ) -> None:
         """Notify followers and consumers that a schedule starts or stops acknowledging records."""
-        self._fetches.add_news(tp, followers)
+        self._fetches.add_pending(tp, followers)
         self.consumers.on_high_watermark(tp, now_ms)
 
     # -- timers
@@ -348,7 +348,9 @@ class LeaderReplicas:
         self.consumers.on_timer(now_ms)
 
 
-def news_for(partition: Partition, replica_id: int, max_bytes: int) -> FetchedPartition | None:
+def pending_data_for(
+    partition: Partition, replica_id: int, max_bytes: int
+) -> FetchedPartition | None:
     """Return what is new for a follower: records, high watermark, log start offset.
 
     None if nothing is new, or if the follower has not acknowledged the last response. A follower
@@ -395,26 +397,26 @@ def _read(log: ReplicaLog, offset: int, max_bytes: int, *, is_in_isr: bool) -> R
     return log.read(offset, max_bytes)
 
 
-class StandingFetches:
+class FollowerNotifications:
     """Followers to notify or expected to fetch; unanswered ones after ``repeat_after_ms`` again."""
 
     def __init__(self, repeat_after_ms: float) -> None:
         self._repeat_after_ms = repeat_after_ms
-        self._news: dict[int, dict[TopicPartition, None]] = {}
+        self._pending: dict[int, dict[TopicPartition, None]] = {}
         self._owing: dict[PartitionAndReplica, float] = {}
 
-    def add_news(self, partition: TopicPartition, replica_ids: Iterable[int]) -> None:
+    def add_pending(self, partition: TopicPartition, replica_ids: Iterable[int]) -> None:
         """Queue a partition for these followers: something may be new for them."""
         for replica_id in replica_ids:
-            news = self._news.get(replica_id)
-            if news is None:
-                news = self._news[replica_id] = {}
-            news[partition] = None
+            pending = self._pending.get(replica_id)
+            if pending is None:
+                pending = self._pending[replica_id] = {}
+            pending[partition] = None
 
-    def take_news(self) -> dict[int, dict[TopicPartition, None]]:
+    def take_pending(self) -> dict[int, dict[TopicPartition, None]]:
         """Remove and return the queued partitions, by follower."""
-        news, self._news = self._news, {}
-        return news
+        pending, self._pending = self._pending, {}
+        return pending
 
     def add_owing(self, partition: TopicPartition, replica_id: int, now_ms: float) -> None:
         """Expect a fetch from a follower that was sent something, or that fetches by default."""
