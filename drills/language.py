@@ -23,7 +23,7 @@ from klamm.drills.values import Drill, DrillCluster
 from klamm.runtime import actions
 from klamm.runtime.actions import Action
 from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Moment, Settle, Step
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Moment, Quiesce, Step
 from klamm.zk.ensemble import SIZES
 
 DRILL_WORDS: Final = ("drill", "about", "cluster", "steps", "checks")
@@ -262,7 +262,9 @@ class _File:
 
     # -- checks
 
-    def _checks(self, fields: dict[str, Entry], *, is_answered: bool) -> tuple[Check | Settle, ...]:
+    def _checks(
+        self, fields: dict[str, Entry], *, is_answered: bool
+    ) -> tuple[Check | Quiesce, ...]:
         """What the tool said first, then what is waited for, then the rest, once at rest."""
         reader = self._reader
         timeout_ms = STEP_TIMEOUT_MS
@@ -283,8 +285,8 @@ class _File:
             )
         if is_answered and all(c.condition.kind != "exit_code" for c in of_tool):
             of_tool.insert(0, _succeeded(fields, reader))
-        settle = [Settle()] if of_cluster else []
-        return (*of_tool, *until, *settle, *of_cluster)
+        quiesce = [Quiesce()] if of_cluster else []
+        return (*of_tool, *until, *quiesce, *of_cluster)
 
     def _conditions(
         self, fields: dict[str, Entry], moment: Moment, timeout_ms: float
@@ -328,7 +330,7 @@ def _start_of(cluster: DrillCluster, place: str) -> Step:
         (
             Check(Moment.UNTIL, Condition("brokers", sorted(ids)), place=place),
             Check(Moment.UNTIL, Condition("exists", ["/controller"]), place=place),
-            Settle(),
+            Quiesce(),
         ),
         place,
     )
@@ -347,7 +349,7 @@ def _creation_of(topic: _Topic) -> Step:
         (
             Check(Moment.EXPECT, Condition("exit_code", 0), place=topic.place),
             Check(Moment.UNTIL, Condition("leader", leaders), place=topic.place),
-            Settle(),
+            Quiesce(),
         ),
         topic.place,
     )

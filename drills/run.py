@@ -128,7 +128,7 @@ def _last_judgement(drill: Drill, driver: ScenarioDriver) -> Verdict:
     if not drill.is_checked:
         return Verdict(Outcome.PASSED, driver.elapsed_ms)
     try:
-        driver.settle()
+        driver.quiesce()
         driver.run_until(lambda: not driver.disagreements(), AGREEMENT_TIMEOUT_MS)
         lines = driver.disagreements()
     except (StoreError, EnvironmentProblem) as error:

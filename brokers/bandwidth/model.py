@@ -46,7 +46,7 @@ def max_min_fair(
     heapify(shares)
     rates: dict[int, int] = {}
 
-    def settle(flow: int, rate: int) -> None:
+    def fix_rate(flow: int, rate: int) -> None:
         rates[flow] = rate
         for link in paths[flow]:
             free[link] -= rate
@@ -63,9 +63,9 @@ def max_min_fair(
             else:
                 for member in members[link]:
                     if member not in rates:
-                        settle(member, share)
+                        fix_rate(member, share)
         if flow not in rates:
-            settle(flow, demands[flow])
+            fix_rate(flow, demands[flow])
     return rates
 
 

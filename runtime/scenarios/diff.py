@@ -40,7 +40,9 @@ def _compare_step(
         "tree": _compare_trees(recorded["tree"], seen.tree),
         "transitions": _compare_transitions(recorded["transitions"], seen.transitions),
         "requests": _compare_requests(
-            _settled(recorded["requests"], recorded), _settled(seen.requests, recorded), expanded
+            _comparable_requests(recorded["requests"], recorded),
+            _comparable_requests(seen.requests, recorded),
+            expanded,
         ),
         "tool": _compare_tools(recorded.get("tool"), seen.tool),
     }
@@ -124,7 +126,7 @@ def _compare_requests(recorded: Sequence[Json], seen: Sequence[Json], expanded: 
     return lines
 
 
-def _settled(requests: Sequence[Json], recorded: Json) -> list[Json]:
+def _comparable_requests(requests: Sequence[Json], recorded: Json) -> list[Json]:
     """Return the requests to compare.
 
     In the first step, in which brokers register, without requests that only list live brokers."""

@@ -97,7 +97,7 @@ class ScenarioDriver(Protocol):
         """Run the cluster for this long."""
         ...
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         """Run the cluster until it is idle."""
         ...
 

@@ -22,8 +22,8 @@ from klamm.zk.kazoo_waves import within
 from klamm.zk.store import Store
 
 _POLL_S: Final = 0.005
-_SETTLED_AFTER_S: Final = 0.15
-_SETTLE_TIMEOUT_S: Final = 20.0
+_IDLE_AFTER_S: Final = 0.15
+_QUIESCE_TIMEOUT_S: Final = 20.0
 _ZOOKEEPER_TIMEOUT_S: Final = 30.0
 _CLIENT_TIMEOUT_S: Final = 30.0
 
@@ -137,9 +137,9 @@ class RealDriver:
         """Sleep for this long."""
         time.sleep(duration_ms / 1000)
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         """Wait until the cluster has been idle for a while."""
-        deadline = time.monotonic() + _SETTLE_TIMEOUT_S
+        deadline = time.monotonic() + _QUIESCE_TIMEOUT_S
         idle_since: float | None = None
         while time.monotonic() < deadline:
             now = time.monotonic()
@@ -148,7 +148,7 @@ class RealDriver:
                 idle_since = None
             elif idle_since is None:
                 idle_since = now
-            elif now - idle_since > _SETTLED_AFTER_S:
+            elif now - idle_since > _IDLE_AFTER_S:
                 return
             time.sleep(_POLL_S)
             if len(self._journal.rows) != seen:

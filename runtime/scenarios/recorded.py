@@ -25,7 +25,7 @@ from klamm.runtime.scenarios.conditions import CONDITIONS, ClusterView, state_pa
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.rows import Json, requests_of, transition_of
 from klamm.runtime.scenarios.runner import ScenarioRunner, StepResult
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Settle, Step, ToolResult
+from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step, ToolResult
 from klamm.zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000
@@ -149,7 +149,7 @@ def _step(recorded: Json, scenario: Json, registered_before: Iterable[int]) -> S
     step = recorded["step"]
     parts = [previous["step"] for previous in recorded.get("with_previous_steps", ())] + [step]
     met = recorded.get("until_met", ())
-    checks: list[Check | Settle] = [
+    checks: list[Check | Quiesce] = [
         _check(_condition(wanted), came_about and not _was_passed(wanted, recorded["tree"]))
         for wanted, came_about in zip(step.get("until", ()), met, strict=True)
     ]
@@ -161,7 +161,7 @@ def _step(recorded: Json, scenario: Json, registered_before: Iterable[int]) -> S
         actions=tuple(
             action for part in parts for action in _actions(part, scenario, registered_before)
         ),
-        checks=(*checks, _check(registered, True), Settle()),
+        checks=(*checks, _check(registered, True), Quiesce()),
     )
 
 

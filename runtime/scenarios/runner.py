@@ -63,8 +63,8 @@ class ScenarioRunner:
             view.tool = action.act(self) or view.tool
         results: list[CheckResult] = []
         for check in step.checks:
-            if isinstance(check, steps.Settle):
-                driver.settle()
+            if isinstance(check, steps.Quiesce):
+                driver.quiesce()
                 continue
             result = self._check(check)
             results.append(result)

@@ -96,7 +96,7 @@ class SimulatedDriver:
         """Advance simulated time by this much."""
         self.cluster.run_for(duration_ms)
 
-    def settle(self) -> None:
+    def quiesce(self) -> None:
         """Advance simulated time by two seconds: longer than any retry in the cluster."""
         self.cluster.run_for(2_000)
 

@@ -56,7 +56,7 @@ class BringUp(Action, frozen=True):
             run.cluster.start(broker_id)
             if not run.wait_for(Condition("brokers", self.broker_ids[:count])):
                 raise KlammError(f"broker {broker_id} did not register")
-            run.driver.settle()
+            run.driver.quiesce()
 
 
 class RunTool(Action, frozen=True):
@@ -300,7 +300,7 @@ class Check(msgspec.Struct, frozen=True):
     is_required: bool = True
 
 
-class Settle(msgspec.Struct, frozen=True):
+class Quiesce(msgspec.Struct, frozen=True):
     """Among a step's checks: wait until the cluster is idle before the next one."""
 
 
@@ -309,7 +309,7 @@ class Step(msgspec.Struct, frozen=True):
 
     name: str
     actions: tuple[Action, ...] = ()
-    checks: tuple[Check | Settle, ...] = ()
+    checks: tuple[Check | Quiesce, ...] = ()
     place: str = ""
 
 

@@ -14,7 +14,7 @@ from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import CONDITIONS
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
+from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step
 from klamm.runtime.simulated.world import SimulatedWorld
 
 T = "/brokers/topics/t"
@@ -109,7 +109,7 @@ def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:
     runner, _ = four_brokers()
     moved = Check(Moment.EXPECT, Condition("controller", "moved"), is_required=False)
     not_moved, did = (
-        runner.run_step(Step("s", done, (Settle(), moved))).checks[0]
+        runner.run_step(Step("s", done, (Quiesce(), moved))).checks[0]
         for done in ((), (actions.MoveController(),))
     )
     assert (not_moved.is_met, not_moved.seen) == (False, "not moved")

@@ -9,7 +9,7 @@ from klamm.runtime.actions import Pause
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import BringUp, RunTool, Settle, Step, ToolResult
+from klamm.runtime.scenarios.steps import BringUp, Quiesce, RunTool, Step, ToolResult
 from klamm.runtime.simulated.world import SimulatedWorld
 
 PLAN = {
@@ -24,7 +24,7 @@ def three_brokers(seed: int) -> tuple[SimulatedDriver, ScenarioRunner]:
     spec = ClusterSpec(broker_ids=(0, 1, 2), config={"log.dirs": "/a,/b"}, seed=seed)
     driver = SimulatedDriver(SimulatedWorld(spec))
     runner = ScenarioRunner(driver)
-    runner.run_step(Step("up", (BringUp((0, 1, 2)),), (Settle(),)))
+    runner.run_step(Step("up", (BringUp((0, 1, 2)),), (Quiesce(),)))
     return driver, runner
 
 
@@ -39,7 +39,7 @@ def move_a_log_dir(seed: int) -> tuple[float, int]:
     """How long the tool took in virtual milliseconds, and how often it asked a broker."""
     driver, runner = three_brokers(seed)
     run(runner, "topics", "--create --topic t --replica-assignment 0:1")
-    driver.settle()
+    driver.quiesce()
     asked: list[Message] = []
     driver.cluster.transport.add_tap(asked.append)
     began_ms = driver.elapsed_ms
@@ -51,7 +51,7 @@ def move_a_log_dir(seed: int) -> tuple[float, int]:
     )
     took_ms = driver.elapsed_ms - began_ms
     assert "Successfully started log directory move for: t-0-2" in moved.stdout
-    driver.settle()
+    driver.quiesce()
     assert driver.disagreements() == []
     return took_ms, sum(isinstance(one.body, AlterReplicaLogDirsRequest) for one in asked)
 

@@ -18,7 +18,7 @@ from klamm.drills.values import Drill
 from klamm.runtime import actions
 from klamm.runtime.scenarios import conditions as scenario_conditions
 from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Settle, Step
+from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step
 
 HEAD = "drill: d\nabout: x\ncluster: {brokers: 3, topics: {t: [[0, 1]]}}\nsteps:\n"
 T0 = TopicPartition("t", 0)
@@ -144,13 +144,13 @@ def test_checks_come_in_the_order_in_which_they_can_be_known() -> None:
         "    until: {isr: {t-0: [1, 0]}, controller: moved}\n"
     )
     assert [
-        c if isinstance(c, Settle) else (c.moment, str(c.condition), c.place) for c in step.checks
+        c if isinstance(c, Quiesce) else (c.moment, str(c.condition), c.place) for c in step.checks
     ] == [
         (Moment.EXPECT, "exit_code: 0", "d.yaml:5:5"),
         (Moment.EXPECT, "output: [a]", "d.yaml:9:9"),
         (Moment.UNTIL, "isr: {t-0: [1, 0]}", "d.yaml:10:13"),
         (Moment.UNTIL, "controller: moved", "d.yaml:10:33"),
-        Settle(),
+        Quiesce(),
         (Moment.EXPECT, "leader: {t-0: -1}", "d.yaml:8:10"),
     ]
     assert [c.timeout_ms for c in step.checks if isinstance(c, Check)][2:4] == [5000.0, 5000.0]
