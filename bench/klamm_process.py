@@ -107,13 +107,13 @@ class Process:
     def drop(self, broker_id: str) -> Answer:
         """Close a broker's session."""
         at_s = time.time()
-        self._cluster.shut_down(int(broker_id), relieve=False)
+        self._cluster.shut_down(int(broker_id), drain=False)
         return {"at": at_s}
 
     def shutdown(self, broker_id: str) -> Answer:
         """Let a broker ask the controller to be relieved; it runs on."""
         at_s = time.time()
-        self._cluster.relieve(int(broker_id))
+        self._cluster.drain(int(broker_id))
         answered_at_s = time.time()
         shutdown = self._cluster.nodes[int(broker_id)].node.broker.controlled_shutdown
         return {

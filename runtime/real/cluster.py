@@ -91,7 +91,9 @@ class RealCluster:
         self._incarnations, self._is_closed = 0, False
         self.log_journal = LogJournal(self.journal, self.clock, spec.run_id)
         stores = LogStores(spec.segments, self.log_journal, disk or local_disk())
-        self.disks = ClusterDisks(spec, stores, self._copying, journal, self._send_event, self._call)
+        self.disks = ClusterDisks(
+            spec, stores, self._copying, journal, self._send_event, self._call
+        )
         self.own_session = OwnSession(connect_string, spec)
         self._hub.start()
         self._hub.add(Bandwidth(self._copying))
@@ -139,7 +141,7 @@ class RealCluster:
         running = self._build(broker_id)
         started = self.nodes.add(broker_id, running)
         actor = BrokerActor(
-            running.node, self.clock, self._on_started, self.nodes.on_relieved, self._on_halted
+            running.node, self.clock, self._on_started, self.nodes.on_drained, self._on_halted
         )
         self.transport.register(actor.address, lambda m: self._hub.post(actor.address, m))
         controller = running.node.controller
@@ -241,7 +243,7 @@ class RealCluster:
             self._random.randint if loses_unflushed else None
         )
 
-    def relieve(self, broker_id: int) -> None:
+    def drain(self, broker_id: int) -> None:
         """Make the controller move leadership away from a broker, as before a shutdown.
 
         Returns when the controller has responded, or could not be reached. The broker keeps
@@ -252,17 +254,17 @@ class RealCluster:
         is_lost = self.session_state is SessionState.DISCONNECTED
         if is_lost or running.is_paused or self.nodes.is_starting(broker_id):
             return
-        over = self.nodes.relief_of(broker_id)
+        over = self.nodes.drain_of(broker_id)
         self._hub.post(Address("broker", broker_id), ShutDown())
         with contextlib.suppress(TimeoutError):
             over.result(running.node.broker.controlled_shutdown.patience_ms / 1000)
 
-    def shut_down(self, broker_id: int, *, relieve: bool = True) -> None:
+    def shut_down(self, broker_id: int, *, drain: bool = True) -> None:
         """Stop a broker: drain its leaderships, then close its session.
 
         Raises UsageError if it is not running, or is stopped by another call meanwhile."""
-        if relieve:
-            self.relieve(broker_id)
+        if drain:
+            self.drain(broker_id)
         running = self.nodes.take(broker_id)
         if running.is_paused:
             running.session.resume()

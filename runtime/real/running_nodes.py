@@ -25,7 +25,7 @@ class RunningNodes(dict[int, RunningNode]):
         self.failures: dict[int, str] = {}
         self._ending: dict[int, threading.Thread] = {}
         self._starting: dict[int, Future[None]] = {}
-        self._relieved: dict[int, Future[None]] = {}
+        self._drained: dict[int, Future[None]] = {}
 
     def running(self, broker_id: int) -> RunningNode:
         """Return a node. Raises UsageError if it is not running."""
@@ -86,13 +86,13 @@ class RunningNodes(dict[int, RunningNode]):
         if ending is not None:
             ending.join()
 
-    def relief_of(self, broker_id: int) -> Future[None]:
+    def drain_of(self, broker_id: int) -> Future[None]:
         """Return a future that completes once the broker is drained, gave up, or was stopped."""
-        return self._relieved.setdefault(broker_id, Future())
+        return self._drained.setdefault(broker_id, Future())
 
-    def on_relieved(self, broker_id: int) -> None:
+    def on_drained(self, broker_id: int) -> None:
         """Record that the broker is drained, or gave up."""
-        over = self._relieved.get(broker_id)
+        over = self._drained.get(broker_id)
         if over is not None and not over.done():
             over.set_result(None)
 
@@ -101,8 +101,8 @@ class RunningNodes(dict[int, RunningNode]):
         running = self.pop(broker_id, None)
         if running is None:
             raise UsageError(f"broker {broker_id} is not running")
-        self.on_relieved(broker_id)
-        self._relieved.pop(broker_id, None)
+        self.on_drained(broker_id)
+        self._drained.pop(broker_id, None)
         started = self._starting.pop(broker_id, None)
         if started is not None:
             error = KlammError(f"broker {broker_id} was stopped before it was registered")
