@@ -111,7 +111,7 @@ class Process:
         return {"at": at_s}
 
     def shutdown(self, broker_id: str) -> Answer:
-        """Let a broker ask the controller to be relieved; it runs on."""
+        """Drain a broker's leaderships through the controller; it keeps running."""
         at_s = time.time()
         self._cluster.drain(int(broker_id))
         answered_at_s = time.time()

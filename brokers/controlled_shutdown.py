@@ -48,7 +48,7 @@ class ControlledShutdown:
         self.remaining: tuple[TopicPartition, ...] = ()
 
     @property
-    def patience_ms(self) -> float:
+    def timeout_ms(self) -> float:
         """Longest time that all attempts together can take."""
         config = self._config
         attempt_ms = config.request_timeout_ms + config.controlled_shutdown_retry_backoff_ms

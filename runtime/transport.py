@@ -59,15 +59,15 @@ class RoutedTransport:
         self._isolated: tuple[int, ...] = ()
 
     def register(
-        self, address: Address, receiver: Receiver, *, hears_of_connections: bool = False
+        self, address: Address, receiver: Receiver, *, notify_disconnects: bool = False
     ) -> None:
         """Deliver messages to ``address`` by calling ``receiver``, which may only enqueue.
 
-        ``hears_of_connections``: these include a Disconnected whenever a destination of its
+        ``notify_disconnects``: these include a Disconnected whenever a destination of its
         messages stops, or is not alive when it sends.
         """
         self._receivers[address] = receiver
-        if hears_of_connections:
+        if notify_disconnects:
             self._connections[address] = {}
 
     def unregister(self, address: Address) -> None:

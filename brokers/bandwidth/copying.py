@@ -74,7 +74,7 @@ Reaches = Callable[[Address, Address], bool]
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _CopyInProgress:
     """A copy in progress. ``answer``: the rest that the follower is to receive.
 
     ``taken_bytes``: bytes of it already taken. ``start``: leader epoch and offset of the first
@@ -116,7 +116,7 @@ class Copying:
         self._paths: dict[int, PathOf] = {}
         self._reserve_all: dict[int, Callable[[], None]] = {}
         self._paused: dict[int, None] = {}
-        self._copies: dict[CopyId, _UnderWay] = {}
+        self._copies: dict[CopyId, _CopyInProgress] = {}
 
     def _changed(self) -> None:
         if self.on_change is not None:
@@ -226,7 +226,7 @@ class Copying:
             if known.start == start:
                 return True
             self._remove(flow.id)
-        self._copies[flow.id] = _UnderWay(size_bytes, answer, start)
+        self._copies[flow.id] = _CopyInProgress(size_bytes, answer, start)
         self._model.add(flow, size_bytes)
         self._changed()
         return True

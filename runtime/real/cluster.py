@@ -155,8 +155,8 @@ class RealCluster:
             )
         )
         self._hub.add(actor)
-        patience_ms = (self.spec.session_timeout_ms + _START_MARGIN_MS) if wait_for_session else 0
-        deadline_ms = self.clock.monotonic_ms() + patience_ms
+        timeout_ms = (self.spec.session_timeout_ms + _START_MARGIN_MS) if wait_for_session else 0
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
         self._hub.post(actor.address, StartUp(deadline_ms, holds_controller))
         return started
 
@@ -257,7 +257,7 @@ class RealCluster:
         over = self.nodes.drain_of(broker_id)
         self._hub.post(Address("broker", broker_id), ShutDown())
         with contextlib.suppress(TimeoutError):
-            over.result(running.node.broker.controlled_shutdown.patience_ms / 1000)
+            over.result(running.node.broker.controlled_shutdown.timeout_ms / 1000)
 
     def shut_down(self, broker_id: int, *, drain: bool = True) -> None:
         """Stop a broker: drain its leaderships, then close its session.

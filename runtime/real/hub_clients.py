@@ -77,7 +77,7 @@ class HubClients:
         self._transport.register(
             actor.address,
             lambda message: self._hub.post(actor.address, message),
-            hears_of_connections=True,
+            notify_disconnects=True,
         )
         self._hub.call(begin).result()
         self._hub.add(actor)

@@ -295,7 +295,7 @@ class SimulatedWorld:
     def add_client(self, client: Client) -> None:
         """Add a producer or consumer, which is notified of broken connections."""
         actor = ClientActor(client, self.transport, self.clock)
-        self._connect(actor, hears_of_connections=True)
+        self._connect(actor, notify_disconnects=True)
 
     def _node(self, broker_id: int) -> SimulatedNode:
         node = self.nodes.get(broker_id)
@@ -303,13 +303,11 @@ class SimulatedWorld:
             raise UsageError(f"broker {broker_id} is not running")
         return node
 
-    def _connect(self, actor: Actor, *, hears_of_connections: bool = False) -> None:
+    def _connect(self, actor: Actor, *, notify_disconnects: bool = False) -> None:
         self.scheduler.add(actor)
         actor.on_given = self._agenda.look_at
         self._agenda.look_at(actor)
-        self.transport.register(
-            actor.address, actor.receive, hears_of_connections=hears_of_connections
-        )
+        self.transport.register(actor.address, actor.receive, notify_disconnects=notify_disconnects)
 
     def _disconnect(self, broker_id: int) -> None:
         for role in ("broker", "controller"):

@@ -21,7 +21,7 @@ def test_the_end_of_a_broker_is_told_to_who_had_sent_to_it_and_wants_to_know() -
     transport = RoutedTransport()
     told: list[Message] = []
     unaware: list[Message] = []
-    transport.register(CLIENT, told.append, hears_of_connections=True)
+    transport.register(CLIENT, told.append, notify_disconnects=True)
     transport.register(OTHER_CLIENT, unaware.append)
     transport.register(BROKER, lambda _: None)
     transport.unregister(BROKER)
@@ -44,7 +44,7 @@ def simulated(seed: int) -> tuple[SimulatedTransport, VirtualClock, list[Message
     transport = SimulatedTransport(clock, random.Random(seed))
     answered: list[Message] = []
     asked: list[Message] = []
-    transport.register(CLIENT, answered.append, hears_of_connections=True)
+    transport.register(CLIENT, answered.append, notify_disconnects=True)
     transport.register(BROKER, asked.append)
     return transport, clock, answered, asked
 
