@@ -242,7 +242,7 @@ class Copying:
         """Return the copies in progress that a broker owns."""
         return [copy_id for copy_id in self._copies if _owner_of(copy_id) == broker_id]
 
-    def under_way(self) -> list[tuple[CopyId, int]]:
+    def in_progress(self) -> list[tuple[CopyId, int]]:
         """Return every copy with the bytes it has carried."""
         self._advance()
         return [(copy_id, self._model.carried_bytes(copy_id)) for copy_id in self._copies]

@@ -24,7 +24,7 @@ class LeaderAndEpoch(NamedTuple):
     epoch: int = NO_EPOCH
 
 
-NOBODY = LeaderAndEpoch()
+NO_KNOWN_LEADER = LeaderAndEpoch()
 
 
 class Metadata:
@@ -105,7 +105,7 @@ class Metadata:
 
     def leader_of(self, partition: TopicPartition) -> LeaderAndEpoch:
         """Return the cached leader and epoch of a partition."""
-        return self._leaders.get(partition, NOBODY)
+        return self._leaders.get(partition, NO_KNOWN_LEADER)
 
     def partition_count(self, topic: str) -> int | None:
         """Return the number of partitions of a topic; None if it is unknown."""

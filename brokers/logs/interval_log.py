@@ -159,14 +159,14 @@ class IntervalLog(msgspec.Struct, gc=False):
         for batch in records.producer_batches:
             self._remember(batch)
 
-    def grow(self, grown: Interval) -> None:
+    def append_analytically(self, appended: Interval) -> None:
         """Append an interval of a constant rate at the log end, without an idempotent producer.
 
         Like ``append_as_follower``, but faster."""
-        assert grown.start == self.log_end_offset, f"{grown} at {self.log_end_offset}"
-        self._check_fits_segment(grown.size_bytes)
-        self._roll_for(grown.size_bytes, grown.max_timestamp_ms)
-        self._append(grown)
+        assert appended.start == self.log_end_offset, f"{appended} at {self.log_end_offset}"
+        self._check_fits_segment(appended.size_bytes)
+        self._roll_for(appended.size_bytes, appended.max_timestamp_ms)
+        self._append(appended)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
         """Read intervals from ``offset`` on; see ReplicaLog.

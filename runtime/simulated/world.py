@@ -339,7 +339,7 @@ class SimulatedWorld:
         digest.update(repr(self.clock.monotonic_ms()).encode())
         digest.update(self.server.fingerprint().encode())
         digest.update(repr(self.transport.in_flight).encode())
-        digest.update(repr(self.copying.under_way()).encode())
+        digest.update(repr(self.copying.in_progress()).encode())
         digest.update(repr(self._logs()).encode())
         digest.update(self.journal.to_bytes())
         return digest.hexdigest()

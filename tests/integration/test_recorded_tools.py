@@ -76,7 +76,7 @@ class Tools:
         """What happened between two runs of tools."""
         cluster = self._server.cluster
         match step["do"]:
-            case "quiesce":
+            case "settle":
                 wait_until(lambda: cluster.is_idle and not self._moves(step.get("topic")))
             case "hold":
                 cluster.nodes[step["broker"]].node.broker.hold_catch_up()

@@ -109,7 +109,7 @@ class Transcript(NamedTuple):
             told.crash_after = None if crash is None else crash[1]
             for step in part:
                 told.not_met(runner, step)
-                driver.settle()
+                driver.quiesce()
             outputs.append(told.take())
         if not shown:
             outputs[0] = ""
