@@ -167,7 +167,7 @@ class LogMaintenance:
         # Every message with records schedules a check, so no expiry is missed here.
         for tp, partition in self._partitions.items():
             if tp not in self._rates:
-                partition.fold(now_ms)
+                partition.pack(now_ms)
         again = [one.again_ms for one in deleted.values() if one.again_ms is not None]
         due_ms = self._monotonic(min(again, default=None))
         if due_ms is None:

@@ -27,7 +27,7 @@ from klamm.brokers.logs.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
-from klamm.brokers.logs.intervals import NOTHING_HELD, Held, can_be_joined, fold, joined, unfold
+from klamm.brokers.logs.intervals import NOTHING_HELD, Held, can_be_joined, joined, pack, unpack
 from klamm.brokers.logs.leader_epoch_cache import EpochEntries
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from klamm.brokers.logs.producer_state import ProducerStates, last_sequence
@@ -61,7 +61,7 @@ class IntervalLog(msgspec.Struct, gc=False):
     """A ReplicaLog of counted batches.
 
     ``epochs``: start offsets of leader epochs, with or without records. ``kept``: the records, as
-    bytes once packed by ``fold``. ``producers`` None: no idempotent producer was seen.
+    bytes once packed by ``pack``. ``producers`` None: no idempotent producer was seen.
     """
 
     config: LogConfig = DEFAULT_LOG_CONFIG
@@ -77,17 +77,17 @@ class IntervalLog(msgspec.Struct, gc=False):
     def held(self) -> Held:
         """The appended intervals, for reading only: a packed log stays packed."""
         kept = self.kept
-        return unfold(kept) if isinstance(kept, bytes) else kept
+        return unpack(kept) if isinstance(kept, bytes) else kept
 
-    def _unfolded(self) -> Held:
+    def _unpacked(self) -> Held:
         """Return the appended intervals for changes; unpacks the log."""
         self.kept = held = self.held
         return held
 
-    def fold(self) -> None:
+    def pack(self) -> None:
         """Pack the intervals into bytes to save memory, until the next change."""
         if isinstance(self.kept, Held):
-            self.kept = fold(self.kept)
+            self.kept = pack(self.kept)
 
     @property
     def size_bytes(self) -> int:
@@ -314,7 +314,7 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     def _roll_for(self, size_bytes: int, max_timestamp_ms: int) -> None:
         """Start a new segment if the last one is full or too old; Kafka flushes it then."""
-        held, end = self._unfolded(), self.log_end_offset
+        held, end = self._unpacked(), self.log_end_offset
         if not held.intervals or held.rolled[-1:] == [end]:
             held.segment_start_ms = max_timestamp_ms
             return
@@ -329,7 +329,7 @@ class IntervalLog(msgspec.Struct, gc=False):
     def _append(self, interval: Interval) -> None:
         """Append to the last segment."""
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
-        held = self._unfolded()
+        held = self._unpacked()
         before = held.intervals
         is_first = not before or held.rolled[-1:] == [interval.start]
         if is_first or not can_be_joined(before[-1], interval):

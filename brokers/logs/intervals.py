@@ -58,22 +58,22 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Held).decode
 
 
-def fold(held: Held) -> bytes:
+def pack(held: Held) -> bytes:
     """Pack intervals into bytes, a quarter of the memory, while they do not change.
 
     The size of the last segment is left out, because it follows from the rest."""
     return _encode((held.intervals, held.rolled, held.segment_start_ms))
 
 
-def unfold(folded: bytes) -> Held:
-    """Return the intervals that ``fold`` packed."""
-    held = _decode(folded)
+def unpack(packed: bytes) -> Held:
+    """Return the intervals that ``pack`` packed."""
+    held = _decode(packed)
     base = held.rolled[-1] if held.rolled else 0
     held.active_bytes = sum(part.size_bytes for part in held.intervals if part.start >= base)
     return held
 
 
-NOTHING_HELD: Final = fold(Held([], []))
+NOTHING_HELD: Final = pack(Held([], []))
 
 
 def cut(interval: Interval, start: int, end: int) -> Interval:

@@ -18,8 +18,8 @@ from klamm.brokers.partitions.remote_replica import (
     NEVER_MS,
     RemoteReplica,
     RemoteReplicas,
-    fold,
-    unfold,
+    pack,
+    unpack,
 )
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import UNKNOWN_OFFSET, FetchedPartition, FetchPartition
@@ -67,15 +67,15 @@ class Partition(msgspec.Struct, gc=False):
         """State of the followers, which may be changed in place."""
         known = self.known
         if isinstance(known, bytes):
-            known = self.known = unfold(known)
+            known = self.known = unpack(known)
         return known
 
-    def fold(self, now_ms: float) -> None:
+    def pack(self, now_ms: float) -> None:
         """Pack an idle replica: drop derived values and pack the rest until its next use."""
         if self.known and not isinstance(self.known, bytes):
-            self.known = fold(self.known)
+            self.known = pack(self.known)
         if isinstance(self.log, IntervalLog):
-            self.log.fold()
+            self.log.pack()
         if self.stored_high_watermark(now_ms) == self.high_watermark:
             self.checkpoint = None
 

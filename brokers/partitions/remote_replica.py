@@ -64,7 +64,7 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
 RemoteReplicas = tuple[RemoteReplica, ...]
 
 
-class _Folded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class _Packed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Followers in packed form: common values once, and only the fetch time of each follower.
 
     If their values differ, all values of each."""
@@ -75,7 +75,7 @@ class _Folded(msgspec.Struct, frozen=True, gc=False, array_like=True):
     sent_high_watermark: int = 0
     sent_log_start_offset: int = 0
 
-    def unfolded(self) -> RemoteReplicas:
+    def unpacked(self) -> RemoteReplicas:
         if not isinstance(self.followers, dict):
             return self.followers
         end = self.log_end_offset
@@ -96,22 +96,22 @@ class _Folded(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(_Folded).decode
+_decode: Final = msgspec.msgpack.Decoder(_Packed).decode
 
 
-def fold(remotes: RemoteReplicas) -> bytes:
+def pack(remotes: RemoteReplicas) -> bytes:
     """Pack one or more followers into bytes, a fifth of the memory, while they are not needed."""
     last = remotes[-1]
-    resting = _Folded(
+    resting = _Packed(
         {remote.replica_id: remote.fetched_ms for remote in remotes},
         last.log_end_offset,
         last.last_fetched_epoch,
         last.sent_high_watermark,
         last.sent_log_start_offset,
     )
-    return _encode(resting if resting.unfolded() == remotes else _Folded(remotes))
+    return _encode(resting if resting.unpacked() == remotes else _Packed(remotes))
 
 
-def unfold(folded: bytes) -> RemoteReplicas:
-    """Return the followers that ``fold`` packed."""
-    return _decode(folded).unfolded()
+def unpack(packed: bytes) -> RemoteReplicas:
+    """Return the followers that ``pack`` packed."""
+    return _decode(packed).unpacked()

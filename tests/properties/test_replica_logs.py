@@ -196,11 +196,11 @@ class ReplicaLogs(RuleBasedStateMachine):
             assert log.recovery_point == log.log_end_offset
 
     @rule(replica=replicas)
-    def fold(self, replica: int) -> None:
+    def pack(self, replica: int) -> None:
         """Whatever comes after it, nobody notices."""
         for log in self.of(replica):
             if isinstance(log, IntervalLog):
-                log.fold()
+                log.pack()
 
     @rule(replica=replicas, data=st.data())
     def crash(self, replica: int, data: st.DataObject) -> None:

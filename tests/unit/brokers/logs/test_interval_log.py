@@ -64,12 +64,12 @@ def test_who_fetches_early_and_who_fetches_late_have_the_same_sizes() -> None:
 def test_a_log_that_was_folded_is_the_same_and_rolls_where_it_would_have(
     segment_bytes: int,
 ) -> None:
-    folded, other = (IntervalLog(LogConfig(segment_bytes=segment_bytes)) for _ in range(2))
+    packed, other = (IntervalLog(LogConfig(segment_bytes=segment_bytes)) for _ in range(2))
     for _ in range(4):
-        for log in (folded, other):
+        for log in (packed, other):
             log.append_as_leader(CountedBatch(1, 100, NOW_MS), 1, NOW_MS)
-        folded.fold()
-        assert folded.held == other.held
+        packed.pack()
+        assert packed.held == other.held
 
 
 def test_a_batch_without_a_time_has_that_of_its_append() -> None:
