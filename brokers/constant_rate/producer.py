@@ -133,8 +133,8 @@ class ConstantRateProducer:
             case MetadataResponse() as answer:
                 self._on_metadata(message.source, answer, now_ms)
             case ConstantRateResponse(partitions):
-                for tp, progress in partitions.items():
-                    self._on_progress(tp, message.source.id, progress, now_ms)
+                for tp, reported in partitions.items():
+                    self._on_progress(tp, message.source.id, reported, now_ms)
             case Disconnected():
                 for tp, progress in self.partitions.items():
                     if progress.leader == message.source.id:
