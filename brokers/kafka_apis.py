@@ -95,8 +95,9 @@ class ClientApis:
         self._answers: list[tuple[Message, Response]] = []
 
     def handle(self, message: Message, now_ms: float, wall_ms: int) -> bool:
-        """Handle a client's request; return False for any other message, for example a follower's
-        fetch. ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
+        """Handle a client's request; return False for other messages (a follower's fetch).
+
+        ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
         answer: Response | None
         consumers = self._leaders.consumers
         match message.body:

@@ -31,9 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 class Rotation(msgspec.Struct, frozen=True):
-    """When a log's file is rotated, by size and by age, and which rotated files are kept, by
-    compressed bytes per log and by age. A retention below 0 means no limit. The newest rotated
-    file is always kept."""
+    """Rotation and retention of a log's files.
+
+    A file is rotated by size and by age. Rotated files are kept by compressed bytes per log and by
+    age; a retention below 0 means no limit. The newest rotated file is always kept."""
 
     segment_bytes: int = 16 << 20
     segment_ms: int = 24 * 3_600_000

@@ -46,8 +46,8 @@ def _at_once(function: Callable[[], None]) -> None:
 class ClusterDisks:
     """Fault injection into the disks of one cluster.
 
-    ``send_event`` sends an event to a broker; it is lost if the broker is not running. ``call`` runs a
-    function on the brokers' thread."""
+    ``send_event`` sends an event to a broker; it is lost if the broker is not running. ``call``
+    runs a function on the brokers' thread."""
 
     def __init__(
         self,

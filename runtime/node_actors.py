@@ -58,8 +58,7 @@ class RegistrationChanged:
 
 @dataclass(frozen=True)
 class ShutDown:
-    """Event of a broker: drain its leaderships by a controlled shutdown, after which it can be
-    stopped."""
+    """Event of a broker: drain its leaderships, after which it can be stopped."""
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ class ConstantRates:
         self, tps: Iterable[TopicPartition], missing_bytes: int, now_ms: float, until_ms: float
     ) -> float:
         """Return when schedules will have added ``missing_bytes`` below the high watermarks.
+
         Infinite if later than ``until_ms``, or if a size limit of the request prevents it."""
         rates = [self._leading[tp] for tp in tps if tp in self._leading]
 
@@ -132,8 +133,7 @@ class ConstantRates:
     # -- messages
 
     def handle(self, message: Message, now_ms: float) -> bool:
-        """Handle a message about constant rates; return False for any other message.
-        ``now_ms`` is monotonic."""
+        """Handle a message about constant rates; False for any other. ``now_ms`` is monotonic."""
         match message.body:
             case ConstantRateRequest() as request:
                 self._accept_rates(message.source, request, now_ms)
@@ -172,8 +172,7 @@ class ConstantRates:
         self._following.clear()
 
     def take_messages(self, now_ms: float) -> list[tuple[Address, RateMessage]]:
-        """Review the replicas of this event; remove and return unsolicited messages to followers,
-        producers and leaders."""
+        """Review the replicas of this event; remove and return the resulting messages."""
         if not (self._looked_up or self._to_fetch_again or self._progress or self._revoked):
             return []
         self._review(now_ms)
@@ -195,8 +194,7 @@ class ConstantRates:
     # -- as a leader: producers
 
     def _accept_rates(self, producer: Address, request: ConstantRateRequest, now_ms: float) -> None:
-        """Append at these rates from now on, or refuse them. If the connection of the request is
-        gone, no response is sent."""
+        """Append at these rates, or refuse them; no response if the connection is gone."""
         if self._connection_to(producer) != request.connection:
             return
         for tp, rate in request.partitions.items():
@@ -311,8 +309,7 @@ class ConstantRates:
     def on_fetch(
         self, tp: TopicPartition, partition: Partition, replica_id: int, asked: FetchPartition
     ) -> bool:
-        """Update whether a follower that has just fetched holds an agreement. Return False if its
-        agreement is outdated, so that it must be notified."""
+        """Record whether a fetching follower has an agreement; False if it is outdated."""
         rate, agreement = self._leading.get(tp), asked.agreement
         holds = (
             rate is not None
@@ -366,8 +363,7 @@ class ConstantRates:
             remote.owes_fetch = remote.keeps_up = False
 
     def _review(self, now_ms: float) -> None:
-        """Check whether records of the looked-up replicas are acknowledged by the schedule; notify
-        followers and producer of changes."""
+        """Check which looked-up replicas are acknowledged by schedule; notify of changes."""
         looked_up, self._looked_up = self._looked_up, {}
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         for tp in looked_up:
@@ -446,8 +442,7 @@ class ConstantRates:
         return False
 
     def accept(self, tp: TopicPartition, partition: Partition, answer: FetchedPartition) -> bool:
-        """Accept the agreement of a response. Return False if there is none, its connection is
-        gone, or the log has not reached the leader's end."""
+        """Accept a response's agreement; False if there is none or it is not valid here."""
         agreement, log, state = answer.agreement, partition.log, partition.state
         if agreement is None or log is None or state is None:
             return False
@@ -477,8 +472,7 @@ class ConstantRates:
     # -- as either
 
     def on_new_epoch(self, tp: TopicPartition) -> None:
-        """Continue as leader at a new epoch. If this broker led before, the rate continues, and
-        followers have to agree again."""
+        """Lead at a new epoch; an existing rate continues, and followers agree again."""
         rate = self._leading.get(tp)
         if rate is None:
             self.end(tp, Errors.NONE)

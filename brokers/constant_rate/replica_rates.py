@@ -119,4 +119,6 @@ def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:
         until = min(end, start + at_once)
         size_bytes = (until - start) * schedule.record_size_bytes
         timestamp_ms = schedule.timestamp_at(at_ms)
-        log.append_analytically(Interval(partition.leader_epoch, start, until, size_bytes, timestamp_ms))
+        log.append_analytically(
+            Interval(partition.leader_epoch, start, until, size_bytes, timestamp_ms)
+        )

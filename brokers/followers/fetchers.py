@@ -188,8 +188,10 @@ class ReplicaFetcherManager:
     def _take(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> NextFetch:
-        """Process a partition of a response. Corrupt records are fetched again later. A follower
-        whose disk fails, or whose log does not accept the records, is marked failed."""
+        """Process a partition of a response.
+
+        Corrupt records are fetched again later. A follower whose disk fails, or whose log does not
+        accept the records, is marked failed."""
         try:
             if self._rates.on_answer(tp, answer, now_ms):
                 return NextFetch.ON_NOTIFICATION

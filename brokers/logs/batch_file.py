@@ -82,10 +82,11 @@ class BatchFile:
             return
 
     def valid(self, base_offset: int, *, has_gaps: bool = False) -> Iterator[Found]:
-        """Yield every batch, with CRC and offsets checked: each follows the previous one, and all
-        fit into one segment. ``has_gaps``: a log cleaner may have removed offsets between batches.
+        """Yield every batch, and verify its CRC and offsets.
 
-        Raises CorruptRecord at the first that is not valid.
+        Each must follow the previous one, and all must fit into one segment. ``has_gaps``: a log
+        cleaner may have removed offsets between batches. Raises CorruptRecord at the first that is
+        not valid.
         """
         next_offset = base_offset
         with self._disk.reading(self.path) as read_at:

@@ -169,8 +169,9 @@ class FileLogStore:
         return log
 
     def _cut(self, damaged: _Damaged, config: LogConfig, now_ms: int) -> SegmentLog:
-        """Truncate a damaged log to its trusted part and open it. Raises DamagedLog if it must not
-        be truncated."""
+        """Truncate a damaged log to its trusted part and open it.
+
+        Raises DamagedLog if it must not be truncated."""
         folder, known, error = damaged
         size_bytes = 0
         while error.offset is not None:

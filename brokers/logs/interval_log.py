@@ -61,7 +61,7 @@ class IntervalLog(msgspec.Struct, gc=False):
     """A ReplicaLog of counted batches.
 
     ``epochs``: start offsets of leader epochs, with or without records. ``kept``: the records, as
-    bytes once packed by ``pack``. ``producers`` None: no idempotent producer was seen.
+    bytes once packed. ``producers`` None: no idempotent producer was seen.
     """
 
     config: LogConfig = DEFAULT_LOG_CONFIG

@@ -1,5 +1,6 @@
-"""Intervals of records: splitting, joining, and the packed form of a log's intervals. Values only;
-brokers/logs/interval_log.py has the log, and explains what intervals leave out.
+"""Intervals of records: splitting, joining, and the packed form of a log's intervals.
+
+Values only; brokers/logs/interval_log.py has the log, and explains what intervals leave out.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def pack(held: Held) -> bytes:
 
 
 def unpack(packed: bytes) -> Held:
-    """Return the intervals that ``pack`` packed."""
+    """Return the packed intervals; the inverse of ``pack``."""
     held = _decode(packed)
     base = held.rolled[-1] if held.rolled else 0
     held.active_bytes = sum(part.size_bytes for part in held.intervals if part.start >= base)

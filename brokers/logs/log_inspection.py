@@ -116,8 +116,10 @@ class _Inspection:
         )
 
     def _step(self, log: BatchFile, position: int, header: BatchHeader, next_offset: int) -> None:
-        """Check a batch that starts a leader epoch or follows a gap. Raises CorruptRecord for an
-        invalid offset, DamagedLog if the epoch decreases: the previous one may be the wrong one."""
+        """Check a batch that starts a leader epoch or follows a gap.
+
+        Raises CorruptRecord for an invalid offset, DamagedLog if the epoch decreases: then the
+        previous batch may be the wrong one."""
         base_offset, epoch = header.base_offset, header.leader_epoch
         if base_offset < next_offset or (base_offset > next_offset and not self._has_gaps):
             raise log.damaged(f"Offset {base_offset} does not follow {next_offset - 1}", position)

@@ -1,5 +1,4 @@
-"""Journal rows of brokers: truncations, log repairs, failed directories, corrupt batches,
-re-registrations.
+"""Journal rows of brokers: truncations, repairs, failed directories, corrupt batches.
 
 One writer for all brokers of a cluster numbers the rows. As no controller writes them, they have
 controller -1 and epoch 0, like the first row of the run. Decides nothing and reads no log.

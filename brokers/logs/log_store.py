@@ -27,8 +27,10 @@ system had written before a crash."""
 
 
 class DirLogs:
-    """The logs of one directory by partition: current logs, and future logs that will replace a
-    current log of another directory."""
+    """The logs of one directory by partition.
+
+    ``current``: current logs. ``futures``: logs that will replace a current log of another
+    directory."""
 
     __slots__ = ("current", "futures")
 
@@ -97,8 +99,9 @@ class LogStore(Protocol):
     def restore(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> tuple[ReplicaLog, Sequence[Repair]]:
-        """Truncate a damaged log to its trusted part; the rest is fetched from the leader. Return
-        it and the repairs. Raises DamagedLog if it must not be truncated."""
+        """Truncate a damaged log to its trusted part; return it and the repairs.
+
+        The rest is fetched from the leader. Raises DamagedLog if it must not be truncated."""
         ...
 
     def mark_damaged_deleted(

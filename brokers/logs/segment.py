@@ -357,8 +357,10 @@ class LogSegment:
         return self.time_index.count == 0 or self.time_index.last.offset < next_offset
 
     def _undo(self, size_bytes: int, offset_entries: int, time_entries: int) -> None:
-        """Undo a failed append. Bytes that the failing disk still holds are ignored: they are
-        overwritten, or truncated when the segment is closed or recovered."""
+        """Undo a failed append.
+
+        Bytes that the failing disk still holds are ignored: they are overwritten, or truncated when
+        the segment is closed or recovered."""
         self.log.size_bytes = size_bytes
         with suppress(OSError):
             self.offset_index.keep(offset_entries)

@@ -71,7 +71,7 @@ class Partition(msgspec.Struct, gc=False):
         return known
 
     def pack(self, now_ms: float) -> None:
-        """Pack an idle replica: drop derived values and pack the rest until its next use."""
+        """Pack an idle replica: drop derived values, and pack the rest until its next use."""
         if self.known and not isinstance(self.known, bytes):
             self.known = pack(self.known)
         if isinstance(self.log, IntervalLog):
@@ -296,8 +296,7 @@ class Partition(msgspec.Struct, gc=False):
         self.high_watermark = offset
 
     def stored_high_watermark(self, now_ms: float) -> int:
-        """Return the checkpointed high watermark; Kafka writes replication-offset-checkpoint every
-        five seconds."""
+        """Return the high watermark in replication-offset-checkpoint, written every 5 s."""
         checkpoint = self.checkpoint
         if checkpoint is None or checkpoint.number != int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS):
             return self.high_watermark

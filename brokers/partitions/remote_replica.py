@@ -113,5 +113,5 @@ def pack(remotes: RemoteReplicas) -> bytes:
 
 
 def unpack(packed: bytes) -> RemoteReplicas:
-    """Return the followers that ``pack`` packed."""
+    """Return the packed followers; the inverse of ``pack``."""
     return _decode(packed).unpacked()

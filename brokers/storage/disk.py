@@ -49,8 +49,9 @@ class Disk(Protocol):
         ...
 
     def create(self, path: StrPath, size_bytes: int = 0, mode: int = 0o644) -> None:
-        """Create or replace a file that is empty or has sparse zeros. ``mode``: permissions of a
-        new file."""
+        """Create or replace a file that is empty or has sparse zeros.
+
+        ``mode``: permissions of a new file."""
         ...
 
     def reading(self, path: StrPath) -> AbstractContextManager[ReadAt]:

@@ -120,7 +120,9 @@ class ReplicationChecker:
         """Check that a replica has every acknowledged record."""
         for stretch in self.acknowledged.get(tp, ()):
             if _between(view.intervals, stretch.start, stretch.end) != [stretch]:
-                self._report(f"{tp}: broker {view.broker_id} lacks {stretch}, which was acknowledged")
+                self._report(
+                    f"{tp}: broker {view.broker_id} lacks {stretch}, which was acknowledged"
+                )
 
     def _report(self, violation: str) -> None:
         if violation not in self.violations:

@@ -250,8 +250,7 @@ class SimulatedWorld:
         del self.nodes[broker_id]
 
     def shut_down(self, broker_id: int) -> None:
-        """Begin a controlled shutdown: the node stops once its broker is drained, or after the
-        last retry."""
+        """Begin a controlled shutdown: the node stops once drained, or after the last retry."""
         self._node(broker_id)
         self.scheduler.actors[Address("broker", broker_id)].give(ShutDown())
 
