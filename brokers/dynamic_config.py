@@ -119,7 +119,7 @@ class DynamicConfigManager:
             else:
                 self._forget_all_but(())
         except SessionExpired:
-            logger.info("broker %d: the session ended before %s was read", self._broker_id, _PATH)
+            logger.info("broker %d: session expired while reading %s", self._broker_id, _PATH)
         except (StoreError, MalformedZNode) as error:
             logger.error(
                 "Error while processing notification change for path = %s: %s", _PATH, error
@@ -134,7 +134,7 @@ class DynamicConfigManager:
         try:
             return self._topic_configs(wanted)
         except SessionExpired:
-            logger.info("broker %d: the session ended before topic configs", self._broker_id)
+            logger.info("broker %d: session expired while reading topic configs", self._broker_id)
             self._unread_topics.update(wanted)
             return {topic: {} for topic in wanted}
 

@@ -130,7 +130,7 @@ class ReplicaManager:
             tp = state.topic_partition
             partition = partitions.get(tp)
             if partition is None:
-                if self._damaged.is_restored(self.broker_id, state, wall_ms):
+                if self._damaged.maybe_restore(self.broker_id, state, wall_ms):
                     self.offline_partitions.pop(tp, None)
                 if tp in self.offline_partitions:
                     errors[tp] = self._damaged.error_of(tp)
@@ -391,7 +391,9 @@ class DamagedReplicas:
         self.to_be_deleted: set[TopicPartition] = set()
         self._log_manager = log_manager
 
-    def is_restored(self, broker_id: int, state: LeaderAndIsrPartitionState, wall_ms: int) -> bool:
+    def maybe_restore(
+        self, broker_id: int, state: LeaderAndIsrPartitionState, wall_ms: int
+    ) -> bool:
         """Restore a damaged replica if that is safe; return True if it was restored.
 
         Another replica must lead, and this one must have left the ISR: inside the ISR it could be

@@ -177,7 +177,7 @@ def violations(
             ViolationKind.MISSING_BROKER,
             pool.name,
             missing,
-            f"pool {pool.name}: not registered: {_brokers_text(missing)}",
+            f"pool {pool.name}: {_brokers_text(missing)} not registered",
         )
         for pool in pools.by_name.values()
         if (missing := tuple(id_ for id_ in pool.broker_ids if id_ not in live_ids))

@@ -48,7 +48,7 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
         if self.compression_type not in COMPRESSIONS:
             raise InvalidConfig(
                 f"Unknown compression name: {self.compression_type}",
-                hint=f"one of {', '.join(COMPRESSIONS)}",
+                hint=f"use one of {', '.join(COMPRESSIONS)}",
             )
         if not self.enable_idempotence:
             return

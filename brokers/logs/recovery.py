@@ -182,7 +182,7 @@ class _Loading:
             ):
                 return
             if known.is_clean or known.flushed_end > begins or orphans:
-                raise DamagedLog(f"no .log file is in {self._directory}", offset=begins)
+                raise DamagedLog(f"{self._directory} has no .log file", offset=begins)
             self._repair(RepairKind.UNFLUSHED_LOST, begins, "no records had been flushed")
             return
         first = segments[0].base_offset

@@ -148,7 +148,7 @@ def test_a_replication_factor_changes_only_when_asked(run: Any) -> None:
 def test_dead_brokers_are_told_and_replaced_only_when_asked(run: Any) -> None:
     alone = tree({"T1": lists((2, 1), (2,))}, brokers=range(3, 10))
     code, out, _ = run("check", alone)
-    assert (code, out.splitlines()[0]) == (14, "pool pool1: not registered: brokers 1,2")
+    assert (code, out.splitlines()[0]) == (14, "pool pool1: brokers 1,2 not registered")
     assert run("plan", alone)[2] == "Nothing to move.\n"
     code, out, err = run("plan", tree({"T1": lists((2, 1), (2,))}, range(3, 10)), "--replace-dead")
     assert (code, out) == (1, "")

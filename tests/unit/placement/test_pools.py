@@ -158,7 +158,7 @@ def test_every_kind_of_violation_is_told_in_a_line() -> None:
         ),
     )
     assert [(one.kind.value, one.brokers, one.text) for one in found] == [
-        ("missing-broker", (7, 8), "pool pool3: not registered: brokers 7,8"),
+        ("missing-broker", (7, 8), "pool pool3: brokers 7,8 not registered"),
         ("outside-pool", (4, 9), "T1-0 has replicas outside pool pool1: brokers 4,9"),
         ("racks", (1, 2), "T1-1 is on 1 rack of pool pool1 instead of 2"),
         ("outside-pool", (1,), "T4-1 has replicas outside pool pool2: broker 1"),
