@@ -199,7 +199,7 @@ def test_a_recording_with_an_unknown_step_is_refused(run: Any, tmp_path: Path) -
     scenario["steps"][1]["step"]["op"] = "frobnicate"
     path = tmp_path / "x.json"
     path.write_text(json.dumps(scenario))
-    assert run("run", str(path))[::2] == (2, "error: scenario step frobnicate is not known\n")
+    assert run("run", str(path))[::2] == (2, "error: unknown scenario step frobnicate\n")
 
 
 def output_with(hash_seed: str, folder: Path) -> tuple[str, dict[str, bytes]]:

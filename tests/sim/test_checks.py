@@ -134,7 +134,7 @@ def test_live_sets_and_broker_epochs_are_compared(world: SimulatedWorld) -> None
     active_controller(world).context.remove_live_brokers([1])
     epoch = broker(world, 2).broker_epoch
     lines = check_simulated_world(world)
-    assert "broker 1 takes 0,1 for alive, but 0,1,2 are in /brokers/ids" in lines
+    assert "broker 1 considers 0,1 alive, but 0,1,2 are in /brokers/ids" in lines
     assert f"broker 2 has broker epoch {epoch}, but its registration has {epoch - 1}" in lines
     assert any(line.startswith("the controller considers 0:") for line in lines)
     assert len(lines) == 3

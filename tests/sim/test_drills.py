@@ -173,12 +173,15 @@ def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
         ("start: 0", "broker 0 is already running"),
         ("resume: paused", "no broker is paused"),
         ("stop: leader of u-0", "cannot act on the leader of u-0: it has no leader"),
-        ("create_znode: {/brokers: null}", "/brokers cannot be written: NODEEXISTS"),
-        ("set_znode: {/nowhere: null}", "/nowhere cannot be written: NONODE"),
+        ("create_znode: {/brokers: null}", "cannot write /brokers: NODEEXISTS"),
+        ("set_znode: {/nowhere: null}", "cannot write /nowhere: NONODE"),
         ("fail_log_dir: {broker: 0, dir: d}", "broker 0 has no log directory d"),
         ("produce: {u-0: 5}", "cannot produce to u-0: the partition does not exist"),
         ("produce: {t-9: 5}", "cannot produce to t-9: the partition does not exist"),
-        ("set_topic_partitions: {u-0: [0]}", "there is no /brokers/topics/u to put"),
+        (
+            "set_topic_partitions: {u-0: [0]}",
+            "cannot set partitions: znode /brokers/topics/u does not exist",
+        ),
     ],
 )
 def test_a_step_that_cannot_be_done_fails_the_drill(step: str, why: str) -> None:
@@ -303,7 +306,7 @@ def test_records_of_a_constant_rate_that_are_lost_end_a_drill_as_unsafe() -> Non
 def test_at_a_constant_rate_one_step_alone_produces_to_a_partition(first: str, second: str) -> None:
     verdict = run_text(f"  - {first}\n  - {second}\n")
     assert verdict.outcome is Outcome.FAILED
-    assert verdict.failures[0].seen.startswith("t-0 is produced to already")
+    assert verdict.failures[0].seen.startswith("t-0 already has a producer")
 
 
 def test_an_acknowledged_record_that_is_lost_ends_a_drill_as_unsafe() -> None:

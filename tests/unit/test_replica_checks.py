@@ -34,9 +34,7 @@ def acknowledged(view: ReplicaView, count: int) -> ReplicationChecker:
 def test_a_new_leader_without_an_acknowledged_record_is_told() -> None:
     checker = acknowledged(replica(1, 5, leading_epoch=1), 5)
     checker.check([replica(1, 5), replica(2, 4, leading_epoch=2)])
-    assert checker.violations == [
-        f"t-0: 2 does not have {Stretch(1, 0, 5)}, which was acknowledged"
-    ]
+    assert checker.violations == [f"t-0: broker 2 lacks {Stretch(1, 0, 5)}, which was acknowledged"]
 
 
 def test_a_deposed_leader_that_does_not_know_it_need_not_have_all() -> None:
