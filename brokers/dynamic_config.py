@@ -71,7 +71,7 @@ class DynamicBrokerConfig:
 class DynamicConfigManager:
     """Keeps one broker's ``config`` up to date.
 
-    Callbacks: ``on_unclean_election_enabled`` with a topic whose changed config allows unclean
+    Callbacks: ``on_unclean_election_enabled`` with a topic if its changed config allows unclean
     elections, or with None once this broker's own config does. ``on_topic_config`` with a changed
     topic and its overrides. ``on_own_config`` with this broker's overrides and the cluster
     defaults when one of them changes. ``malformed``: the reason, by path of a malformed znode.
@@ -251,7 +251,7 @@ class DynamicConfigManager:
     def _handle(self, entity: ConfigChange, config: Config) -> None:
         """Apply an entity's current config.
 
-        Raises MalformedZNode for a broker whose name is not a number."""
+        Raises MalformedZNode for a broker name that is not a number."""
         name = entity.entity_name
         if entity.entity_type == "topics":
             if self.on_topic_config is not None:

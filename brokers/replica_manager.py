@@ -52,8 +52,8 @@ _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 class ReplicaManager:
     """The hosted partitions of one broker.
 
-    ``partitions`` are online, ``offline_partitions`` are those whose log is damaged
-    or whose log directory failed. ``replica_alter_log_dirs_manager`` moves replicas to
+    ``partitions`` are online, ``offline_partitions`` have a damaged log or a
+    failed log directory. ``replica_alter_log_dirs_manager`` moves replicas to
     another directory. ``controller_epoch`` is the highest seen in any request.
     ``is_shutting_down``: replicas that become followers are no longer fetched.
     ``log_manager`` has all their logs, and logs of partitions not named by the controller yet.
@@ -156,7 +156,7 @@ class ReplicaManager:
         return LeaderAndIsrResponse(Errors.NONE, errors)
 
     def topics_without_logs(self, request: LeaderAndIsrRequest) -> Iterable[str]:
-        """Return the topics of replicas whose logs a request will create."""
+        """Return the topics for which a request will create logs."""
         named = (state.topic_partition for state in request.partition_states)
         return dict.fromkeys(
             tp.topic
@@ -383,7 +383,7 @@ class DamagedReplicas:
     """Restoration and deletion of damaged replicas.
 
     ``wants_state``: the broker needs their states from the controller. ``to_be_deleted``:
-    replicas whose topics are being deleted.
+    replicas of topics that are being deleted.
     """
 
     def __init__(self, log_manager: LogManager) -> None:
@@ -415,7 +415,7 @@ class DamagedReplicas:
         return Errors.KAFKA_STORAGE_ERROR
 
     def on_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Request the states of damaged replicas whose topics are being deleted.
+        """Request the states of damaged replicas of topics that are being deleted.
 
         Otherwise the deletion would wait until this broker restarts.
         """

@@ -3,8 +3,8 @@
 Must not read or write a cluster. A partition is legal if every replica is in its pool, on as many
 racks as the pool allows (as Kafka's own assignment guarantees). The number of moves is decided
 partition by partition: the replicas that can stay together form a matroid, so a greedy choice keeps
-the most. Afterwards the new replicas are spread, and so are the leaders of partitions whose leader
-cannot stay.
+the most. Afterwards the new replicas are spread, and so are the leaders of partitions if the old
+leader cannot stay.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Job:
 def plan_moves(
     pools: Pools, cluster: ClusterPlacement, options: PlanOptions | None = None
 ) -> tuple[PartitionMove, ...]:
-    """Return the partitions whose replicas have to change, in order of topic and id.
+    """Return the partitions with replicas that have to change, in order of topic and id.
 
     Replicas that can stay do. A leader that can stay does: the preferred one, else the current one.
     A moved partition gets only live brokers, because Kafka refuses a plan with a dead broker.

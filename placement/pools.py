@@ -27,7 +27,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """Topics whose whole name matches `pattern`, a regular expression, belong to `pool`."""
+    """A rule: topics belong to `pool` if the regular expression `pattern` matches the whole name."""
 
     pattern: str
     pool: str

@@ -47,8 +47,8 @@ _LATE = 100
 class RoutedTransport:
     """Delivers at once. A message without a receiver is lost, like one to a dead process.
 
-    ``isolated``, which may be set at any time: brokers whose messages with records reach only each
-    other. ``on_change`` is called when these brokers, or the faults, change.
+    ``isolated``, which may be set at any time: messages with records between these brokers and
+    all others are lost. ``on_change`` is called when these brokers, or the faults, change.
     """
 
     def __init__(self) -> None:

@@ -104,8 +104,8 @@ class Resource(NamedTuple):
 class Flow(Generic[Id]):
     """A transfer. ``resources``: its path; a resource named twice is used twice.
 
-    ``demand_bytes_per_s``: upper bound of its rate. ``counted_by``: resources whose capacity it
-    consumes without being limited by them: by its demand, or by the smallest capacity on its
+    ``demand_bytes_per_s``: upper bound of its rate. ``counted_by``: resources that it
+    uses without being limited by their capacity: by its demand, or by the smallest capacity on its
     path if that is less.
     """
 
@@ -380,7 +380,7 @@ class FluidModel(Generic[Id]):
             heapify(self._ends)
 
     def _affected(self) -> dict[int, _Stream[Id]]:
-        """Return the streams whose rates may have changed.
+        """Return the streams with rates that may have changed.
 
         These are connected by limited links to a changed stream or link."""
         found = {number: self._streams[number] for number in self._changed_streams}

@@ -50,7 +50,7 @@ from klamm.cluster.types import NO_EPOCH, TopicPartition
 class Position(NamedTuple):
     """``offset`` of the next record, and leader epoch of the record before it (-1: unknown).
 
-    ``validated_epoch``: the last leader epoch whose log was checked to contain the position.
+    ``validated_epoch``: the last leader epoch at which the log was checked to contain it.
     """
 
     offset: int

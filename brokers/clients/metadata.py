@@ -99,7 +99,7 @@ class Metadata:
 
     @property
     def invalid_topics(self) -> list[str]:
-        """Topics whose names the brokers reject as invalid."""
+        """Topics with names that the brokers reject as invalid."""
         invalid = Errors.INVALID_TOPIC_EXCEPTION
         return [topic for topic, error in self.topic_errors.items() if error is invalid]
 

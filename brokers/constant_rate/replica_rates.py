@@ -1,4 +1,4 @@
-"""Analytic appends to one replica whose log follows a schedule, as a leader or as a follower.
+"""Analytic appends to a replica that follows a schedule, as a leader or as a follower.
 
 ``materialize`` turns the records due by now into appends; call it before reading the replica. No
 message is sent and no clock is read. cluster/constant_rate.py proves that no participant can be

@@ -190,8 +190,8 @@ class ReplicaFetcherManager:
     ) -> NextFetch:
         """Process a partition of a response.
 
-        Corrupt records are fetched again later. A follower whose disk fails, or whose log does not
-        accept the records, is marked failed."""
+        Corrupt records are fetched again later. A follower is marked failed if its disk
+        fails, or if its log does not accept the records."""
         try:
             if self._rates.on_answer(tp, answer, now_ms):
                 return NextFetch.ON_NOTIFICATION

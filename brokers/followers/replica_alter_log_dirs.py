@@ -192,7 +192,7 @@ class ReplicaAlterLogDirsManager:
                 self._copy(thread, tp)
 
     def on_log_dir_failure(self) -> None:
-        """Stop copying partitions whose current or future log went offline."""
+        """Stop copying partitions if their current or future log went offline."""
         dirs = self._log_manager.dirs
         for thread in self._threads:
             for tp in (*thread.ready, *thread.delayed):
@@ -319,7 +319,7 @@ def truncate_to_common(future: ReplicaLog, current: ReplicaLog) -> None:
 
 
 def _truncate_by_epochs(future: ReplicaLog, current: ReplicaLog) -> bool:
-    """Truncate records whose leader epochs differ from the current log's.
+    """Truncate records with leader epochs that differ from the current log's.
 
     Return False if there is no common epoch."""
     while (epoch := future.latest_epoch) is not None:

@@ -238,7 +238,7 @@ def _offset_at(partition: Partition, timestamp_ms: int) -> ListedOffset:
     """Return the offset for a timestamp.
 
     A log ends at the high watermark for clients. A new leader does not know it until it reaches the
-    start of its own epoch (KIP-207)."""
+    start offset of its epoch (KIP-207)."""
     log = partition.log
     assert log is not None
     is_behind = partition.epoch_start_offset > partition.high_watermark

@@ -97,7 +97,7 @@ class IsrChanges:
         return any(self._candidate(partition) is not None for partition in self._waiting_ones())
 
     def propose_waiting(self) -> None:
-        """Propose replicas that were refused, or whose broker was dead and is now alive."""
+        """Propose replicas that were refused, or on brokers that are alive again."""
         for tp in list(self._waiting):
             partition = self._look_up(tp)
             if partition is None or not _caught_up_at_end(partition):

@@ -174,7 +174,7 @@ class Produces:
         return None
 
     def check_rate(self, tp: TopicPartition) -> Errors:
-        """Return why a partition cannot accept a constant rate, whose records all have acks -1."""
+        """Return why a partition cannot accept a constant rate; all its records have acks -1."""
         return self._check(tp, acks=-1)
 
     def _check(self, tp: TopicPartition, acks: int) -> Errors:

@@ -121,7 +121,7 @@ def read_topic_id(path: Path, disk: Disk = LOCAL_DISK) -> str | None:
 
 
 def write_topic_id(path: Path, topic_id: str, disk: Disk = LOCAL_DISK) -> None:
-    """Write a partition.metadata file, whose last line has no newline. Raises LogStorageError."""
+    """Write a partition.metadata file without a final newline. Raises LogStorageError."""
     write_text(path, f"version: {_VERSION}\ntopic_id: {topic_id}", disk)
 
 

@@ -5,7 +5,7 @@
     KlammError
     `- ReplicaLogError             carries the error code of the broker's response
        |- OffsetOutOfRange         an offset before the log's start or after its end
-       |- CorruptRecord            a batch whose length, CRC or form is wrong
+       |- CorruptRecord            a batch with a wrong length, CRC or format
        |- UnsupportedMessageFormat messages of formats 0 and 1
        |- InvalidRecord            a readable batch with contents that are not allowed
        |- InvalidTimestamp         a time too far from the broker's, or LogAppendTime by a producer
@@ -47,7 +47,7 @@ class OffsetOutOfRange(ReplicaLogError):
 
 
 class CorruptRecord(ReplicaLogError):
-    """A batch whose length, CRC or format is wrong; the sender may retry."""
+    """A batch with a wrong length, CRC or format; the sender may retry."""
 
     code = Errors.CORRUPT_MESSAGE
     retriable = True
@@ -98,7 +98,7 @@ class InvalidProducerEpoch(ReplicaLogError):
 
 
 class OffsetsOutOfOrder(ReplicaLogError):
-    """Records for a follower's log whose offsets do not follow each other."""
+    """Records for a follower's log with offsets that do not follow each other."""
 
 
 class UnexpectedAppendOffset(ReplicaLogError):

@@ -134,7 +134,7 @@ class TimeIndex(IndexFile):
         return self._at(self.count - 1)
 
     def maybe_append(self, entries: Iterable[TimeIndexEntry]) -> None:
-        """Append the entries whose timestamps are larger than the last entry's."""
+        """Append the entries with timestamps larger than the last entry's."""
         pack, base_offset = self.entry.pack, self.base_offset
         latest_ms, data = self.last.timestamp_ms, b""
         for timestamp_ms, offset in entries:

@@ -32,8 +32,8 @@ class Inspected(NamedTuple):
     """Findings from the headers of all batches.
 
     ``epochs``: every leader epoch and its first offset. ``producers``: last batches of idempotent
-    producers. ``misindexed``: segments whose indexes do not match their batches. ``next_offset``:
-    the offset after the last batch; None: there is no segment."""
+    producers. ``misindexed``: segments with wrong indexes. ``next_offset``: the offset after the
+    last batch; None: there is no segment."""
 
     epochs: EpochEntries
     producers: ProducerStates

@@ -70,7 +70,7 @@ class LogManager:
 
     @property
     def damaged(self) -> Collection[TopicPartition]:
-        """Partitions whose current log is damaged and offline, in a directory that is online."""
+        """Partitions with a damaged, offline current log in an online directory."""
         return self._damaged.keys()
 
     def logs(self) -> Iterator[ReplicaLog]:
@@ -266,7 +266,7 @@ class LogManager:
     def delete_marked(self, now_ms: int) -> int:
         """Remove logs marked deleted file.delete.delay.ms ago; return their number.
 
-        A directory whose disk fails goes offline."""
+        A directory goes offline if its disk fails."""
         count = 0
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
@@ -282,7 +282,7 @@ class LogManager:
     ) -> dict[TopicPartition, Deleted]:
         """Apply retention to all current logs; return what each one deleted.
 
-        A directory whose disk fails goes offline."""
+        A directory goes offline if its disk fails."""
         deleted: dict[TopicPartition, Deleted] = {}
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
@@ -292,10 +292,10 @@ class LogManager:
         return deleted
 
     def flush_dirty(self, now_ms: int) -> bool:
-        """Flush every log whose flush.ms is over; return False if no other log has unflushed data.
+        """Flush every log that is due by flush.ms; return False if no other log has unflushed data.
 
         A log is due flush.ms after its last timed flush, and at once before the first. A directory
-        whose disk fails goes offline.
+        goes offline if its disk fails.
         """
         before, self._flushed_ms = self._flushed_ms, {}
         is_left = False
@@ -370,8 +370,8 @@ class LogManager:
     def shutdown(self) -> None:
         """Flush and close every log, write checkpoints, mark directories clean, and close them.
 
-        A directory whose disk fails is not marked and is among the failures; its logs are recovered
-        at the next start.
+        If its disk fails, a directory is not marked and is among the failures; its logs are
+        recovered at the next start.
         """
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):

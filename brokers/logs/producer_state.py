@@ -79,7 +79,7 @@ class ProducerStates:
                 del self._batches[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Drop producers whose last batch is at least ``expiration_ms`` old."""
+        """Drop producers with a last batch at least ``expiration_ms`` old."""
         self._batches = {
             producer_id: batches
             for producer_id, batches in self._batches.items()

@@ -47,7 +47,7 @@ class _Tail(NamedTuple):
 
 
 class LogSegment:
-    """A segment whose first offset is ``base_offset``, in the directory of its log."""
+    """The segment that starts at ``base_offset``, in the directory of its log."""
 
     __slots__ = (
         "_directory",

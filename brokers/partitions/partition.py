@@ -184,7 +184,7 @@ class Partition(msgspec.Struct, gc=False):
         return Errors.NONE
 
     def check_offsets(self, asked: FetchPartition) -> FetchedPartition | None:
-        """Return the response to a follower whose log diverges from this one; None if it does not.
+        """Return the response to a follower with a diverging log; None if its log is a prefix.
 
         The end of the follower's last epoch in this log, if that is an earlier epoch or offset. If
         this log cannot determine it: OFFSET_OUT_OF_RANGE with the available offsets.

@@ -254,7 +254,7 @@ class FaultyDisk:
     def _forget_unsynced(self, path: str) -> None:
         """Replace the unsynced data from a random position on with zeros.
 
-        This is a file whose length was written but not its bytes."""
+        The same happens if the length of a file was written, but not its bytes."""
         safe_bytes = self._safe_bytes.pop(path, None)
         if safe_bytes is None:
             return

@@ -281,7 +281,7 @@ class RealCluster:
     def fail_log_dir(self, broker_id: int, path: str) -> None:
         """Fail a log directory of a broker, which handles it in its next event.
 
-        A broker whose last directory fails is killed. Raises UsageError if the broker is not
+        A broker is killed if its last directory fails. Raises UsageError if the broker is not
         running, NotFound if it has no such directory.
         """
         check_log_dir(self.nodes.running(broker_id).node.broker, path)

@@ -61,7 +61,7 @@ class EventThread:
         self._awake.set()
 
     def kill(self) -> None:
-        """Stop after the event in progress, whose ZooKeeper operations fail from now on."""
+        """Stop after the event in progress; its ZooKeeper operations fail from now on."""
         self.end()
         if self._thread is not threading.current_thread():
             self._join()
@@ -179,6 +179,6 @@ class RunningNode:
             self.event_thread.end()
 
     def kill_controller(self) -> None:
-        """Stop the controller after its event, whose ZooKeeper operations fail by now."""
+        """Stop the controller after its event; its ZooKeeper operations fail already."""
         if self.event_thread is not None:
             self.event_thread.kill()

@@ -100,7 +100,7 @@ class OwnSession:
         return self._session.refusals
 
     def store(self, wait: Wait | None = None) -> KazooStore:
-        """Return the session as a store whose calls ``wait``; a new session if it expired."""
+        """Return the session as a store with this ``wait``; a new session if it expired."""
         store = KazooStore(self._session, wait or within(STORE_TIMEOUT_S))
         if self.state is SessionState.EXPIRED:
             store.reopen()

@@ -160,7 +160,7 @@ def _metadata(requests: Sequence[Json], expanded: int) -> Counter[str]:
 
 
 def _expanded_partitions(recorded: Json, tree_before: Json) -> int:
-    """Return the number of partitions whose ISR grew in a step by AlterIsr, at the same epoch."""
+    """Return the number of partitions with ISRs that a step expanded at the same epoch."""
     epochs = {
         path: node["data"]["leader_epoch"]
         for path, node in tree_before.items()

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class RealDriver:
-    """Drives a RealCluster whose journal is in memory.
+    """Drives a RealCluster with a journal in memory.
 
     ``ensemble``: private ZooKeeper servers of the scenario, for steps that kill servers."""
 

@@ -255,7 +255,7 @@ class SimulatedWorld:
         self.scheduler.actors[Address("broker", broker_id)].give(ShutDown())
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
-        """Fail a log directory of a broker; a broker whose last directory fails is killed."""
+        """Fail a log directory of a broker; a broker is killed if its last one fails."""
         check_log_dir(self._node(broker_id).node.broker, path)
         self._send_event(broker_id, FailLogDir(path))
 
