@@ -71,7 +71,7 @@ class LogDirFailureHandler:
             reasons = "; ".join(f"{failure.path}: {failure.reason}" for failure in failures)
             self.halt_reason = f"all log directories have failed: {reasons}"
             return
-        # If the session is gone: after registering again, the broker reports all its replicas.
+        # If the session expired: after the next registration the controller requests all replicas.
         with contextlib.suppress(SessionExpired):
             for _ in failures:
                 self._zk.propagate_log_dir_event(self._broker_id)

@@ -27,7 +27,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """A rule: topics belong to `pool` if the regular expression `pattern` matches the whole name."""
+    """A rule: topics with a name that matches the whole regex `pattern` belong to `pool`."""
 
     pattern: str
     pool: str

@@ -225,7 +225,7 @@ class MoveController(Action, frozen=True):
 
     def act(self, target: ActionTarget) -> None:
         from klamm.zk.kafka_zk_client import (
-            KafkaZkClient,  # commands that send an action do without
+            KafkaZkClient,  # imported late: commands need no client
         )
 
         KafkaZkClient(target.store).delete("/controller")

@@ -322,7 +322,7 @@ class ConstantRates:
             remote.keeps_up = holds
             self._reserve_traffic(tp)
         if rate is not None and holds and replica_id not in partition.maximal_isr:
-            # It reaches the high watermark without another fetch.
+            # The follower reaches the high watermark without another fetch.
             self.leaders.expect_fetch(tp, replica_id, self._now_ms())
         return holds or agreement is None
 
