@@ -149,7 +149,7 @@ class Scheduler:
             if task.dead:
                 actor.task = None
 
-    def give_way(self) -> None:
+    def yield_control(self) -> None:
         """Yield inside an event, so that other actors run before it continues."""
         if self._current is not None:
             parent = getcurrent().parent

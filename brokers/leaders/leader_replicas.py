@@ -82,7 +82,7 @@ class LeaderReplicas:
         self._stalls_after_shrinking = quirks.kafka_13091 and config.is_alter_isr_enabled
         self._unreachable = FollowerNotifications(_RARELY * config.replica_fetch_wait_max_ms)
         self._copies = copies
-        self._questioned: dict[PartitionAndReplica, None] = {}
+        self._probes: dict[PartitionAndReplica, None] = {}
 
     # -- leaders come and go
 
@@ -233,7 +233,7 @@ class LeaderReplicas:
                 partition = self._led(tp)
                 if partition is not None and replica_id in partition.replicas:
                     try:
-                        answer = self._question(tp, partition, replica_id) or self._next_response(
+                        answer = self._probe(tp, partition, replica_id) or self._next_response(
                             tp, partition, replica_id, now_ms
                         )
                     except ReplicaLogError as error:
@@ -249,7 +249,7 @@ class LeaderReplicas:
         """Return True if a follower lags, or falls behind a constant rate."""
         return self._rates.may_lag(tp, partition, replica_id) or partition.lags(replica_id)
 
-    def _remind(
+    def _resend(
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> None:
         """Send records again to a follower that has not fetched from the next offset.
@@ -257,22 +257,22 @@ class LeaderReplicas:
         If bandwidth is limited, first make the follower fetch, to learn its position."""
         remote = partition.remote(replica_id)
         if remote is not None and remote.owes_fetch and self._copies.copying.is_limited:
-            self._questioned[PartitionAndReplica(tp, replica_id)] = None
+            self._probes[PartitionAndReplica(tp, replica_id)] = None
             self.expect_fetch(tp, replica_id, now_ms)
         elif remote is not None and replica_id in self._metadata_cache.alive_brokers:
             remote.owes_fetch = False
         self._fetches.add_pending(tp, (replica_id,))
 
-    def _question(
+    def _probe(
         self, tp: TopicPartition, partition: Partition, replica_id: int
     ) -> FetchedPartition | None:
         """Return a response that makes a follower fetch, if its position is to be confirmed."""
-        if not self._questioned:
+        if not self._probes:
             return None
         key = PartitionAndReplica(tp, replica_id)
-        if key not in self._questioned:
+        if key not in self._probes:
             return None
-        del self._questioned[key]
+        del self._probes[key]
         return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
 
     def _led(self, tp: TopicPartition) -> Partition | None:
@@ -342,7 +342,7 @@ class LeaderReplicas:
             if partition.keeps_up(replica_id):
                 self.isr_changes.maybe_expand(tp, partition, replica_id)
             elif self._is_behind(tp, partition, replica_id):
-                self._remind(tp, partition, replica_id, now_ms)
+                self._resend(tp, partition, replica_id, now_ms)
         self.isr_changes.on_timer(now_ms)
         self.produces.on_timer(now_ms)
         self.consumers.on_timer(now_ms)

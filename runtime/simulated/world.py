@@ -224,7 +224,7 @@ class SimulatedWorld:
     def open_store(self) -> MemoryStore:
         """Open a session of the world's ZooKeeper; outside actors its calls complete at once."""
         return MemoryStore(
-            self.server, self.spec.session_timeout_ms, yield_control=self.scheduler.give_way
+            self.server, self.spec.session_timeout_ms, yield_control=self.scheduler.yield_control
         )
 
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
