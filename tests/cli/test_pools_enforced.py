@@ -102,7 +102,7 @@ def test_plans_are_made_and_taken_inside_the_pools(
             ["topics", "--bootstrap-server", "h:1", "--create", "--topic", "t", "--pools", POOLS],
             "--pools goes with --zookeeper",
         ),
-        (["topics", "--create", "--pools"], "--pools needs a value"),
+        (["topics", "--create", "--pools"], "--pools requires a value"),
         (["topics", "--create", "--pools", "/nowhere.yaml"], "/nowhere.yaml: No such file"),
         (
             ["reassign-partitions", "--list", "--bootstrap-server", "h:1", "--pools", POOLS],

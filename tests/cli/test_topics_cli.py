@@ -158,4 +158,4 @@ def test_no_klamm_at_the_bootstrap_server(capsys: pytest.CaptureFixture[str]) ->
     assert main(["topics", "--list", "--bootstrap-server", "127.0.0.1:1"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("error: no klamm answers at http://127.0.0.1:1: ")
+    assert printed.err.startswith("error: no klamm server responds at http://127.0.0.1:1: ")

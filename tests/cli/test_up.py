@@ -96,7 +96,7 @@ def test_bootstrap_server_is_not_kafkas_protocol(up: Up) -> None:
                 connection.recv(4)
             _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "Kafka's own protocol is not spoken yet" in stderr
+    assert "klamm does not implement Kafka's wire protocol" in stderr
 
 
 @pytest.mark.slow
@@ -299,7 +299,7 @@ def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     refused = klamm(tmp_path, "status", "--server", address)
     assert refused.returncode == 1
     assert one_line_and_hint(refused) == (
-        f"error: no klamm answers at http://{address}: Connection refused"
+        f"error: no klamm server responds at http://{address}: Connection refused"
     )
 
 
