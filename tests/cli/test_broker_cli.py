@@ -87,7 +87,7 @@ def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
         refused = up.run("network", "isolate", "7")
         assert (refused.returncode, refused.stderr.splitlines()[0]) == (
             2,
-            "error: there is no broker 7",
+            "error: broker 7 does not exist",
         )
 
 

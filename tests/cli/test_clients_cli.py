@@ -197,7 +197,7 @@ def test_lines_have_a_rate_and_do_not_go_with_generated_records(up: Up) -> None:
 @pytest.mark.slow
 def test_what_cannot_be_is_said_in_a_line_with_a_hint(up: Up) -> None:
     for args, code, said in (
-        (("produce", "--topic", "absent", "--records", "1"), 1, "there is no topic absent"),
+        (("produce", "--topic", "absent", "--records", "1"), 1, "topic absent does not exist"),
         (("produce", "--topic", "a b", "--records", "1"), 1, 'Topic name "a b" is illegal, it'),
         (("produce", "--topic", "t", "--partition", "9"), 1, "topic t has no partition 9"),
         (("produce", "--topic", "t", "--acks", "2"), 2, "--acks 2"),

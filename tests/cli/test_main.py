@@ -79,13 +79,13 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
         ),
         (
             ["--host", "0.0.0.0"],
-            "error: --host 0.0.0.0 lets other machines in: a token is required\n"
+            "error: --host 0.0.0.0 is reachable from other machines, so a token is required\n"
             "hint: give --token-file FILE or --token, or set KLAMM_TOKEN\n",
         ),
         (
             ["--host", "0.0.0.0", "--token", "t"],
             "error: --host 0.0.0.0 requires --allowed-host\n"
-            "hint: name the hosts that clients will use in their requests\n",
+            "hint: --allowed-host NAME is a host name that clients use in their requests\n",
         ),
     ],
 )
@@ -103,8 +103,8 @@ def test_an_unusable_token_file_has_a_hint(
     assert main(["up", "--brokers", "1", "--token-file", str(path)]) == 1
     assert capsys.readouterr().err == (
         f"error: the token file {path} cannot be read or written: No such file or directory\n"
-        "hint: name a file that this user may read; klamm creates it if it is missing and the "
-        "directory exists\n"
+        "hint: use a file that this user may read; klamm creates a missing file in an existing "
+        "directory\n"
     )
 
 

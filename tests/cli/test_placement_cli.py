@@ -130,7 +130,7 @@ def test_a_seed_draws_what_java_draws_and_is_printed() -> None:
             "id 2147483648 exceeds the maximum of 2147483647",
         ),
         ("--brokers 0-1 --partitions 1000001 --rf 1", "exceeds the maximum of 1000000"),
-        ("--brokers 0-1 --partitions 1 --rf 1 --racks a", "names 1 racks for 2 brokers"),
+        ("--brokers 0-1 --partitions 1 --rf 1 --racks a", "lists 1 racks for 2 brokers"),
         ("--brokers 0-1 --partitions 1 --rf 1 --racks a,", "a rack name is empty"),
         ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,b", "mixes a,b,c with 0:a,1:b"),
         ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,7:b", "broker 7 is not in --brokers"),

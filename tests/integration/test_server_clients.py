@@ -79,7 +79,7 @@ def test_a_producer_and_a_consumer_from_their_beginning_to_their_end(api: AsgiCl
 
 def test_what_is_refused(api: AsgiClient) -> None:
     for path in ("/producers", "/consumers"):
-        assert error(api, path, topic="absent") == (404, "there is no topic absent")
+        assert error(api, path, topic="absent") == (404, "topic absent does not exist")
         assert error(api, path, topic="t", partition=2) == (404, "topic t has no partition 2")
     code, message = error(api, "/producers", topic="t", acks=1, enable_idempotence=True)
     assert (code, message.split(".")[0]) == (
