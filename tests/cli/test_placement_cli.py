@@ -123,7 +123,7 @@ def test_a_seed_draws_what_java_draws_and_is_printed() -> None:
         ("--brokers 0,x --partitions 1 --rf 1", "'x' is not a broker id"),
         ("--brokers , --partitions 1 --rf 1", "'' is not a broker id"),
         ("--brokers 3-1 --partitions 1 --rf 1", "the range 3-1 is descending"),
-        ("--brokers 0-2,1-3 --partitions 1 --rf 1", "broker 1,2 given twice"),
+        ("--brokers 0-2,1-3 --partitions 1 --rf 1", "broker 1,2 is given twice"),
         ("--brokers 0-10000 --partitions 1 --rf 1", "more than 10000 brokers"),
         (
             "--brokers 2147483648 --partitions 1 --rf 1",
@@ -134,7 +134,7 @@ def test_a_seed_draws_what_java_draws_and_is_printed() -> None:
         ("--brokers 0-1 --partitions 1 --rf 1 --racks a,", "a rack name is empty"),
         ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,b", "mixes a,b,c with 0:a,1:b"),
         ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,7:b", "broker 7 is not in --brokers"),
-        ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,0:b", "broker 0 given twice"),
+        ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,0:b", "broker 0 is given twice"),
         (
             "--brokers 0-1 --partitions 1 --rf 1 --start-index 0 --shift 0 --seed 1",
             "--seed has no effect",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from klamm.cli.journal import row_line
-from klamm.cli.journal_text import EventNames, summary_text, controller_text
+from klamm.cli.journal_text import EventNames, controller_text, summary_text
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 
