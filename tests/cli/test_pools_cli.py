@@ -220,7 +220,7 @@ def test_what_is_wrong_is_one_line(
 @pytest.mark.parametrize(
     ("znodes", "code", "said"),
     [
-        ([ZNode("/", None)], 1, "error: there is no znode /brokers/ids\n"),
+        ([ZNode("/", None)], 1, "error: znode /brokers/ids does not exist\n"),
         (
             [ZNode("brokers", None)],
             2,
