@@ -71,7 +71,7 @@ def offsets_lines(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def not_acknowledged_lines(status: Mapping[str, Any]) -> list[str]:
-    """Describe why records are not acknowledged, grouped by reason, and what is waited for."""
+    """Describe why records are not acknowledged, grouped by reason, and the pending waits."""
     counts: Counter[str] = Counter()
     for one in status["not_acknowledged"]:
         why = one["error"] if one["error"] != "NONE" else one["text"]

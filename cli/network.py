@@ -30,9 +30,7 @@ def isolate(
     client: ServerClient,
     brokers: Annotated[
         list[int],
-        typer.Argument(
-            metavar="N...", help="Broker ids.", min=0, autocompletion=complete_broker
-        ),
+        typer.Argument(metavar="N...", help="Broker ids.", min=0, autocompletion=complete_broker),
     ],
 ) -> Answered:
     """Isolate brokers: stop replication between the listed brokers and all other brokers.

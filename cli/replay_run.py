@@ -184,7 +184,7 @@ def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Pa
     from klamm.replay.unread import damaged_lines
 
     (table,) = opened.tables
-    with opened.progress.step(opened.spark, "see what the sources can tell"):
+    with opened.progress.step(opened.spark, "check the limits of the sources"):
         found = readings(table.events, table.names)
     facts = [("read", name)]
     for source in table.manifest.sources:

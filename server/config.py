@@ -117,7 +117,9 @@ class ServerConfig:
             raise UsageError("Missing option '--brokers'", hint="or use --from-dump DUMP")
         count, running = len(self.broker_ids), len(self.started_broker_ids)
         if count not in range(1, MAX_BROKERS + 1):
-            raise UsageError(f"--brokers {count}: out of range", hint=f"use 1 to {MAX_BROKERS}")
+            raise UsageError(
+                f"{count} brokers are out of range", hint=f"klamm supports 1 to {MAX_BROKERS}"
+            )
         if self.controllers is not None and self.controllers not in range(1, running + 1):
             raise UsageError(
                 f"--controllers {self.controllers}: out of range for {running} brokers",
@@ -231,7 +233,7 @@ class ServerConfig:
 
 
 def check_broker_id(broker_id: int) -> None:
-    """Raise UsageError for an id whose broker would have no port."""
+    """Raise UsageError for an id that is too large to derive the broker's port from."""
     if broker_id not in range(MAX_PORT - FIRST_PORT + 1):
         raise UsageError(
             f"{broker_id} is not a valid broker id", hint=f"use 0 to {MAX_PORT - FIRST_PORT}"

@@ -1,8 +1,8 @@
 """Guard of the embedded ZooKeeper servers: restarts them, and kills or pauses them on request.
 
 Servers that have ended or hang are restarted, except servers that an operator killed or paused
-(klamm zk kill, pause). Independent of the cluster, whose sessions reconnect automatically. Kafka
-has no equivalent; an init system restarts ZooKeeper there.
+(klamm zk kill, pause). Independent of the cluster; its sessions reconnect automatically. Kafka has
+no equivalent: there an init system restarts ZooKeeper.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def test_a_run_that_fails_says_where_what_was_expected_and_seen_and_how_to_repea
         f"{path}:7:7: expected isr: {{t-0: [0, 1]}}",
         "            seen {t-0: [1]}",
         "mine FAILED after 6.000 s",
-        f"repeat it: klamm drill run {path} --seed 0 --quirks C4",
+        f"repeat it with: klamm drill run {path} --seed 0 --quirks C4",
     ]
 
 
@@ -156,12 +156,12 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: P
         (["show", "x"], "unknown drill x"),
         (["run", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
         (["run", "nowhere.json"], "nowhere.json: No such file or directory"),
-        (["run", "leader-loss", "--real", "--seed", "1"], "--seed is for the simulated world"),
+        (["run", "leader-loss", "--real", "--seed", "1"], "give either --seed or --real, not both"),
         (
             ["run", "a-day-at-constant-rates", "--real"],
             "a-day-at-constant-rates: the step 'produce_constantly: {t-0: 500, t-1: 100}' is for",
         ),
-        (["run", "leader-loss", "--zookeeper", "h:1"], "--zookeeper is for --real"),
+        (["run", "leader-loss", "--zookeeper", "h:1"], "--zookeeper requires --real"),
         (["run", "leader-loss", "--quirks", "x"], "unknown quirk x"),
         (["run"], "Missing argument"),
     ],

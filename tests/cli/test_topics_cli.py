@@ -91,7 +91,8 @@ def test_nobody_to_ask_means_no(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert CLUSTER_ID in printed.err
-    assert printed.err.endswith("nothing was written\nhint: pass --yes\n")
+    assert printed.err.endswith("hint: --yes writes without asking\n")
+    assert "error: nothing was written: standard input is not a terminal" in printed.err
     assert not topic_is_there(zookeeper_client, foreign)
     assert main(["topics", "--zookeeper", foreign, "--list"]) == 0
     assert main(["topics", "--json", "--zookeeper", foreign, *CREATE]) == 1

@@ -258,7 +258,7 @@ def test_a_data_directory_serves_one_cluster(up: Up) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--brokers", "0"), "--brokers 0: out of range"),
+        (("--brokers", "0"), "0 brokers are out of range"),
         (("--brokers", "3", "--controllers", "4"), "--controllers 4: out of range for 3 brokers"),
         (("--brokers", "3", "--config", "num.partition=3"), "unknown config num.partition"),
         (
