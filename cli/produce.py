@@ -57,43 +57,32 @@ def produce(
         int | None, typer.Option(min=0, help="The partition. [default: by key, or round-robin]")
     ] = None,
     acks: Annotated[
-        str,
-        typer.Option(
-            metavar="0|1|all", help="Replicas that must have a record: none, the leader, the ISR."
-        ),
+        str, typer.Option(metavar="0|1|all", help="Replicas that must acknowledge a record.")
     ] = "all",
     records: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Send this many generated records, instead of lines of standard input."
-        ),
+        typer.Option(min=1, help="Number of generated records to send instead of input lines."),
     ] = None,
     record_size: Annotated[
         int | None,
-        typer.Option(
-            "--record-size", min=1, help="Size of a generated record in bytes. [default: 100]"
-        ),
+        typer.Option("--record-size", min=1, help="Bytes per generated record. [default: 100]"),
     ] = None,
     rate: Annotated[
         float | None, typer.Option(min=0.1, help="Records per second. [default: no limit]")
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option(
-            "--key-separator", help="Text between key and value of a line. [default: no keys]"
-        ),
+        typer.Option("--key-separator", help="Text between key and value. [default: no keys]"),
     ] = None,
     compression_codec: Annotated[
         str,
         typer.Option(metavar="|".join(COMPRESSIONS), help="Compression of batches."),
     ] = "none",
     idempotent: Annotated[
-        bool,
-        typer.Option("--idempotent", help="Use an idempotent producer: no duplicates, in order."),
+        bool, typer.Option("--idempotent", help="Use an idempotent producer.")
     ] = False,
     timeout_ms: Annotated[
-        int,
-        typer.Option("--timeout-ms", min=1, help="delivery.timeout.ms of a record."),
+        int, typer.Option("--timeout-ms", min=1, help="delivery.timeout.ms of a record.")
     ] = 120_000,
     server: Server = None,
     data_dir: DataDirectory = None,

@@ -89,8 +89,8 @@ def test_a_run_that_fails_says_where_what_was_expected_and_seen_and_how_to_repea
             11,
             "FAILED: timed out",
         ),
-        (["cancel-back-to-the-dead", "--quirks", "KAFKA-14424"], 1, "failed"),
-        ([str(RECORDINGS / "api_reassign_cancel.json")], 1, "failed"),
+        (["cancel-back-to-the-dead", "--quirks", "KAFKA-14424"], 1, "FAILED"),
+        ([str(RECORDINGS / "api_reassign_cancel.json")], 1, "FAILED"),
         ([str(RECORDINGS / "api_reassign_cancel.json"), "--quirks", "2.8.2"], 0, "passed"),
     ],
 )

@@ -83,7 +83,7 @@ def test_an_event_by_number_and_by_epoch(journal: Path, capsys: Capture) -> None
 @pytest.mark.parametrize(
     ("args", "code", "said", "hint"),
     [
-        (["orders-eu-9"], 1, "the journal has no partition orders-eu-9", "partitions of orders-eu: 0 to 1"),
+        (["orders-eu-9"], 1, "the journal has no partition orders-eu-9", "orders-eu: 0 to 1"),
         (["orders-0"], 1, "the journal has no partition orders-0", "did you mean orders-eu-0?"),
         (["#9999"], 2, "the journal has no event 9999", "it has events 1 to"),
         (["7#5"], 2, "the journal has no event 5 of controller epoch 7", "it has none"),

@@ -200,7 +200,7 @@ def test_show_lists_pools_patterns_and_what_is_where(
     ("args", "code", "said"),
     [
         (["check"], 2, "error: no cluster is given"),
-        (["check", "--dump", "a", "--zookeeper", "b:1"], 2, "error: give either --zookeeper or --dump"),
+        (["check", "--dump", "a", "--zookeeper", "b:1"], 2, "error: give either --zookeeper"),
         (["check", "--dump", "/nothing"], 2, "error: /nothing: No such file"),
         (["check", "--dump", POOLS], 2, "error: not a dump: line 1: JSON is malformed"),
         (["plan", "--replication-factor", "2"], 2, "error: --replication-factor requires --topic"),

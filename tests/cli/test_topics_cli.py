@@ -137,7 +137,7 @@ def test_klamms_own_help_stands_below_the_tools(capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("This tool helps to create, delete, describe, or change a topic.")
-    assert "klamm's own:" in printed.err
+    assert "klamm's options:" in printed.err
 
 
 def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
