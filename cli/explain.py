@@ -20,7 +20,7 @@ import typer
 from klamm.cli.completion import complete_partition
 from klamm.cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
 from klamm.cli.explanations.linked_events import Cause, Change, Step
-from klamm.cli.explanations.rows import Standing, is_unclean
+from klamm.cli.explanations.rows import PartitionStatus, is_unclean
 from klamm.cli.journal import DamageWarnings, FileSource, JournalSource, journal_source
 from klamm.cli.journal_text import summary_text, time_text
 from klamm.cli.options import AsJson, DataDirectory, Server, print_json
@@ -163,8 +163,8 @@ def _time_of_day(text: str) -> dt_time:
 
 def explained_lines(explained: Explained) -> Iterator[str]:
     """Return the explanation as lines of text."""
-    if explained.standing is not None:
-        yield f"{explained.subject}: {_standing_text(explained.standing)}"
+    if explained.status is not None:
+        yield f"{explained.subject}: {_status_text(explained.status)}"
     for wait in explained.waits:
         yield f"  {wait}"
     if explained.logs:
@@ -189,7 +189,7 @@ def as_json(explained: Explained) -> dict[str, Any]:
     """Return the explanation as plain values for JSON, with the journal's rows unchanged."""
     return {
         "subject": explained.subject,
-        "standing": None if explained.standing is None else explained.standing._asdict(),
+        "standing": None if explained.status is None else explained.status._asdict(),
         "waits": explained.waits,
         "logs": explained.logs,
         "changes": [_change_as_json(change) for change in explained.changes],
@@ -258,18 +258,18 @@ def _request_lines(requests: Sequence[JournalRow] | None) -> Iterator[str]:
         yield "    none"
 
 
-def _standing_text(standing: Standing) -> str:
-    words = [standing.state or "state not recorded"]
-    if standing.leader is not None:
-        leader = "no leader" if standing.leader < 0 else f"leader {standing.leader}"
-        words += [leader, f"leader epoch {standing.leader_epoch}"]
-    if standing.isr is not None:
-        words.append(f"isr {','.join(map(str, standing.isr))}")
-    if standing.zk_version is not None:
-        words.append(f"state znode version {standing.zk_version}")
-    if standing.replicas:
+def _status_text(status: PartitionStatus) -> str:
+    words = [status.state or "state not recorded"]
+    if status.leader is not None:
+        leader = "no leader" if status.leader < 0 else f"leader {status.leader}"
+        words += [leader, f"leader epoch {status.leader_epoch}"]
+    if status.isr is not None:
+        words.append(f"isr {','.join(map(str, status.isr))}")
+    if status.zk_version is not None:
+        words.append(f"state znode version {status.zk_version}")
+    if status.replicas:
         words.append(
-            "replicas " + ", ".join(f"{id_} {state}" for id_, state in standing.replicas.items())
+            "replicas " + ", ".join(f"{id_} {state}" for id_, state in status.replicas.items())
         )
     return ", ".join(words)
 

@@ -22,7 +22,7 @@ from klamm.cli.explanations.linked_events import (
     key_of,
     read_rows,
 )
-from klamm.cli.explanations.rows import Standing, standing
+from klamm.cli.explanations.rows import PartitionStatus, partition_status
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
@@ -39,13 +39,13 @@ _DONE: Final = frozenset({Phase.B6, Phase.B7, Phase.B8})
 class Explained(msgspec.Struct, frozen=True):
     """An explanation of a partition or an event.
 
-    Only for a partition: ``standing``, its state after the last of ``changes``; ``waits``, one
+    Only for a partition: ``status``, its state after the last of ``changes``; ``waits``, one
     sentence per condition that it waits for; ``logs``, the rows about truncations and failures of
     its logs up to then. Only for an event: ``others``, earlier events with the same number.
     """
 
     subject: str
-    standing: Standing | None
+    status: PartitionStatus | None
     changes: tuple[Change, ...]
     others: tuple[EventKey, ...] = ()
     waits: tuple[str, ...] = ()
@@ -83,11 +83,11 @@ def explain_partition(
     logs = found.logs_of(partition)
     if chosen is not None:
         logs = [row for row in logs if row.t_ms <= own[-1][-1].t_ms]
-    stands = standing(row for rows in own for row in rows)
+    status = partition_status(row for rows in own for row in rows)
     picked = range(len(own)) if show_all else [_last_change(own)]
     changes = tuple(found.change(groups[n], own[n]) for n in picked)
     waits = _waits_of(itertools.chain.from_iterable(known), partition)
-    return Explained(str(partition), stands, changes, waits=waits, logs=tuple(logs))
+    return Explained(str(partition), status, changes, waits=waits, logs=tuple(logs))
 
 
 def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Explained:

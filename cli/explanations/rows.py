@@ -64,7 +64,7 @@ class ZNodeWrite(NamedTuple):
     version: int | None = None
 
 
-class Standing(NamedTuple):
+class PartitionStatus(NamedTuple):
     """State of a partition after its last row. ``None``: not recorded in the journal."""
 
     state: str | None
@@ -175,7 +175,7 @@ def failed_dir_text(row: JournalRow) -> str:
     return f"log directory {detail.log_dir} of broker {row.replica} failed: {detail.reason}"
 
 
-def standing(rows: Iterable[JournalRow]) -> Standing:
+def partition_status(rows: Iterable[JournalRow]) -> PartitionStatus:
     """Return a partition's state after its rows, which are in the journal's order."""
     state, at, replicas = None, None, dict[int, str]()
     for row in rows:
@@ -190,7 +190,7 @@ def standing(rows: Iterable[JournalRow]) -> Standing:
     if state == PartitionState.NON_EXISTENT.value:
         at = None
     gone = ReplicaState.NON_EXISTENT.value
-    return Standing(
+    return PartitionStatus(
         state,
         None if at is None else at.leader,
         None if at is None else at.isr,

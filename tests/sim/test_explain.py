@@ -9,7 +9,7 @@ import pytest
 
 from klamm.cli.explanations.explain import Explained, explain_event, explain_partition
 from klamm.cli.explanations.linked_events import Change
-from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
+from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, partition_status
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
@@ -75,9 +75,9 @@ def test_the_loss_of_a_leader(world: SimulatedWorld) -> None:
         ("done by", BROKERS_CHANGED),
         ("because", "broker 1 disappeared from /brokers/ids"),
     ]
-    assert explained.standing is not None
-    assert explained.standing[:3] == ("OnlinePartition", 2, (2,))
-    assert explained.standing.zk_version == stored(world, T1).state.zk_version
+    assert explained.status is not None
+    assert explained.status[:3] == ("OnlinePartition", 2, (2,))
+    assert explained.status.zk_version == stored(world, T1).state.zk_version
     assert writes(change) == [ZNodeWrite(STATE.format(1), "set", 1)]
     assert ELECTION_RULES[str(OfflineElection())].text in rules(change)
     assert KIND_RULES[Kind.ISR_REMOVED].text in rules(change)
@@ -112,8 +112,8 @@ def test_a_reassignment_goes_back_to_who_asked(world: SimulatedWorld) -> None:
         "ZkPartitionReassignment: /admin/reassign_partitions was created, or may have changed.",
     )
     assert len(causes(change)) == 2
-    assert explained.standing is not None
-    assert explained.standing.replicas == {2: "OnlineReplica", 3: "OnlineReplica"}
+    assert explained.status is not None
+    assert explained.status.replicas == {2: "OnlineReplica", 3: "OnlineReplica"}
     assert ELECTION_RULES[str(ReassignElection())].text in rules(change)
     assert {PHASE_RULES[phase].text for phase in Phase if phase.startswith("B")} <= rules(change)
     found = writes(change)
@@ -131,8 +131,8 @@ def test_a_deletion_ends_with_an_answer_and_began_with_a_request(world: Simulate
     ask(world, DeleteTopicsRequest(("t",), 20_000), timeout_ms=20_000)
     world.run_for(5_000)
     explained, change = why(world, T1)
-    assert explained.standing is not None
-    assert explained.standing == ("NonExistentPartition", None, None, None, None, {})
+    assert explained.status is not None
+    assert explained.status == ("NonExistentPartition", None, None, None, None, {})
     shown = causes(change)
     assert shown[0] == ("done by", "answer of a broker")
     assert shown[1][0] == "continues the deletion of topic t of"
@@ -173,8 +173,8 @@ def test_a_failover_reads_and_changes_what_the_dead_controller_led(world: Simula
     assert ("because", f"broker {change.key.controller} became the controller, epoch 2") in causes(
         change
     )
-    assert explained.standing is not None
-    assert explained.standing[:3] == ("OnlinePartition", 1, (1,))
+    assert explained.status is not None
+    assert explained.status[:3] == ("OnlinePartition", 1, (1,))
     elected = explain_event(lambda: lines(world), change.key.event_id, epoch=2).changes[0]
     assert ZNodeWrite("/controller_epoch", "set to 2") in writes(elected)
     # t-1 was only read: its last change is older than the failover.
@@ -197,8 +197,8 @@ def test_an_unclean_election_is_told() -> None:
     world.start(2)
     world.run_for(5_000)
     explained, _ = why(world, T0)
-    assert explained.standing is not None
-    assert explained.standing.leader == 2
+    assert explained.status is not None
+    assert explained.status.leader == 2
     told = explain_partition(lambda: lines(world), T0, show_all=True)
     unclean = [s.row.leader for c in told.changes for s in c.steps if is_unclean(s.row)]
     assert unclean == [2]
@@ -238,10 +238,10 @@ def test_a_new_controller_knows_the_replicas_it_read() -> None:
         row(2, Kind.REPLICA_TRANSITION, replica=0, to=online),
         row(3, Kind.REPLICA_TRANSITION, replica=1, to=online),
     ]
-    assert standing(rows).replicas == {0: online, 1: online}
-    assert standing([*rows, rows[0], rows[1]]).replicas == {0: online}
+    assert partition_status(rows).replicas == {0: online, 1: online}
+    assert partition_status([*rows, rows[0], rows[1]]).replicas == {0: online}
     refused = row(4, Kind.ALTER_ISR_REFUSED, leader=0, isr=(0,), leader_epoch=9)
-    assert standing([*rows, refused]).isr == (0, 1)
+    assert partition_status([*rows, refused]).isr == (0, 1)
 
 
 def test_one_change_is_picked(world: SimulatedWorld) -> None:
@@ -251,8 +251,8 @@ def test_one_change_is_picked(world: SimulatedWorld) -> None:
     assert len(history(world, T1)) == 2
     explained = explain_partition(lambda: lines(world), T1, lambda changes: 0)
     assert [change.name for change in explained.changes] == ["TopicChange"]
-    assert explained.standing is not None
-    assert explained.standing.leader == 1
+    assert explained.status is not None
+    assert explained.status.leader == 1
     with pytest.raises(UsageError, match="no change of t-1 that matches --at"):
         explain_partition(lambda: lines(world), T1, lambda changes: None)
 
