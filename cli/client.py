@@ -38,7 +38,7 @@ TOKEN_VARIABLE: Final = "KLAMM_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT_S: Final = 120.0
 _CONNECT_TIMEOUT_S: Final = 5.0
 _NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f]")
-_UP_HINT: Final = "klamm up --brokers 3 starts one"
+_UP_HINT: Final = "klamm up --brokers 3 starts a cluster"
 
 
 class _ErrorBody(msgspec.Struct):
@@ -171,7 +171,7 @@ def find_server(
         )
     if not _is_alive(address):
         raise ServerUnavailable(
-            f"the klamm of {folder / ADDRESS_FILE} (process {address.pid}) has ended; "
+            f"the klamm server in {folder / ADDRESS_FILE} (process {address.pid}) has ended; "
             f"{_not_named(data_dir)}",
             hint=_UP_HINT,
         )

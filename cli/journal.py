@@ -23,7 +23,7 @@ FOLLOW_INTERVAL_S = 0.3
 WARNINGS_SHOWN = 10
 
 app = command_group(
-    help="Show what happened in a cluster.",
+    help="Show the journal of a cluster.",
     epilog="""
 \b
 Examples:

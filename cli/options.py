@@ -22,7 +22,7 @@ Server = Annotated[
 ]
 DataDirectory = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Data directory of klamm up, where its address file is."),
+    typer.Option("--data-dir", help="Data directory of klamm up."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _SERVER_OPTIONS = tuple(

@@ -47,7 +47,7 @@ Examples:
 """
 
 app = command_group(
-    help="Where Kafka would put the replicas of a topic.",
+    help="Show where Kafka would place the replicas of a topic.",
 )
 
 

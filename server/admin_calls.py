@@ -389,8 +389,7 @@ CALLS: Final = (
         None,
         LiveBrokers,
         "live_brokers",
-        "The live brokers by a broker's metadata cache, and their racks, as Kafka's tools need "
-        "them.",
+        "The live brokers in a broker's metadata cache, and their racks.",
     ),
     AdminCall(
         KafkaAdmin.list_topics,

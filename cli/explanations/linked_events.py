@@ -277,8 +277,8 @@ class LinkedEvents:
             return "election"
         answers = [row for row in rows if row.kind == Kind.RESPONSE_RECEIVED]
         if answers:
-            return f"answer of broker {answers[0].replica} to {answers[0].detail}"
-        return "answer of a broker" if rows else "an event without rows in this journal"
+            return f"response of broker {answers[0].replica} to {answers[0].detail}"
+        return "response of a broker" if rows else "an event without rows in this journal"
 
 
 def read_rows(lines: Lines, wanted: Callable[[bytes], bool]) -> Iterator[JournalRow]:

@@ -134,7 +134,7 @@ def test_a_deletion_ends_with_an_answer_and_began_with_a_request(world: Simulate
     assert explained.status is not None
     assert explained.status == ("NonExistentPartition", None, None, None, None, {})
     shown = causes(change)
-    assert shown[0] == ("done by", "answer of a broker")
+    assert shown[0] == ("done by", "response of a broker")
     assert shown[1][0] == "continues the deletion of topic t of"
     assert shown[1][1].startswith("TopicDeletion: The children of /admin/delete_topics")
     assert shown[2] == ("because", "topic t is queued for deletion")
@@ -219,7 +219,7 @@ def test_an_event_tells_what_it_did_sent_and_led_to() -> None:
         (2, "LEADER_AND_ISR for 1"),
         (0, "LEADER_AND_ISR for 1"),
     }
-    assert all(cause.text.startswith("answer of broker") for cause in change.followed)
+    assert all(cause.text.startswith("response of broker") for cause in change.followed)
     assert len(change.followed) == len(change.requests)
     answer = explain_event(lambda: lines(world), change.followed[0].event_id).changes[0]
     assert causes(answer)[1:] == [
