@@ -159,7 +159,7 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: P
         (["run", "leader-loss", "--real", "--seed", "1"], "give either --seed or --real, not both"),
         (
             ["run", "a-day-at-constant-rates", "--real"],
-            "a-day-at-constant-rates: the step 'produce_constantly: {t-0: 500, t-1: 100}' is for",
+            "a-day-at-constant-rates: the step 'produce_constantly: {t-0: 500, t-1: 100}' requires",
         ),
         (["run", "leader-loss", "--zookeeper", "h:1"], "--zookeeper requires --real"),
         (["run", "leader-loss", "--quirks", "x"], "unknown quirk x"),

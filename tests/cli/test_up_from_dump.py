@@ -227,5 +227,5 @@ def test_no_dump_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["up", "--from-dump", str(path), "--data-dir", str(tmp_path / "data")]) == 2
     assert capsys.readouterr().err.startswith(f"error: cannot read the dump {path}: No such file")
     refused = klamm(tmp_path / "data", "up", "--port", "0")
-    assert refused.stderr.startswith("error: Missing option '--brokers'\nhint: or go up --from-")
+    assert refused.stderr.startswith("error: Missing option '--brokers'\nhint: or use --from-")
     assert read_address(tmp_path / "data") is None
