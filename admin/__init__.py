@@ -1,1 +1,1 @@
-"""What Kafka's admin tools do to ZooKeeper: topics, their checks and texts (kafka.admin)."""
+"""Kafka's admin client and admin tools: topics, configs, reassignments, elections (kafka.admin)."""

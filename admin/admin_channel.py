@@ -1,4 +1,4 @@
-"""How KafkaAdmin reaches a cluster: a protocol that the server and the scenarios implement.
+"""Interface through which KafkaAdmin reaches a cluster; the server and scenarios implement it.
 
 Mirrors the nodes, the retries and the TimeoutException of a Call in
 org.apache.kafka.clients.admin.KafkaAdminClient.
@@ -31,21 +31,21 @@ R = TypeVar("R", bound=Response)
 
 
 class AdminChannel(Protocol):
-    """Carries the requests of a KafkaAdmin to one cluster.
+    """Transport of a KafkaAdmin's requests to one cluster.
 
-    ``call``: Kafka's name of the call, for the error's text. Each method that waits raises
-    RequestTimedOut, those that need ZooKeeper raise ZooKeeperUnavailable.
+    ``call``: Kafka's name of the call, for the text of errors. Methods that wait raise
+    RequestTimedOut, methods that need ZooKeeper raise ZooKeeperUnavailable.
     """
 
     @property
     def zk(self) -> KafkaZkClient:
-        """A session that is connected."""
+        """Client on a connected ZooKeeper session."""
         ...
 
     def ask_controller(
         self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
     ) -> R:
-        """Return the answer of the active controller.
+        """Send a request to the active controller and return its response.
 
         ``timeout_ms``: the request's own timeout in the controller.
         """
@@ -54,23 +54,23 @@ class AdminChannel(Protocol):
     def ask_brokers(
         self, call: str, requests: Mapping[int, Request], kind: type[R]
     ) -> Mapping[int, R]:
-        """Ask brokers at the same time; return the answers that came in time."""
+        """Send requests to brokers in parallel; return the responses that arrived in time."""
         ...
 
     def await_controller(self, call: str, timeout_ms: int) -> None:
-        """Wait for a controller."""
+        """Wait until a controller is elected."""
         ...
 
     def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
-        """Wait until a broker answers; None waits as long as any call may take."""
+        """Wait until a broker is available; ``timeout_ms`` None: the timeout of any call."""
         ...
 
     def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
-        """Wait until a broker knows a leader of each partition; False if it does not in time."""
+        """Wait until a broker's metadata has a leader of each partition; False on a timeout."""
         ...
 
     def is_registered(self, broker_id: int) -> bool:
-        """True if the broker runs and is registered."""
+        """Return True if the broker runs and is registered."""
         ...
 
     def topic_names(self) -> Sequence[str]:
@@ -82,20 +82,20 @@ class AdminChannel(Protocol):
         ...
 
     def partition_count(self) -> int | None:
-        """Return how many partitions the controller knows; None without a controller."""
+        """Return the number of partitions in the controller's context; None without one."""
         ...
 
     def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return what the controller reassigns, at once; nothing without a controller."""
+        """Return the running reassignments without waiting; empty without a controller."""
         ...
 
     def now_ms(self) -> int:
-        """Return the time for error texts."""
+        """Return the time in milliseconds since 1970, for the text of errors."""
         ...
 
 
 def timed_out(call: str, now_ms: int, hint: str | None = None) -> RequestTimedOut:
-    """Return the error of Kafka's Admin client for a call that was not answered in time."""
+    """Return the error of Kafka's Admin client for a call that timed out."""
     return RequestTimedOut(
         f"Call(callName={call}, deadlineMs={now_ms - 1}, tries=1, nextAllowedTryMs="
         f"{now_ms + RETRY_BACKOFF_MS}) timed out at {now_ms} after 1 attempt(s)",
@@ -104,7 +104,7 @@ def timed_out(call: str, now_ms: int, hint: str | None = None) -> RequestTimedOu
 
 
 def is_not_controller(response: Response) -> bool:
-    """True if a broker answers that it is not the controller."""
+    """Return True for a response with the error NOT_CONTROLLER."""
     match response:
         case CreateTopicsResponse() | DeleteTopicsResponse():
             return any(result.error is Errors.NOT_CONTROLLER for result in response.topics)

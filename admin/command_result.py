@@ -1,6 +1,6 @@
-"""What a run of one of Kafka's tools gives back: its text and exit code, and the same as values.
+"""Result of a run of one of Kafka's tools: output, exit code, and a report for machines.
 
-Knows no tool and prints nothing.
+Independent of the tools; prints nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from klamm.cluster.errors import AdminError, KlammError
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """What a run of the tool said.
+    """Output of a run of a tool.
 
-    ``exit_code`` is Kafka's. ``hint`` is klamm's own word on an error. ``report`` is the same for
-    machines, with klamm's own exit code in ``report["exit_code"]``.
+    ``exit_code``: Kafka's. ``hint``: klamm's hint on an error. ``report``: the result for
+    machines, with klamm's exit code in ``report["exit_code"]``.
     """
 
     stdout: str
@@ -29,7 +29,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class ErrorDescription(msgspec.Struct, frozen=True):
-    """One error: klamm's class, Kafka's error name where there is one, message and hint.
+    """One error: klamm's class, Kafka's error name if it has one, message and hint.
 
     ``definite``: the request certainly had no effect. ``retriable``: a retry may succeed.
     """
@@ -49,7 +49,7 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 
 def describe_error(error: KlammError) -> ErrorDescription:
-    """Return an error for machines: of a Java future's exception, the error that it names."""
+    """Return the description of an error; for an ExecutionException, of its cause."""
     if isinstance(error, ExecutionException):
         error = error.cause
     code = error.code.name if isinstance(error, AdminError) else None
@@ -61,6 +61,6 @@ def describe_error(error: KlammError) -> ErrorDescription:
 def report_of(
     values: Mapping[str, Any], error: KlammError | None, exit_code: int
 ) -> dict[str, Any]:
-    """What a tool found and did, for machines, with how it ended."""
+    """Return a tool's report for machines: its values, the error and the exit code."""
     ended = None if error is None else msgspec.structs.asdict(describe_error(error))
     return {**values, "error": ended, "exit_code": exit_code}

@@ -1,6 +1,6 @@
-"""Whether the configs of a topic, or those of brokers that run, may be what is wanted.
+"""Validation of topic configs and of dynamic broker configs.
 
-Checks only; nothing is stored here. Mirrors kafka.log.LogConfig.validate, and the checks of
+Writes nothing. Mirrors kafka.log.LogConfig.validate, and the checks of
 kafka.server.DynamicConfig.Broker and DynamicBrokerConfig.validateConfigs.
 """
 
@@ -21,15 +21,15 @@ def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]
 
 
 def validate_topic_names(names: Iterable[str]) -> None:
-    """Raise InvalidConfiguration for a name that is no topic config."""
+    """Raise InvalidConfiguration for a name that is not a topic config."""
     for name in names:
         if name not in TOPIC_CONFIGS:
             raise InvalidConfiguration(f"Unknown topic config name: {name}")
 
 
 def validate_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig for a value that does not fit, InvalidConfiguration for a name that is no
-    config and for values that conflict."""
+    """Raise InvalidConfig for an invalid value, InvalidConfiguration for an unknown name or a
+    conflict between values."""
     validate_topic_names(configs)
     values = {name: config.value(configs) for name, config in TOPIC_CONFIGS.items()}
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
@@ -41,12 +41,12 @@ def validate_topic_configs(configs: Mapping[str, str]) -> None:
 
 
 def validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]) -> None:
-    """Check what a broker, or all of them, are to have, ``added`` being new.
+    """Validate the dynamic configs of a broker, or of all brokers; ``added`` are the new ones.
 
-    Raises InvalidConfig, and UsageError for a config that klamm leaves out.
+    Raises InvalidConfig, and UsageError for a dynamic config that klamm does not support.
     """
     dynamic = [one.name for one in BROKER_CONFIGS.values() if one.dynamic]
-    # Kafka's brokers also take new defaults of topics while they run.
+    # In Kafka the brokers' defaults of topic configs are dynamic, too.
     in_kafka = {*dynamic, *(name for one in TOPIC_CONFIGS.values() for name in one.synonyms)}
     fixed = [name for name in added if name in BROKER_CONFIGS and name not in in_kafka]
     if fixed:
@@ -56,8 +56,8 @@ def validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]
     unknown = [name for name in added if name not in dynamic]
     if unknown:
         raise UsageError(
-            f"klamm's brokers have no config {unknown[0]} that changes while they run",
-            hint=f"they have {', '.join(dynamic)}",
+            f"{unknown[0]} is not a dynamic config of klamm's brokers",
+            hint=f"dynamic configs: {', '.join(dynamic)}",
         )
     for name in dynamic:
         BROKER_CONFIGS[name].value(configs)

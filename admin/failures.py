@@ -1,8 +1,8 @@
-"""Why a cluster refused something: an error code on the wire, an exception in Kafka's tools.
+"""Errors of admin requests: error codes in responses, and the exceptions of Kafka's tools.
 
-One table says what Kafka's Admin client makes of a code. Mirrors the exceptions and default texts
-of org.apache.kafka.common.protocol.Errors, and how java.util.concurrent.Future hands on what a call
-ended with.
+Maps each code to the exception of Kafka's Admin client. Mirrors the exceptions and default texts of
+org.apache.kafka.common.protocol.Errors, and the ExecutionException in which
+java.util.concurrent.Future wraps the exception of a call.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ T = TypeVar("T")
 
 
 class InvalidConfiguration(InvalidConfig):
-    """Kafka's InvalidConfigurationException: a config that nobody knows, or two that conflict."""
+    """Kafka's InvalidConfigurationException: an unknown config, or conflicting values."""
 
     code = Errors.INVALID_CONFIG
 
 
 class InvalidRequest(AdminError):
-    """A request that makes no sense, or a broker's word for configs of the wrong form."""
+    """Kafka's InvalidRequestException: an invalid request, or an invalid value of a config."""
 
     code = Errors.INVALID_REQUEST
 
 
 class ExecutionException(AdminError):
-    """What a Java future throws: it names the exception that the call ended with."""
+    """The exception that a Java future throws, with the exception of the call as its cause."""
 
     kafka_class = "java.util.concurrent.ExecutionException"
 
@@ -54,7 +54,7 @@ class ExecutionException(AdminError):
 
 
 class ReassignmentInProgress(AdminError):
-    """Partitions cannot be added to a topic while others of it move."""
+    """Partitions cannot be added to a topic while its partitions are being reassigned."""
 
     code = Errors.REASSIGNMENT_IN_PROGRESS
 
@@ -108,7 +108,7 @@ _KINDS: Final[Mapping[Errors, type[AdminError]]] = {
         ReassignmentInProgress,
     )
 }
-"""The errors that have a class in klamm; Kafka names those of the others after their codes."""
+"""The errors with a class in klamm. In Kafka the other exceptions are named after their codes."""
 
 
 @functools.cache
@@ -120,13 +120,13 @@ def _kind(code: Errors) -> type[AdminError]:
 
 
 def admin_error(failure: ApiError) -> AdminError:
-    """The error that Kafka's Admin client makes of an answer."""
+    """Return the error of Kafka's Admin client for an error in a response."""
     text = _TEXTS.get(failure.error, failure.error.name)
     return _kind(failure.error)(text if failure.message is None else failure.message)
 
 
 def as_futures(admin: T) -> T:
-    """The same cluster, each of whose calls fails as a Java future does: ExecutionException."""
+    """Return ``admin`` with each AdminError wrapped in ExecutionException, as by a Java future."""
     return cast(T, _Futures(admin))
 
 

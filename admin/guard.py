@@ -1,7 +1,7 @@
-"""Whose ZooKeeper is it? Keeps klamm from taking over, or quietly changing, a live Kafka cluster.
+"""Prevents klamm from taking over, or changing unasked, the ZooKeeper of a Kafka cluster.
 
-``/klamm`` marks a chroot as one that klamm made. Kafka knows no such znode. It decides only; who
-asks the user is the command line's business.
+The znode ``/klamm``, which Kafka does not have, marks a chroot that klamm created. This file only
+decides; the command line asks for confirmation.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from klamm.zk.znodes import (
 )
 
 MARKER_PATH: Final = "/klamm"
-# ZooKeeper's own znode, and those that Kafka's tools make where no broker ever was.
+# ZooKeeper's own znode, and the znodes that Kafka's tools create in a chroot without brokers.
 _HARMLESS: Final = frozenset({"zookeeper", "brokers", "config", "admin"})
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """What the marker holds: which run of klamm made it, and when."""
+    """Contents of the marker: the run of klamm that created it, and the time."""
 
     run_id: str
     created_ms: int
@@ -34,10 +34,10 @@ class RunInfo(msgspec.Struct, frozen=True):
 
 
 def check_may_run_in(client: KafkaZkClient) -> None:
-    """Raise NotKlamm where a controller of klamm's would compete with a real one.
+    """Raise NotKlamm if klamm's controllers would compete with those of a Kafka cluster.
 
-    That is a chroot in which brokers have ever been, or which has a controller, without a marker:
-    a cluster that is stopped for the moment counts as well. Writes nothing.
+    That is the case in a chroot without the marker in which brokers have ever registered, or which
+    has a controller. A cluster that is currently stopped also counts. Writes nothing.
     """
     marked, brokers, controller = client.paths_exist(
         [MARKER_PATH, BrokerIdsZNode.path, ControllerZNode.path]
@@ -45,28 +45,28 @@ def check_may_run_in(client: KafkaZkClient) -> None:
     if marked or not (brokers or controller):
         return
     ids = client.get_children(BrokerIdsZNode.path)
-    alive = f"{len(ids)} live broker{'' if len(ids) == 1 else 's'}" if ids else "no live broker"
+    alive = f"{len(ids)} live broker{'' if len(ids) == 1 else 's'}" if ids else "no live brokers"
     raise NotKlamm(
         f"this ZooKeeper belongs to the Kafka cluster {_cluster_id(client)} ({alive}), not to "
         "klamm: nothing was written",
-        hint="use a chroot of your own, as in --zookeeper host:port/klamm",
+        hint="use another chroot, e.g. --zookeeper host:port/klamm",
     )
 
 
 def create_marker(client: KafkaZkClient, run: RunInfo) -> bool:
-    """Mark the chroot, which exists, as klamm's; False if it was marked already."""
+    """Mark an existing chroot as klamm's; return False if it is already marked."""
     return client.create_recursive(MARKER_PATH, marker(run))
 
 
 def marker(run: RunInfo) -> bytes:
-    """What the marker's znode holds."""
+    """Return the data of the marker znode."""
     return msgspec.json.encode(run)
 
 
 def foreign_cluster(client: KafkaZkClient) -> str | None:
-    """Whose ZooKeeper a tool is about to change, as words for a question.
+    """Return the name of the Kafka cluster that uses this ZooKeeper, as text for a question.
 
-    None where no question is needed: klamm made it, or nobody but tools was ever there.
+    None if no confirmation is needed: klamm created the chroot, or only tools have written to it.
     """
     marked, brokers = client.paths_exist([MARKER_PATH, BrokerIdsZNode.path])
     names = set(client.get_children("/"))

@@ -1,4 +1,4 @@
-"""In which order Java's HashMap gives back names, where Kafka's tools print in that order.
+"""Iteration order of java.util.HashMap, in which Kafka's tools print some names.
 
 Pure. Mirrors the buckets of java.util.HashMap.
 """
@@ -17,10 +17,10 @@ _LOAD_FACTOR: Final = 0.75
 def hash_map_order(
     names: Sequence[str], *, capacity: int = DEFAULT_CAPACITY, entries: int | None = None
 ) -> list[str]:
-    """Different ``names``, put into a HashMap in this order, in the order of its iteration.
+    """Return different ``names``, inserted into a HashMap in this order, in its iteration order.
 
-    ``capacity`` is what the map was made for; ``entries`` counts all it holds, if ``names`` are a
-    part of them.
+    ``capacity``: the map's initial capacity. ``entries``: the number of all entries of the map, if
+    ``names`` are only some of them.
     """
     size = 1 << max(capacity - 1, 0).bit_length()
     while (len(names) if entries is None else entries) > size * _LOAD_FACTOR:

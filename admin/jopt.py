@@ -1,9 +1,9 @@
-"""A parser of command lines that behaves as joptsimple 5 does in Kafka's tools.
+"""Command-line parser that behaves like joptsimple 5 in Kafka's tools.
 
-One table of options a tool; no abbreviations, ``--name value`` or ``--name=value``, one dash works
-for a whole name too, words that are no options are passed over. Values are converted when asked
-for, as Kafka does, so a wrong number fails only where it is used. Mirrors
-joptsimple.OptionParser(false) and kafka.utils.CommandLineUtils.
+Each tool has one table of options. Options are ``--name value`` or ``--name=value``, also with one
+dash, and without abbreviations; other words are ignored. Values are converted on access, as in
+Kafka, so an invalid number fails only where it is used. Mirrors joptsimple.OptionParser(false) and
+kafka.utils.CommandLineUtils.
 """
 
 from __future__ import annotations
@@ -38,17 +38,20 @@ class UncaughtException(UsageError):
 
 
 class Options:
-    """What a command line said: which options are there, and their values as text."""
+    """The options given on a command line, and their values as text."""
 
     def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
         self._values = values
 
     def has(self, name: str) -> bool:
-        """True if the option was given."""
+        """Return True if the option was given."""
         return name in self._values
 
     def text(self, name: str) -> str | None:
-        """The value of an option that may be given once; None if it is absent."""
+        """Return the value of an option that may be given once; None if it is absent.
+
+        Raises UncaughtException if it was given more than once.
+        """
         values = self._values.get(name)
         if not values:
             return None
@@ -61,17 +64,17 @@ class Options:
 
     @property
     def names(self) -> list[str]:
-        """The options that were given, in order."""
+        """Names of the given options, in order."""
         return list(self._values)
 
     def texts(self, name: str) -> list[str]:
-        """Every value of an option, in order."""
+        """Return all values of an option, in order."""
         return list(self._values.get(name, ()))
 
     def integer(self, name: str, bits: int = 32) -> int | None:
-        """The value as a Java int or long; None if it is absent.
+        """Return the value as a Java int or long; None if it is absent.
 
-        Raises UsageError for another text.
+        Raises UsageError for any other text.
         """
         text = self.text(name)
         if text is None:
@@ -85,20 +88,20 @@ class Options:
     # -- kafka.utils.CommandLineUtils
 
     def end_with_help(self, args: Sequence[str], about: str) -> None:
-        """Exit with usage for --help or no arguments at all, and for --version."""
+        """Exit with the usage for --help or without arguments; exit for --version."""
         if not args or self.has("help"):
             raise UsageExit(about)
         if self.has("version"):
             raise VersionExit("")
 
     def require(self, *names: str) -> None:
-        """Exit with usage unless every one of ``names`` is there."""
+        """Exit with the usage unless all ``names`` were given."""
         for name in names:
             if not self.has(name):
                 raise UsageExit(f'Missing required argument "[{name}]"')
 
     def refuse(self, used: str, invalid: Sequence[str]) -> None:
-        """Exit with usage if ``used`` is there together with one of ``invalid``."""
+        """Exit with the usage if ``used`` was given together with one of ``invalid``."""
         if self.has(used):
             for name in invalid:
                 if self.has(name):
@@ -106,7 +109,7 @@ class Options:
 
 
 class OptionParser:
-    """The options of one tool: those that take a value and those that do not."""
+    """Parser of one tool's options, with and without values."""
 
     def __init__(self, tool: str, with_value: Collection[str], flags: Collection[str]) -> None:
         self._tool = tool
@@ -115,11 +118,11 @@ class OptionParser:
 
     @property
     def usage(self) -> str:
-        """What ``--help`` prints below its first line, to the byte."""
+        """Text that ``--help`` prints below its first line, identical to Kafka's."""
         return (files("klamm.admin") / "texts" / f"{self._tool}.txt").read_text()
 
     def parse(self, args: Sequence[str]) -> Options:
-        """Read a command line. Raises UncaughtException as joptsimple does."""
+        """Parse a command line. Raises UncaughtException as joptsimple does."""
         values: dict[str, list[str]] = {}
         rest = list(args)
         while rest:

@@ -1,9 +1,9 @@
-"""Kafka's Admin: every call that a tool, the HTTP API or a scenario makes on a running cluster.
+"""Kafka's Admin: all calls that tools, the HTTP API and scenarios make on a running cluster.
 
-It decides what to ask and whom; an ``AdminChannel`` carries the requests, one for the server's
-cluster and one for a scenario's. A call over HTTP is the same call (server/admin_calls.py). Mirrors
-org.apache.kafka.clients.admin.KafkaAdminClient, createPartitions and incrementalAlterConfigs of
-kafka.server.ZkAdminManager, and kafka.server.ConfigHelper.
+Builds the requests and chooses their destinations; an ``AdminChannel`` sends them. Calls over HTTP
+are the same calls (server/admin_calls.py). Mirrors org.apache.kafka.clients.admin.KafkaAdminClient,
+createPartitions and incrementalAlterConfigs of kafka.server.ZkAdminManager, and
+kafka.server.ConfigHelper.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ K = TypeVar("K")
 
 
 class ReplicaLogDirs(NamedTuple):
-    """The directory of a replica and, while it moves, the one that it moves to.
+    """Log directory of a replica, and the one that it is being moved to, if any.
 
-    ``current`` None: the replica is in no live directory.
+    ``current`` None: the replica is not in a live log directory.
     """
 
     current: str | None
@@ -78,7 +78,7 @@ class ReplicaLogDirs(NamedTuple):
 
 
 class ReplicaInfo(NamedTuple):
-    """A replica's log: bytes, how far its end is behind, whether it is to replace another."""
+    """Log of a replica: size, offset lag, and whether it is a future log."""
 
     size_bytes: int
     offset_lag: int
@@ -86,18 +86,18 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """A directory of a broker. ``error`` is the Java class of what is wrong with it, or None."""
+    """A log directory of a broker. ``error``: the Java class of its error, or None."""
 
     error: str | None
     replicas: Mapping[TopicPartition, ReplicaInfo]
 
 
 class KafkaAdmin:
-    """Kafka's Admin on one cluster. As thread-safe as its channel.
+    """Kafka's admin client on one cluster. As thread-safe as its channel.
 
-    ``config``: what every broker was started with. ``pools`` and ``limits``: where partitions may
-    be placed, and how many there may be. Every call raises KlammError if the cluster does not
-    answer, and AdminError if it refuses.
+    ``config``: the brokers' static configs. ``pools`` and ``limits``: restrict the placement and
+    the number of partitions. Every call raises KlammError if the cluster does not respond, and
+    AdminError if it refuses the request.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class KafkaAdmin:
     # -- topics and brokers
 
     def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Create topics; answered when they have leaders, or at the request's timeout."""
+        """Create topics; return when they have leaders, or at the request's timeout."""
         self._check_limits(
             sum(len(one.assignments) or max(1, one.num_partitions) for one in request.topics)
         )
@@ -124,7 +124,7 @@ class KafkaAdmin:
         )
 
     def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, ApiError]:
-        """Delete topics; returns the refused ones."""
+        """Delete topics; return the refused ones."""
         request = DeleteTopicsRequest(tuple(topics), timeout_ms)
         response = self._channel.ask_controller(
             "deleteTopics", request, DeleteTopicsResponse, timeout_ms
@@ -134,9 +134,9 @@ class KafkaAdmin:
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], timeout_ms: int
     ) -> Mapping[str, ApiError]:
-        """Add partitions to topics; returns the refused topics.
+        """Add partitions to topics; return the refused topics.
 
-        Answered when the new partitions have leaders, or at the timeout.
+        Returns when the new partitions have leaders, or at the timeout.
         """
         channel = self._channel
         deadline_ms = channel.now_ms() + timeout_ms
@@ -200,9 +200,9 @@ class KafkaAdmin:
     def alter_partition_reassignments(
         self, reassignments: Mapping[TopicPartition, tuple[int, ...] | None], timeout_ms: int
     ) -> Mapping[TopicPartition, ApiError]:
-        """Start, replace or (None) cancel reassignments; returns the refused partitions.
+        """Start, replace or (None) cancel reassignments; return the refused partitions.
 
-        Kafka's controller ignores ``timeout_ms``, too.
+        ``timeout_ms`` is ignored, as by Kafka's controller.
         """
         response = self._channel.ask_controller(
             "alterPartitionReassignments",
@@ -218,7 +218,7 @@ class KafkaAdmin:
         partitions: Collection[TopicPartition] | None,
         timeout_ms: int,
     ) -> Mapping[TopicPartition, ApiError]:
-        """Elect leaders of ``partitions``, or of all that need it; returns every result."""
+        """Elect leaders of ``partitions``, or of all that need it (None); return every result."""
         request = ElectLeadersRequest(
             election_type, None if partitions is None else tuple(partitions), timeout_ms
         )
@@ -233,9 +233,9 @@ class KafkaAdmin:
     def describe_log_dirs(
         self, brokers: Sequence[int] | None = None
     ) -> Mapping[int, Mapping[str, LogDirDescription]]:
-        """Return the directories of brokers, or of the live ones, by path.
+        """Return the log directories of ``brokers``, or of the live brokers, by path.
 
-        Raises RequestTimedOut if a broker does not answer.
+        Raises RequestTimedOut if a broker does not respond.
         """
         asked = [broker.id for broker in self.live_brokers()] if brokers is None else brokers
         responses = self._describe_log_dirs(
@@ -246,7 +246,10 @@ class KafkaAdmin:
     def describe_replica_log_dirs(
         self, replicas: Collection[TopicPartitionReplica]
     ) -> Mapping[TopicPartitionReplica, ReplicaLogDirs]:
-        """Return the directories of replicas. Raises RequestTimedOut if a broker is silent."""
+        """Return the log directories of replicas.
+
+        Raises RequestTimedOut if a broker does not respond.
+        """
         asked: dict[int, list[TopicPartition]] = {}
         for topic, partition, broker_id in replicas:
             asked.setdefault(broker_id, []).append(TopicPartition(topic, partition))
@@ -267,7 +270,7 @@ class KafkaAdmin:
     def alter_replica_log_dirs(
         self, replicas: Mapping[TopicPartitionReplica, str]
     ) -> Mapping[TopicPartitionReplica, ApiError]:
-        """Move replicas to other directories; returns those that were refused."""
+        """Move replicas to other log directories; return the refused ones."""
         wanted: dict[int, dict[TopicPartition, str]] = {}
         for (topic, partition, broker_id), log_dir in replicas.items():
             wanted.setdefault(broker_id, {})[TopicPartition(topic, partition)] = log_dir
@@ -293,24 +296,25 @@ class KafkaAdmin:
     def overrides(
         self, entities: Collection[ConfigResource] | None = None
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """Return the configs that are set for each of the topics and brokers.
+        """Return the configs that are set for each topic or broker in ``entities``.
 
-        Without ``entities``: for every one that has some.
+        ``entities`` None: all topics and brokers with configs.
         """
         for entity in entities or ():
             check_resource(entity)
         return ZooKeeperConfigs(self._channel.zk).overrides(entities)
 
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
-        """Return all configs of a topic, a broker, or (DEFAULT_ENTITY) those set for all brokers.
+        """Return all configs of a topic or a broker; for DEFAULT_ENTITY, those set for all brokers.
 
-        Raises UnknownTopicOrPartition, InvalidRequest, RequestTimedOut if the broker is silent.
+        Raises UnknownTopicOrPartition, InvalidRequest, RequestTimedOut if the broker is down.
         """
         check_resource(resource)
         if resource.entity_type == TOPICS:
             if not self._topic_exists(resource.name):
                 raise UnknownTopicOrPartition(
-                    f"there is no topic {resource.name}", hint="klamm topics --list shows them"
+                    f"topic {resource.name} does not exist",
+                    hint="klamm topics --list lists all topics",
                 )
             overrides = self.overrides([resource])[resource]
             broker_id = self._channel.metadata(()).controller_id
@@ -324,17 +328,17 @@ class KafkaAdmin:
     def incremental_alter_configs(
         self, entities: Mapping[ConfigResource, Mapping[str, str | None]]
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """Set configs of topics and brokers; None removes one. Brokers that are away come last.
+        """Set configs of topics and brokers (None removes a config); brokers that are down last.
 
-        Returns all configs that are set afterwards. Raises the first AdminError, after all changes
-        were tried.
+        Return all configs that are set afterwards. Raises the first AdminError, after all changes
+        were attempted.
         """
         for entity in entities:
             check_resource(entity)
         failed: list[AdminError] = []
-        for entity in sorted(entities, key=self._is_away):
+        for entity in sorted(entities, key=self._is_down):
             try:
-                if self._is_away(entity):
+                if self._is_down(entity):
                     self._channel.await_broker("incrementalAlterConfigs", int(entity.name))
                 ConfigChanges(self._channel.zk, self._topic_exists).alter(entity, entities[entity])
             except AdminError as error:
@@ -352,7 +356,7 @@ class KafkaAdmin:
             self._limits.check_cluster(existing, added)
 
     def _add_partitions(self, topic: str, wanted: NewPartitions) -> list[TopicPartition]:
-        """Check and write; returns the new partitions. Raises AdminError."""
+        """Validate and write new partitions of a topic; return them. Raises AdminError."""
         admin = TopicAdmin(self._channel.zk, JavaRandom(0), self._pools, self._limits)
         existing = admin.existing_assignment(topic)
         if not existing:
@@ -382,7 +386,7 @@ class KafkaAdmin:
         responses = self._channel.ask_brokers(call, requests, DescribeLogDirsResponse)
         missing = sorted(requests.keys() - responses.keys())
         if missing:
-            hint = f"no answer from broker {', '.join(map(str, missing))}"
+            hint = f"no response from broker {', '.join(map(str, missing))}"
             raise timed_out(call, self._channel.now_ms(), hint)
         return responses
 
@@ -395,7 +399,7 @@ class KafkaAdmin:
     def _topic_exists(self, topic: str) -> bool:
         return bool(self._channel.metadata((topic,)).topics[0].partitions)
 
-    def _is_away(self, resource: ConfigResource) -> bool:
+    def _is_down(self, resource: ConfigResource) -> bool:
         is_broker = resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY
         return is_broker and not self._channel.is_registered(int(resource.name))
 

@@ -1,4 +1,4 @@
-"""The whole of kafka-log-dirs: arguments in, output and exit code out.
+"""kafka-log-dirs: arguments in, output and exit code out.
 
 Mirrors LogDirsCommand.
 """
@@ -38,7 +38,7 @@ PARSER: Final = OptionParser(
 def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-log-dirs with ``args``.
 
-    Raises what opening the connection raises; every other error becomes the tool's own text.
+    Raises the errors of opening the connection; every other error becomes the tool's own text.
     """
     output = ToolOutput()
     try:
@@ -64,9 +64,9 @@ def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> Command
 def log_dirs_json(
     log_dirs: Mapping[int, Mapping[str, LogDirDescription]], topics: set[str]
 ) -> dict[str, Any]:
-    """The tool's JSON as a value, sorted where Kafka's order is that of its hash maps.
+    """Return the tool's JSON as a value, sorted where Kafka prints in the order of its hash maps.
 
-    ``topics`` empty: all of them.
+    ``topics`` empty: all topics.
     """
     return {
         "version": 1,

@@ -1,7 +1,7 @@
-"""Where a cluster's replicas are, for the pools: read from ZooKeeper or from a dump of one.
+"""Placement of a cluster's replicas, for the pools: read from ZooKeeper or from a dump.
 
-Only reads. Topics that are being deleted are left out; partitions that are being reassigned
-count as already moved.
+Only reads. Topics that are being deleted are skipped; partitions that are being reassigned count as
+already moved.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from klamm.zk.znodes import BrokerIdsZNode, TopicsZNode
 
 
 class ReadCluster(NamedTuple):
-    """What was found, and one line on each znode that could not be understood."""
+    """Placement of a cluster, and one warning per malformed znode."""
 
     placement: ClusterPlacement
     warnings: tuple[str, ...]
 
 
 def read_cluster(store: Store) -> ReadCluster:
-    """The live brokers and every partition's replicas and leader. Writes nothing.
+    """Read the live brokers and the replicas and leader of every partition. Writes nothing.
 
-    A malformed znode costs its own topic, broker or leader and is reported. Raises StoreError,
-    also if the tree is not a Kafka cluster's.
+    A malformed znode is reported as a warning; only its topic, broker or leader is missing. Raises
+    StoreError, also if the store contains no Kafka cluster.
     """
     client = KafkaZkClient(store)
     for path in (BrokerIdsZNode.path, TopicsZNode.path):
         if not client.path_exists(path):
             raise StoreError(
-                f"there is no znode {path}", hint="give the chroot of a Kafka cluster, or its dump"
+                f"znode {path} does not exist",
+                hint="give the chroot of a Kafka cluster, or its dump",
             )
     brokers = client.get_all_brokers_and_epochs_in_cluster()
     deleted = set(client.get_topic_deletions())

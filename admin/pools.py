@@ -1,7 +1,7 @@
-"""The file that declares resource isolation pools: YAML in, placement.pools.Pools out.
+"""Parser of the file that declares resource isolation pools: YAML in, placement.pools.Pools out.
 
-Reads no cluster: whether the brokers exist is for placement.pools.violations. Every error names
-the line. Kafka has no such file.
+Does not read the cluster: placement.pools.violations checks whether the brokers exist. Every error
+has a line number. Kafka has no equivalent.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _OPENING: Final = (
     yaml.BlockMappingStartToken,
 )
 _CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
-_HINT: Final = "docs/pools.md shows a whole file"
+_HINT: Final = "docs/pools.md has an example"
 
 
 class _Entry(NamedTuple):
-    """One key of a mapping, its value, and where the key stands (from 1)."""
+    """One key of a mapping, its value, and the line of the key (from 1)."""
 
     key: str
     value: yaml.Node
@@ -44,7 +44,7 @@ class _Entry(NamedTuple):
 
 
 def read_pools(path: Path) -> Pools:
-    """The pools that a file declares. Raises UsageError, one line that names file and line."""
+    """Read the pools that a file declares. Raises UsageError with file and line."""
     try:
         text = path.read_bytes().decode()
     except OSError as error:
@@ -55,16 +55,16 @@ def read_pools(path: Path) -> Pools:
 
 
 def parse_pools(text: str, name: str = "pools") -> Pools:
-    """The pools that ``text`` declares; ``name`` is the file's, for errors.
+    """Parse the pools that ``text`` declares; ``name``: the file's name in errors.
 
-    Keys and values are taken as written: YAML's numbers, dates and booleans are not looked at.
-    Raises UsageError.
+    Keys and values are text: YAML's numbers, dates and booleans are not converted. Raises
+    UsageError.
     """
     return _File(name).read(text)
 
 
 class _File:
-    """One file being read."""
+    """Parser of one file."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -87,13 +87,13 @@ class _File:
             self._weighed_broker(entry): self._weight(entry)
             for entry in self._section(sections, "weights")
         }
-        # What is there is looked at first: a section is often missing since the file is not done.
+        # Last, so that errors in the existing sections of an unfinished file are reported first.
         for needed in ("pools", "topics"):
             if needed not in sections:
                 raise self._error(
-                    f"there is no section '{needed}'",
+                    f"section '{needed}' is missing",
                     root.start_mark.line + 1,
-                    f"{needed}: on a line of its own; {_HINT}",
+                    f"add a line '{needed}:'; {_HINT}",
                 )
         return Pools(by_name, rules, weights)
 
@@ -119,7 +119,7 @@ class _File:
         return root
 
     def _scan(self, text: str) -> None:
-        """Refuse what has no meaning here, and would be passed over, and what is nested deeply."""
+        """Raise UsageError for tags, which would be ignored, and for deep nesting."""
         depth = 0
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             line = token.start_mark.line + 1
@@ -131,7 +131,7 @@ class _File:
                 raise self._error("nested too deeply", line)
 
     def _entries(self, node: yaml.Node, what: str) -> Iterator[_Entry]:
-        """The entries of a mapping that is not empty and names nothing twice."""
+        """Yield the entries of a mapping. Raises UsageError if it is empty or repeats a key."""
         line = node.start_mark.line + 1
         if not isinstance(node, yaml.MappingNode) or not node.value:
             raise self._error(f"{what} must be a list of 'name: value' lines", line)
@@ -173,11 +173,11 @@ class _File:
         elif _ID.fullmatch(text):
             first = last = int(text)
         else:
-            raise self._error(f"'{text}' is no broker id", line, "use 7 or 1-9")
+            raise self._error(f"'{text}' is not a broker id", line, "use 7 or 1-9")
         if last < first:
-            raise self._error(f"the range {text} runs backwards", line)
+            raise self._error(f"the range {text} is descending", line)
         if last > MAX_BROKER_ID:
-            raise self._error(f"broker id {last} is more than {MAX_BROKER_ID}", line)
+            raise self._error(f"broker id {last} exceeds the maximum of {MAX_BROKER_ID}", line)
         if last - first >= MAX_POOL_BROKERS:
             raise self._error(f"the range {text} has more than {MAX_POOL_BROKERS} brokers", line)
         return range(first, last + 1)
@@ -189,14 +189,14 @@ class _File:
                 re.compile(entry.key)
         except (re.error, RecursionError, OverflowError, FutureWarning) as error:
             raise self._error(
-                f"'{entry.key}' is no regular expression: {error}",
+                f"'{entry.key}' is not a regular expression: {error}",
                 entry.line,
-                "topics whose whole name matches are meant, as in orders-.*",
+                "the pattern must match the whole name of a topic, as in orders-.*",
             ) from None
         pool = self._text(entry.value, f"the pool of topics {entry.key}")
         if by_name and pool not in by_name:
             raise self._error(
-                f"topics {entry.key} go to pool '{pool}', which is not declared",
+                f"pool '{pool}' of topics {entry.key} is not declared",
                 entry.line,
                 f"pools: {', '.join(by_name)}",
             )
@@ -204,10 +204,10 @@ class _File:
 
     def _weighed_broker(self, entry: _Entry) -> int:
         if not _ID.fullmatch(entry.key):
-            raise self._error(f"'{entry.key}' in section 'weights' is no broker id", entry.line)
+            raise self._error(f"'{entry.key}' in section 'weights' is not a broker id", entry.line)
         broker_id = int(entry.key)
         if self._pool_of_broker and broker_id not in self._pool_of_broker:
-            raise self._error(f"broker {broker_id} has a weight but is in no pool", entry.line)
+            raise self._error(f"broker {broker_id} has a weight but no pool", entry.line)
         return broker_id
 
     def _weight(self, entry: _Entry) -> float:

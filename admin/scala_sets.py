@@ -1,7 +1,7 @@
-"""In which order Scala's sets and maps give back what they hold, where Kafka's tools print it.
+"""Iteration order of Scala's sets and maps, in which Kafka's tools print some items.
 
 Pure. Mirrors scala.collection.immutable.{Set,HashSet} and scala.collection.mutable.HashSet of
-Scala 2.13; a map's keys come in the order of the set.
+Scala 2.13; the keys of a map have the order of the corresponding set.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _HASH_BITS: Final = 32
 
 
 def int_hash(number: int) -> int:
-    """java.lang.Integer.hashCode, as an unsigned number of 32 bits."""
+    """Return java.lang.Integer.hashCode as an unsigned 32-bit number."""
     return number & _WORD
 
 
 def topic_partition_hash(partition: TopicPartition) -> int:
-    """org.apache.kafka.common.TopicPartition.hashCode, as an unsigned number of 32 bits."""
+    """Return org.apache.kafka.common.TopicPartition.hashCode as an unsigned 32-bit number."""
     return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _WORD
 
 
 def immutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
-    """Different ``items``, added in this order to an immutable Set: up to four keep their order."""
+    """Return different ``items`` in the order of an immutable Set: up to four keep their order."""
     distinct = list(dict.fromkeys(items))
     return distinct if len(distinct) <= _SMALL else hash_set_order(distinct, hash_of)
 
 
 def hash_set_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
-    """Different ``items`` in the order of an immutable.HashSet, whatever their number."""
+    """Return different ``items`` in the order of an immutable.HashSet, even if they are few."""
     return _trie_order([(_improve(hash_of(item)), item) for item in dict.fromkeys(items)], 0)
 
 
 def mutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
-    """Different ``items`` in the order of a mutable.HashSet or HashMap that grew from empty."""
+    """Return different ``items`` in the order of a mutable.HashSet or HashMap grown from empty."""
     distinct = list(dict.fromkeys(items))
     size = 16
     while len(distinct) + 1 > size * 3 // 4:
@@ -58,7 +58,7 @@ def mutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
 
 
 def duplicates(items: Sequence[T], hash_of: Hash[T]) -> list[T]:
-    """What ``items`` hold more than once. Mirrors kafka.utils.CoreUtils.duplicates."""
+    """Return the items that occur more than once. Mirrors kafka.utils.CoreUtils.duplicates."""
     counts: dict[T, int] = {}
     for item in items:
         counts[item] = counts.get(item, 0) + 1
@@ -73,7 +73,7 @@ def _improve(code: int) -> int:
 
 
 def _trie_order(entries: list[tuple[int, T]], shift: int) -> list[T]:
-    """A node's own items by the next five bits of their hashes, then what its children hold."""
+    """Return a trie node's items by the next five bits of their hashes, then its children's."""
     if shift >= _HASH_BITS:
         return [item for _, item in entries]
     slots: dict[int, list[tuple[int, T]]] = {}

@@ -1,6 +1,6 @@
-"""Reads the JSON files that are given to Kafka's tools, as strictly as the tools do.
+"""Parser of the JSON files given to Kafka's tools, as strict as the tools are.
 
-Turns what is wrong with a file into the exception that ends the tool; knows no tool. Mirrors
+Turns errors in a file into the exceptions that end the tools. Mirrors
 kafka.utils.Json.tryParseFull and kafka.utils.json.
 """
 
@@ -18,9 +18,9 @@ _EMPTY = "The input string shouldn't be empty\n at [Source: UNKNOWN; line: -1, c
 
 
 def parse_json(text: str, instead: str | None = None) -> Any:
-    """The JSON value of a file.
+    """Parse the JSON of a file.
 
-    Raises AdminOperationError with the text ``instead``, or else with what is wrong.
+    Raises AdminOperationError with the text ``instead`` if given, else with the parser's error.
     """
     try:
         if not text:
@@ -32,7 +32,7 @@ def parse_json(text: str, instead: str | None = None) -> Any:
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Give a value of the wrong kind the exception that it gets from Kafka."""
+    """Turn a MalformedZNode for a value of the wrong type into Kafka's exception."""
     try:
         yield
     except MalformedZNode as error:

@@ -1,6 +1,6 @@
-"""What a tool says: its text as Kafka prints it, the same as values for machines, and how it ends.
+"""Output of a tool: the text that Kafka prints, the report for machines, and the result.
 
-It prints nothing itself and knows no tool.
+Collects only; prints nothing. Independent of the tools.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ZOOKEEPER_WARNING: Final = (
 
 
 class ToolOutput:
-    """Standard output of one run. ``report`` holds what the tool found and did, by name."""
+    """Standard output of one run. ``report``: the tool's results for machines, by name."""
 
     def __init__(self, **report: Any) -> None:
         self._pieces: list[str] = []
@@ -34,29 +34,29 @@ class ToolOutput:
         return "".join(self._pieces)
 
     def print(self, text: str) -> None:
-        """Say ``text``, without a newline of its own."""
+        """Append text without a newline."""
         self._pieces.append(text)
 
     def println(self, *lines: str) -> None:
-        """Say lines."""
+        """Append lines."""
         self._pieces += [f"{line}\n" for line in lines]
 
     def warn(self, *lines: str) -> None:
-        """Say a warning of one or more lines, for people only."""
+        """Append the lines of a warning, and add it to the report's warnings."""
         self.println(*lines)
         self.report["warnings"].append(" ".join(line.strip() for line in lines))
 
     def succeeded(self, hint: str | None = None) -> CommandResult:
-        """Return the result of a run that ends well."""
+        """Return the result of a successful run."""
         return CommandResult(self.text, "", 0, report_of(self.report, None, 0), hint)
 
     def failed(self, error: KlammError, stderr: str, hint: str | None = None) -> CommandResult:
-        """Return the result of a run that an error ends."""
+        """Return the result of a run that an error ended."""
         report = report_of(self.report, error, error.exit_code)
         return CommandResult(self.text, stderr, 1, report, hint)
 
     def ended_by_arguments(self, error: KlammError, usage: str) -> CommandResult:
-        """Return the result of a run that --version, --help or a wrong argument ends."""
+        """Return the result of a run that --version, --help or an invalid argument ended."""
         if isinstance(error, VersionExit):
             values = {"version": VERSION_TEXT, "exit_code": 0}
             return CommandResult(f"{self.text}{VERSION_TEXT}\n", "", 0, values)
@@ -66,7 +66,7 @@ class ToolOutput:
 
 
 def java_class(error: KlammError) -> str:
-    """The Java exception that Kafka's tool meets where klamm meets ``error``."""
+    """Return the Java exception class that corresponds to ``error`` in Kafka's tool."""
     if isinstance(error, UncaughtException):
         return error.java_class
     if isinstance(error, AdminError):
@@ -77,7 +77,7 @@ def java_class(error: KlammError) -> str:
 
 
 def message_format_warnings(configs: Mapping[str, str]) -> list[str]:
-    """Return Kafka's warning of configs to be added that name a message format, if they do."""
+    """Return Kafka's warning if the added configs contain message.format.version; else none."""
     if _MESSAGE_FORMAT not in configs:
         return []
     return [
@@ -88,7 +88,7 @@ def message_format_warnings(configs: Mapping[str, str]) -> list[str]:
 
 
 def read_file(name: str) -> str:
-    """A file that is given to a tool, as UTF-8. Raises UncaughtException if it cannot be read."""
+    """Read a file given to a tool, as UTF-8. Raises UncaughtException if it cannot be read."""
     try:
         return Path(name).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -96,16 +96,16 @@ def read_file(name: str) -> str:
 
 
 def check_properties_file(name: str | None) -> None:
-    """Raise UncaughtException if an Admin client's properties are not there.
+    """Raise UncaughtException if an admin client's properties file does not exist.
 
-    Kafka reads this file before it connects; klamm's clusters have nothing to set in it.
+    Kafka reads this file before it connects; klamm ignores its contents.
     """
     if name is not None and not Path(name).is_file():
         raise UncaughtException("java.nio.file.NoSuchFileException", name)
 
 
 def uncaught_text(error: KlammError) -> str:
-    """What the JVM prints of an exception that a tool lets through, without the stack frames."""
+    """Return the text that the JVM prints for an uncaught exception, without the stack frames."""
     lines = f'Exception in thread "main" {java_class(error)}: {error.message}\n'
     cause = error.__cause__
     if isinstance(error, AdminError) and isinstance(cause, KlammError):

@@ -1,4 +1,4 @@
-"""What Kafka's tools need of the world; they open no connection by themselves."""
+"""Connections, randomness and time that Kafka's tools get from their caller."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
     """Connections, randomness and time for one run of a tool.
 
     ``open_store`` connects to a ZooKeeper connect string, ``open_cluster`` to the address of a
-    running cluster; both raise EnvironmentProblem if nothing answers. ``before_write`` is called
-    before a ZooKeeper is written to, and may raise NotKlamm. ``source`` draws where placement
-    starts. ``now_ms`` and ``sleep_ms`` time the moves between log directories. ``pools``:
-    kafka-topics with --zookeeper places topics inside them.
+    running cluster; both raise EnvironmentProblem if no server responds. ``before_write`` is called
+    before the first write to a ZooKeeper, and may raise NotKlamm. ``source`` draws the start index
+    and the shift of placements. ``now_ms`` and ``sleep_ms`` time the moves between log directories.
+    ``pools``: kafka-topics with --zookeeper places topics inside these pools.
     """
 
     open_store: Callable[[str], AbstractContextManager[Store]]

@@ -44,7 +44,7 @@ def add(
     ] = None,
     rack: Annotated[str | None, typer.Option(help="Its rack.")] = None,
 ) -> Answered:
-    """Add a broker and start it. It is no controller candidate."""
+    """Add a broker and start it. The new broker is not a controller candidate."""
     answer = client.post("/brokers", {"id": broker_id, "rack": rack})
     return answer, f"broker {answer['id']} is registered"
 
@@ -54,32 +54,34 @@ def add(
 def kill(client: ServerClient, broker_id: BrokerId) -> Answered:
     """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it.
 
-    In a cluster of more than 40 brokers most share sessions: their registration goes at once.
+    In a cluster of more than 40 brokers most brokers share sessions. The registration of such a
+    broker is deleted at once.
     """
     answer = client.act(Kill(broker_id))
-    return answer, f"broker {broker_id} is killed; {_what_follows(answer)}"
+    return answer, f"broker {broker_id} is killed; {_session_end(answer)}"
 
 
 @app.command("power-off")
 @asks_server
 def power_off(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Kill a broker together with its machine: what its logs had not flushed is lost, from a place
-    on that is drawn. When it starts again, the journal and klamm explain say what was gone.
+    """Kill a broker together with its machine: unflushed data is lost from a randomly chosen
+    offset onward. When the broker starts again, the journal and klamm explain show what was lost.
     """
     answer = client.act(PowerOff(broker_id))
-    return answer, f"broker {broker_id} has no power; {_what_follows(answer)}"
+    return answer, f"broker {broker_id} is powered off; {_session_end(answer)}"
 
 
 @app.command()
 @asks_server
 def stop(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Stop a broker in a controlled way: the controller first moves away what it leads, and
-    ZooKeeper notices at once.
+    """Stop a broker with a controlled shutdown: the controller first moves its leaderships to
+    other brokers. Then the broker closes its session, so its registration is deleted at once.
 
-    It asks controlled.shutdown.max.retries times (3), waiting controlled.shutdown.retry.backoff.ms
-    (5000) after each refusal, so this may take a while. Whatever comes of it, the broker stops, as
-    Kafka's does, and the exit code is 0; what it still led is printed, and in
-    controlled_shutdown of --json. A paused broker cannot ask.
+    The broker requests the shutdown up to controlled.shutdown.max.retries times (3), and waits
+    controlled.shutdown.retry.backoff.ms (5000) after each failure. Even if all requests fail, the
+    broker stops, as in Kafka, and the exit code is 0. The partitions that it still led are
+    printed, and listed in controlled_shutdown of --json. A paused broker stops without a
+    controlled shutdown.
     """
     answer = client.act(Stop(broker_id))
     behind = shutdown_text(answer["controlled_shutdown"])
@@ -93,10 +95,12 @@ def start(
     broker_id: BrokerId,
     no_wait: Annotated[
         bool,
-        typer.Option("--no-wait", help="Fail as Kafka does while its former session lives."),
+        typer.Option(
+            "--no-wait", help="Fail, as Kafka does, if the previous session has not expired."
+        ),
     ] = False,
 ) -> Answered:
-    """Start a broker again. While ZooKeeper holds its former session, waits until that is over."""
+    """Start a broker again. If its previous session still exists, wait until it expires."""
     if not no_wait:
         _announce_wait(client, broker_id)
     answer = client.act(Start(broker_id, wait=not no_wait))
@@ -106,20 +110,20 @@ def start(
 @app.command()
 @asks_server
 def pause(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Freeze a broker and its controller, heartbeats too, as a long garbage collection does."""
+    """Freeze a broker and its controller, including heartbeats, like a long garbage collection."""
     answer = client.act(Pause(broker_id))
     timeout_ms = answer["session_timeout_ms"]
     return answer, (
-        f"broker {broker_id} is paused; after about {timeout_ms} ms its session expires"
+        f"broker {broker_id} is paused; its session expires within about {timeout_ms} ms"
     )
 
 
 @app.command()
 @asks_server
 def resume(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Let a paused broker go on where it was."""
+    """Resume a paused broker where it was interrupted."""
     answer = client.act(Resume(broker_id))
-    return answer, f"broker {broker_id} goes on"
+    return answer, f"broker {broker_id} is resumed"
 
 
 @app.command("fail-log-dir")
@@ -129,27 +133,30 @@ def fail_log_dir(
     broker_id: BrokerId,
     log_dir: Annotated[str, typer.Argument(metavar="DIR", help="One of its log.dirs.")],
 ) -> Answered:
-    """Let a log directory of a broker fail: its replicas there go offline.
+    """Make a log directory of a broker fail: the replicas in it go offline.
 
-    A broker that loses its last directory halts, as if it was killed: ZooKeeper notices when its
-    session expires. klamm broker start brings it back, with all its directories. In --json:
-    halted and state.
+    A broker that loses its last log directory halts as if it were killed: its registration stays
+    until its session expires. klamm broker start restarts it with all its log directories.
+    --json prints halted and state.
     """
     answer = client.act(FailLogDir(broker_id, log_dir))
     line = f"log directory {log_dir} of broker {broker_id} has failed"
     if answer["halted"] and answer["state"] == "paused":
         line += "; it is the last: the broker halts as soon as it is resumed"
     elif answer["halted"]:
-        line += f"; it was the last: the broker has halted, {_what_follows(answer)}"
+        line += f"; it was the last: the broker has halted, {_session_end(answer)}"
     return answer, line
 
 
 def shutdown_text(shutdown: Mapping[str, Any]) -> str:
-    """What came of a controlled shutdown, to go behind "is stopped"; nothing if all went well."""
+    """Describe the outcome of a controlled shutdown, to be appended to "is stopped".
+
+    Empty if the controlled shutdown succeeded.
+    """
     if shutdown["outcome"] == "succeeded":
         return ""
     if shutdown["outcome"] == "not attempted":
-        return " without a controlled shutdown: leaders move only now"
+        return " without a controlled shutdown: the controller elects other leaders only now"
     remaining = shutdown["remaining"]
     if remaining:
         shown = ", ".join(remaining[:SHOWN_PARTITIONS])
@@ -162,14 +169,17 @@ def shutdown_text(shutdown: Mapping[str, Any]) -> str:
     return f"; its controlled shutdown failed: {why}"
 
 
-def _what_follows(killed: Mapping[str, Any]) -> str:
+def _session_end(killed: Mapping[str, Any]) -> str:
     if killed["is_session_shared"]:
-        return "its registration is gone"
-    return f"ZooKeeper notices within about {killed['session_timeout_ms']} ms"
+        return "its registration is deleted"
+    return f"its session expires within about {killed['session_timeout_ms']} ms"
 
 
 def _announce_wait(client: ServerClient, broker_id: int) -> None:
-    """Say why a start will take its time. On standard error: the answer may be JSON."""
+    """Announce that the start waits for a session to expire.
+
+    Prints to standard error, because standard output may be JSON.
+    """
     broker: dict[str, Any] = client.get(f"/brokers/{broker_id}")
     if broker["registered"] and broker["state"] not in ("running", "paused", "starting"):
         typer.echo(

@@ -1,8 +1,8 @@
-"""The HTTP client of commands: finds a running klamm and asks it.
+"""HTTP client of the commands: finds a running klamm and sends requests to it.
 
-Finds it by --server, --data-dir, KLAMM_SERVER or the address file in the default data directory,
-in this order. Prints nothing. It is also what ``--bootstrap-server`` of Kafka's tools means, until
-klamm speaks Kafka's protocol.
+The address comes from --server, --data-dir, KLAMM_SERVER or the address file in the default data
+directory, in this order. ``--bootstrap-server`` of Kafka's tools is also an address of this HTTP
+API, because klamm does not implement Kafka's wire protocol. Prints nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOKEN_VARIABLE: Final = "KLAMM_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT_S: Final = 120.0
 _CONNECT_TIMEOUT_S: Final = 5.0
 _NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f]")
-_UP_HINT: Final = "klamm up --brokers 3 starts one"
+_UP_HINT: Final = "klamm up --brokers 3 starts a cluster"
 
 
 class _ErrorBody(msgspec.Struct):
@@ -55,16 +55,16 @@ class _ErrorAnswer(msgspec.Struct):
 
 
 class ServerUnavailable(EnvironmentProblem):
-    """No klamm answers."""
+    """No klamm server responds at the address."""
 
     retriable = True
 
 
 class ServerClient:
-    """One server's API; one connection a request.
+    """Client of one server's HTTP API; opens one connection per request.
 
-    Every call raises ServerUnavailable if no klamm answers there, and the error that the server
-    answered with.
+    Every call raises ServerUnavailable if no klamm server responds at the address, and the
+    KlammError that the server's answer describes.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -75,19 +75,19 @@ class ServerClient:
     # -- any request
 
     def get(self, path: str) -> Any:
-        """Plain values of a GET."""
+        """Send a GET and return the decoded answer."""
         return msgspec.json.decode(self.request("GET", path))
 
     def post(self, path: str, body: object = None) -> Any:
-        """Plain values of a POST."""
+        """Send a POST and return the decoded answer."""
         return msgspec.json.decode(self.request("POST", path, body))
 
     def act(self, action: Action) -> Any:
-        """Do an action; plain values of its answer."""
+        """Apply an action to the cluster and return the decoded answer."""
         return self.post(*request_of(action))
 
     def request(self, method: str, path: str, body: object = None) -> bytes:
-        """The answer as it came."""
+        """Send a request and return the body of the answer."""
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": "application/json", "Connection": "close"}
         if data is not None:
@@ -101,7 +101,7 @@ class ServerClient:
                 answer = response.read()
             except (http.client.HTTPException, ConnectionError) as error:
                 gone = self._gone(error) if self._has_answered else self._not_klamm(error)
-                # The request was sent, at least in part.
+                # The request was sent at least in part, so the server may have carried it out.
                 gone.definite = False
                 raise gone from error
             except TimeoutError as error:
@@ -129,7 +129,7 @@ class ServerClient:
                 if self._has_answered:
                     raise self._gone(error) from error
                 raise ServerUnavailable(
-                    f"no klamm answers at {self.url}: {_reason(error)}", hint=_UP_HINT
+                    f"no klamm server responds at {self.url}: {_reason(error)}", hint=_UP_HINT
                 ) from error
             connection.sock.settimeout(TIMEOUT_S)
             yield connection
@@ -138,25 +138,24 @@ class ServerClient:
 
     def _gone(self, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(
-            f"the klamm at {self.url} has gone: {_reason(error)}", hint=_UP_HINT
+            f"the klamm server at {self.url} has ended: {_reason(error)}", hint=_UP_HINT
         )
 
     def _not_klamm(self, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(
-            f"{self.url} does not answer as klamm does ({_reason(error)})",
-            hint="klamm's address is the HTTP one that klamm up prints; "
-            "Kafka's own protocol is not spoken yet",
+            f"{self.url} is not a klamm server ({_reason(error)})",
+            hint="use the HTTP address that klamm up prints; klamm does not implement Kafka's "
+            "wire protocol",
         )
 
 
 def find_server(
     server: str | None, data_dir: Path | None, environ: Mapping[str, str] | None = None
 ) -> ServerClient:
-    """Return a client of the running klamm that a command is about.
+    """Return a client of the running klamm that a command addresses.
 
-    ``server``: --server; ``data_dir``: --data-dir. Options come before variables: KLAMM_SERVER
-    counts only if neither is given. Raises EnvironmentProblem, which names all ways, if none says
-    where it is.
+    ``server``: --server; ``data_dir``: --data-dir. Options take precedence: KLAMM_SERVER is used
+    only if neither is given. Raises EnvironmentProblem if no address is found.
     """
     environ = os.environ if environ is None else environ
     folder = data_dir or default_data_dir(environ)
@@ -166,13 +165,13 @@ def find_server(
     address = read_address(folder)
     if address is None:
         raise EnvironmentProblem(
-            f"no running klamm is known: {_not_named(data_dir)}, and there is no "
-            f"{folder / ADDRESS_FILE}",
+            f"no running klamm found: {_not_named(data_dir)}, and {folder / ADDRESS_FILE} does "
+            "not exist",
             hint=f"{_UP_HINT}; its data directory is --data-dir or {DATA_DIR_VARIABLE}",
         )
     if not _is_alive(address):
         raise ServerUnavailable(
-            f"the klamm of {folder / ADDRESS_FILE} (process {address.pid}) has ended; "
+            f"the klamm server in {folder / ADDRESS_FILE} (process {address.pid}) has ended; "
             f"{_not_named(data_dir)}",
             hint=_UP_HINT,
         )
@@ -185,7 +184,7 @@ def server_variable(data_dir: Path | None, environ: Mapping[str, str]) -> str | 
 
 
 def _token_for(url: str, folder: Path, environ: Mapping[str, str]) -> str | None:
-    """The token for a server that was named: never one that belongs to another."""
+    """Return the token for the server at ``url``; never send one server's token to another."""
     token = environ.get(TOKEN_VARIABLE)
     if token:
         return token
@@ -210,9 +209,9 @@ def _is_alive(address: ServerAddress) -> bool:
 
 
 def _parse_url(url: str) -> tuple[str, bool, str, int]:
-    """(url, whether TLS, host, port) of ``http://host:port`` or ``host:port``.
+    """Return (url, whether TLS, host, port) of ``http://host:port`` or ``host:port``.
 
-    Raises UsageError.
+    Raises UsageError for a malformed address.
     """
     first = url.split(",")[0].strip()
     try:
@@ -223,7 +222,8 @@ def _parse_url(url: str) -> tuple[str, bool, str, int]:
     is_malformed = not host or _NOT_IN_HOSTS.search(host) or parts.path.strip("/")
     if host is None or is_malformed or parts.scheme not in ("http", "https"):
         raise UsageError(
-            f"'{url}' is no address of a klamm", hint="write host:port or http://host:port"
+            f"'{url}' is not the address of a klamm server",
+            hint="write host:port or http://host:port",
         )
     is_tls = parts.scheme == "https"
     if port is None:
@@ -243,7 +243,10 @@ def _reason(error: Exception) -> str:
 
 
 def answered_error(answer: bytes) -> KlammError:
-    """The error that a server answered with. Raises msgspec.DecodeError if it is no klamm's."""
+    """Return the error that a server's answer describes.
+
+    Raises msgspec.DecodeError if the answer is not from a klamm server.
+    """
     body = msgspec.json.decode(answer, type=_ErrorAnswer).error
     kind = getattr(errors, body.error, KlammError)
     error: KlammError

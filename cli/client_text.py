@@ -1,6 +1,6 @@
-"""Words for what producers and consumers are told, and how far they are.
+"""Text of the progress and results of producers and consumers.
 
-Plain values in, lines out; progress goes to standard error, and only to a terminal.
+Turns plain values into lines. The progress line goes to standard error, and only to a terminal.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ _SHOWN_LINES: Final = 20
 
 
 class Progress:
-    """Says about once a second how far it is, on a terminal; what it waits for, it says anywhere,
-    once it has waited for some seconds."""
+    """Prints the progress of a producer or consumer to standard error.
+
+    On a terminal, a progress line once a second. Everywhere, the reasons for waiting after more
+    than three seconds.
+    """
 
     def __init__(self) -> None:
         self._shown_s = time.monotonic()
@@ -29,7 +32,7 @@ class Progress:
         self._has_line = False
 
     def show(self, status: Mapping[str, Any]) -> None:
-        """A producer's status, or what a consumer polled."""
+        """Print the progress that a producer's status, or a consumer's poll, shows."""
         now_s = time.monotonic()
         waiting = status["waiting_for"]
         if not waiting:
@@ -46,19 +49,19 @@ class Progress:
             self._has_line = True
 
     def end(self) -> None:
-        """Leave the line, if there is one."""
+        """Clear the progress line, if there is one."""
         if self._has_line:
             typer.echo("\r\x1b[K", err=True, nl=False)
             self._has_line = False
 
 
 def rate_text(per_s: float) -> str:
-    """A rate with two digits at least, and no more than whole ones from ten on."""
+    """Format a rate: with two significant digits below 10, as an integer from 10 on."""
     return f"{per_s:.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
 def offsets_lines(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where records are: a line for each stretch of a partition that one leader epoch wrote."""
+    """Describe where records were appended: one line per offset range of one leader epoch."""
     lines = [
         f"  partition {one['partition']}: offsets {one['start']} to {one['end'] - 1}, "
         f"leader epoch {one['leader_epoch']}"
@@ -68,7 +71,7 @@ def offsets_lines(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def not_acknowledged_lines(status: Mapping[str, Any]) -> list[str]:
-    """Why records are not acknowledged, alike ones together, and what was waited for."""
+    """Describe why records are not acknowledged, grouped by reason, and the pending waits."""
     counts: Counter[str] = Counter()
     for one in status["not_acknowledged"]:
         why = one["error"] if one["error"] != "NONE" else one["text"]

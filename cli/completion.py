@@ -1,6 +1,6 @@
-"""Values that shells complete: brokers, topics and partitions of the running cluster.
+"""Shell completion of brokers, topics and partitions of the running cluster.
 
-Completion never fails: without a cluster, or with one that does not answer, there are no values.
+Completion never fails: without a cluster, or if the cluster does not respond, it returns nothing.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ complete_partition: Final = _completion(_partitions)
 
 
 def complete_tool(tool: str, args: Sequence[str], incomplete: str) -> list[str]:
-    """Return completions of a word of one of Kafka's tools: its options, and topics for --topic.
+    """Return completions for one of Kafka's tools: its options, and topics after --topic.
 
-    ``args``: the words before it.
+    ``args``: the preceding words of the command line.
     """
     if incomplete.startswith("-"):
         usage = (files("klamm.admin") / "texts" / f"{tool}.txt").read_text()

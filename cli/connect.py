@@ -1,4 +1,4 @@
-"""Connections that commands open, for as long as a command runs: to a ZooKeeper, to a cluster."""
+"""Connections of commands to a ZooKeeper or to a running cluster."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ZK_VARIABLES: Final = {
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 10_000
 LOST_LIMIT_MS = 10_000
-"""How long a command waits for a ZooKeeper that was lost midway. A silent one counts as lost when
-the session timeout has passed."""
+"""How long a command waits after it has lost the connection to ZooKeeper. The connection to a
+ZooKeeper that stops responding counts as lost after the session timeout."""
 
 
 def open_session(connect_string: str, *, waits_if_lost: bool = False) -> KazooSession:
-    """What ``open_store`` opens, for who closes it himself; raises what that raises.
+    """Like ``open_store``, but return the session, which the caller closes.
 
-    ``waits_if_lost``: wait without a limit for a ZooKeeper that is lost midway.
+    ``waits_if_lost``: wait without a limit if the connection is lost.
     """
     return KazooSession(
         connect_string,
@@ -51,7 +51,8 @@ def open_session(connect_string: str, *, waits_if_lost: bool = False) -> KazooSe
 def security_of(environ: Mapping[str, str]) -> ZooKeeperSecurity:
     """Return the ZooKeeper security settings of the KLAMM_ZK_* variables.
 
-    With an identity, znodes are created with ACLs, as Kafka's tools do. Raises UsageError.
+    If they contain an identity, znodes are created with ACLs, as by Kafka's tools. Raises
+    UsageError for an incomplete TLS configuration.
     """
     given = {name: environ.get(variable) or None for name, variable in ZK_VARIABLES.items()}
     tls = tls_of(given["ca"], given["cert"], given["key"], given["key_password"])
@@ -65,12 +66,15 @@ def tls_of(
     key: str | Path | None,
     key_password: str | None,
 ) -> ZooKeeperTls | None:
-    """Return TLS settings for these PEM files; None without any. Raises UsageError."""
+    """Return the TLS settings for these PEM files; None if no file is given.
+
+    Raises UsageError for a client certificate without a CA.
+    """
     if ca is None:
         if cert is not None or key is not None:
             raise UsageError(
-                "a client certificate without --zk-tls-ca",
-                hint="name the CA that signed ZooKeeper's certificate",
+                "a client certificate requires --zk-tls-ca",
+                hint="--zk-tls-ca FILE is the CA that signed ZooKeeper's certificate",
             )
         return None
     return ZooKeeperTls(
@@ -83,10 +87,11 @@ def tls_of(
 
 @contextmanager
 def open_store(connect_string: str) -> Iterator[Store]:
-    """A session on ``host:port[,host:port][/chroot]``, which need not exist.
+    """Open a store at ``host:port[,host:port][/chroot]``, and close it after the block.
 
-    Raises UsageError for a malformed connect string, ZooKeeperUnavailable if nothing answers; so
-    do calls of the store if ZooKeeper is lost midway.
+    The chroot need not exist. Raises UsageError for a malformed connect string,
+    ZooKeeperUnavailable if no server responds. Calls of the store raise ZooKeeperUnavailable if
+    the connection is lost.
     """
     store = KazooStore(open_session(connect_string))
     try:
@@ -97,10 +102,11 @@ def open_store(connect_string: str) -> Iterator[Store]:
 
 @contextmanager
 def open_cluster(address: str) -> Iterator[KafkaAdmin]:
-    """The Admin of the running klamm at ``--bootstrap-server``, whose address is its HTTP one.
+    """Yield an admin client of the running klamm at ``--bootstrap-server``, its HTTP address.
 
-    Raises UsageError for a malformed address; its calls raise ServerUnavailable if none answers.
+    Raises UsageError for a malformed address. Calls of the client raise ServerUnavailable if no
+    klamm responds.
     """
-    from klamm.server.admin_calls import http_admin  # most commands do without the calls
+    from klamm.server.admin_calls import http_admin  # slow to import, few commands need it
 
     yield http_admin(find_server(address, None).request)

@@ -1,4 +1,4 @@
-"""rich's console with escaped text. Apart from cli/terminal.py: few commands need rich."""
+"""rich's console with escaped text. Separate from cli/terminal.py: few commands need rich."""
 
 from __future__ import annotations
 

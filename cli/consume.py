@@ -49,26 +49,27 @@ def consume(
         typer.Option(
             "--from-time",
             metavar="TIME",
-            help="Begin at the first record of this time: ISO 8601, or ms since the epoch.",
+            help="Begin at the first record of this time or later: ISO 8601, or ms since 1970.",
         ),
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", min=1, help="End after so many. [default: none]")
+        int | None,
+        typer.Option("--max-messages", min=1, help="End after this many records. [default: none]"),
     ] = None,
     timeout_ms: Annotated[
         int | None,
         typer.Option(
-            "--timeout-ms", min=1, help="End if nothing comes for so long. [default: none]"
+            "--timeout-ms", min=1, help="End if no record arrives for this long. [default: none]"
         ),
     ] = None,
     server: Server = None,
     data_dir: DataDirectory = None,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a record.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")] = False,
 ) -> None:
-    """Consume a topic from its end, or from where you say, until Ctrl-C.
+    """Consume a topic from its end, or from the given position, until Ctrl-C.
 
-    Of logs that only count it prints partition, offset, leader epoch and bytes of every record;
-    of others key and value, too.
+    Prints partition, offset and leader epoch of each record. From brokers with segment files it
+    also prints key and value; from in-memory (offset-only) logs, the size in bytes.
     """
     wanted = _start(topic, partition, from_beginning, offset, from_time)
     client = find_server(server, data_dir)
@@ -82,7 +83,7 @@ def consume(
                 break
     finally:
         typer.echo(f"Processed a total of {count} messages", err=True)
-        # A server that has gone has taken its consumers along.
+        # A server that has ended has closed its consumers.
         with suppress(ServerUnavailable):
             client.post(f"{path}/close")
 
@@ -96,7 +97,7 @@ def _start(
 ) -> dict[str, Any]:
     given = [from_beginning, offset is not None, from_time is not None]
     if sum(given) > 1:
-        raise UsageError("--from-beginning, --offset and --from-time exclude each other")
+        raise UsageError("--from-beginning, --offset and --from-time are mutually exclusive")
     wanted: dict[str, Any] = {"topic": topic, "partition": partition}
     if offset is not None:
         if partition is None:
@@ -116,19 +117,19 @@ def _timestamp_ms(word: str) -> int:
     try:
         moment = datetime.fromisoformat(word)
     except ValueError:
-        raise _no_time(word) from None
+        raise _not_a_time(word) from None
     if moment.tzinfo is None:
         moment = moment.astimezone(UTC)
     timestamp_ms = int(moment.timestamp() * 1000)
-    # Negative timestamps mean other things to brokers: the end, the beginning.
+    # ListOffsets reserves negative timestamps: -1 is the end of the log, -2 its beginning.
     if timestamp_ms < 0:
-        raise _no_time(word)
+        raise _not_a_time(word)
     return timestamp_ms
 
 
-def _no_time(word: str) -> UsageError:
+def _not_a_time(word: str) -> UsageError:
     return UsageError(
-        f"--from-time {word} is no time of a record",
+        f"--from-time {word} is not a valid time",
         hint="e.g. 2026-05-01T12:00:00Z or 1777636800000",
     )
 
@@ -136,8 +137,10 @@ def _no_time(word: str) -> UsageError:
 def _records(
     client: ServerClient, path: str, timeout_ms: int | None
 ) -> Iterator[Mapping[str, Any]]:
-    """Record after record; ends if none comes for ``timeout_ms``. Raises KlammError if a partition
-    cannot be read any further."""
+    """Poll and yield records until none arrives for ``timeout_ms``.
+
+    Raises KlammError if a partition cannot be read further.
+    """
     progress = Progress()
     said: dict[str, None] = {}
     came_s = time.monotonic()
@@ -152,9 +155,7 @@ def _records(
             has_some = True
             yield record
         if polled["errors"]:
-            raise KlammError(
-                polled["errors"][0], hint="begin elsewhere: --partition and another --offset"
-            )
+            raise KlammError(polled["errors"][0], hint="use --partition and another --offset")
         progress.show(polled)
         if has_some:
             came_s = time.monotonic()
@@ -163,7 +164,10 @@ def _records(
 
 
 def _each(polled: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Every record; those that are only counted have each their share of the bytes."""
+    """Yield every polled record.
+
+    The bytes of an offset range from an in-memory (offset-only) log are split evenly.
+    """
     yield from polled["records"]
     for part in polled["counted"]:
         start, end, size_bytes = part["start"], part["end"], part["size_bytes"]

@@ -1,4 +1,4 @@
-"""`klamm controller`: acts on the controller of a running cluster. Asks and prints only."""
+"""`klamm controller`: moves the controller of a running cluster. Sends requests and prints only."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from klamm.cli.options import Answered, asks_server
 from klamm.runtime.actions import MoveController
 
 app = command_group(
-    help="Act on the controller of a running cluster.",
+    help="Move the controller of a running cluster.",
 )
 
 
 @app.command()
 @asks_server
 def move(client: ServerClient) -> Answered:
-    """Delete /controller, so that the candidates elect another; the same one may win again."""
+    """Delete /controller to force a controller election; the same broker may win again."""
     answer = client.act(MoveController())
     before, after = answer["from"], answer["to"]
     return answer, (

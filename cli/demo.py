@@ -1,7 +1,7 @@
-"""`klamm demo`: the main job from start to end, told as it goes. Parses and prints.
+"""`klamm demo`: a tour of klamm that prints each step. Parses options and prints only.
 
-The story is runtime/demo.py's, the last word Spark's: what the journal ends with must be what
-ZooKeeper has, and the replay of the journal is drawn on a page.
+runtime/demo.py runs the cluster. Spark then rebuilds the final states from the journal, which
+must equal those in ZooKeeper, and draws the replay of the journal on an HTML page.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def demo(
         ),
     ] = None,
     brokers: Annotated[
-        int, typer.Option(min=MIN_BROKERS, max=MAX_BROKERS, help="How many brokers, in 3 racks.")
+        int, typer.Option(min=MIN_BROKERS, max=MAX_BROKERS, help="Number of brokers, in 3 racks.")
     ] = 6,
     spark: Annotated[
         bool, typer.Option(help="Rebuild states and replay the journal with Spark.")
@@ -60,8 +60,8 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of placements and ids.")] = 0,
     json: AsJson = False,
 ) -> None:
-    """Start a ZooKeeper and a cluster, create topics, lose a broker and the controller, start
-    both again, and check that everybody agrees. Exit code 1 if anybody does not."""
+    """Start a ZooKeeper and a cluster, create topics, kill a broker and the controller, restart
+    both, and check that brokers, controller, ZooKeeper and journal agree. Exit code 1 if not."""
     with ending_signals_raise(), work_folder(data_dir, "klamm-demo-") as folder, own_log(folder):
         options = DemoOptions(
             data_dir=folder, klamm_version=klamm_version(), brokers=brokers, seed=seed
@@ -75,13 +75,18 @@ def demo(
 
 
 def new_page() -> Path:
-    """Where the page of a demo in a temporary directory goes, which is all that is left of it."""
+    """Return the path of the HTML page of a demo in a temporary directory.
+
+    The page is outside that directory, because it is kept when the directory is removed.
+    """
     return Path(tempfile.gettempdir()) / f"klamm-demo-{uuid.uuid4().hex[:8]}.html"
 
 
 def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Step]:
-    """The story's steps, and Spark's after everything else is closed, which write ``page``; None:
-    without Spark."""
+    """Yield the steps of the demo, then Spark's, which run after the cluster is closed.
+
+    Spark's steps write ``page``; None: without Spark.
+    """
     with contextlib.closing(run_demo(options)) as told:
         for step in told:
             if not isinstance(step, DemoEnd):
@@ -91,8 +96,8 @@ def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Ste
 
 
 def spark_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins | Step]:
-    """What Spark makes of the journal: final states, then everything that a replay tells."""
-    # Importing it takes longer than most commands run.
+    """Rebuild the final states from the journal with Spark, then replay it onto a page."""
+    # Importing Spark takes longer than most commands run.
     from klamm.replay.spark import spark_session
     from klamm.replay.spark_errors import told_in_one_line
 
@@ -106,17 +111,17 @@ def spark_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins |
 
 
 def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
-    """Print steps as they come, and the verdict; the exit code."""
+    """Print steps as they arrive, and the verdict; return the exit code."""
     begun_s = time.monotonic()
     done: list[Step] = []
-    with contextlib.closing(Teller(quiet=as_json)) as teller:
+    with contextlib.closing(StepPrinter(quiet=as_json)) as printer:
         for step in steps:
             if isinstance(step, Step):
                 done.append(step)
-            teller.tell(step)
+            printer.show(step)
         disagreements = [line for step in done for line in step.facts.get("disagreements", ())]
         elapsed_s = time.monotonic() - begun_s
-        teller.end(disagreements, elapsed_s)
+        printer.end(disagreements, elapsed_s)
     if as_json:
         verdict = {"agrees": not disagreements, "disagreements": disagreements}
         print_json({**verdict, "elapsed_s": round(elapsed_s, 1), "steps": done})
@@ -124,7 +129,7 @@ def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
 
 
 def compare_with_spark(session: SparkSession, end: DemoEnd, start_s: float) -> Step:
-    """The journal's final states beside what ZooKeeper held at the end."""
+    """Compare the final states rebuilt from the journal with the final contents of ZooKeeper."""
     from klamm.replay.final_states import StoredPartition, compare, rebuild
 
     begun_s = time.monotonic()
@@ -152,7 +157,7 @@ def compare_with_spark(session: SparkSession, end: DemoEnd, start_s: float) -> S
 
 
 def replay_with_spark(session: SparkSession, journal: Path, table: Path, page: Path) -> Step:
-    """What `klamm replay run` tells of the journal; its page is a new file."""
+    """Replay the journal as `klamm replay run` does, and write the page as a new file."""
     from klamm.replay.event_table import open_table
     from klamm.replay.ingest import make_table
     from klamm.replay.page import Asked, replay_page
@@ -166,7 +171,7 @@ def replay_with_spark(session: SparkSession, journal: Path, table: Path, page: P
     with page.open("x", encoding="utf-8") as file:
         file.write(page_html(drawn))
     figures = ", ".join(f"{figure.value} {figure.name}" for figure in drawn.figures)
-    lines = [f"{figures}.", drawn.verdict, f"The page, to be opened in a browser: {page}"]
+    lines = [f"{figures}.", drawn.verdict, f"Page, to open in a browser: {page}"]
     facts = {
         "page": str(page),
         "counts": counts,
@@ -177,16 +182,16 @@ def replay_with_spark(session: SparkSession, journal: Path, table: Path, page: P
     return Step(REPLAY_TITLE, tuple(lines), facts, elapsed_ms)
 
 
-class Teller:
-    """Prints steps: on a terminal with a spinner for the one under way, else in plain lines."""
+class StepPrinter:
+    """Prints steps: on a terminal with a spinner for the running step, else as plain lines."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._console = HarmlessConsole(highlight=False, soft_wrap=True, quiet=quiet)
         self._status: Status | None = None
         self._count = 0
 
-    def tell(self, step: StepBegins | Step) -> None:
-        """A step begins, or is done."""
+    def show(self, step: StepBegins | Step) -> None:
+        """Print a finished step, or start the spinner for one that begins."""
         if isinstance(step, StepBegins):
             self._begin(step.title)
             return
@@ -198,7 +203,7 @@ class Teller:
             self._console.print(f"   {line}", markup=False)
 
     def end(self, disagreements: Sequence[str], elapsed_s: float) -> None:
-        """The verdict, after everything."""
+        """Print the verdict after the last step."""
         self.close()
         if disagreements:
             verdict, style = f"{len(disagreements)} disagreements", "bold red"
@@ -207,7 +212,7 @@ class Teller:
         self._console.print(f"{verdict}, after {elapsed_s:.0f} s.", style=style, markup=False)
 
     def close(self) -> None:
-        """No spinner from now on."""
+        """Stop the spinner, if there is one."""
         status, self._status = self._status, None
         if status is not None:
             status.stop()

@@ -70,8 +70,8 @@ def fail(
         action = FailDisk(kind, broker, log_dir, journal, after_bytes, times)
     except ValueError:
         raise UsageError(
-            "klamm disk fail needs either --broker or --journal",
-            hint="--log-dir is for one log directory of a broker",
+            "klamm disk fail requires either --broker or --journal",
+            hint="--log-dir requires --broker",
         ) from None
     return _asked(client, action)
 
@@ -103,4 +103,4 @@ def heal(client: ServerClient) -> Answered:
 
 def _asked(client: ServerClient, action: Action) -> Answered:
     answer = client.act(action)
-    return answer, "\n".join(map(fault_text, answer["disk_faults"])) or "no disk has a fault"
+    return answer, "\n".join(map(fault_text, answer["disk_faults"])) or "no disk faults"

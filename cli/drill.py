@@ -1,6 +1,6 @@
-"""`klamm drill`: runs scripted failures, shows those that ship with klamm, checks files.
+"""`klamm drill`: runs, shows and checks drills, i.e. scripted failures.
 
-Parses and prints only. The language is drills/language.py, how a drill is judged drills/run.py.
+Parses options and prints only. drills/language.py is the compiler, drills/run.py the runner.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Examples:
   klamm drill run mine.yaml --real --zookeeper localhost:2181/drills --json
 
 \b
-Exit codes: 0 all passed, 1 a step failed or an expectation did not hold, 2 a file or an option is
-wrong, 10 a broker or the controller disagrees with ZooKeeper at the end, 11 a wait timed out,
-12 inconclusive.
+Exit codes: 0 all drills passed, 1 a step failed or an expectation did not hold, 2 a file or an
+option is invalid, 10 a broker or the controller disagrees with ZooKeeper at the end, 11 a wait
+timed out, 12 inconclusive.
 """
 _EXAMPLES: Final = """
 \b
@@ -60,11 +60,11 @@ app = command_group(
 def run(
     drills: Annotated[
         list[str],
-        typer.Argument(metavar="DRILL", help="A drill's file, or the name of one that ships."),
+        typer.Argument(metavar="DRILL", help="File of a drill, or name of a shipped drill."),
     ],
     real: Annotated[
         bool,
-        typer.Option(help="Run on a real ZooKeeper, in real time; else in a simulated world."),
+        typer.Option(help="Run on a real ZooKeeper in real time, not in a simulated world."),
     ] = False,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the simulated world's choices. [default: 0]")
@@ -92,9 +92,9 @@ def run(
     """Run drills one after the other. In the simulated world the same seed gives byte-identical
     output. Recordings of real Kafka brokers (.json) are run and compared."""
     if real and seed is not None:
-        raise UsageError("--seed is for the simulated world", hint="leave out --real or --seed")
+        raise UsageError("give either --seed or --real, not both")
     if zookeeper is not None and not real:
-        raise UsageError("--zookeeper is for --real", hint="add --real, or leave it out")
+        raise UsageError("--zookeeper requires --real", hint="add --real, or omit --zookeeper")
     parsed = parse_quirks([] if quirks is None else [q.strip() for q in quirks.split(",")])
     found = [_find(word) for word in drills]
     for drill in found:
@@ -127,7 +127,7 @@ def run(
 
 @app.command("list")
 def list_drills(json: AsJson = False) -> None:
-    """The drills that ship with klamm."""
+    """List the shipped drills."""
     drills = [library.named_drill(name) for name in library.NAMES]
     if json:
         print_json([{"name": d.name, "about": d.about, "worlds": d.worlds} for d in drills])
@@ -139,16 +139,16 @@ def list_drills(json: AsJson = False) -> None:
 
 
 @app.command("show")
-def show(name: Annotated[str, typer.Argument(help="A drill that ships.")]) -> None:
-    """Print a drill that ships, to read it or to start a new one from it."""
+def show(name: Annotated[str, typer.Argument(help="Name of a shipped drill.")]) -> None:
+    """Print the file of a shipped drill, to read it or as a template for a new one."""
     typer.echo(library.named_text(name), nl=False)
 
 
 @app.command("check")
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Drills.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of drills.")],
 ) -> None:
-    """Read drills without running them. Exit code 2 at the first that is wrong."""
+    """Check the files of drills without running them. Exit code 2 at the first invalid file."""
     for path in files:
         drill = read_drill(path)
         typer.echo(f"{path}: {drill.name} is well-formed")
@@ -160,13 +160,13 @@ def _find(word: str) -> Drill | Recording:
 
 
 def _check_world(drill: Drill, is_real: bool, zookeeper: str | None) -> None:
-    """Raise UsageError for a step that the chosen world cannot do."""
+    """Raise UsageError for a step that the chosen world does not support."""
     if is_real and drill.simulated_only is not None:
-        step, needs, hint = drill.simulated_only, "is for the simulated world", "without --real"
+        step, needs, hint = drill.simulated_only, "requires the simulated world", "without --real"
     elif not is_real and drill.real_only is not None:
-        step, needs, hint = drill.real_only, "needs real ZooKeeper servers", "with --real"
+        step, needs, hint = drill.real_only, "requires real ZooKeeper servers", "with --real"
     elif zookeeper is not None and drill.real_only is not None:
-        step, needs = drill.real_only, "needs klamm's embedded ZooKeeper"
+        step, needs = drill.real_only, "requires klamm's embedded ZooKeeper"
         hint = "without --zookeeper"
     else:
         return
@@ -174,7 +174,7 @@ def _check_world(drill: Drill, is_real: bool, zookeeper: str | None) -> None:
 
 
 class _Runs:
-    """Runs drills and prints what happens, or keeps it for JSON."""
+    """Runs drills and prints their steps and verdicts, or collects them for JSON."""
 
     def __init__(self, worlds: Worlds, quirks: Quirks, seed: int, *, quiet: bool) -> None:
         self._worlds = worlds
@@ -184,7 +184,7 @@ class _Runs:
         self.reports: list[dict[str, Any]] = []
 
     def run(self, drill: Drill | Recording, word: str) -> Outcome:
-        """Run one; how it ended."""
+        """Run a drill or a recording and return its outcome."""
         world = "real" if self._worlds.is_real else f"simulated, seed {self._seed}"
         self._say(text.heading(drill.name, world, drill.about))
         spec = drill.spec(self._quirks, self._seed)
@@ -206,7 +206,7 @@ class _Runs:
         repeat = self._command(word)
         self._say(*text.verdict_lines(drill.name, verdict))
         if verdict.outcome is not Outcome.PASSED:
-            self._say(f"repeat it: {repeat}")
+            self._say(f"repeat it with: {repeat}")
         self.reports.append(
             {
                 "drill": drill.name,
@@ -220,7 +220,7 @@ class _Runs:
         return verdict.outcome
 
     def _command(self, word: str) -> str:
-        """The command that does it again."""
+        """Return the command that repeats the run."""
         words = ["klamm", "drill", "run", word]
         words += ["--real"] if self._worlds.is_real else ["--seed", str(self._seed)]
         chosen = [name for name, field in QUIRK_NAMES.items() if getattr(self._quirks, field)]

@@ -1,6 +1,6 @@
-"""How every command ends: one line and a hint for what went wrong, and an exit code.
+"""How every command ends: an exit code, and for an error one line and a hint.
 
-It knows errors, not commands.
+Depends on errors, not on commands.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from klamm.cluster.errors import KlammError
 
 FAILED = 1
 READER_GONE = 141
-"""128 + SIGPIPE: what a shell shows for any command whose reader had enough, as with head."""
-MAY_BE_DONE: Final = "this may have been carried out: check before you repeat it"
+"""128 + SIGPIPE, as a shell reports it if the reader of the output has ended, e.g. head."""
+MAY_BE_DONE: Final = "the request may have been carried out: check before you repeat it"
 REPLAY_PACKAGES: Final = ("numpy", "pandas", "py4j", "pyarrow", "pyspark", "xxhash")
-"""What the extra `replay` installs, and klamm alone does not need."""
+"""Packages that only the extra `replay` installs."""
 _VALUE_PROBLEMS: Final = (
     (re.compile(r"('.*') is not a valid int(?:eger)?(?: range)?\."), r"\1 is not a whole number"),
     (re.compile(r"('.*') is not a valid float(?: range)?\."), r"\1 is not a number"),
@@ -33,14 +33,14 @@ _VALUE_PROBLEMS: Final = (
         r"must be between \2 and \3, not \1",
     ),
 )
-"""typer's messages about numbers, and klamm's."""
+"""Patterns of typer's messages about numbers, and klamm's replacements."""
 
 
 def run(command: Callable[[], int]) -> int:
-    """Run a command to its exit code; what it raises becomes words on standard error.
+    """Run a command and return its exit code; print an error that it raises to standard error.
 
-    Whatever is not an error of klamm's, of the command line's or of the machine's is a bug and
-    goes through.
+    Handles KlammError, wrong usage, interruption and OSError. Any other exception is a bug and
+    propagates.
     """
     try:
         code = command()
@@ -56,7 +56,7 @@ def run(command: Callable[[], int]) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except SystemExit as end:
-        # What click makes of a closed pipe.
+        # click turns the BrokenPipeError of a closed pipe into a SystemExit.
         if isinstance(end.__context__, BrokenPipeError):
             return _reader_gone()
         raise
@@ -74,14 +74,14 @@ def run(command: Callable[[], int]) -> int:
 
 
 def _reader_gone() -> int:
-    # Python would complain when it flushes at its end.
+    # Otherwise Python reports the closed pipe again when it flushes stdout at exit.
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return READER_GONE
 
 
 def print_error(message: str, hint: str | None) -> None:
-    """One line on standard error, and a second one that helps."""
+    """Print an error as one line on standard error, and the hint, if any, as a second one."""
     typer.echo(f"error: {' '.join(message.split())}", err=True)
     if hint:
         typer.echo(f"hint: {hint}", err=True)
@@ -95,5 +95,5 @@ def _usage(error: typer.TyperException) -> int:
     path = context.command_path if context is not None else "klamm"
     for theirs, ours in _VALUE_PROBLEMS:
         error.message = theirs.sub(ours, error.message)
-    print_error(error.format_message(), f"{path} --help shows what it takes")
+    print_error(error.format_message(), f"{path} --help lists its options")
     return error.exit_code

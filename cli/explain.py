@@ -1,6 +1,6 @@
-"""`klamm explain`: why a partition is as it is, or what an event did, from the journal.
+"""`klamm explain`: explains a partition's state, or an event's effects, from the journal.
 
-Parses and prints; cli/explanations/ finds the answer.
+Parses options and prints; cli/explanations/ finds the answer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import typer
 from klamm.cli.completion import complete_partition
 from klamm.cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
 from klamm.cli.explanations.linked_events import Cause, Change, Step
-from klamm.cli.explanations.rows import Standing, is_unclean
+from klamm.cli.explanations.rows import PartitionStatus, is_unclean
 from klamm.cli.journal import DamageWarnings, FileSource, JournalSource, journal_source
-from klamm.cli.journal_text import time_text, what_text
+from klamm.cli.journal_text import summary_text, time_text
 from klamm.cli.options import AsJson, DataDirectory, Server, print_json
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
@@ -44,8 +44,8 @@ STEPS_SHOWN: Final = 40
 FOLLOWED_SHOWN: Final = 5
 LOGS_SHOWN: Final = 10
 WRITES_NOTE: Final = (
-    "The journal has no row for a write: these follow from the rows above, with the version where"
-    " a row has it."
+    "The journal does not record writes: these are derived from the rows above, with the version"
+    " if a row has it."
 )
 REQUESTS_NOTE: Final = "not recorded; klamm up --journal-messages records them"
 _EVENT: Final = re.compile(r"(?:([0-9]+)?#)?([0-9]+)")
@@ -58,8 +58,8 @@ def explain(
         str,
         typer.Argument(
             metavar="TOPIC-PARTITION|EVENT",
-            help="A partition, as orders-3, or an event, as #17 in klamm journal; 2#17: that of"
-            " controller epoch 2.",
+            help="A partition, e.g. orders-3, or an event, e.g. #17 as in klamm journal; 2#17:"
+            " event 17 of controller epoch 2.",
             autocompletion=complete_partition,
         ),
     ],
@@ -70,7 +70,7 @@ def explain(
         str | None,
         typer.Option(
             metavar="TIME|epoch:N",
-            help="The last change until then, or the one that led to leader epoch N.",
+            help="The last change up to this time, or the change that set leader epoch N.",
         ),
     ] = None,
     journal: Annotated[
@@ -80,7 +80,7 @@ def explain(
     data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """Say why a partition is as it is, or what an event did: the chain of causes, the rules
+    """Explain the state of a partition or the effects of an event: the chain of causes, the rules
     applied, the znodes written, the requests sent."""
     source = _source(journal, server, data_dir)
     warnings = DamageWarnings()
@@ -107,7 +107,7 @@ def _explain(
     event = _EVENT.fullmatch(subject)
     if event is not None:
         if show_all or at is not None:
-            raise UsageError("--all and --at go with a partition, not with an event")
+            raise UsageError("--all and --at apply to a partition, not to an event")
         return explain_event(lines, int(event[2]), None if event[1] is None else int(event[1]))
     topic, dash, number = subject.rpartition("-")
     if not dash or not topic or not number.isdecimal():
@@ -123,14 +123,14 @@ def _source(journal: Path | None, server: str | None, data_dir: Path | None) -> 
     if journal is None:
         return journal_source(server, data_dir, os.environ)
     if server is not None or data_dir is not None:
-        raise UsageError("--journal together with --server or --data-dir", hint="give one of them")
+        raise UsageError("give either --journal, or --server or --data-dir, not both")
     if not journal.is_file():
-        raise UsageError(f"there is no journal {journal}", hint="klamm up writes journal.jsonl")
+        raise UsageError(f"no such journal: {journal}", hint="klamm up writes journal.jsonl")
     return FileSource(journal)
 
 
 def _chosen(at: str) -> Chosen:
-    """Picks the change that --at means."""
+    """Return a function that picks the change given by --at. Raises UsageError."""
     epoch = _LEADER_EPOCH.fullmatch(at)
     if epoch is not None:
         wanted = int(epoch[1])
@@ -143,7 +143,8 @@ def _chosen(at: str) -> Chosen:
         until = _time_of_day(at) if _CLOCK.fullmatch(at) else datetime.fromisoformat(at)
     except ValueError:
         raise UsageError(
-            f"--at {at} is no time", hint="write 12:30:05, 2026-01-31T12:30:05 or epoch:4"
+            f"--at {at} is not a valid time",
+            hint="write 12:30:05, 2026-01-31T12:30:05 or epoch:4",
         ) from None
 
     def is_before(row: JournalRow) -> bool:
@@ -161,18 +162,18 @@ def _time_of_day(text: str) -> dt_time:
 
 
 def explained_lines(explained: Explained) -> Iterator[str]:
-    """The answer for people."""
-    if explained.standing is not None:
-        yield f"{explained.subject}: {_standing_text(explained.standing)}"
+    """Return the explanation as lines of text."""
+    if explained.status is not None:
+        yield f"{explained.subject}: {_status_text(explained.status)}"
     for wait in explained.waits:
         yield f"  {wait}"
     if explained.logs:
         yield ""
-        yield "What befell its logs"
+        yield "Failures and truncations of its logs"
     for row in explained.logs[-LOGS_SHOWN:]:
         yield f"    {_clock(row.t_ms)}  {_row_text(row)}"
     if len(explained.logs) > LOGS_SHOWN:
-        yield f"    and {len(explained.logs) - LOGS_SHOWN} before; --json has them all"
+        yield f"    and {len(explained.logs) - LOGS_SHOWN} before; --json prints all"
     for change in explained.changes:
         yield ""
         yield from _change_lines(change)
@@ -181,14 +182,14 @@ def explained_lines(explained: Explained) -> Iterator[str]:
             f"{key.epoch}#{key.event_id} (controller {key.controller})" for key in explained.others
         )
         yield ""
-        yield f"Earlier events of this number: {others}"
+        yield f"Earlier events with this number: {others}"
 
 
 def as_json(explained: Explained) -> dict[str, Any]:
-    """The answer for machines: the same, with the journal's rows as they are."""
+    """Return the explanation as plain values for JSON, with the journal's rows unchanged."""
     return {
         "subject": explained.subject,
-        "standing": None if explained.standing is None else explained.standing._asdict(),
+        "standing": None if explained.status is None else explained.status._asdict(),
         "waits": explained.waits,
         "logs": explained.logs,
         "changes": [_change_as_json(change) for change in explained.changes],
@@ -198,8 +199,8 @@ def as_json(explained: Explained) -> dict[str, Any]:
 
 def _change_lines(change: Change) -> Iterator[str]:
     key = change.key
-    who = f", controller {key.controller} epoch {key.epoch}" if key.epoch else ""
-    yield f"{_clock(change.t_ms)}{who}"
+    controller = f", controller {key.controller} epoch {key.epoch}" if key.epoch else ""
+    yield f"{_clock(change.t_ms)}{controller}"
     yield "  Why"
     for cause in change.causes:
         yield f"    {_cause_text(cause)}"
@@ -210,9 +211,9 @@ def _change_lines(change: Change) -> Iterator[str]:
         unclean = " UNCLEAN: the leader was not in the ISR" if is_unclean(step.row) else ""
         yield f"    {_row_text(step.row)}{unclean}  ({','.join(map(str, numbers))})"
     if len(change.steps) > STEPS_SHOWN:
-        yield f"    and {len(change.steps) - STEPS_SHOWN} more; --json has them all"
+        yield f"    and {len(change.steps) - STEPS_SHOWN} more; --json prints all"
     if not change.steps:
-        yield "    nothing that the journal records"
+        yield "    nothing recorded in the journal"
     if rules:
         yield "  Rules"
     for rule, number in rules.items():
@@ -235,8 +236,8 @@ def _znode_lines(steps: Sequence[Step]) -> Iterator[str]:
         version = "" if write.version is None else f", version {write.version}"
         yield f"    {write.path}: {write.action}{version}"
     if len(writes) > STEPS_SHOWN:
-        yield f"    and {len(writes) - STEPS_SHOWN} more; --json has them all"
-    yield f"    {WRITES_NOTE}" if writes else "    none that follows from these rows"
+        yield f"    and {len(writes) - STEPS_SHOWN} more; --json prints all"
+    yield f"    {WRITES_NOTE}" if writes else "    none derived from these rows"
 
 
 def _request_lines(requests: Sequence[JournalRow] | None) -> Iterator[str]:
@@ -257,18 +258,18 @@ def _request_lines(requests: Sequence[JournalRow] | None) -> Iterator[str]:
         yield "    none"
 
 
-def _standing_text(standing: Standing) -> str:
-    words = [standing.state or "state not recorded"]
-    if standing.leader is not None:
-        leader = "no leader" if standing.leader < 0 else f"leader {standing.leader}"
-        words += [leader, f"leader epoch {standing.leader_epoch}"]
-    if standing.isr is not None:
-        words.append(f"isr {','.join(map(str, standing.isr))}")
-    if standing.zk_version is not None:
-        words.append(f"state znode version {standing.zk_version}")
-    if standing.replicas:
+def _status_text(status: PartitionStatus) -> str:
+    words = [status.state or "state not recorded"]
+    if status.leader is not None:
+        leader = "no leader" if status.leader < 0 else f"leader {status.leader}"
+        words += [leader, f"leader epoch {status.leader_epoch}"]
+    if status.isr is not None:
+        words.append(f"isr {','.join(map(str, status.isr))}")
+    if status.zk_version is not None:
+        words.append(f"state znode version {status.zk_version}")
+    if status.replicas:
         words.append(
-            "replicas " + ", ".join(f"{id_} {state}" for id_, state in standing.replicas.items())
+            "replicas " + ", ".join(f"{id_} {state}" for id_, state in status.replicas.items())
         )
     return ", ".join(words)
 
@@ -280,7 +281,7 @@ def _cause_text(cause: Cause) -> str:
 
 
 def _row_text(row: JournalRow) -> str:
-    return what_text(msgspec.to_builtins(row))
+    return summary_text(msgspec.to_builtins(row))
 
 
 def _clock(t_ms: int) -> str:

@@ -1,4 +1,4 @@
-"""What klamm says and returns when Ctrl-C ends it. Imports nothing: main.py needs it at once."""
+"""Message and exit code of a klamm that Ctrl-C ends. Imports nothing, so main.py loads fast."""
 
 from __future__ import annotations
 

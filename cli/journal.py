@@ -1,4 +1,4 @@
-"""`klamm journal`: shows journal.jsonl, of a cluster that runs or of one that has ended."""
+"""`klamm journal`: shows journal.jsonl of a running cluster, or of one that has ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLLOW_INTERVAL_S = 0.3
 WARNINGS_SHOWN = 10
 
 app = command_group(
-    help="Show what happened in a cluster.",
+    help="Show the journal of a cluster.",
     epilog="""
 \b
 Examples:
@@ -40,11 +40,11 @@ class FileSource:
         self._path = path
 
     def last(self, count: int) -> JournalPart:
-        """The last rows of the file."""
+        """Read the last rows of the file."""
         return last_rows(self._path, count)
 
     def after(self, place: int) -> JournalPart:
-        """What was added behind a place."""
+        """Read the rows that follow a position."""
         return rows_after(self._path, place)
 
 
@@ -55,11 +55,11 @@ class ServerSource:
         self._client = client
 
     def last(self, count: int) -> JournalPart:
-        """The last rows."""
+        """Request the last rows."""
         return self._page(f"/journal?last={count}")
 
     def after(self, place: int) -> JournalPart:
-        """What was added behind a place."""
+        """Request the rows that follow a position."""
         return self._page(f"/journal?after={place}")
 
     def _page(self, path: str) -> JournalPart:
@@ -74,15 +74,19 @@ JournalSource = FileSource | ServerSource
 @app.command()
 def tail(
     count: Annotated[
-        int, typer.Option("-n", "--lines", min=0, max=10_000, help="How many rows.")
+        int, typer.Option("-n", "--lines", min=0, max=10_000, help="Number of rows.")
     ] = 20,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as rows come.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Print new rows as they are written.")
+    ] = False,
     server: Server = None,
     data_dir: DataDirectory = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the rows as they are.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the rows as JSON, unchanged.")
+    ] = False,
 ) -> None:
-    """Print the last rows of the journal: of the server if one is named, else of the data
-    directory's file, which outlives its cluster."""
+    """Print the last rows of the journal: from the server if --server is given, else from the
+    file in the data directory, which is kept when the cluster ends."""
     source = journal_source(server, data_dir, os.environ)
     names = EventNames()
     warnings = DamageWarnings()
@@ -101,7 +105,11 @@ def tail(
 def journal_source(
     server: str | None, data_dir: Path | None, environ: Mapping[str, str]
 ) -> JournalSource:
-    """Where the journal is read. Raises EnvironmentProblem if there is none."""
+    """Return the server or the file to read the journal from.
+
+    A file in the data directory comes before a server that is not given explicitly. Raises
+    EnvironmentProblem if neither is found.
+    """
     path = (data_dir or default_data_dir(environ)) / JOURNAL_FILE
     if not server and not server_variable(data_dir, environ) and path.exists():
         return FileSource(path)
@@ -125,7 +133,7 @@ class DamageWarnings:
 
 
 def row_line(line: bytes, names: EventNames) -> str:
-    """A row as text. Raises KlammError for a line that is no row."""
+    """Format a line of the journal as text. Raises KlammError for a malformed line."""
     try:
         row = msgspec.json.decode(line, type=dict[str, Any])
         names.see(row)

@@ -1,6 +1,6 @@
-"""A journal row as a line for people: what happened, and which event of the controller did it.
+"""Text of journal rows: one line with the change and the controller event that caused it.
 
-Works on plain values, so that rows of other versions can be shown too.
+Works on plain values, so that rows of other versions of klamm can also be shown.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _STRUCTURE: Final = frozenset({"partition_transition", "replica_transition"})
 
 
 class EventNames:
-    """Remembers the controller events of rows seen, by their numbers."""
+    """Names of the last controller events, by event number."""
 
     def __init__(self) -> None:
         self._names: OrderedDict[tuple[int, int, int], str] = OrderedDict()
 
     def see(self, row: Row) -> None:
-        """Remember the row's event, if it tells of one."""
-        # The event that elected a controller began before the epoch, and has no row of its own.
+        """Remember the name of the event that a row records, if it records one."""
+        # The event that elected a controller began before the epoch, so it has no EVENT row.
         name = {Kind.EVENT: row.get("detail"), Kind.CONTROLLER_ELECTED: "election"}.get(row["kind"])
         if name:
             self._names[(row["controller"], row["epoch"], row.get("event_id", 0))] = name
@@ -35,7 +35,7 @@ class EventNames:
                 self._names.popitem(last=False)
 
     def cause_of(self, row: Row) -> str:
-        """``#12 BrokerChange() after #7 ...``; empty if nothing is known."""
+        """Return e.g. ``#12 BrokerChange() after #7 ...``; empty if the row has no event."""
         words = self._name(row, "event_id") if row["kind"] != Kind.EVENT else ""
         before = self._name(row, "cause_id")
         return f"{words} after {before}".strip() if before else words
@@ -49,17 +49,17 @@ class EventNames:
 
 
 def time_text(row: Row) -> str:
-    """Local time of day with milliseconds."""
+    """Return a row's local time of day with milliseconds."""
     return datetime.fromtimestamp(row["t_ms"] / 1000).strftime("%H:%M:%S.%f")[:-3]
 
 
-def who_text(row: Row) -> str:
-    """The controller and its epoch; empty for rows of nobody."""
+def controller_text(row: Row) -> str:
+    """Return the controller and its epoch; empty for a row that no controller wrote."""
     return f"controller {row['controller']} epoch {row['epoch']}" if row["epoch"] else ""
 
 
-def what_text(row: Row) -> str:
-    """What happened."""
+def summary_text(row: Row) -> str:
+    """Return the change that a row records, without time and cause."""
     kind = row["kind"]
     parts = [] if kind in _STRUCTURE else [kind.replace("_", " ")]
     parts += [_subject(row), _change(row), _leadership(row)]
@@ -72,10 +72,10 @@ def what_text(row: Row) -> str:
 
 
 def row_text(row: Row, names: EventNames) -> str:
-    """One line: time, who, what, why."""
+    """Return one line: time, controller, change and cause."""
     cause = names.cause_of(row)
     why = harmless_line(f"  [{cause}]") if cause else ""
-    return f"{time_text(row)}  {who_text(row):24}  {what_text(row)}{why}"
+    return f"{time_text(row)}  {controller_text(row):24}  {summary_text(row)}{why}"
 
 
 def _subject(row: Row) -> str:

@@ -1,7 +1,7 @@
-"""`klamm topics`, `klamm configs` and the others: Kafka's tools of 2.8.2, to the byte.
+"""`klamm topics`, `klamm configs` and the other tools of Kafka 2.8.2, with identical output.
 
-Kafka's arguments go through untouched, and what comes back is printed; all of a tool is in admin/.
-Here are klamm's own flags. Each tool is imported when it runs.
+Removes klamm's own flags from the command line, passes Kafka's arguments unchanged to the tool in
+admin/, and prints its result. Each tool is imported when it runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EMPTY_REPORT: Final = {"action": None}
 
 
 class OwnArguments:
-    """A command line from which klamm's own flags are taken; ``rest`` is Kafka's."""
+    """Parser that removes klamm's own flags from a command line; ``rest`` is Kafka's."""
 
     def __init__(self, args: Sequence[str]) -> None:
         self.rest = list(args)
@@ -38,19 +38,22 @@ class OwnArguments:
         self.yes = self.flag("--yes")
 
     def flag(self, name: str) -> bool:
-        """Take a flag; True if it was there."""
+        """Remove a flag; return True if it was present."""
         found = name in self.rest
         self.rest = [word for word in self.rest if word != name]
         return found
 
     def value(self, name: str) -> str | None:
-        """Take ``name VALUE`` or ``name=VALUE``; None if it is absent. Raises UsageError."""
+        """Remove ``name VALUE`` or ``name=VALUE`` and return VALUE; None if it is absent.
+
+        Raises UsageError if VALUE is missing.
+        """
         for position, word in enumerate(self.rest):
             flag, equals, value = word.partition("=")
             if flag != name:
                 continue
             if not equals and position + 1 == len(self.rest):
-                raise UsageError(f"{name} needs a value")
+                raise UsageError(f"{name} requires a value")
             taken = value if equals else self.rest[position + 1]
             del self.rest[position : position + (1 if equals else 2)]
             return taken
@@ -58,22 +61,22 @@ class OwnArguments:
 
     @property
     def before_write(self) -> Callable[[KafkaZkClient], None]:
-        """What is to be called before a ZooKeeper is written to."""
+        """Return the function to call before the first write to a ZooKeeper."""
         return _nothing if self.yes else ask_before_write
 
 
 class SystemSource:
-    """Draws from the machine's entropy, as nobody seeds Kafka's tool either."""
+    """Unseeded random integers, as in Kafka's tool."""
 
     def next_int(self, bound: int) -> int:
-        """Return an integer of [0, bound)."""
+        """Return a random integer of [0, bound)."""
         return secrets.randbelow(bound)
 
 
 def tool_services(
     own: OwnArguments, source: IntSource | None = None, pools: Pools | None = None
 ) -> ToolServices:
-    """Return connections, randomness and time of this machine."""
+    """Return the services of a tool: real connections, randomness and time."""
     return ToolServices(
         open_store=open_store,
         open_cluster=open_cluster,
@@ -91,8 +94,10 @@ def finish(
     own_help: str,
     empty: Mapping[str, Any] = EMPTY_REPORT,
 ) -> None:
-    """Run a tool, print its result and end with its exit code: klamm's with ``--json``, else
-    Kafka's. ``empty``: what is reported of a tool that could not run."""
+    """Run a tool, print its result, and exit with klamm's exit code (--json) or Kafka's.
+
+    ``empty``: the report, apart from the error, of a tool that raised an error.
+    """
     if own.as_json:
         try:
             report = tool().report
@@ -111,16 +116,19 @@ def finish(
 
 
 def ask_before_write(client: KafkaZkClient) -> None:
-    """Ask on standard error before a ZooKeeper is changed that klamm did not set up.
+    """Ask for confirmation before a write to a ZooKeeper that klamm did not set up.
 
-    Raises NotKlamm if the answer is no, or if nobody is there to answer.
+    Raises NotKlamm if the answer is no, or if standard input is not a terminal.
     """
     owner = foreign_cluster(client)
     if owner is None:
         return
     typer.echo(f"This ZooKeeper was not set up by klamm. It belongs to {owner}.", err=True)
     if not sys.stdin.isatty():
-        raise NotKlamm("nobody is here to say yes: nothing was written", hint="pass --yes")
+        raise NotKlamm(
+            "nothing was written: standard input is not a terminal to confirm on",
+            hint="--yes writes without asking",
+        )
     if not typer.confirm("Write to it?", err=True):
         raise NotKlamm("nothing was written")
 
@@ -133,10 +141,10 @@ def _nothing(_: KafkaZkClient) -> None:
 
 
 _TOPICS_HELP = """
-klamm's own:
+klamm's options:
 --pools FILE   with --zookeeper and --create or --alter: place every topic inside its pool
 --yes          do not ask before writing to a ZooKeeper that klamm did not set up
---json         print JSON, and end with klamm's exit codes
+--json         print JSON, and exit with klamm's exit codes
 
 Examples:
   klamm topics --zookeeper localhost:2181 --create --topic t --partitions 6 --replication-factor 3
@@ -159,20 +167,20 @@ def topics(context: typer.Context) -> None:
 
 
 _REASSIGN_HELP = """
-klamm's own:
+klamm's options:
 --seed N                   with --generate: the same plan every time
 --pools FILE               with --generate: place each topic inside its pool; with --execute:
-                           refuse a plan by which a partition leaves its pool
---save-throttles FILE      with --execute --throttle: keep in FILE what the throttles were before
---restore-throttles FILE   with --verify or --cancel: once nothing moves, put back what FILE holds
-                           and remove FILE, where Kafka removes every throttle
+                           refuse a plan that moves a partition out of its pool
+--save-throttles FILE      with --execute --throttle: save the previous throttles in FILE
+--restore-throttles FILE   with --verify or --cancel: when all reassignments are complete, restore
+                           the throttles saved in FILE and delete FILE; Kafka removes all throttles
 --show-throttles           with --verify, --cancel or --list: print the throttles that are set now
 --yes                      do not ask before writing to a ZooKeeper that klamm did not set up
---json                     print JSON, and end with klamm's exit codes; --verify: 0 complete,
-                           12 still in progress, 1 the replicas are others
+--json                     print JSON, and exit with klamm's exit codes; --verify: 0 complete,
+                           12 still in progress, 1 the replicas differ from the plan
 
---bootstrap-server is the HTTP address that klamm up prints. By --zookeeper, --execute writes a
-znode; a controller carries it out.
+--bootstrap-server is the HTTP address that klamm up prints. With --zookeeper, --execute writes a
+znode, and the controller carries out the reassignment.
 
 Examples:
   klamm reassign-partitions --bootstrap-server localhost:8282 --generate --broker-list 1,2,3 \\
@@ -223,8 +231,8 @@ def _path(name: str | None) -> Path | None:
 
 
 _ELECTION_HELP = """
-klamm's own:
---json   print JSON, and end with klamm's exit codes
+klamm's options:
+--json   print JSON, and exit with klamm's exit codes
 
 --bootstrap-server is the HTTP address that klamm up prints.
 
@@ -245,12 +253,12 @@ def leader_election(context: typer.Context) -> None:
 
 
 _CONFIGS_HELP = """
-klamm's own:
+klamm's options:
 --yes    do not ask before writing to a ZooKeeper that klamm did not set up
---json   print JSON, and end with klamm's exit codes
+--json   print JSON, and exit with klamm's exit codes
 
-klamm has configs of topics and brokers; while a broker runs, its three replication throttles and
-unclean.leader.election.enable can be changed. --bootstrap-server is the HTTP address that klamm up
+klamm supports the configs of topics and brokers. Dynamic broker configs are the three replication
+throttles and unclean.leader.election.enable. --bootstrap-server is the HTTP address that klamm up
 prints.
 
 Examples:
@@ -271,12 +279,12 @@ def configs(context: typer.Context) -> None:
 
 
 _LOG_DIRS_HELP = """
-klamm's own:
---json   print JSON, and end with klamm's exit codes
+klamm's options:
+--json   print JSON, and exit with klamm's exit codes
 
---bootstrap-server is the HTTP address that klamm up prints. Sizes are the bytes of a replica's
-segments; without klamm up --segments they are counted, and no file is there. A broker that is away
-is waited for a minute, as by Kafka.
+--bootstrap-server is the HTTP address that klamm up prints. The size of a replica is the total
+size of its segments in bytes; without klamm up --segments its log is in memory and has no files.
+Waits a minute for a broker that is not available, as Kafka does.
 
 Examples:
   klamm log-dirs --bootstrap-server localhost:8282 --describe
@@ -285,7 +293,7 @@ Examples:
 
 
 def log_dirs(context: typer.Context) -> None:
-    """kafka-log-dirs of Kafka 2.8.2: what is in the log directories of brokers."""
+    """kafka-log-dirs of Kafka 2.8.2: describe the log directories of brokers."""
     from klamm.admin.log_dirs_command import run_log_dirs_command
 
     own = OwnArguments(context.args)
@@ -293,12 +301,12 @@ def log_dirs(context: typer.Context) -> None:
 
 
 _PREFERRED_HELP = """
-klamm's own:
+klamm's options:
 --yes    do not ask before writing to a ZooKeeper that klamm did not set up
---json   print JSON, and end with klamm's exit codes
+--json   print JSON, and exit with klamm's exit codes
 
---bootstrap-server is the HTTP address that klamm up prints. By --zookeeper the tool writes a znode;
-a controller carries the elections out.
+--bootstrap-server is the HTTP address that klamm up prints. With --zookeeper the tool writes a
+znode, and the controller carries out the elections.
 
 Examples:
   klamm preferred-replica-election --bootstrap-server localhost:8282
@@ -307,7 +315,7 @@ Examples:
 
 
 def preferred_replica_election(context: typer.Context) -> None:
-    """kafka-preferred-replica-election of Kafka 2.8.2: ask for preferred leaders."""
+    """kafka-preferred-replica-election of Kafka 2.8.2: elect preferred leaders."""
     from klamm.admin.elections.preferred_command import run_preferred_election_command
 
     own = OwnArguments(context.args)

@@ -1,6 +1,7 @@
-"""`klamm`'s entry, which a Ctrl-C during the imports ends as quietly as one later.
+"""Entry point of `klamm`. A Ctrl-C during the imports ends it as quietly as a later one.
 
-Imports next to nothing itself: the commands are cli/app.py's, how they end is cli/errors.py's.
+Imports almost nothing at module level. cli/app.py has the commands, cli/errors.py turns errors
+into messages and exit codes.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from klamm.cli.interrupted import INTERRUPTED, NOTHING_STARTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run klamm with ``argv`` (None: the process's own) and return the exit code."""
+    """Run klamm with ``argv`` (None: ``sys.argv[1:]``) and return the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        # They take half a second, long enough to change one's mind.
+        # These imports take half a second: a Ctrl-C meanwhile must not print a traceback.
         from klamm.cli import errors
         from klamm.cli.app import app
         from klamm.cli.terminal import harmless_output

@@ -1,4 +1,4 @@
-"""`klamm network`: cuts brokers of a running cluster off from each other. Asks and prints only."""
+"""`klamm network`: isolates brokers of a running cluster. Sends requests and prints only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klamm.cli.options import Answered, asks_server
 from klamm.runtime.actions import Isolate
 
 app = command_group(
-    help="Cut brokers of a running cluster off from each other.",
+    help="Isolate brokers of a running cluster from each other.",
     epilog="""
 \b
 Examples:
@@ -30,16 +30,15 @@ def isolate(
     client: ServerClient,
     brokers: Annotated[
         list[int],
-        typer.Argument(
-            metavar="N...", help="Ids of brokers.", min=0, autocompletion=complete_broker
-        ),
+        typer.Argument(metavar="N...", help="Broker ids.", min=0, autocompletion=complete_broker),
     ],
 ) -> Answered:
-    """Cut brokers off: records travel among these and among the others, not between them.
+    """Isolate brokers: stop replication between the listed brokers and all other brokers.
 
-    ZooKeeper, the controller and clients reach all of them. A follower that cannot fetch falls out
-    of the ISR after replica.lag.time.max.ms, if anything is produced. Who was cut off before and is
-    not named is so no more.
+    Brokers on the same side continue to replicate, and ZooKeeper, the controller and clients reach
+    all brokers. If records are produced, a follower that cannot fetch leaves the ISR after
+    replica.lag.time.max.ms. Replaces any earlier isolation; brokers that are not listed are
+    reconnected.
     """
     return _isolate(client, brokers)
 
@@ -47,7 +46,7 @@ def isolate(
 @app.command()
 @asks_server
 def heal(client: ServerClient) -> Answered:
-    """Let records travel among all brokers again."""
+    """End the isolation: all brokers can replicate from each other again."""
     return _isolate(client, [])
 
 
@@ -56,7 +55,7 @@ def _isolate(client: ServerClient, brokers: list[int]) -> Answered:
     isolated = answer["isolated"]
     ids = ", ".join(map(str, isolated))
     if not isolated:
-        return answer, "no broker is cut off"
+        return answer, "no broker is isolated"
     if len(isolated) == 1:
-        return answer, f"broker {ids} is cut off from the others"
-    return answer, f"brokers {ids} are cut off from the others"
+        return answer, f"broker {ids} is isolated"
+    return answer, f"brokers {ids} are isolated"

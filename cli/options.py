@@ -1,4 +1,4 @@
-"""Options that every command on a running cluster takes, and how it prints values."""
+"""Options common to all commands on a running cluster, and printing of JSON and tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Server = Annotated[
 ]
 DataDirectory = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Data directory of klamm up, where its address file is."),
+    typer.Option("--data-dir", help="Data directory of klamm up."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _SERVER_OPTIONS = tuple(
@@ -34,12 +34,15 @@ _SERVER_OPTIONS = tuple(
     )
 )
 Answered = tuple[Any, str]
-"""What the server answered, and the same as text."""
+"""The server's answer as plain values, and the same as text."""
 
 
 def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Callable[..., None]:
-    """Make a command of a function that asks a running cluster: with the options that say which,
-    and --json. It prints the answer or the text."""
+    """Turn a function that sends a request to a running cluster into a command.
+
+    The command also takes --server, --data-dir and --json, and prints the text that ``ask``
+    returns, or the answer with --json.
+    """
 
     @wraps(ask)
     def command(server: str | None, data_dir: Path | None, json: bool, **given: Any) -> None:
@@ -56,12 +59,12 @@ def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Call
 
 
 def print_json(value: object) -> None:
-    """One JSON document, on lines of its own."""
+    """Print a value as indented JSON."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
 def table_lines(rows: Sequence[Sequence[object]]) -> list[str]:
-    """Rows as text in columns; the first row is the heading."""
+    """Return rows as lines of aligned columns; the first row is the heading."""
     cells = [[harmless_line(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [

@@ -1,6 +1,6 @@
-"""klamm's own log: warnings of `klamm up`, and their ends, on the terminal and in klamm.log.
+"""klamm's own log: warnings, and messages that a problem is over, on the terminal and in klamm.log.
 
-The file is bounded: a full file is renamed klamm.log.1, and so on; the oldest one is deleted.
+A full klamm.log is renamed klamm.log.1, and so on; the oldest file is deleted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OnceForAll(logging.Filter):
         self._said_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return False if another broker logged the same warning a moment ago."""
+        """Return False if another broker logged the same warning within the last 30 s."""
         if getattr(record, IN_FILE_ONLY, False):
             return False
         for_all: str | None = getattr(record, FOR_ALL, None)
@@ -66,9 +66,9 @@ class OnceForAll(logging.Filter):
             return True
         oldest_s = record.created - ONCE_FOR_ALL_S
         self._said_s = {text: at for text, at in self._said_s.items() if at > oldest_s}
-        is_news = for_all not in self._said_s
+        is_first = for_all not in self._said_s
         self._said_s[for_all] = record.created
-        return is_news
+        return is_first
 
 
 class OwnLog(RotatingFileHandler):
@@ -88,7 +88,7 @@ class OwnLog(RotatingFileHandler):
         self._was_failing = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
+        """Append a record to the file."""
         self._was_failing, self._is_failing = self._is_failing, False
         super().emit(record)
 
@@ -102,9 +102,10 @@ class OwnLog(RotatingFileHandler):
 
 
 def log_to(path: Path) -> None:
-    """Send warnings to the terminal, and to a file that the first warning creates.
+    """Send warnings to the terminal and to a file, which is created by the first warning.
 
-    Messages that a problem is over are of the level INFO, which no library may use here.
+    Messages that a problem is over have the level INFO. Only klamm's own packages may log at that
+    level; libraries log warnings and errors only.
     """
     terminal = logging.StreamHandler()
     terminal.setFormatter(OneLine())

@@ -1,7 +1,7 @@
-"""`klamm placement`: what Kafka would assign, who would lead, and who would take over.
+"""`klamm placement`: Kafka's replica assignment, its leaders, and their successors after a failure.
 
-Parses and prints only; needs no cluster and writes nothing. Kafka's algorithm itself is
-placement/assign.py.
+Parses options and prints only; needs no cluster and writes nothing. placement/assign.py is
+Kafka's algorithm.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Examples:
 """
 
 app = command_group(
-    help="Where Kafka would put the replicas of a topic.",
+    help="Show where Kafka would place the replicas of a topic.",
 )
 
 
@@ -61,7 +61,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """An assignment, what it came from and what it means."""
+    """A replica assignment, its inputs, and the leaders and takeovers that follow from it."""
 
     brokers: tuple[BrokerMetadata, ...]
     broker_list: tuple[int, ...]
@@ -86,7 +86,7 @@ def assign(
     ] = None,
     start_index: Annotated[
         int | None,
-        typer.Option(min=0, help="Where in the broker list partition 0's leader stands."),
+        typer.Option(min=0, help="Index in the broker list of the leader of partition 0."),
     ] = None,
     shift: Annotated[
         int | None,
@@ -94,17 +94,17 @@ def assign(
             "--shift",
             "--next-replica-shift",
             min=0,
-            help="How far beyond the leader's neighbour the second replica stands.",
+            help="Distance of the second replica from the broker after the leader.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Seed of java.util.Random, which draws what is not given."),
+        typer.Option(help="Seed of java.util.Random, which draws the start index and the shift."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the assignment Kafka 2.8.2 would make, the leaders of each broker, and who takes
-    over when each broker dies. Brokers are taken by ascending id, as kafka-topics does."""
+    """Print the replica assignment that Kafka 2.8.2 would make, the leaders on each broker, and
+    the new leaders if a broker dies. Brokers are sorted by id, as in kafka-topics."""
     try:
         metadatas = parse_brokers(brokers, racks)
         placed = _place(metadatas, partitions, replication_factor, start_index, shift, seed)
@@ -119,9 +119,9 @@ def assign(
 
 
 def parse_brokers(brokers: str, racks: str | None) -> tuple[BrokerMetadata, ...]:
-    """The brokers of `--brokers` with the racks of `--racks`, by ascending id.
+    """Parse `--brokers` and `--racks` into brokers sorted by id.
 
-    Raises UsageError.
+    Raises UsageError for a malformed or inconsistent list.
     """
     ids = _parse_ids(brokers)
     by_id = _parse_racks(racks, ids) if racks is not None else {}
@@ -129,7 +129,7 @@ def parse_brokers(brokers: str, racks: str | None) -> tuple[BrokerMetadata, ...]
 
 
 def as_json(placed: Placement) -> dict[str, object]:
-    """What `--json` prints."""
+    """Return the values that `--json` prints."""
     return {
         "brokers": [{"id": broker.id, "rack": broker.rack} for broker in placed.brokers],
         "broker_list": placed.broker_list,
@@ -164,11 +164,12 @@ def _place(
     seed: int | None,
 ) -> Placement:
     if partitions > MAX_PARTITIONS:
-        raise UsageError(f"--partitions {partitions} is more than {MAX_PARTITIONS}")
+        raise UsageError(f"--partitions {partitions} exceeds the maximum of {MAX_PARTITIONS}")
     is_drawn = start_index is None or shift is None
     if seed is not None and not is_drawn:
         raise UsageError(
-            "--seed has nothing to draw", hint="leave out --start-index, --shift or --seed"
+            "--seed has no effect if --start-index and --shift are both given",
+            hint="omit one of the three",
         )
     if is_drawn and seed is None:
         seed = secrets.randbits(31)
@@ -203,33 +204,33 @@ def _parse_ids(text: str) -> list[int]:
     for item in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*", item)
         if match is None:
-            raise UsageError(f"--brokers: '{item}' is no broker id", hint="use 0,1,2 or 0-8")
+            raise UsageError(f"--brokers: '{item}' is not a broker id", hint="use 0,1,2 or 0-8")
         first = int(match[1])
         last = int(match[2] or first)
         if last < first:
-            raise UsageError(f"--brokers: the range {item} runs backwards")
+            raise UsageError(f"--brokers: the range {item} is descending")
         if last > MAX_BROKER_ID:
-            raise UsageError(f"--brokers: {last} is more than {MAX_BROKER_ID}")
+            raise UsageError(f"--brokers: id {last} exceeds the maximum of {MAX_BROKER_ID}")
         if len(ids) + last - first >= MAX_BROKERS:
             raise UsageError(f"--brokers: more than {MAX_BROKERS} brokers")
         ids.extend(range(first, last + 1))
-    twins = [id_ for id_, times in Counter(ids).items() if times > 1]
-    if twins:
-        raise UsageError(f"--brokers: broker {_joined(twins)} given twice")
+    repeated = [id_ for id_, times in Counter(ids).items() if times > 1]
+    if repeated:
+        raise UsageError(f"--brokers: broker {_joined(repeated)} is given twice")
     return ids
 
 
 def _parse_racks(text: str, ids: Sequence[int]) -> dict[int, str]:
     items = [item.strip() for item in text.split(",")]
     if not all(items):
-        raise UsageError("--racks: a rack has no name", hint="use a,b,c or 0:a,1:b")
+        raise UsageError("--racks: a rack name is empty", hint="use a,b,c or 0:a,1:b")
     by_id = [re.fullmatch(r"([0-9]{1,10}):(.+)", item) for item in items]
     pairs = [(int(match[1]), match[2]) for match in by_id if match is not None]
     if not pairs:
         if len(items) != len(ids):
             raise UsageError(
-                f"--racks names {len(items)} racks for {len(ids)} brokers",
-                hint="give one for each broker, or name brokers as in 0:a,1:b",
+                f"--racks lists {len(items)} racks for {len(ids)} brokers",
+                hint="give one rack for each broker, or broker ids as in 0:a,1:b",
             )
         return dict(zip(ids, items, strict=True))
     if len(pairs) < len(items):
@@ -239,7 +240,7 @@ def _parse_racks(text: str, ids: Sequence[int]) -> dict[int, str]:
         if broker_id not in ids:
             raise UsageError(f"--racks: broker {broker_id} is not in --brokers")
         if broker_id in racks:
-            raise UsageError(f"--racks: broker {broker_id} given twice")
+            raise UsageError(f"--racks: broker {broker_id} is given twice")
         racks[broker_id] = rack
     return racks
 
@@ -312,7 +313,7 @@ def _sections(placed: Placement) -> list[Section]:
             with_rack("Rack", "Broker", "Leads", "Replicas", "Leads partitions"),
             shares,
         ),
-        Section("When one broker dies", ("Dies", "Takes over", "Left without leader"), deaths),
+        Section("If one broker dies", ("Dead", "New leaders", "Without a leader"), deaths),
     ]
 
 

@@ -1,6 +1,6 @@
-"""`klamm pools`: shows resource isolation pools, checks a cluster against them, plans the moves.
+"""`klamm pools`: shows resource isolation pools, checks a cluster against them, plans moves.
 
-Parses and prints only, and writes to no cluster. placement/pools.py judges,
+Parses options and prints only; never writes to a cluster. placement/pools.py checks,
 placement/minimal_moves.py plans.
 """
 
@@ -63,26 +63,28 @@ Examples:
 """
 
 app = command_group(
-    help="Resource isolation pools: which brokers hold which topics.",
+    help="Resource isolation pools: restrict topics to groups of brokers.",
 )
 
-PoolsFile = Annotated[Path, typer.Option("--pools", metavar="FILE", help="The pools, in YAML.")]
+PoolsFile = Annotated[
+    Path, typer.Option("--pools", metavar="FILE", help="YAML file with the pools.")
+]
 ZooKeeper = Annotated[
     str | None,
     typer.Option(metavar="CONNECT", help="host:port[,host:port][/chroot] of the cluster."),
 ]
 Dump = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="What klamm zk dump printed of the cluster.")
+    Path | None, typer.Option(metavar="FILE", help="Output of klamm zk dump for the cluster.")
 ]
-DisableRackAware = Annotated[bool, typer.Option(help="Take no notice of racks.")]
+DisableRackAware = Annotated[bool, typer.Option(help="Ignore racks.")]
 
 
 @app.command(epilog=_EXAMPLES)
 def show(
     pools: PoolsFile, zookeeper: ZooKeeper = None, dump: Dump = None, json: AsJson = False
 ) -> None:
-    """Print the pools and the patterns in the order they are tried; with a cluster, also what
-    each broker holds and where each topic belongs."""
+    """Print the pools, and the topic patterns in the order in which they are tried; with a
+    cluster, also the load of each broker and the pool of each topic."""
     declared = read_pools(pools)
     found = None if zookeeper is None and dump is None else _read(zookeeper, dump)
     if json:
@@ -90,7 +92,7 @@ def show(
         return
     for line in _broker_lines(declared, found):
         typer.echo(line)
-    typer.echo("\nThe first pattern that matches a topic's whole name decides:")
+    typer.echo("\nThe first pattern that matches the whole name of a topic selects its pool:")
     topics = Counter[str]()
     if found is not None:
         for topic in found.placement.topics():
@@ -114,13 +116,13 @@ def check(
     dump: Dump = None,
     after: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Judge the cluster as this reassignment leaves it."),
+        typer.Option(metavar="FILE", help="Check the cluster as it is after this reassignment."),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
     json: AsJson = False,
 ) -> None:
-    """List what breaks the pools. Exit code 14 if anything does, 12 if nothing does but a part
-    of the cluster could not be read."""
+    """List violations of the pools. Exit code 14 if there are violations, 12 if there are none
+    but a part of the cluster could not be read."""
     declared = read_pools(pools)
     found = _read(zookeeper, dump)
     placement = found.placement if after is None else _as_left_by(found.placement, after)
@@ -146,7 +148,9 @@ def check(
         if free:
             typer.echo(f"Topics without a pool: {', '.join(free)}")
         if moving:
-            typer.echo(f"{_count(len(moving), 'partition')} being reassigned, judged by the target")
+            typer.echo(
+                f"{_count(len(moving), 'partition')} being reassigned, checked by target replicas"
+            )
     if broken or found.warnings:
         raise typer.Exit(FINDINGS if broken else INCONCLUSIVE)
 
@@ -156,23 +160,21 @@ def plan(
     pools: PoolsFile,
     zookeeper: ZooKeeper = None,
     dump: Dump = None,
-    topic: Annotated[
-        list[str] | None, typer.Option(help="Only this topic; may be given several times.")
-    ] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; repeatable.")] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option(min=1, help="Give the --topic so many replicas. [default: no change]"),
+        typer.Option(min=1, help="New replication factor of --topic. [default: no change]"),
     ] = None,
     replace_dead: Annotated[
-        bool, typer.Option(help="Also move replicas off the pools' brokers that are not alive.")
+        bool, typer.Option(help="Also move replicas off brokers of the pools that are not alive.")
     ] = False,
     disable_rack_aware: DisableRackAware = False,
     json: AsJson = False,
 ) -> None:
-    """Print the reassignment that brings every topic into its pool with the fewest replica
-    moves, as JSON for kafka-reassign-partitions; on standard error, what it does."""
+    """Print the reassignment that moves every topic into its pool with the fewest replica moves,
+    as JSON for kafka-reassign-partitions; print its summary to standard error."""
     if replication_factor is not None and not topic:
-        raise UsageError("--replication-factor needs --topic", hint="name the topics to change")
+        raise UsageError("--replication-factor requires --topic", hint="name the topics to change")
     declared = read_pools(pools)
     placement = _read(zookeeper, dump).placement
     unknown = sorted(set(topic or ()) - set(placement.topics()))
@@ -200,7 +202,7 @@ def _mode(disable_rack_aware: bool) -> RackAwareMode:
 
 def _read(zookeeper: str | None, dump: Path | None) -> ReadCluster:
     if zookeeper is not None and dump is not None:
-        raise UsageError("--zookeeper and --dump together", hint="give one of them")
+        raise UsageError("give either --zookeeper or --dump, not both")
     if zookeeper is not None:
         with open_store(zookeeper) as store:
             found = read_cluster(store)
@@ -208,7 +210,8 @@ def _read(zookeeper: str | None, dump: Path | None) -> ReadCluster:
         found = read_cluster(DumpStore(parse_dump(_bytes_of(dump))))
     else:
         raise UsageError(
-            "no cluster is given", hint="--zookeeper host:port/chroot, or --dump of klamm zk dump"
+            "no cluster is given",
+            hint="--zookeeper HOST:PORT/CHROOT, or --dump FILE with the output of klamm zk dump",
         )
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
@@ -223,7 +226,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _as_left_by(placement: ClusterPlacement, reassignment: Path) -> ClusterPlacement:
-    """The placement when the reassignment in a file is done."""
+    """Return the placement after the reassignment in a file."""
     try:
         targets, _ = parse_execute_arguments(_bytes_of(reassignment).decode())
     except UnicodeDecodeError as error:
@@ -264,12 +267,15 @@ def _summary(moves: Sequence[PartitionMove]) -> str:
     onto = ", ".join(f"{broker}: {copies[broker]}" for broker in sorted(copies))
     return (
         f"{_count(len(moves), 'partition')}, {plan['replica_moves']} replica moves"
-        f" (onto broker {onto or 'none'}), {plan['leader_moves']} preferred leaders change."
+        f" (to broker {onto or 'none'}), {plan['leader_moves']} preferred leaders change."
     )
 
 
 def _stuck(moves: Sequence[PartitionMove], placement: ClusterPlacement) -> list[str]:
-    """What cannot proceed until a broker returns: a new replica copies from a live one."""
+    """Return a warning for each partition without a live replica to copy from.
+
+    Its reassignment cannot make progress until a broker of its old replicas is back.
+    """
     live = {broker.id for broker in placement.live_brokers}
     return [
         f"warning: {move.partition} has no live replica to copy from: it waits for broker"
@@ -293,7 +299,10 @@ def _broker_lines(pools: Pools, found: ReadCluster | None) -> list[str]:
 
 
 def _broker_rows(pools: Pools, found: ReadCluster | None) -> list[dict[str, object]]:
-    """One row a broker of a pool; ``foreign`` counts replicas of topics that are not the pool's."""
+    """Return one row per broker of a pool.
+
+    ``foreign`` counts replicas of topics that do not belong to the pool.
+    """
     leads, replicas, foreign = Counter[int](), Counter[int](), Counter[int]()
     racks: dict[int, str | None] = {}
     if found is not None:

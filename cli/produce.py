@@ -1,7 +1,7 @@
-"""`klamm produce`: sends records to a topic of a running cluster, and says what became of them.
+"""`klamm produce`: sends records to a topic of a running cluster and reports the outcome.
 
-The producer lives in the server (server/client_sessions.py); here are lines, rates, and words.
-Mirrors kafka.tools.ConsoleProducer and org.apache.kafka.tools.ProducerPerformance.
+The producer runs in the server (server/client_sessions.py); this file reads lines, limits the rate
+and prints. Mirrors kafka.tools.ConsoleProducer and org.apache.kafka.tools.ProducerPerformance.
 """
 
 from __future__ import annotations
@@ -54,52 +54,49 @@ def produce(
         str, typer.Option(help="The topic to produce to.", autocompletion=complete_topic)
     ],
     partition: Annotated[
-        int | None, typer.Option(min=0, help="The partition. [default: by key, or in turn]")
+        int | None, typer.Option(min=0, help="The partition. [default: by key, or round-robin]")
     ] = None,
     acks: Annotated[
-        str, typer.Option(metavar="0|1|all", help="Who must have a record before it counts.")
+        str, typer.Option(metavar="0|1|all", help="Replicas that must acknowledge a record.")
     ] = "all",
     records: Annotated[
         int | None,
-        typer.Option(min=1, help="So many generated records instead of the lines of the input."),
+        typer.Option(min=1, help="Number of generated records to send instead of input lines."),
     ] = None,
     record_size: Annotated[
         int | None,
-        typer.Option("--record-size", min=1, help="Bytes of a generated record. [default: 100]"),
+        typer.Option("--record-size", min=1, help="Bytes per generated record. [default: 100]"),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.1, help="Records a second. [default: no limit]")
+        float | None, typer.Option(min=0.1, help="Records per second. [default: no limit]")
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", help="Lines are key, this, and value. [default: no keys]"),
+        typer.Option("--key-separator", help="Text between key and value. [default: no keys]"),
     ] = None,
     compression_codec: Annotated[
         str,
-        typer.Option(metavar="|".join(COMPRESSIONS), help="How batches are compressed."),
+        typer.Option(metavar="|".join(COMPRESSIONS), help="Compression of batches."),
     ] = "none",
     idempotent: Annotated[
-        bool, typer.Option("--idempotent", help="Store nothing twice and keep the order.")
+        bool, typer.Option("--idempotent", help="Use an idempotent producer.")
     ] = False,
     timeout_ms: Annotated[
-        int,
-        typer.Option(
-            "--timeout-ms", min=1, help="How long a record is tried (delivery.timeout.ms)."
-        ),
+        int, typer.Option("--timeout-ms", min=1, help="delivery.timeout.ms of a record.")
     ] = 120_000,
     server: Server = None,
     data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """Produce to a topic: the lines of standard input, or generated records.
+    """Produce the lines of standard input, or generated records, to a topic.
 
-    Ends once every record is acknowledged or given up, and says how many were: 0 if all are
-    acknowledged, 1 if not. With acks 0 nobody acknowledges anything: all are in doubt, and it is 0.
-    Ctrl-C ends it sooner; what is not decided then is in doubt. Logs that only count keep how many
-    records there are and their bytes, no keys and no values.
+    Ends when every record is acknowledged or has failed, and prints the counts. Exit code 0 if all
+    records are acknowledged, else 1. With --acks 0 every record is reported as in doubt and the
+    exit code is 0. After Ctrl-C, records without an answer are in doubt. In-memory (offset-only)
+    logs keep the number and size of records, but no keys and values.
     """
     if acks not in _ACKS:
-        raise UsageError(f"--acks {acks}", hint="0, 1 or all")
+        raise UsageError(f"--acks {acks}: unknown value", hint="use 0, 1 or all")
     _check_source(records, record_size, key_separator)
     wanted = {
         "topic": topic,
@@ -122,45 +119,47 @@ def produce(
 
 
 def _check_source(records: int | None, record_size: int | None, key_separator: str | None) -> None:
-    """Raises UsageError for options of lines with generated records, and the other way round."""
+    """Raise UsageError if options for lines and for generated records are combined."""
     if records is None and record_size is not None:
         raise UsageError(
-            "--record-size is for generated records, and --records does not say how many",
-            hint="--records N --record-size BYTES; without both the lines of the input are sent",
+            "--record-size requires --records",
+            hint="--records N --record-size BYTES; omit both to send the lines of standard input",
         )
     if records is not None and key_separator is not None:
         raise UsageError(
-            "--key-separator is for lines of the input: generated records have no keys",
-            hint="leave --records out to produce the lines, or --key-separator",
+            "give either --records or --key-separator, not both: generated records have no keys",
+            hint="omit --records to send the lines of standard input",
         )
     if key_separator == "":
         raise UsageError("--key-separator is empty", hint="e.g. --key-separator :")
     if records is not None and _waiting_input_bytes():
         raise UsageError(
-            "--records with lines in standard input: which are meant?",
-            hint="leave --records out to produce the lines, or say < /dev/null",
+            "--records is given, but standard input has data",
+            hint="omit --records to send the lines of standard input, or add < /dev/null",
         )
 
 
 def _run(sending: _Sending, batches: Iterator[dict[str, Any]], json: bool) -> dict[str, Any]:
-    """Send everything and say what became of it, also if that ended too soon."""
+    """Send all batches and print the outcome, even if sending fails or is interrupted."""
     begun_s = time.monotonic()
     try:
         status, is_interrupted = sending.run(batches)
     except (ServerUnavailable, KeyboardInterrupt) as error:
-        _tell(sending.known(), time.monotonic() - begun_s, json)
+        _show(sending.known(), time.monotonic() - begun_s, json)
         if isinstance(error, ServerUnavailable):
             raise
         raise typer.Exit(INTERRUPTED) from None
-    _tell(status, time.monotonic() - begun_s, json)
+    _show(status, time.monotonic() - begun_s, json)
     if is_interrupted:
         raise typer.Exit(INTERRUPTED)
     return status
 
 
 class _Sending:
-    """What is sent to one producer of the server, and what was last known of it; ``wanted`` is the
-    body with which it begins."""
+    """One producer session in the server, and its last status.
+
+    ``wanted``: the body of the request that creates the session.
+    """
 
     def __init__(self, client: ServerClient, wanted: dict[str, Any]) -> None:
         self._client = client
@@ -170,10 +169,10 @@ class _Sending:
         self._asked_count = 0
 
     def run(self, batches: Iterator[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
-        """Send everything and wait for it; the last status, and whether it was interrupted.
+        """Send all batches and wait; return the last status, and whether Ctrl-C interrupted it.
 
-        Raises ServerUnavailable if the server goes meanwhile, KeyboardInterrupt for a second one
-        that comes before the server has answered: ``known`` is all there is then.
+        Raises ServerUnavailable if the server ends, KeyboardInterrupt for a second Ctrl-C before
+        the server has answered. Then only ``known`` is left.
         """
         try:
             for batch in batches:
@@ -195,7 +194,7 @@ class _Sending:
             self._progress.end()
 
     def known(self) -> dict[str, Any]:
-        """The last status, with all that was not decided then or was sent later in doubt."""
+        """Return the last status; records without a known outcome count as in doubt."""
         decided = self._status["acknowledged"] + self._status["failed"]
         return {
             **self._status,
@@ -215,16 +214,19 @@ class _Sending:
 
 
 class _Pace:
-    """Lets so many records a second go, counted from its beginning; None: all at once."""
+    """Rate limiter: a number of records per second, averaged since its creation.
+
+    ``rate_per_s`` None: no limit.
+    """
 
     def __init__(self, rate_per_s: float | None) -> None:
         self._rate_per_s = rate_per_s
         self._begun_s = time.monotonic()
         self._count = 0
 
-    def let_go(self, most: int) -> int:
-        """Wait until a record may go; how many may, at most ``most``."""
-        count = min(most, _CHUNK_RECORDS)
+    def acquire(self, limit: int) -> int:
+        """Wait until a record may be sent; return how many may be sent, at most ``limit``."""
+        count = min(limit, _CHUNK_RECORDS)
         if self._rate_per_s is not None:
             while (due := int((self._passed_s() + _TICK_S) * self._rate_per_s)) <= self._count:
                 due_s = (self._count + 1) / self._rate_per_s
@@ -238,31 +240,34 @@ class _Pace:
 
 
 def _generated(records: int, size_bytes: int, rate_per_s: float | None) -> Iterator[dict[str, Any]]:
-    """So many records, as fast as they are taken or at a rate."""
+    """Yield batches of generated records, as fast as they are consumed or at a rate."""
     pace = _Pace(rate_per_s)
     while records:
-        count = pace.let_go(records)
+        count = pace.acquire(records)
         records -= count
         yield {"record_count": count, "record_size_bytes": size_bytes}
 
 
 def _lines(key_separator: str | None, rate_per_s: float | None) -> Iterator[dict[str, Any]]:
-    """The lines of standard input, as many at once as have come, or at a rate."""
+    """Yield batches of the lines that are available on standard input, optionally at a rate."""
     pace = _Pace(rate_per_s)
     number, left = 0, b""
     while chunk := os.read(sys.stdin.fileno(), _CHUNK_BYTES):
         *lines, left = (left + chunk).split(b"\n")
         while lines:
-            count = pace.let_go(len(lines))
+            count = pace.acquire(len(lines))
             yield _records(lines[:count], number, key_separator)
             number, lines = number + count, lines[count:]
     if left:
-        pace.let_go(1)
+        pace.acquire(1)
         yield _records([left], number, key_separator)
 
 
 def _waiting_input_bytes() -> int:
-    """What lies in standard input already; 0 for a terminal, /dev/null, and none at all."""
+    """Return the number of bytes available on standard input.
+
+    0 for a terminal, for /dev/null, and if standard input is closed.
+    """
     if os.isatty(_STDIN):
         return 0
     size_bytes = array("i", [0])
@@ -282,7 +287,7 @@ def _records(lines: list[bytes], before: int, key_separator: str | None) -> dict
 
 
 def _record(line: str, number: int, key_separator: str | None) -> dict[str, Any]:
-    """Raises UsageError with Kafka's words for a line without a key."""
+    """Parse one line into a record. Raises UsageError with Kafka's text for a missing key."""
     if key_separator is None:
         return {"value": line}
     key, found, value = line.partition(key_separator)
@@ -294,7 +299,7 @@ def _record(line: str, number: int, key_separator: str | None) -> dict[str, Any]
     return {"key": key, "value": value}
 
 
-def _tell(status: dict[str, Any], took_s: float, json: bool) -> None:
+def _show(status: dict[str, Any], took_s: float, json: bool) -> None:
     rate = status["acknowledged"] / took_s if took_s else 0.0
     if json:
         print_json({**status, "took_ms": round(took_s * 1000), "records_per_s": round(rate, 1)})

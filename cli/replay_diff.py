@@ -1,4 +1,4 @@
-"""`klamm replay diff`: two logs, or a log and a ZooKeeper, side by side. Parses and prints."""
+"""`klamm replay diff`: compares two logs, or a log and a ZooKeeper. Parses options and prints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="Logs of one kind, or an event table.")],
     b: Annotated[
         Path | None,
-        typer.Argument(metavar="B", help="The same, or what klamm zk dump printed."),
+        typer.Argument(metavar="B", help="The same, or the output of klamm zk dump."),
     ] = None,
     zookeeper: Annotated[
         str | None,
@@ -58,10 +58,10 @@ def diff(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Of a side with several kinds of logs only this one."),
+        typer.Option(metavar="KIND", help="Kind of log to use of a side that has several kinds."),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="Of a side with several runs or chroots only this one.")
+        str | None, typer.Option(help="Run or chroot to use of a side that has several.")
     ] = None,
     master: Master = None,
     timezone: Timezone = None,
@@ -69,13 +69,13 @@ def diff(
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
-    """Say in which leaders, leader epochs, ISRs and states two logs end differently, and where
-    they part first. Exit code 14 if they do."""
+    """Compare the final leaders, leader epochs, ISRs and states of two logs, and find the first
+    row where they diverge. Exit code 14 if they differ."""
     from klamm.replay.diff import compare, side_of
     from klamm.replay.opening import look_at
 
     if (b is None) == (zookeeper is None):
-        raise UsageError("A is compared with B or with --zookeeper", hint="name one of the two")
+        raise UsageError("give either B or --zookeeper to compare A with")
     inputs = [look_at([a])]
     tree = _tree(b, zookeeper)
     if tree is None and b is not None:
@@ -98,19 +98,19 @@ def diff(
 
 
 def _check_held(tables: Sequence[EventTable], source: str | None, run: str | None) -> None:
-    """Raises UsageError for a source or a run that no side has."""
+    """Raise UsageError for a source or a run that neither side has."""
     summaries = [summary for table in tables for summary in table.manifest.sources]
     sources = {summary.source for summary in summaries}
     runs = {covered.run for summary in summaries for covered in summary.runs}
     for option, asked, held in (("--source", source, sources), ("--run", run, runs)):
         if asked is not None and asked not in held:
             raise UsageError(
-                f"{option} {asked} is on neither side", hint=f"there are {', '.join(sorted(held))}"
+                f"{option} {asked}: not found in A or B", hint=f"found: {', '.join(sorted(held))}"
             )
 
 
 class _Tree(msgspec.Struct):
-    """ZooKeeper's contents: live, or dumped."""
+    """State of a cluster in a live ZooKeeper or in a dump."""
 
     name: str
     what: str
@@ -118,7 +118,7 @@ class _Tree(msgspec.Struct):
 
 
 def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
-    """None for a B that is logs or a table."""
+    """Read the cluster in ZooKeeper or in dump ``b``; None if ``b`` is logs or an event table."""
     if zookeeper is not None:
         with open_store(zookeeper) as store:
             return _Tree(zookeeper, "a live ZooKeeper", _read(store, zookeeper))
@@ -129,7 +129,10 @@ def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
 
 
 def _is_dump(path: Path) -> bool:
-    """Whether it is called one, or begins as one: Kafka's logs begin with a bracket, too."""
+    """Return True for a .json file, or a file that begins like a dump.
+
+    One bracket does not identify a dump, because Kafka's logs also begin with a bracket.
+    """
     if not path.is_file():
         return False
     if path.suffix == ".json":
@@ -141,7 +144,9 @@ def _is_dump(path: Path) -> bool:
 def _read(store: Store, name: str) -> StoredCluster:
     stored = StoredCluster.read(store)
     if not stored.assignments:
-        raise UsageError(f"{name} holds no topic", hint="a cluster may live below a chroot: /kafka")
+        raise UsageError(
+            f"{name} has no topics", hint="if the cluster has a chroot, add it: HOST:PORT/kafka"
+        )
     return stored
 
 
@@ -164,13 +169,13 @@ def _lines(sides: Sequence[Side], found: Differences) -> Iterator[str]:
     yield f"Compared: {found.partitions:,} partitions{replicas}."
     for words in found.not_compared:
         yield f"Not compared: {words}."
-    yield f"{found.total:,} differ:" if found.total else "Their ends agree."
+    yield f"{found.total:,} differ:" if found.total else "The final states agree."
     for difference in found.shown:
         yield f"  {_difference_line(difference)}"
     if found.total > len(found.shown):
         yield f"  and {found.total - len(found.shown):,} more"
     if found.parting is not None:
-        yield f"They part first at {_parting_line(found.parting)}."
+        yield f"First divergence: {_parting_line(found.parting)}."
 
 
 def _difference_line(at: Difference) -> str:

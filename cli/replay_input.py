@@ -1,6 +1,6 @@
-"""What the commands that ask an event table share: their options, Spark, and the table opened.
+"""Shared part of the commands that query event tables: options, the Spark session, opening.
 
-Parses and opens only. Spark is imported when a command runs.
+Spark is imported only when a command runs.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ CORES = os.cpu_count() or 1
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH..", help="An event table, or logs and directories of them."),
+    typer.Argument(metavar="PATH..", help="An event table, or logs and directories of logs."),
 ]
 Cores = Annotated[
-    int | None, typer.Option(min=1, help="Threads of Spark. [default: the machine's cores]")
+    int | None,
+    typer.Option(min=1, help="Number of Spark's threads. [default: one per core]"),
 ]
-Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java's heap in MiB.")]
+Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java heap size in MiB.")]
 Master = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Spark's master, as spark://host:7077. [default: local]"),
+    typer.Option(metavar="URL", help="Spark master, e.g. spark://host:7077. [default: local]"),
 ]
 Timezone = Annotated[
     str | None,
-    typer.Option(metavar="ZONE", help="Where Kafka's logs were written, as Europe/Berlin."),
+    typer.Option(metavar="ZONE", help="Time zone of Kafka's logs, e.g. Europe/Berlin."),
 ]
 
 
 class SparkOptions(NamedTuple):
-    """What Spark is given: None for cores means those of the machine."""
+    """Options of the Spark session. ``cores`` None: all cores of the machine."""
 
     master: str | None
     cores: int | None
@@ -53,7 +54,7 @@ class SparkOptions(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A running session, and the tables that were asked for, in that order."""
+    """A running Spark session and the opened event tables, in the order of the inputs."""
 
     spark: SparkSession
     tables: list[EventTable]
@@ -67,10 +68,11 @@ def open_tables(
     folder: Path,
     check: Callable[[SparkSession], None] | None = None,
 ) -> Iterator[Opened]:
-    """Spark and the tables of what was looked at; everything is gone after the block.
+    """Start Spark and open the inputs as event tables; close everything after the block.
 
-    ``folder`` is named if a disk is full. ``check`` needs Spark and is done before logs are read.
-    Raises UsageError for a time zone that is none, KlammError for whatever goes wrong in Spark.
+    Logs are read into temporary event tables. ``folder``: the directory that the error for a full
+    disk names. ``check``: a check that needs Spark, made before logs are read. Raises UsageError
+    for an unknown time zone, KlammError if Spark fails.
     """
     from klamm.replay.opening import opened
     from klamm.replay.progress import Progress
@@ -81,7 +83,7 @@ def open_tables(
     sources = SourceOptions(timezone=options.timezone)
     for given in inputs:
         if given.table is None:
-            typer.echo(f"{given.name}: logs, read into a temporary event table", err=True)
+            typer.echo(f"{given.name}: reading logs into a temporary event table", err=True)
     progress = Progress()
     with ExitStack() as stack:
         stack.enter_context(ending_signals_raise())
@@ -91,7 +93,7 @@ def open_tables(
             spark_session(cores, options.memory_mb, options.master, is_small=is_small)
         )
         progress.note("Spark has started")
-        # Inside the session, as what Spark raises can only be told while Java is there.
+        # Inside the session: the text of Spark's errors is available only while Java runs.
         stack.enter_context(told_in_one_line(folder))
         if check is not None:
             check(spark)

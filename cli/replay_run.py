@@ -1,6 +1,6 @@
-"""`klamm replay run`: what happened and what went wrong, as text, JSON, Parquet or a page.
+"""`klamm replay run`: answers all questions of a replay, as text, JSON, Parquet or an HTML page.
 
-Parses and prints; the answers are replay/run.py's.
+Parses options and prints; replay/run.py computes the answers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Examples:
 Exit code 14 if there are violations: illegal transitions, lost or repeated rows, lost
 transactions, unclean elections, two controllers in an epoch, writes after a newer epoch.
 """
-_STATES_TOLD = 100
+_STATES_KEPT = 100
 _FILTERS = {
     "topics": "only topics",
     "brokers": "only partitions of brokers",
@@ -71,13 +71,13 @@ _FILTERS = {
     "as_of_epoch": "as of controller epoch",
     "as_of_zxid": "as of zxid",
 }
-"""What a filter is called where it was used."""
+"""Labels of the filters in the facts of the page."""
 _YEAR_DIGITS = 4
 _MAX_LONG = 2**63 - 1
 
 
 class Format(StrEnum):
-    """How the answers are given."""
+    """Format of the answers."""
 
     TEXT = "text"
     JSON = "json"
@@ -99,16 +99,17 @@ def run(
     as_of: Annotated[
         str | None,
         typer.Option(
-            metavar="T|epoch:N|zxid:X", help="As it stood then: a time in UTC, an epoch, a zxid."
+            metavar="T|epoch:N|zxid:X",
+            help="The state at this time in UTC, controller epoch or zxid.",
         ),
     ] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; several times.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; repeatable.")] = None,
     broker: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="Only partitions of this broker; several times."),
+        typer.Option(min=0, help="Only partitions of this broker; repeatable."),
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="T", help="Count from this time on, in UTC.")
+        str | None, typer.Option("--from", metavar="T", help="Count from this time, in UTC.")
     ] = None,
     to: Annotated[
         str | None, typer.Option(metavar="T", help="Read up to this time, in UTC.")
@@ -120,19 +121,19 @@ def run(
         Format, typer.Option("--format", help="parquet and html need --out.")
     ] = Format.TEXT,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the answers that are there.")
+        bool, typer.Option("--overwrite", help="Replace existing answers in --out.")
     ] = False,
     timezone: Timezone = None,
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
 ) -> None:
-    """Rebuild what happened from logs or an event table: final states, offline partitions,
-    elections, ISRs, reassignments, failovers, and whatever should not have happened."""
+    """Rebuild the history of a cluster from logs or an event table: final states, offline
+    partitions, elections, ISRs, reassignments, failovers and violations of Kafka's rules."""
     from klamm.replay.opening import look_at
     from klamm.replay.result_folder import as_values, check_out, result_folder, write_answers
 
     if out is None and format_ in (Format.PARQUET, Format.HTML):
-        raise UsageError(f"--format {format_} needs --out", hint="--out names a new directory")
+        raise UsageError(f"--format {format_} requires --out", hint="--out is a new directory")
     filters = read_filters(as_of, topic or (), broker or (), from_, to)
     given = look_at(paths)
     if out is not None:
@@ -166,7 +167,7 @@ def run(
 
 @contextmanager
 def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
-    """Every answer, kept for the length of the block."""
+    """Compute all answers; they are valid inside the block."""
     from klamm.replay.run import answer
 
     with opened.progress.step(opened.spark, "answer every question"):
@@ -176,14 +177,14 @@ def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
 
 
 def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Page:
-    """The answers as a page, with what the table's sources cannot tell."""
+    """Return the answers as a page, including the limits of the table's sources."""
     from klamm.replay.answers import limits
     from klamm.replay.page import Asked, replay_page
     from klamm.replay.readings import readings
     from klamm.replay.unread import damaged_lines
 
     (table,) = opened.tables
-    with opened.progress.step(opened.spark, "see what the sources can tell"):
+    with opened.progress.step(opened.spark, "check the limits of the sources"):
         found = readings(table.events, table.names)
     facts = [("read", name)]
     for source in table.manifest.sources:
@@ -209,7 +210,7 @@ def read_filters(
     from_: str | None,
     to: str | None,
 ) -> Filters:
-    """The options as Filters. Raises UsageError for a moment that is none."""
+    """Parse the filter options. Raises UsageError for a malformed or contradictory one."""
     from klamm.replay.filters import Filters
 
     moment: dict[str, int] = {}
@@ -220,7 +221,7 @@ def read_filters(
         else:
             moment["as_of_ms"] = _time_ms("--as-of", as_of)
     if "" in topics:
-        raise UsageError("--topic names no topic", hint="--topic orders")
+        raise UsageError("--topic is empty", hint="e.g. --topic orders")
     from_ms = None if from_ is None else _time_ms("--from", from_)
     to_ms = None if to is None else _time_ms("--to", to)
     for option, text, end_ms in (("--to", to, to_ms), ("--as-of", as_of, moment.get("as_of_ms"))):
@@ -232,28 +233,28 @@ def read_filters(
 
 
 def _number(as_of: str, text: str) -> int:
-    """A number of 64 bits without a sign, as zxids and epochs are."""
+    """Parse a decimal or hexadecimal number from 0 to 2^63 - 1, e.g. an epoch or a zxid."""
     try:
         number = int(text, 16 if text.startswith("0x") else 10)
     except ValueError:
         number = -1
     if not 0 <= number <= _MAX_LONG:
         raise UsageError(
-            f"--as-of {as_of} names no number", hint="for example epoch:7 or zxid:0x10000002a"
+            f"--as-of {as_of}: not a valid number", hint="e.g. epoch:7 or zxid:0x10000002a"
         )
     return number
 
 
 def _time_ms(option: str, text: str) -> int:
-    """Milliseconds since 1970, of them or of a time in ISO 8601, in UTC unless it says."""
+    """Parse milliseconds since 1970 or an ISO 8601 time (default: UTC); return milliseconds."""
     if text.isdecimal() and len(text) > _YEAR_DIGITS:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{option} {text} is no time",
-            hint="2026-01-02T10:15:00.250, with +02:00 if it is not UTC; or milliseconds",
+            f"{option} {text} is not a valid time",
+            hint="write 2026-01-02T10:15:00.250, with +02:00 if it is not UTC, or milliseconds",
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -261,7 +262,7 @@ def _time_ms(option: str, text: str) -> int:
 
 
 def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
-    """The filters that leave something out, in words."""
+    """Yield (label, text) of each filter that is set."""
     for name, value in dataclasses.asdict(filters).items():
         if value in (None, ()):
             continue
@@ -275,19 +276,19 @@ def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
 
 
 def _is_narrow(filters: Filters) -> bool:
-    """True if states are asked for: those of all partitions would be no summary."""
+    """Return True if a topic, broker or as-of filter is set: then partition states are shown."""
     moment = (filters.as_of_ms, filters.as_of_epoch, filters.as_of_zxid)
     return bool(filters.topics or filters.brokers or any(at is not None for at in moment))
 
 
 def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
-    """The first partitions by name and number, with their states, and how many there are."""
+    """Return the states of the first partitions by name, and the number of partitions."""
     from klamm.replay.encode import ANSWER_STATES
 
     partitions = answers.tables["partitions"]
     with opened.progress.step(opened.spark, "put states into words"):
         words = opened.tables[0].in_words(partitions, ANSWER_STATES)
-        first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_TOLD)
+        first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_KEPT)
         rows = [row.asDict() for row in first.collect()]
     return {"partitions": partitions.count(), "first": rows}
 
@@ -318,13 +319,13 @@ _STATE_COLUMNS: Final = ("topic", "partition", "state", "leader", "leader_epoch"
 
 
 def show_page(page: Page, states: dict[str, Any] | None, file: TextIO | None = None) -> None:
-    """Print the page; ``states`` are the first partitions and how many there are.
+    """Print the page as text; ``states`` are the first partitions and their total number.
 
-    Words are shown as they are: no name is taken for a style.
+    Text is printed verbatim: names are never interpreted as rich's markup.
     """
     console = HarmlessConsole(file=file, highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        # Nobody cuts what a file has, so nothing is folded.
+        # A file has no width, so no cell is folded.
         console = HarmlessConsole(file=file, highlight=False, width=_WIDTH, soft_wrap=True)
     console.print(Text(page.title, style="bold"))
     console.print(Text(page.verdict, style=_STYLES[page.tone]))

@@ -1,5 +1,5 @@
-"""What commands share that run a cluster of their own in the foreground: a directory to work in,
-a log for what libraries say, and an end that closes everything whatever signal asks for it.
+"""Shared part of commands that run a private cluster in the foreground: a work directory, a log
+for warnings of libraries, and a clean shutdown after a signal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.server.signals import ending_signals_handled
 
 @contextlib.contextmanager
 def own_log(folder: Path) -> Iterator[None]:
-    """What libraries complain of goes into a file, as it would tear the output apart."""
+    """Send warnings of libraries to a file, so that they do not garble the command's output."""
     handler = OwnLog(folder / OWN_LOG_FILE)
     root = logging.getLogger()
     root.addHandler(handler)
@@ -34,10 +34,10 @@ def own_log(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_signals_raise() -> Iterator[None]:
-    """What ends a process ends the block instead, as Ctrl-C does, so that everything is closed.
+    """Turn signals that end a process into a KeyboardInterrupt, so that everything is closed.
 
-    Nothing that catches the exception in between can keep the process: kazoo's ``_call`` takes any
-    exception for a closed connection.
+    Exits after the block even if code inside swallowed the exception: kazoo's ``_call`` treats any
+    exception as a closed connection.
     """
     seen: list[int] = []
 
@@ -55,7 +55,7 @@ def ending_signals_raise() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and what ends a process set, for a block that ends well when it is."""
+    """Yield an event that Ctrl-C and the other ending signals set; the block then ends normally."""
     stop = threading.Event()
     with ending_signals_handled(lambda *_: stop.set()):
         yield stop
@@ -63,9 +63,10 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def work_folder(data_dir: Path | None, prefix: str) -> Iterator[Path]:
-    """The directory to work in; a temporary one, named after ``prefix``, is removed at the end.
+    """Yield ``data_dir``, or a temporary directory that is removed after the block.
 
-    Raises UsageError if ``data_dir`` holds something, EnvironmentProblem if it cannot be made.
+    ``prefix``: the beginning of the temporary directory's name. Raises UsageError if ``data_dir``
+    is not empty, EnvironmentProblem if it cannot be created.
     """
     if data_dir is None:
         with tempfile.TemporaryDirectory(prefix=prefix) as folder:
@@ -80,6 +81,6 @@ def work_folder(data_dir: Path | None, prefix: str) -> Iterator[Path]:
         ) from error
     if not is_empty:
         raise UsageError(
-            f"--data-dir {data_dir} is not empty", hint="name a new directory, or leave it out"
+            f"--data-dir {data_dir} is not empty", hint="name a new directory, or omit --data-dir"
         )
     yield data_dir

@@ -1,4 +1,4 @@
-"""`klamm status`: one look at a running cluster. Asks and prints only."""
+"""`klamm status`: shows the state of a running cluster. Sends a request and prints only."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ Examples:
 
 @asks_server
 def status(client: ServerClient) -> Answered:
-    """Show controller, brokers, what is under way or waits, and what cannot be read."""
+    """Show controller, brokers, pending work, faults and malformed znodes."""
     values = client.get("/status")
     return values, "\n".join(map(harmless_line, status_lines(values)))
 
 
 def status_lines(values: Mapping[str, Any]) -> list[str]:
-    """The status as text."""
+    """Return the status as lines of text."""
     zookeeper = values["zookeeper"]
-    own = ", its own" if zookeeper["embedded"] else ""
+    embedded = ", embedded" if zookeeper["embedded"] else ""
     lines = [
         f"Cluster:     {values['cluster_id']} at {values['url']}, data in {values['data_dir']}",
-        f"ZooKeeper:   {zookeeper['connect']} ({zookeeper['state'].lower()}{own})",
+        f"ZooKeeper:   {zookeeper['connect']} ({zookeeper['state'].lower()}{embedded})",
     ]
     if len(zookeeper["servers"]) > 1:
         servers = (f"{one['id']} {one['state']}" for one in zookeeper["servers"])
         lines.append(f"             servers: {', '.join(servers)}")
     if zookeeper["is_stale"]:
-        lines.append("             It is unreachable: the values below are the last known ones")
+        lines.append("             ZooKeeper is unreachable; the values below are the last known")
     lines += controller_lines(values["controller"], zookeeper["is_stale"])
     lines += what_prevents_elections(values)
     for other in values["other_active_controllers"]:
-        lines.append(f"             broker {other['id']} also acts, with epoch {other['epoch']}")
+        lines.append(
+            f"             broker {other['id']} also acts as controller, epoch {other['epoch']}"
+        )
     lines += ["", *broker_lines(values["brokers"])]
     lines += [
         f"Broker {broker['id']} {broker['state']}: {broker['reason']}"
@@ -50,7 +52,7 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     ]
     isolated = values["isolated_brokers"]
     if isolated:
-        lines += ["", f"Cut off from the others: {_brokers(isolated)} (klamm network heal)"]
+        lines += ["", f"Isolated: {_brokers(isolated)} (klamm network heal)"]
     malformed = {} if values["controller"] is None else values["controller"]["malformed"]
     configs = {
         path: f"{found['reason']} (brokers {', '.join(map(str, found['brokers']))})"
@@ -59,12 +61,12 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     for title, items in (
         ("Disk faults (klamm disk heal)", map(fault_text, values["disk_faults"])),
         (
-            "Malformed znodes, because of which no controller is elected",
+            "Malformed znodes that prevent the election of a controller",
             map(": ".join, zookeeper["malformed"].items()),
         ),
-        ("Malformed znodes, left alone", map(": ".join, malformed.items())),
+        ("Malformed znodes that the controller ignores", map(": ".join, malformed.items())),
         (
-            "Malformed configs and change notices, passed over by brokers",
+            "Malformed configs and change notifications that brokers ignore",
             map(": ".join, configs.items()),
         ),
         ("Errors inside klamm", values["errors"]),
@@ -83,19 +85,18 @@ def fault_text(fault: Mapping[str, Any]) -> str:
 
 
 def controller_lines(controller: Mapping[str, Any] | None, is_stale: bool) -> list[str]:
-    """What the controller knows, or knew."""
+    """Describe the controller and its counts; the last known ones if ``is_stale``."""
     if controller is None:
         return [
             "Controller:  none",
-            "             Topics, partitions and replicas are shown once a controller is elected: "
-            "it counts them",
+            "             Topics, partitions and replicas are shown once a controller is elected",
         ]
     waiting = controller["requests_waiting"]
     requests = sum(waiting.values())
     return [
         f"Controller:  {'last known: ' if is_stale else ''}broker {controller['controller_id']}, "
         f"epoch {controller['epoch']}, {controller['state']}",
-        f"Waiting:     {controller['event_queue_size']} events, {requests} requests",
+        f"Queued:      {controller['event_queue_size']} events, {requests} requests",
         f"Topics:      {controller['topics']}",
         f"Partitions:  {counts(controller['partitions'])}",
         f"Replicas:    {counts(controller['replicas'])}",
@@ -112,7 +113,7 @@ def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
     if not journal["is_writable"]:
         lines.append(
             f"Journal:     {journal['failure']}, for {journal['failed_for_ms'] / 1000:.1f} s; "
-            "no controller is elected until it can be"
+            "no controller is elected until the journal is writable"
         )
     if failovers["failed"]:
         lines.append(
@@ -123,7 +124,7 @@ def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
 
 
 def work_lines(controller: Mapping[str, Any]) -> list[str]:
-    """What is under way, and what it waits for: shutdowns, deletions, reassignments."""
+    """Describe pending shutdowns, deletions and reassignments, and what each waits for."""
     lines = []
     stopping = controller["shutting_down_brokers"]
     if stopping:
@@ -163,7 +164,7 @@ def _ids(ids: list[int]) -> str:
 
 
 def broker_lines(brokers: list[dict[str, Any]]) -> list[str]:
-    """A table of brokers."""
+    """Return a table of the brokers as lines."""
     heading = ("Broker", "Rack", "State", "Live", "Role", "Partitions", "Leads", "Under-replicated")
     rows: list[tuple[object, ...]] = [heading]
     for broker in brokers:
@@ -185,5 +186,5 @@ def broker_lines(brokers: list[dict[str, Any]]) -> list[str]:
 
 
 def counts(by_state: Mapping[str, int]) -> str:
-    """Counts of states as ``12 OnlinePartition, 1 OfflinePartition``."""
+    """Return counts of states, e.g. ``12 OnlinePartition, 1 OfflinePartition``."""
     return ", ".join(f"{count} {state}" for state, count in by_state.items()) or "none"

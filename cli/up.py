@@ -1,4 +1,6 @@
-"""`klamm up`: a cluster in the foreground. Parses, says what is going on; server/ does it."""
+"""`klamm up`: runs a cluster in the foreground. Parses options and prints progress; server/ runs
+the cluster.
+"""
 
 from __future__ import annotations
 
@@ -300,7 +302,7 @@ def _serve(server_config: ServerConfig) -> NoReturn:
 
 @contextlib.contextmanager
 def _interrupted_before() -> Iterator[None]:
-    """Of a Ctrl-C before anything is started, say so."""
+    """Report that nothing was started if Ctrl-C interrupts the block."""
     try:
         yield
     except KeyboardInterrupt:
@@ -322,12 +324,12 @@ def _read_cluster(path: Path) -> DumpedCluster:
 
 
 def parse_configs(words: Iterable[str]) -> dict[str, str]:
-    """{name: value} of ``name=value`` words. Raises UsageError for another form or a repetition."""
+    """Parse ``name=value`` words into a dict. Raises UsageError for a malformed or repeated one."""
     configs: dict[str, str] = {}
     for word in words:
         name, separator, value = word.partition("=")
         if not separator or not name.strip():
-            raise UsageError(f"--config {word}", hint="write --config name=value")
+            raise UsageError(f"--config {word}: not NAME=VALUE", hint="write --config name=value")
         if name.strip() in configs:
             raise UsageError(f"--config {name.strip()} is given twice")
         configs[name.strip()] = value.strip()
@@ -335,7 +337,7 @@ def parse_configs(words: Iterable[str]) -> dict[str, str]:
 
 
 class Progress:
-    """Says what is going on: on a terminal with a spinner, otherwise in plain lines."""
+    """Prints startup progress: with a spinner on a terminal, otherwise as plain lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -343,7 +345,7 @@ class Progress:
         self.is_up = False
 
     def say(self, line: str) -> None:
-        """One more step is done."""
+        """Print the description of one startup step."""
         if not self._console.is_terminal:
             typer.echo(line)
             return
@@ -354,7 +356,7 @@ class Progress:
         self._console.print(line, markup=False)
 
     def on_up(self, server: ClusterServer) -> None:
-        """Everything runs."""
+        """Print the addresses once the cluster is up."""
         self.is_up = True
         self.stop()
         path = server.data_dir.path
@@ -365,12 +367,12 @@ class Progress:
             self.say_plainly(f"In another terminal: klamm watch{where}. Ctrl-C ends it.")
 
     def say_plainly(self, line: str) -> None:
-        """A line without a spinner."""
+        """Print a line without a spinner, and flush it."""
         typer.echo(line)
         sys.stdout.flush()
 
     def stop(self) -> None:
-        """No spinner from now on."""
+        """Stop the spinner, if there is one."""
         status, self._status = self._status, None
         if status is not None:
             status.stop()

@@ -1,6 +1,6 @@
-"""`klamm watch`: a running cluster, live. On a terminal one page, elsewhere plain lines.
+"""`klamm watch`: shows a running cluster live: one page on a terminal, else plain lines.
 
-Asks again and again, and decides nothing.
+Polls the server and prints only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.text import Text
 from klamm.cli.client import find_server
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.journal import ServerSource
-from klamm.cli.journal_text import EventNames, Row, row_text, time_text, what_text
+from klamm.cli.journal_text import EventNames, Row, row_text, summary_text, time_text
 from klamm.cli.options import DataDirectory, Server
 from klamm.cli.status import counts, what_prevents_elections
 from klamm.server.journal_tail import MAX_BYTES
@@ -40,7 +40,7 @@ _FRAME_LINES: Final = 14
 
 
 class Watcher:
-    """What is known of the cluster: its last status and its last rows."""
+    """The cluster's last status and last journal rows, polled from the server."""
 
     def __init__(self, server: str | None, data_dir: Any) -> None:
         self._client = find_server(server, data_dir)
@@ -51,7 +51,7 @@ class Watcher:
         self.status: dict[str, Any] = {}
 
     def poll(self) -> list[Row]:
-        """Ask again; the rows that are new. If there are very many, only the last ones."""
+        """Poll the server and return the new rows; only the last ones if there are too many."""
         self.status = self._client.get("/status")
         if self._place is None:
             part = self._journal.last(EVENTS_KEPT)
@@ -69,12 +69,12 @@ class Watcher:
 
 def watch(
     interval: Annotated[
-        float, typer.Option(min=0.1, max=60.0, help="Seconds between two looks.")
+        float, typer.Option(min=0.1, max=60.0, help="Seconds between two polls.")
     ] = 1.0,
     server: Server = None,
     data_dir: DataDirectory = None,
 ) -> None:
-    """Watch controller, queue, brokers, counts of states, and the last events with their causes,
+    """Show controller, queue, brokers, counts of states, and the last events with their causes,
     until Ctrl-C."""
     watcher = Watcher(server, data_dir)
     console = HarmlessConsole(file=sys.stdout)
@@ -109,7 +109,7 @@ def _watch_plainly(watcher: Watcher, interval_s: float) -> None:
 
 
 def summary_line(status: Mapping[str, Any]) -> str:
-    """The state of the cluster in one line."""
+    """Return the state of the cluster as one line."""
     controller = status["controller"]
     brokers = status["brokers"]
     running = sum(broker["state"] == "running" for broker in brokers)
@@ -117,7 +117,7 @@ def summary_line(status: Mapping[str, Any]) -> str:
     if controller is None:
         why = status["journal"]["failure"] or status["failovers"]["failure"]
         return f"== no controller{'' if why is None else f' ({why})'}; {alive}"
-    known = "ZooKeeper does not answer; last known " if status["zookeeper"]["is_stale"] else ""
+    known = "ZooKeeper is unreachable; last known " if status["zookeeper"]["is_stale"] else ""
     return (
         f"== {known}controller {controller['controller_id']} epoch {controller['epoch']}; {alive}; "
         f"queue {controller['event_queue_size']}; "
@@ -127,7 +127,7 @@ def summary_line(status: Mapping[str, Any]) -> str:
 
 
 def page(watcher: Watcher, height: int) -> RenderableType:
-    """The whole terminal."""
+    """Return the page that fills a terminal of this height."""
     status = watcher.status
     room = max(3, height - _FRAME_LINES - len(status["brokers"]))
     return Group(
@@ -152,9 +152,9 @@ def _head(status: Mapping[str, Any]) -> RenderableType:
         return table
     waiting = sum(controller["requests_waiting"].values())
     known = "last known: " if zookeeper["is_stale"] else ""
-    who = f"{known}broker {controller['controller_id']}, epoch {controller['epoch']}"
-    table.add_row("Controller", Text(f"{who}, {controller['state']}", style="bold"))
-    table.add_row("Waiting", f"{controller['event_queue_size']} events, {waiting} requests")
+    active = f"{known}broker {controller['controller_id']}, epoch {controller['epoch']}"
+    table.add_row("Controller", Text(f"{active}, {controller['state']}", style="bold"))
+    table.add_row("Queued", f"{controller['event_queue_size']} events, {waiting} requests")
     table.add_row("Partitions", counts(controller["partitions"]))
     table.add_row("Replicas", counts(controller["replicas"]))
     offline = controller["offline_partitions"]
@@ -187,6 +187,6 @@ def _events(watcher: Watcher, room: int) -> Table:
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for row in list(watcher.rows)[-room:]:
         table.add_row(
-            time_text(row), Text(what_text(row)), Text(watcher.names.cause_of(row), style="dim")
+            time_text(row), Text(summary_text(row)), Text(watcher.names.cause_of(row), style="dim")
         )
     return table

@@ -1,6 +1,6 @@
-"""`klamm zk`: dumps a ZooKeeper, fills an empty one from a dump, protects znodes with ACLs.
+"""`klamm zk`: dumps and loads znodes, protects them with ACLs, injects failures into servers.
 
-Parses and prints only; zk/dump.py reads, zk/dump_load.py writes.
+Parses options and prints only; zk/dump.py reads, zk/dump_load.py writes.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ Examples:
   klamm zk servers
   klamm zk servers --json
 """
-_TELL_EVERY_S = 1.0
-_TELL_PATHS = 5
+_PROGRESS_INTERVAL_S = 1.0
+_SHOWN_PATHS = 5
 
 Chroot = Annotated[str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")]
 Which = Annotated[
@@ -89,12 +89,13 @@ Examples:
 @app.command("dump", epilog=_EXAMPLES)
 def dump_command(
     zookeeper: Chroot,
-    path: Annotated[str, typer.Argument(help="Where to begin, inside the chroot.")] = "/",
+    path: Annotated[str, typer.Argument(help="The topmost znode, inside the chroot.")] = "/",
 ) -> None:
-    """Print the znodes at and below a path as JSON, without loss: null data is not empty data,
-    data that is no UTF-8 text is base64, with versions, zxids, times and the owning session."""
+    """Print the znodes at and below a path as JSON, with versions, zxids, times and owning
+    sessions. Nothing is lost: null data differs from empty data, and data that is not UTF-8 text
+    is printed as base64."""
     if not path.startswith("/") or (path != "/" and "" in path[1:].split("/")):
-        raise UsageError(f"'{path}' is no path of a znode", hint="write it as /brokers/topics")
+        raise UsageError(f"'{path}' is not the path of a znode", hint="e.g. /brokers/topics")
     with contextlib.closing(open_session(zookeeper)) as session:
         znodes = dump(KazooStore(session), path, session.chroot.path)
     typer.echo("[")
@@ -107,42 +108,43 @@ def dump_command(
 @app.command("load", epilog=_LOAD_EXAMPLES)
 def load_command(
     file: Annotated[
-        Path, typer.Argument(metavar="DUMP", help="What klamm zk dump printed; -: standard input.")
+        Path,
+        typer.Argument(metavar="DUMP", help="Output of klamm zk dump; -: standard input."),
     ],
     zookeeper: Chroot,
     mark: Annotated[
         bool,
-        typer.Option("--mark", help="Mark the copy as klamm's, so that klamm up may run in it."),
+        typer.Option("--mark", help="Mark the copy as klamm's, so that klamm up may run on it."),
     ] = False,
     undo_: Annotated[
-        bool, typer.Option("--undo", help="Take away what a load that was cut short has written.")
+        bool, typer.Option("--undo", help="Delete the znodes that an interrupted load has written.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Write a dump into a place that is empty or not there. Paths and data are kept; versions,
-    zxids, times and ACLs are not (with an identity of KLAMM_ZK_* the znodes get Kafka's ACLs,
-    otherwise all znodes are open), and ephemeral znodes are left out: their sessions are
-    elsewhere. Repeat an interrupted load to continue it."""
+    """Write a dump into an empty or missing chroot. Paths and data are kept. Versions, zxids,
+    times and ACLs are not: with an identity in KLAMM_ZK_* the znodes get Kafka's ACLs, otherwise
+    all znodes are open. Ephemeral znodes are skipped, because their sessions do not exist here.
+    Repeat an interrupted load to continue it."""
     if mark and undo_:
-        raise UsageError("--mark and --undo together", hint="give one of them")
+        raise UsageError("give either --mark or --undo, not both")
     znodes = read_dump(file)
     whole, without_mark = plan_load(znodes), plan_load(znodes, frozenset([MARKER_PATH]))
     plan = without_mark if mark else whole
     for path in plan.unreadable:
-        typer.echo(f"warning: {path} is left out: it could not be read for the dump", err=True)
+        typer.echo(f"warning: {path} is skipped: the dump could not read it", err=True)
     last: list[WriteOp] = []
     if mark:
         now_ms = round(time.time() * 1000)
         last.append(Create(MARKER_PATH, marker(RunInfo("zk load", now_ms, klamm_version()))))
     progress = _Progress()
     session = open_session(zookeeper, waits_if_lost=True)
-    session.add_listener(_tell_of_connection)
+    session.add_listener(_report_disconnection)
     store = KazooStore(session)
     try:
         if undo_:
             count = apart(lambda: undo(store, (whole, without_mark), progress), session.close)
-            text = f"{count} znodes of a load that was cut short are deleted from {zookeeper}"
-            _tell({"zookeeper": zookeeper, "deleted": count}, as_json, text)
+            text = f"{count} znodes of an interrupted load were deleted from {zookeeper}"
+            _print_outcome({"zookeeper": zookeeper, "deleted": count}, as_json, text)
             return
         result = apart(
             lambda: load(
@@ -152,14 +154,17 @@ def load_command(
         )
     except KeyboardInterrupt:
         if undo_:
-            print_error("interrupted: some of it is still there", "the same command goes on")
+            print_error(
+                "interrupted: not all znodes of the load are deleted",
+                "repeat the command to continue",
+            )
         else:
             error = cut_short("interrupted", progress.done, len(plan.creates))
             print_error(error.message, error.hint)
         raise typer.Exit(INTERRUPTED) from None
     finally:
         store.close()
-    _tell_loaded(plan, result.found, zookeeper, mark, as_json)
+    _print_loaded(plan, result.found, zookeeper, mark, as_json)
 
 
 @app.command(epilog=_SECURE_EXAMPLES)
@@ -169,7 +174,7 @@ def secure(zookeeper: Chroot, as_json: AsJson = False) -> None:
     identity may read user and broker configs and delegation tokens."""
     if not security_of(os.environ).has_identity:
         raise UsageError(
-            "no identity to protect the znodes with",
+            "no identity is configured to protect the znodes with",
             hint="set KLAMM_ZK_DIGEST=USER:PASSWORD, or KLAMM_ZK_TLS_CERT and KLAMM_ZK_TLS_KEY",
         )
     _set_acls(zookeeper, is_secure=True, as_json=as_json)
@@ -177,7 +182,7 @@ def secure(zookeeper: Chroot, as_json: AsJson = False) -> None:
 
 @app.command(epilog=_UNSECURE_EXAMPLES)
 def unsecure(zookeeper: Chroot, as_json: AsJson = False) -> None:
-    """Open a cluster's znodes to all clients again; needs the identity that protected them."""
+    """Open a cluster's znodes to all clients again; requires the identity that protected them."""
     _set_acls(zookeeper, is_secure=False, as_json=as_json)
 
 
@@ -193,11 +198,11 @@ def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
         )
     what = "protected" if is_secure else "open to all clients"
     outcome = {"zookeeper": zookeeper, "znodes": count, "secure": is_secure}
-    _tell(outcome, as_json, f"{count} znodes of {zookeeper} are {what}")
+    _print_outcome(outcome, as_json, f"{count} znodes of {zookeeper} are {what}")
 
 
-def _tell(outcome: dict[str, object], as_json: bool, *lines: str) -> None:
-    """Print what was done as JSON, or as lines."""
+def _print_outcome(outcome: dict[str, object], as_json: bool, *lines: str) -> None:
+    """Print the outcome as JSON, or as lines."""
     for line in [msgspec.json.encode(outcome).decode()] if as_json else lines:
         typer.echo(line)
 
@@ -226,21 +231,21 @@ def kill_command(client: ServerClient, which: Which) -> Answered:
 @app.command("start", epilog=_server_examples("start", "2"))
 @asks_server
 def start_command(client: ServerClient, which: Which) -> Answered:
-    """Start a ZooKeeper server that was killed, on its data."""
+    """Start a killed ZooKeeper server with its existing data."""
     return _act(client, which, "start")
 
 
 @app.command("pause", epilog=_server_examples("pause", "follower", "2"))
 @asks_server
 def pause_command(client: ServerClient, which: Which) -> Answered:
-    """Freeze a ZooKeeper server: its connections stay open, and requests get no answer."""
+    """Freeze a ZooKeeper server: its connections stay open, but it does not respond."""
     return _act(client, which, "pause")
 
 
 @app.command("resume", epilog=_server_examples("resume", "2"))
 @asks_server
 def resume_command(client: ServerClient, which: Which) -> Answered:
-    """Let a frozen ZooKeeper server continue."""
+    """Resume a frozen ZooKeeper server."""
     return _act(client, which, "resume")
 
 
@@ -249,7 +254,7 @@ def _act(client: ServerClient, which: str, action: str) -> Answered:
     return answer, f"ZooKeeper server {answer['id']}: {answer['before']} -> {answer['state']}"
 
 
-def _tell_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json: bool) -> None:
+def _print_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json: bool) -> None:
     outcome = {
         "zookeeper": zookeeper,
         "znodes": len(plan.creates),
@@ -260,40 +265,40 @@ def _tell_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json
         "marked": mark,
     }
     before = f", {found} of them by an earlier load" if found else ""
-    lines = [f"{len(plan.creates)} znodes are written to {zookeeper}{before}"]
+    lines = [f"{len(plan.creates)} znodes were written to {zookeeper}{before}"]
     if plan.added:
-        lines.append(f"not in the dump, made with null data: {_some(plan.added)}")
+        lines.append(f"not in the dump, created with null data: {_some(plan.added)}")
     if plan.ephemeral:
-        lines.append(f"left out, because they are ephemeral: {_some(plan.ephemeral)}")
-    lines.append("not kept: versions, zxids, times and access lists")
+        lines.append(f"skipped because they are ephemeral: {_some(plan.ephemeral)}")
+    lines.append("not kept: versions, zxids, times and ACLs")
     paths = {op.path for op in plan.creates}
     if not mark and BrokerIdsZNode.path in paths and MARKER_PATH not in paths:
-        lines.append(f"klamm up will not run here without {MARKER_PATH}: --mark makes it")
-    _tell(outcome, as_json, *lines)
+        lines.append(f"klamm up refuses to run here without {MARKER_PATH}: --mark creates it")
+    _print_outcome(outcome, as_json, *lines)
 
 
-def _tell_of_connection(event: StoreEvent) -> None:
+def _report_disconnection(event: StoreEvent) -> None:
     if event == SessionEvent(SessionState.DISCONNECTED):
-        print("the connection is lost: waiting for ZooKeeper", file=sys.stderr, flush=True)
+        print("connection lost: waiting for ZooKeeper", file=sys.stderr, flush=True)
 
 
 def _some(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _TELL_PATHS} more" if len(paths) > _TELL_PATHS else ""
-    return ", ".join(paths[:_TELL_PATHS]) + more
+    more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
+    return ", ".join(paths[:_SHOWN_PATHS]) + more
 
 
 class _Progress:
-    """Says on standard error, at most every second, how far it is."""
+    """Prints progress to standard error, at most once a second."""
 
     def __init__(self) -> None:
         self.done = 0
-        self._told_s = time.monotonic()
+        self._printed_s = time.monotonic()
 
     def __call__(self, done: int, total: int | None) -> None:
         """Print progress; ``total`` is None if unknown."""
         self.done = done
         now_s = time.monotonic()
-        if now_s - self._told_s >= _TELL_EVERY_S:
-            self._told_s = now_s
+        if now_s - self._printed_s >= _PROGRESS_INTERVAL_S:
+            self._printed_s = now_s
             of_all = "" if total is None else f" of {total}"
             print(f"{done}{of_all} znodes", file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""Scripted failures: the drill language, the drills that ship with klamm, and how one is run."""
+"""Scripted failures (drills): the drill language, the shipped drills, running and judging."""

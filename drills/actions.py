@@ -1,6 +1,7 @@
-"""What a step of a drill may do: one entry an action, with its words for the docs.
+"""Actions of drill steps: one entry per action, with its text for the docs.
 
-An entry reads the action's value into a step of runtime/scenarios/steps.py; it does nothing itself.
+An entry parses the action's value into an action of runtime/actions.py or of
+runtime/scenarios/steps.py.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from klamm.zk.ensemble import FOLLOWER, LEADER
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]
 _WORDS: Final = {"log_dir": "dir"}
-"""Arguments that a drill calls by another name."""
+"""Arguments that have another name in drills."""
 ANSWERED: Final = (steps.RunTool, steps.Reassign, steps.ElectLeaders)
 """Actions with an exit code and an output."""
 
 
 class ActionKind(NamedTuple):
-    """How an action is read, and how it is explained."""
+    """Parser and documentation of an action."""
 
     read: Read
     example: str
@@ -41,7 +42,7 @@ def _on_brokers(action: type[BrokerAction]) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         refs = [reader.broker_ref(item) for item in reader.one_or_more(node)]
         if not refs:
-            raise reader.error(node, "no broker is named")
+            raise reader.error(node, "no broker is given")
         return tuple(action(ref) for ref in refs)
 
     return read
@@ -50,7 +51,7 @@ def _on_brokers(action: type[BrokerAction]) -> Read:
 def _isolate(reader: DrillReader, node: yaml.Node) -> Actions:
     refs = tuple(reader.broker_ref(item) for item in reader.one_or_more(node))
     if not refs:
-        raise reader.error(node, "no broker is named", "heal_network ends an isolation")
+        raise reader.error(node, "no broker is given", "heal_network ends an isolation")
     return (actions.Isolate(refs),)
 
 
@@ -62,14 +63,14 @@ def _degrade_network(reader: DrillReader, node: yaml.Node) -> Actions:
 
 _ON_ZOOKEEPER: Final = {
     "kill": "Kill one of the drill's ZooKeeper servers (leader, follower or an id). Real only.",
-    "start": "Start a ZooKeeper server that was killed, on its data. Real only.",
-    "pause": "Freeze a ZooKeeper server: connections stay open, requests get no answer. Real only.",
-    "resume": "Let a frozen ZooKeeper server continue. Real only.",
+    "start": "Start a killed ZooKeeper server with its existing data. Real only.",
+    "pause": "Freeze a ZooKeeper server: connections stay open, it does not respond. Real only.",
+    "resume": "Resume a frozen ZooKeeper server. Real only.",
 }
 
 _ON_QUORUM: Final = {
     "lose_quorum": "Kill ZooKeeper servers, leader first, until the quorum is lost. Real only.",
-    "regain_quorum": "Start or resume all ZooKeeper servers; wait until one leads. Real only.",
+    "regain_quorum": "Start or resume all ZooKeeper servers; wait for a leader. Real only.",
 }
 
 
@@ -84,18 +85,18 @@ def _on_zookeeper(action: str) -> Read:
 
 
 def _with_arguments(word: str, action: type[Action]) -> Read:
-    """Return how a drill writes an action with several arguments: by their names."""
+    """Return the parser of an action with named arguments."""
     arguments = {_WORDS.get(field.name, field.name): field for field in _arguments(action)}
 
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         given = reader.fields(node, word, arguments)
         if action is actions.FailDisk and ("broker" in given) == ("journal" in given):
-            raise reader.error(node, "fail_disk needs 'broker', or 'journal: true'")
+            raise reader.error(node, "fail_disk requires either 'broker' or 'journal: true'")
         for name, field in arguments.items():
             if field.required and name not in given:
                 words = _words(field.type)
                 hint = f"one of {', '.join(words)}" if words else None
-                raise reader.error(node, f"{word} needs '{name}'", hint)
+                raise reader.error(node, f"{word} requires '{name}'", hint)
         values = {
             arguments[name].name: _argument(reader, entry.value, name, arguments[name].type)
             for name, entry in given.items()
@@ -119,7 +120,7 @@ def _words(kind: inspect.Type) -> list[str]:
 
 
 def _argument(reader: DrillReader, node: yaml.Node, name: str, kind: inspect.Type) -> Any:
-    """Read an argument by its type."""
+    """Parse an argument according to its type."""
     if name == "broker":
         return reader.broker_ref(node)
     if isinstance(kind, inspect.UnionType):
@@ -132,13 +133,13 @@ def _argument(reader: DrillReader, node: yaml.Node, name: str, kind: inspect.Typ
         case inspect.EnumType():
             word = reader.text(node, name)
             if word not in _words(kind):
-                raise reader.unknown(node, f"{name} of fault", word, _words(kind))
+                raise reader.unknown(node, f"fault {name}", word, _words(kind))
             return kind.cls(word)
     return reader.text(node, name)
 
 
 def _read_of(word: str, action: type[Action]) -> Read:
-    """Return how a drill writes an action: by itself, with brokers, or with named arguments."""
+    """Return the parser of an action: without a value, with brokers, or with named arguments."""
     if action is actions.Isolate:
         return _isolate
     needed = [field.name for field in _arguments(action) if field.required]
@@ -159,7 +160,7 @@ def _without_value(word: str, action: Action) -> Read:
 
 
 def kind_of(word: str, action: type[Action], example: str, _: str | None) -> ActionKind:
-    """Return how a drill writes an action of runtime/actions.py."""
+    """Return parser and documentation of an action of runtime/actions.py."""
     return ActionKind(_read_of(word, action), example, " ".join(str(getdoc(action)).split()))
 
 
@@ -172,7 +173,7 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
         except ValueError as error:
             raise reader.error(node, f"not a command: {error}") from None
     if not words:
-        raise reader.error(node, "no tool is named")
+        raise reader.error(node, "no tool is given")
     name, *args = words
     if name not in TOOL_NAMES:
         raise reader.unknown(node, "tool", name, TOOL_NAMES)
@@ -187,7 +188,7 @@ def _reassign(reader: DrillReader, node: yaml.Node) -> Actions:
 def _cancel(reader: DrillReader, node: yaml.Node) -> Actions:
     partitions = reader.partitions(node)
     if not partitions:
-        raise reader.error(node, "no partition is named")
+        raise reader.error(node, "no partition is given")
     return (steps.Reassign(dict.fromkeys(partitions)),)
 
 
@@ -197,7 +198,7 @@ def _elect(election_type: ElectionType) -> Read:
             return (steps.ElectLeaders(election_type, None),)
         partitions = reader.partitions(node)
         if not partitions:
-            raise reader.error(node, "no partition is named", "use partitions, or all")
+            raise reader.error(node, "no partition is given", "use partitions, or all")
         return (steps.ElectLeaders(election_type, tuple(partitions)),)
 
     return read
@@ -216,7 +217,7 @@ def _znodes(make: Callable[[str, bytes | None], Action]) -> Read:
 def _delete(reader: DrillReader, node: yaml.Node) -> Actions:
     paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
     if not paths:
-        raise reader.error(node, "no znode is named")
+        raise reader.error(node, "no znode is given")
     return tuple(steps.DeleteZnode(path) for path in paths)
 
 
@@ -236,7 +237,7 @@ def _produce(reader: DrillReader, node: yaml.Node) -> Actions:
 
 def _produce_constantly(reader: DrillReader, node: yaml.Node) -> Actions:
     def rate(item: yaml.Node) -> float:
-        return reader.number(item, "records a second", 1_000_000.0)
+        return reader.number(item, "a rate in records per second", 1_000_000.0)
 
     return (steps.ProduceConstantly(reader.by_partition(node, rate)),)
 
@@ -246,7 +247,7 @@ def _wait(reader: DrillReader, node: yaml.Node) -> Actions:
 
 
 def _preload(reader: DrillReader, node: yaml.Node) -> Actions:
-    sizes = reader.by_partition(node, lambda item: reader.size_bytes(item, "what is preloaded"))
+    sizes = reader.by_partition(node, lambda item: reader.size_bytes(item, "a preloaded size"))
     return tuple(steps.Preload(tp, size_bytes) for tp, size_bytes in sizes.items())
 
 
@@ -314,29 +315,31 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "produce": ActionKind(
         _produce,
         "produce: {t-0: 500}",
-        "Give the drill's producer (idempotent, acks=all) this number of records. It sends them "
-        "while the next steps run, and a consumer reads them. At the end of the drill the consumer "
-        "must have read every acknowledged record once and in order.",
+        "Queue this number of records in the drill's producer (idempotent, acks=all). It sends "
+        "them while the next steps run, and a consumer reads them. At the end of the drill the "
+        "consumer must have read every acknowledged record once and in order.",
     ),
     "produce_constantly": ActionKind(
         _produce_constantly,
         "produce_constantly: {t-0: 100}",
         "Produce to partitions (acks=all) at this constant rate in records per second until the "
-        "drill ends. While nothing changes this takes no messages, so that simulated hours are "
-        "cheap. At the end no acknowledged record may be lost. Simulated only.",
+        "drill ends. While the cluster is stable this needs no messages, so that simulated hours "
+        "are cheap. At the end no acknowledged record may be lost. Simulated only.",
     ),
     "create_znode": ActionKind(
         _znodes(steps.CreateZnode),
         "create_znode: {/admin/delete_topics/t: null}",
-        "Create znodes manually: text as it is, null as no data, other values as JSON.",
+        "Create znodes manually. Text is written unchanged, null as no data, other values as JSON.",
     ),
     "set_znode": ActionKind(
         _znodes(steps.SetZnode),
         "set_znode: {/admin/reassign_partitions: 'not JSON'}",
-        "Overwrite znodes manually, whatever their versions.",
+        "Overwrite znodes manually, regardless of their versions.",
     ),
     "delete_znode": ActionKind(
-        _delete, "delete_znode: /controller", "Delete znodes manually, whatever their versions."
+        _delete,
+        "delete_znode: /controller",
+        "Delete znodes manually, regardless of their versions.",
     ),
     "set_topic_partitions": ActionKind(
         _set_topic_partitions,
@@ -349,6 +352,6 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         "Add this amount of data to all replicas of partitions, in records of 1000 bytes, as if "
         "it had been produced long ago. Not possible after the drill has produced to them.",
     ),
-    "wait": ActionKind(_wait, "wait: 5s", "Let time pass, in ms, s or min."),
+    "wait": ActionKind(_wait, "wait: 5s", "Wait for a duration in ms, s or min."),
 }
-"""Every action by its word."""
+"""Every action by its name in drills."""

@@ -1,6 +1,6 @@
-"""What a drill may wait for and expect: one entry a condition, with its words for the docs.
+"""Conditions that a drill waits for or expects: one entry per condition, with text for the docs.
 
-An entry reads the condition's value; how it is looked at is runtime/scenarios/conditions.py's.
+An entry parses the condition's value; runtime/scenarios/conditions.py evaluates it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _STATES: Final = tuple(state.value for state in PartitionState)
 
 
 class ConditionKind(NamedTuple):
-    """How a condition is read, and how it is explained.
+    """Parser and documentation of a condition.
 
-    ``is_of_tool``: it is known as soon as the step's tool has ended, so nobody waits for it.
+    ``is_of_tool``: its value is final when the step's tool has ended, so it is never waited for.
     """
 
     read: Read
@@ -83,14 +83,14 @@ def _controller(reader: DrillReader, node: yaml.Node) -> int | str:
     if text in (MOVED, NONE):
         return text
     if not text.isdecimal():
-        raise reader.error(node, f"'{text}' is no controller", "use an id, moved, or none")
+        raise reader.error(node, f"'{text}' is not a controller", "use an id, moved, or none")
     return reader.broker(node)
 
 
 def _paths(reader: DrillReader, node: yaml.Node) -> list[str]:
     paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
     if not paths:
-        raise reader.error(node, "no znode is named")
+        raise reader.error(node, "no znode is given")
     return paths
 
 
@@ -104,7 +104,7 @@ def _znodes(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
 def _topics(reader: DrillReader, node: yaml.Node) -> list[str]:
     topics = [reader.text(item, "a topic") for item in reader.one_or_more(node)]
     if not topics:
-        raise reader.error(node, "no topic is named")
+        raise reader.error(node, "no topic is given")
     return topics
 
 
@@ -130,7 +130,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         _brokers, "brokers: [0, 2]", "Exactly these brokers are registered in /brokers/ids."
     ),
     "leader": ConditionKind(
-        _leaders, "leader: {t-0: 2, t-1: none}", "The leaders, as the state znodes have them."
+        _leaders, "leader: {t-0: 2, t-1: none}", "The leaders in the state znodes."
     ),
     "isr": ConditionKind(_isrs, "isr: {t-0: [0, 2]}", "The ISRs, in any order."),
     "leader_epoch": ConditionKind(_epochs, "leader_epoch: {t-0: 3}", "The leader epochs."),
@@ -145,18 +145,17 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "hosts": ConditionKind(
         _hosts,
         "hosts: {1: [t-0], 2: []}",
-        "Exactly these partitions have a replica on the brokers themselves.",
+        "Exactly these partitions have a replica in the brokers' log directories.",
     ),
     "offline_partitions": ConditionKind(
         _count("a count"),
         "offline_partitions: 0",
-        "Number of partitions without a leader, as the active controller counts them.",
+        "Number of partitions without a leader, as counted by the active controller.",
     ),
     "controller": ConditionKind(
         _controller,
         "controller: moved",
-        "The owner of /controller: a broker, `none`, or `moved`: a controller that was elected "
-        "since the step began.",
+        "The broker in /controller, `none`, or `moved`: a controller elected since the step began.",
     ),
     "controller_epoch": ConditionKind(
         _count("an epoch"), "controller_epoch: 2", "The number in /controller_epoch."
@@ -169,7 +168,8 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "acknowledged_at_least": ConditionKind(
         _records,
         "acknowledged_at_least: {t-0: 500}",
-        "This number of records or more: producers at constant rates do not stop.",
+        "At least this number of records is acknowledged; for constant-rate producers, which do "
+        "not stop.",
     ),
     "consumed": ConditionKind(
         _records,
@@ -183,7 +183,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "znode": ConditionKind(
         _znodes,
         "znode: {/controller_epoch: 2}",
-        "The data of znodes: equal as JSON, or equal as text.",
+        "The data of znodes, compared as JSON or as text.",
     ),
     "deleted": ConditionKind(
         _topics, "deleted: t", "These topics are deleted, and so are the requests to delete them."
@@ -191,7 +191,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "reassigning": ConditionKind(
         _partitions,
         "reassigning: [t-0]",
-        "Exactly these partitions are being reassigned; `[]`: none is.",
+        "Exactly these partitions are being reassigned; `[]`: no partition.",
     ),
     "not_reassigning": ConditionKind(
         _topics, "not_reassigning: t", "No partition of these topics is being reassigned."
@@ -210,8 +210,8 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "output": ConditionKind(
         _texts,
         "output: 'Error: topic'",
-        "Texts in the output of the step's tool, or in the controller's refusal.",
+        "Texts in the output of the step's tool, or in the controller's error.",
         is_of_tool=True,
     ),
 }
-"""Every condition by its word."""
+"""Every condition by its name in drills."""

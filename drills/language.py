@@ -1,7 +1,7 @@
-"""The drill language: a YAML file in, a Drill out.
+"""Compiler of the drill language: a YAML file in, a Drill out.
 
-Every error is a UsageError that says FILE:LINE:COLUMN; a word that is not known gets a suggestion.
-``always``, ``sometimes``, ``eventually`` and ``when`` are kept free for later and are not known.
+Every error is a UsageError with FILE:LINE:COLUMN, and a suggestion for an unknown word. ``always``,
+``sometimes``, ``eventually`` and ``when`` are reserved for later extensions.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class _Topic(NamedTuple):
 
 
 def read_drill(path: Path) -> Drill:
-    """The drill of a file. Raises UsageError."""
+    """Read the drill in a file. Raises UsageError."""
     return parse_drill(read_text(path), str(path))
 
 
 def parse_drill(text: str, source: str) -> Drill:
-    """The drill that ``text`` is; ``source`` is the file's name in errors. Raises UsageError."""
+    """Parse a drill; ``source`` is the file's name in errors. Raises UsageError."""
     return _File(DrillReader(source)).read(text)
 
 
 class _File:
-    """One file being compiled."""
+    """Compiler of one file."""
 
     def __init__(self, reader: DrillReader) -> None:
         self._reader = reader
@@ -74,7 +74,7 @@ class _File:
         fields = reader.fields(root, "a drill", DRILL_WORDS)
         for needed in ("drill", "about", "steps"):
             if needed not in fields:
-                raise reader.error(root, f"a drill needs '{needed}'")
+                raise reader.error(root, f"a drill requires '{needed}'")
         name = reader.text(fields["drill"].value, "the drill's name")
         if not _NAME.fullmatch(name):
             raise reader.error(
@@ -90,7 +90,7 @@ class _File:
         reader.broker_ids = cluster.broker_ids
         items = reader.items(fields["steps"].value, "steps")
         if not items:
-            raise reader.error(fields["steps"].value, "a drill needs a step")
+            raise reader.error(fields["steps"].value, "a drill requires a step")
         place = reader.place(fields["cluster"].key) if "cluster" in fields else reader.place(root)
         return Drill(
             name=name,
@@ -118,7 +118,7 @@ class _File:
         if "controllers" in fields:
             values["controllers"] = tuple(reader.brokers(fields["controllers"].value))
             if not values["controllers"]:
-                raise reader.error(fields["controllers"].value, "a cluster needs a controller")
+                raise reader.error(fields["controllers"].value, "a cluster requires a controller")
         if "racks" in fields:
             racks = reader.items(fields["racks"].value, "racks")
             values["racks"] = tuple(reader.text(item, "a rack") for item in racks)
@@ -149,7 +149,7 @@ class _File:
         if isinstance(node, yaml.SequenceNode):
             ids = tuple(reader.integer(item, "a broker", most=50_000) for item in node.value)
             if not ids or len(set(ids)) < len(ids):
-                raise reader.error(node, "brokers must be ids that differ")
+                raise reader.error(node, "brokers must be a list of different ids")
             if len(ids) > MAX_BROKERS:
                 raise reader.error(node, f"a drill has at most {MAX_BROKERS} brokers")
             return ids
@@ -167,13 +167,13 @@ class _File:
         return configs
 
     def _topic(self, key: yaml.Node, node: yaml.Node) -> _Topic:
-        """A topic: its partitions' replicas, or those and configs."""
+        """Read a topic: the replicas of its partitions, and optionally its configs."""
         reader = self._reader
         configs = {}
         if isinstance(node, yaml.MappingNode):
             fields = reader.fields(node, "a topic", TOPIC_WORDS)
             if "replicas" not in fields:
-                raise reader.error(node, "a topic needs 'replicas'")
+                raise reader.error(node, "a topic requires 'replicas'")
             if "config" in fields:
                 entries = reader.entries(fields["config"].value, "config")
                 configs = {name: reader.text(e.value, name) for name, e in entries.items()}
@@ -181,7 +181,9 @@ class _File:
         partitions = reader.items(node, "the replicas of a topic's partitions")
         replicas = [reader.brokers(item) for item in partitions]
         if not replicas or not all(replicas):
-            raise reader.error(node, "each partition needs a replica", "as in t: [[0, 1], [1, 2]]")
+            raise reader.error(
+                node, "each partition requires a replica", "as in t: [[0, 1], [1, 2]]"
+            )
         return _Topic(reader.text(key, "a topic"), replicas, configs, reader.place(key))
 
     # -- steps
@@ -197,18 +199,19 @@ class _File:
         words = [word for word in fields if word in ACTIONS]
         if len(words) > 1:
             raise reader.error(
-                fields[words[1]].key, f"a step does one thing: {words[0]}, or {words[1]}"
+                fields[words[1]].key,
+                f"a step has at most one action: give either {words[0]} or {words[1]}",
             )
         if "files" in fields and "run" not in words:
-            raise reader.error(fields["files"].key, "files are for a step that has 'run'")
+            raise reader.error(fields["files"].key, "'files' requires 'run' in the same step")
         actions: tuple[Action, ...] = ()
         if words:
             value = fields[words[0]].value
             actions = self._with_files(ACTIONS[words[0]].read(reader, value), value, fields)
         if not words and not fields.keys() & {"until", "expect"}:
-            raise reader.error(node, "a step needs something to do, to wait for, or to expect")
+            raise reader.error(node, "a step requires an action, 'until' or 'expect'")
         if "within" in fields and "until" not in fields:
-            raise reader.error(fields["within"].key, "'within' says how long 'until' may take")
+            raise reader.error(fields["within"].key, "'within' is the timeout of 'until': add one")
         checks = self._checks(fields, is_answered=_answers(actions))
         place = reader.place(fields[words[0]].key if words else node)
         return Step(self._step_name(fields, words), actions, checks, place)
@@ -232,14 +235,16 @@ class _File:
     def _with_files(
         self, actions: tuple[Action, ...], value: yaml.Node, fields: dict[str, Entry]
     ) -> tuple[Action, ...]:
-        """The actions with what the step's ``files`` hold; every file that is named must be there,
-        and every one that is there must be named."""
+        """Return the actions with the contents of the step's ``files``.
+
+        Raises UsageError if an argument refers to a missing file, or if a file is unused.
+        """
         reader = self._reader
         files: dict[str, str] = {}
         if "files" in fields:
             for name, entry in reader.entries(fields["files"].value, "files").items():
                 if "/" in name or name in (".", ".."):
-                    raise reader.error(entry.key, f"'{name}' is no file name")
+                    raise reader.error(entry.key, f"'{name}' is not a file name")
                 data = reader.znode_data(entry.value)
                 files[name] = "" if data is None else data.decode()
         tools = [action for action in actions if isinstance(action, steps.RunTool)]
@@ -247,12 +252,12 @@ class _File:
         for name in files:
             if name not in named:
                 raise reader.error(
-                    fields["files"].key, f"no argument names the file '{name}'", "as {file:NAME}"
+                    fields["files"].key,
+                    f"no argument of 'run' uses the file '{name}'",
+                    "write {file:NAME} in the command",
                 )
         for name in sorted(named - files.keys()):
-            raise reader.error(
-                value, f"there is no file '{name}'", "put it into the step's 'files'"
-            )
+            raise reader.error(value, f"file '{name}' is missing", "add it to the step's 'files'")
         return tuple(
             msgspec.structs.replace(action, files=files)
             if isinstance(action, steps.RunTool)
@@ -262,10 +267,11 @@ class _File:
 
     # -- checks
 
-    def _checks(
-        self, fields: dict[str, Entry], *, is_answered: bool
-    ) -> tuple[Check | Quiesce, ...]:
-        """What the tool said first, then what is waited for, then the rest, once at rest."""
+    def _checks(self, fields: dict[str, Entry], *, is_answered: bool) -> tuple[Check | Quiesce, ...]:
+        """Return the checks of a step: on the tool's result, ``until``, then ``expect``.
+
+        The conditions of ``expect`` on the cluster are checked after it has quiesced.
+        """
         reader = self._reader
         timeout_ms = STEP_TIMEOUT_MS
         if "within" in fields:
@@ -280,8 +286,8 @@ class _File:
         of_cluster = [c for c in expect if not CONDITIONS[c.condition.kind].is_of_tool]
         if of_tool and not is_answered:
             raise UsageError(
-                f"{of_tool[0].place}: the step runs no tool and asks the controller nothing",
-                hint="exit_code and output are for run, reassign, cancel_reassignment, elect_*",
+                f"{of_tool[0].place}: the step has no action with an exit code and an output",
+                hint="exit_code and output require run, reassign, cancel_reassignment or elect_*",
             )
         if is_answered and all(c.condition.kind != "exit_code" for c in of_tool):
             of_tool.insert(0, _succeeded(fields, reader))
@@ -301,7 +307,7 @@ class _File:
             for kind, entry in entries.items():
                 if moment is Moment.UNTIL and CONDITIONS[kind].is_of_tool:
                     raise reader.error(
-                        entry.key, f"{kind} is known at once", "put it under 'expect'"
+                        entry.key, f"{kind} is never waited for", "put it under 'expect'"
                     )
                 condition = Condition(kind, CONDITIONS[kind].read(reader, entry.value))
                 place = reader.place(entry.key)

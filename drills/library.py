@@ -1,4 +1,4 @@
-"""The drills that ship with klamm: YAML files beside this one, found by their names."""
+"""The drills shipped with klamm: YAML files in drills/shipped/, found by name."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ NAMES: Final = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 
 
 def named_text(name: str) -> str:
-    """The text of a drill that ships. Raises UsageError if there is none of this name."""
+    """Return the YAML text of a shipped drill. Raises UsageError for an unknown name."""
     if name not in NAMES:
         close = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {close[0]}?" if close else "klamm drill list shows all"
-        raise UsageError(f"there is no drill {name}", hint=hint)
+        hint = f"did you mean {close[0]}?" if close else "klamm drill list lists all drills"
+        raise UsageError(f"unknown drill {name}", hint=hint)
     return (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def named_drill(name: str) -> Drill:
-    """A drill that ships. Raises UsageError if there is none of this name."""
+    """Return a shipped drill. Raises UsageError for an unknown name."""
     return parse_drill(named_text(name), f"{name}.yaml")
 
 
 def find_drill(word: str) -> Drill:
-    """The drill of a file, or the one that ships under this name. Raises UsageError."""
+    """Return the drill in a file, or the shipped drill of this name. Raises UsageError."""
     if "/" in word or word.endswith((".yaml", ".yml")) or Path(word).is_file():
         return read_drill(Path(word))
     return named_drill(word)

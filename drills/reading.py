@@ -1,7 +1,7 @@
-"""Reads the YAML of a drill: nodes in, plain values out, every error with FILE:LINE:COLUMN.
+"""Parser of a drill's YAML: nodes in, plain values out, every error with FILE:LINE:COLUMN.
 
-Scalars are taken as written, by JSON's rules: YAML's dates, octal numbers and yes/no are words
-here. Brokers are those of the drill's cluster.
+Scalars follow JSON's rules: YAML's dates, octal numbers and yes/no are text. Brokers must belong
+to the drill's cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.runtime.actions import CONTROLLER, DEAD, PAUSED, BrokerRef
 
-HINT: Final = "docs/drills.md shows the language, klamm drill show NAME a whole drill"
+HINT: Final = "docs/drills.md describes the language; klamm drill show NAME prints an example"
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 50
 _OPENING: Final = (
@@ -45,14 +45,14 @@ _WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None
 
 
 class Entry(NamedTuple):
-    """One entry of a mapping: the node of its key, and that of its value."""
+    """One entry of a mapping: the nodes of its key and of its value."""
 
     key: yaml.Node
     value: yaml.Node
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises UsageError."""
+    """Read a file as text. Raises UsageError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -66,14 +66,17 @@ def read_text(path: Path) -> str:
 
 
 class DrillReader:
-    """The nodes of one file, which is called ``name`` in errors; ``broker_ids``: of its cluster."""
+    """Reader of the nodes of one file.
+
+    ``name``: the file's name in errors. ``broker_ids``: the brokers of the drill's cluster.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.broker_ids: tuple[int, ...] = ()
 
     def compose(self, text: str) -> yaml.Node:
-        """The file's one document. Raises UsageError."""
+        """Parse the file's single document. Raises UsageError."""
         try:
             self._scan(text)
             root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -87,8 +90,10 @@ class DrillReader:
         return root
 
     def _scan(self, text: str) -> None:
-        """Refuse what would take too long, or be passed over: an alias may stand for any amount of
-        text, a tag says what its value is."""
+        """Raise UsageError for anchors, aliases, tags and deep nesting.
+
+        A few aliases can expand to any amount of text; tags would be ignored.
+        """
         depth = 0
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
@@ -103,22 +108,22 @@ class DrillReader:
     # -- errors
 
     def error(self, node: yaml.Node, problem: str, hint: str | None = None) -> UsageError:
-        """The error of what stands at ``node``."""
+        """Return an error at the position of ``node``."""
         return self.error_at(node.start_mark, problem, hint)
 
     def error_at(self, mark: Any, problem: str, hint: str | None = None) -> UsageError:
-        """The error of what stands at ``mark``; None: of the whole file."""
+        """Return an error at the position ``mark``; None: an error of the whole file."""
         return UsageError(f"{self._place(mark)}: {problem}", hint=hint or HINT)
 
     def place(self, node: yaml.Node) -> str:
-        """FILE:LINE:COLUMN of a node, both counted from 1."""
+        """Return FILE:LINE:COLUMN of a node; line and column start at 1."""
         return self._place(node.start_mark)
 
     def _place(self, mark: Any) -> str:
         return self.name if mark is None else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
 
     def unknown(self, node: yaml.Node, what: str, word: str, known: Iterable[str]) -> UsageError:
-        """The error of a word that is none of ``known``."""
+        """Return the error for a word that is not in ``known``."""
         names = list(known)
         close = difflib.get_close_matches(word, names, n=1)
         hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
@@ -127,7 +132,7 @@ class DrillReader:
     # -- collections
 
     def entries(self, node: yaml.Node, what: str) -> dict[str, Entry]:
-        """The entries of a mapping, by their keys."""
+        """Return the entries of a mapping by key."""
         if not isinstance(node, yaml.MappingNode) or not node.value:
             raise self.error(node, f"{what} must be 'name: value' lines")
         found: dict[str, Entry] = {}
@@ -139,7 +144,7 @@ class DrillReader:
         return found
 
     def fields(self, node: yaml.Node, what: str, known: Iterable[str]) -> dict[str, Entry]:
-        """The entries of a mapping that has only ``known`` keys."""
+        """Return the entries of a mapping by key. Raises UsageError for a key not in ``known``."""
         found = self.entries(node, what)
         names = tuple(known)
         for key, entry in found.items():
@@ -148,19 +153,19 @@ class DrillReader:
         return found
 
     def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
-        """The items of a list."""
+        """Return the items of a list."""
         if not isinstance(node, yaml.SequenceNode):
             raise self.error(node, f"{what} must be a list")
         return list(node.value)
 
     def one_or_more(self, node: yaml.Node) -> list[yaml.Node]:
-        """The items of a list, or one node alone."""
+        """Return the items of a list, or a single node as a list."""
         return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
 
     # -- scalars
 
     def text(self, node: yaml.Node, what: str) -> str:
-        """A word or a line of text that is not empty."""
+        """Return a scalar as text. Raises UsageError if it is empty."""
         if not isinstance(node, yaml.ScalarNode):
             raise self.error(node, f"{what} must be a single word")
         if not node.value.strip():
@@ -168,7 +173,7 @@ class DrillReader:
         return str(node.value)
 
     def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = 2**31 - 1) -> int:
-        """A whole number."""
+        """Return an integer between two bounds, inclusive."""
         text = self.text(node, what)
         if not _INTEGER.fullmatch(text):
             raise self.error(node, f"{what} must be a whole number, not '{text}'")
@@ -177,7 +182,7 @@ class DrillReader:
         return number
 
     def number(self, node: yaml.Node, what: str, most: float) -> float:
-        """A decimal number from 0 on."""
+        """Return a decimal number from 0 to ``most``."""
         text = self.text(node, what)
         if not _NUMBER.fullmatch(text):
             raise self.error(node, f"{what} must be a number, not '{text}'", "as in 0.1, or 20")
@@ -186,14 +191,14 @@ class DrillReader:
         return number
 
     def boolean(self, node: yaml.Node, what: str) -> bool:
-        """true or false."""
+        """Return a boolean, written true or false."""
         text = self.text(node, what)
         if text not in ("true", "false"):
             raise self.error(node, f"{what} must be true or false, not '{text}'")
         return text == "true"
 
     def duration_ms(self, node: yaml.Node, what: str) -> float:
-        """A duration such as 500ms, 2s, 1.5min; in milliseconds."""
+        """Return a duration such as 500ms, 2s or 1.5min in milliseconds."""
         text = self.text(node, what)
         match = _DURATION.fullmatch(text)
         if match is None:
@@ -201,7 +206,7 @@ class DrillReader:
         return float(match[1]) * _UNIT_MS[match[2]]
 
     def size_bytes(self, node: yaml.Node, what: str) -> int:
-        """A size such as 500MB, 2GB, 1.5TB, up to 1000TB; in bytes."""
+        """Return a size such as 500MB, 2GB or 1.5TB, up to 1000TB, in bytes."""
         text = self.text(node, what)
         match = _SIZE.fullmatch(text)
         if match is None:
@@ -212,7 +217,7 @@ class DrillReader:
         return size_bytes
 
     def partition(self, node: yaml.Node, what: str) -> TopicPartition:
-        """A partition such as t-0."""
+        """Return a partition such as t-0."""
         text = self.text(node, what)
         match = _PARTITION.fullmatch(text)
         if match is None:
@@ -220,14 +225,14 @@ class DrillReader:
         return TopicPartition(match[1], int(match[2]))
 
     def path(self, node: yaml.Node, what: str) -> str:
-        """The path of a znode."""
+        """Return the path of a znode."""
         text = self.text(node, what)
         if not text.startswith("/") or text.endswith("/") or "//" in text:
             raise self.error(node, f"{what} must be the path of a znode, not '{text}'")
         return text
 
     def plain(self, node: yaml.Node) -> Any:
-        """Any value: mappings, lists, and scalars by JSON's rules."""
+        """Return any value: mappings, lists, and scalars by JSON's rules."""
         if isinstance(node, yaml.MappingNode):
             if not node.value:
                 return {}
@@ -252,7 +257,7 @@ class DrillReader:
         return text
 
     def znode_data(self, node: yaml.Node) -> bytes | None:
-        """What is put into a znode: text as it is, anything else as JSON, null as no data."""
+        """Return the data of a znode: text unchanged, null as None, other values as JSON."""
         value = self.plain(node)
         if value is None or isinstance(value, str):
             return None if value is None else value.encode()
@@ -261,38 +266,38 @@ class DrillReader:
     # -- brokers and partitions
 
     def broker(self, node: yaml.Node) -> int:
-        """The id of one of the cluster's brokers."""
+        """Return the id of a broker. Raises UsageError if the cluster does not have it."""
         broker_id = self.integer(node, "a broker")
         if broker_id not in self.broker_ids:
             ids = ", ".join(map(str, self.broker_ids))
-            raise self.error(node, f"there is no broker {broker_id}", f"brokers: {ids}")
+            raise self.error(node, f"the drill has no broker {broker_id}", f"brokers: {ids}")
         return broker_id
 
     def broker_ref(self, node: yaml.Node) -> BrokerRef:
-        """A broker's id, ``controller``, ``dead``, ``paused``, or ``leader of t-0``."""
+        """Return a broker id, ``controller``, ``dead``, ``paused``, or the t-0 of leader of t-0."""
         text = self.text(node, "a broker")
         if text in (CONTROLLER, DEAD, PAUSED):
             return text
         match = _LEADER_OF.fullmatch(text)
         if match is not None:
-            return self.partition(yaml.ScalarNode("", match[1], node.start_mark), "what is led")
+            return self.partition(yaml.ScalarNode("", match[1], node.start_mark), "'leader of'")
         if not text.isdecimal():
-            raise self.error(node, f"'{text}' is no broker", f"use an id, {BROKER_WORDS}")
+            raise self.error(node, f"'{text}' is not a broker", f"use an id, {BROKER_WORDS}")
         return self.broker(node)
 
     def brokers(self, node: yaml.Node) -> list[int]:
-        """A list of the cluster's brokers, none of them twice; it may be empty."""
+        """Return a list of different brokers of the cluster; it may be empty."""
         return self._distinct(node, self.broker)
 
     def replicas(self, node: yaml.Node) -> list[int]:
-        """A list of broker ids, whether the cluster has them or not."""
+        """Return a list of different broker ids, which the cluster need not have."""
         found = self._distinct(node, lambda item: self.integer(item, "a replica"))
         if not found:
-            raise self.error(node, "a partition needs a replica")
+            raise self.error(node, "a partition requires a replica")
         return found
 
     def leader(self, node: yaml.Node) -> int:
-        """A broker, or none: NO_LEADER."""
+        """Return a broker id; NO_LEADER for the word none."""
         if self.text(node, "a leader") in (NONE, str(NO_LEADER)):
             return NO_LEADER
         return self.broker(node)
@@ -300,18 +305,18 @@ class DrillReader:
     def by_partition(
         self, node: yaml.Node, read: Callable[[yaml.Node], Any]
     ) -> dict[TopicPartition, Any]:
-        """A value for each of some partitions."""
+        """Return the values of a mapping by partition."""
         return {
             self.partition(entry.key, "a key"): read(entry.value)
             for entry in self.entries(node, "partitions with their values").values()
         }
 
     def by_partition_text(self, node: yaml.Node, read: Callable[[yaml.Node], Any]) -> Any:
-        """A value for each of some partitions, by their names."""
+        """Return the values of a mapping by the partitions' names."""
         return {str(tp): value for tp, value in self.by_partition(node, read).items()}
 
     def partitions(self, node: yaml.Node) -> list[TopicPartition]:
-        """Partitions; it may be an empty list."""
+        """Return a list of partitions; it may be empty."""
         return [self.partition(item, "an item") for item in self.one_or_more(node)]
 
     def _distinct(self, node: yaml.Node, read: Callable[[yaml.Node], int]) -> list[int]:
@@ -325,5 +330,5 @@ class DrillReader:
 
 
 def is_null(node: yaml.Node) -> bool:
-    """True for a value that was left out."""
+    """Return True for a missing or null value."""
     return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in ("", "null")

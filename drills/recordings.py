@@ -1,6 +1,6 @@
 """Recorded scenarios of real Kafka brokers, run like drills and compared with the recording.
 
-What is compared, and how, is runtime/scenarios/diff.py's; nothing of it is judged here.
+runtime/scenarios/diff.py makes the comparison.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.runtime.scenarios.runner import StepResult
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """One recorded scenario."""
+    """One recorded scenario of Kafka brokers."""
 
     name: str
     about: str
@@ -29,23 +29,23 @@ class Recording(msgspec.Struct, frozen=True):
     source: str
 
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
-        """The cluster that it was recorded on."""
+        """Return the specification of the recorded cluster."""
         return recorded_spec(self.scenario, quirks, seed)
 
 
 def is_recording(path: Path) -> bool:
-    """True for the file of a recording; a drill is YAML."""
+    """Return True for the file of a recording (JSON); a drill is YAML."""
     return path.suffix == ".json"
 
 
 def read_recording(path: Path) -> Recording:
-    """The recording of a file. Raises UsageError."""
+    """Read the recording in a file. Raises UsageError."""
     scenario = load_scenario(path)
     return Recording(path.stem, str(scenario.get("about", "")), scenario, str(path))
 
 
 def compare(recording: Recording, driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
-    """Each step as it is over, and at last whether all went as it did with Kafka."""
+    """Run a recording; yield each finished step, then the verdict of the comparison with Kafka."""
     recorder = Recorder(driver)
     records = []
     for part in play_steps(recorded_steps(recording.scenario), driver):
@@ -53,13 +53,13 @@ def compare(recording: Recording, driver: ScenarioDriver) -> Generator[StepResul
             yield part
             return
         records.append(recorder.record(part))
-        # Whether a condition came about is compared, like all else.
+        # Whether a condition was met is part of the comparison, so it is not reported here.
         yield msgspec.structs.replace(part, checks=())
     failures = tuple(
-        Failure(recording.source, "what Kafka 2.8.2 did", line)
+        Failure(recording.source, "the same as in Kafka 2.8.2", line)
         for line in compare_scenario(recording.scenario, records)
     )
     if failures:
         yield Verdict(Outcome.FAILED, driver.elapsed_ms, failures)
     else:
-        yield Verdict(Outcome.PASSED, driver.elapsed_ms, agreement="all as Kafka 2.8.2 did it")
+        yield Verdict(Outcome.PASSED, driver.elapsed_ms, agreement="identical to Kafka 2.8.2")

@@ -1,6 +1,6 @@
-"""Plays a drill on a cluster and judges it: step by step, then whether everybody agrees.
+"""Runs a drill on a cluster and judges it: each step, then the agreement with ZooKeeper at the end.
 
-It acts and looks through runtime/scenarios/runner.py alone, in either world; it prints nothing.
+Acts on the cluster only through runtime/scenarios/runner.py, in either world; prints nothing.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from klamm.runtime.scenarios.runner import CheckResult, ScenarioRunner, StepResu
 from klamm.runtime.scenarios.steps import Moment, Step, plain_text
 
 AGREEMENT_TIMEOUT_MS: Final = 10_000.0
-AGREEMENT: Final = "everybody agrees with ZooKeeper"
+AGREEMENT: Final = "controller and brokers agree with ZooKeeper"
 
 
 class Outcome(IntEnum):
-    """How a drill ended; the number is klamm's exit code."""
+    """Outcome of a drill; the number is klamm's exit code."""
 
     PASSED = 0
     FAILED = 1
-    """Something was done or expected that did not work out."""
+    """A step failed, or an expectation did not hold."""
     UNSAFE = 10
-    """At the end somebody does not agree with ZooKeeper."""
+    """At the end a broker or the controller disagrees with ZooKeeper, or a broker had an error."""
     STUCK = 11
-    """What was waited for did not come about in time."""
+    """A wait timed out."""
     INCONCLUSIVE = 12
-    """ZooKeeper was lost, so nothing can be said of the cluster."""
+    """ZooKeeper was lost, so the state of the cluster is unknown."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What did not hold: where that is written, what was expected, and what was seen."""
+    """A condition that did not hold: its place in the drill, the expected and the seen value."""
 
     place: str
     expected: str
@@ -44,7 +44,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How a drill ended, when, and why. ``agreement``: what was found to hold of all of it."""
+    """Outcome of a drill, with time and failures.
+
+    ``agreement``: the check of the whole cluster that succeeded at the end; empty without one.
+    """
 
     outcome: Outcome
     at_ms: float
@@ -53,7 +56,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcome of several drills: a violation before a wait in vain before the others."""
+    """Return the most severe of several outcomes: UNSAFE, then STUCK, then the others."""
     order = (
         Outcome.UNSAFE,
         Outcome.STUCK,
@@ -65,7 +68,7 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def play(drill: Drill, driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
-    """Each step as it is over, and at last the verdict. The first failure ends the drill."""
+    """Run a drill; yield each finished step, then the verdict. The first failure ends the drill."""
     for part in play_steps(drill.steps, driver):
         verdict = part if isinstance(part, Verdict) else _judge(part, driver.elapsed_ms)
         if isinstance(part, StepResult):
@@ -80,13 +83,13 @@ def _judge(result: StepResult, at_ms: float) -> Verdict | None:
     failed = [check for check in result.checks if not check.is_met]
     if not failed:
         return None
-    in_vain = any(check.check.moment is Moment.UNTIL for check in failed)
-    outcome = Outcome.STUCK if in_vain else Outcome.FAILED
+    has_timed_out = any(check.check.moment is Moment.UNTIL for check in failed)
+    outcome = Outcome.STUCK if has_timed_out else Outcome.FAILED
     return Verdict(outcome, at_ms, tuple(_failure(check, result) for check in failed))
 
 
 def _with_errors(verdict: Verdict, drill: Drill, driver: ScenarioDriver) -> Verdict:
-    """A verdict that also says what went wrong inside brokers, which is never allowed."""
+    """Return the verdict; UNSAFE with the errors if a broker had errors."""
     if not driver.cluster.errors:
         return verdict
     errors = tuple(
@@ -96,7 +99,7 @@ def _with_errors(verdict: Verdict, drill: Drill, driver: ScenarioDriver) -> Verd
 
 
 def play_steps(steps: Iterable[Step], driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
-    """Each step as it is over; a verdict only if one cannot be done, which ends it."""
+    """Run steps and yield each result; yield a verdict and end if a step raises an error."""
     runner = ScenarioRunner(driver)
     for step in steps:
         try:
@@ -124,7 +127,10 @@ def _failure(result: CheckResult, step: StepResult) -> Failure:
 
 
 def _last_judgement(drill: Drill, driver: ScenarioDriver) -> Verdict:
-    """Everybody agrees with ZooKeeper once the cluster is at rest, unless the drill says not."""
+    """Quiesce the cluster and check that controller and brokers agree with ZooKeeper.
+
+    Passes without the check if the drill has ``checks: false``.
+    """
     if not drill.is_checked:
         return Verdict(Outcome.PASSED, driver.elapsed_ms)
     try:

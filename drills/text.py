@@ -1,4 +1,4 @@
-"""What a drill's run looks like in lines of text, and as plain values for JSON."""
+"""Output of a drill's run: lines of text, and plain values for JSON."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from klamm.runtime.scenarios.steps import Moment
 
 _WORDS: Final = {
     Outcome.PASSED: "passed",
-    Outcome.FAILED: "failed",
-    Outcome.UNSAFE: "failed: safety violated",
-    Outcome.STUCK: "failed: waited in vain",
+    Outcome.FAILED: "FAILED",
+    Outcome.UNSAFE: "FAILED: safety violated",
+    Outcome.STUCK: "FAILED: timed out",
     Outcome.INCONCLUSIVE: "inconclusive",
 }
 _INDENT: Final = " " * 12
 
 
 def heading(name: str, world: str, about: str) -> str:
-    """The first line of a run; ``world`` says where it is, and how it can be had again."""
+    """Return the first line of a run; ``world``: e.g. "simulated, seed 0"."""
     return f"{name} ({world}): {about}"
 
 
 def step_lines(result: StepResult) -> Iterator[str]:
-    """A step with the time at which it began, and its conditions."""
+    """Describe a step: its start time and name, then its conditions."""
     yield f"{_clock(result.began_ms)}  {result.step.name}"
     for check in result.checks:
         yield _INDENT + _check_line(check, result)
@@ -40,7 +40,7 @@ def _check_line(result: CheckResult, step: StepResult) -> str:
 
 
 def verdict_lines(name: str, verdict: Verdict) -> Iterator[str]:
-    """What did not hold, with what was seen instead, and how the drill ended."""
+    """Describe the verdict: failures with expected and seen values, then the outcome."""
     for failure in verdict.failures:
         yield f"{failure.place}: expected {failure.expected}"
         yield f"{_INDENT}seen {failure.seen}"
@@ -54,7 +54,7 @@ def _clock(at_ms: float) -> str:
 
 
 def step_values(result: StepResult) -> dict[str, Any]:
-    """A step as plain values; times in milliseconds since the cluster began."""
+    """Return a step as plain values; times in milliseconds since the cluster started."""
     return {
         "step": result.step.name,
         "place": result.step.place,
@@ -75,7 +75,7 @@ def step_values(result: StepResult) -> dict[str, Any]:
 
 
 def verdict_values(verdict: Verdict) -> dict[str, Any]:
-    """How a drill ended, as plain values."""
+    """Return a verdict as plain values."""
     return {
         "outcome": verdict.outcome.name.lower(),
         "exit_code": int(verdict.outcome),

@@ -1,8 +1,8 @@
-"""A drill as a value: what the language compiles to.
+"""A compiled drill as a value: its cluster and its steps.
 
-Steps and checks are runtime/scenarios/steps.py's. Conditions that hold over the whole drill, or
-that must come about once, are further fields here; a trigger other than "when the step before is
-over" is a further field of Step.
+runtime/scenarios/steps.py has steps and checks. For later extensions: conditions over a whole drill
+would be further fields of Drill, and triggers other than the end of the previous step further
+fields of Step.
 """
 
 from __future__ import annotations
@@ -27,16 +27,19 @@ from klamm.runtime.simulated.world import SimulatedWorld
 SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
 BROKERS_FOLDER: Final = Path("brokers")
-"""Folder of the brokers' files, below the folder that a drill is run in."""
+"""Directory of the brokers' files, below the directory of a drill."""
 
 
 _SIMULATED_ONLY: Final = (DegradeNetwork, ProduceConstantly)
 
 
 class DrillCluster(msgspec.Struct, frozen=True):
-    """The brokers of a drill. ``controllers`` None: any may become the controller. ``config``:
-    Kafka's names, over klamm's defaults. ``segments``: brokers keep logs in files.
-    ``zookeeper_servers``: size of the drill's private ensemble, if it acts on servers."""
+    """The cluster of a drill.
+
+    ``controllers`` None: every broker is a controller candidate. ``config``: broker configs that
+    override klamm's defaults. ``segments``: brokers keep segment files. ``zookeeper_servers``:
+    size of the drill's private ensemble, if the drill acts on ZooKeeper servers.
+    """
 
     broker_ids: tuple[int, ...] = (0, 1, 2)
     controllers: tuple[int, ...] | None = None
@@ -48,8 +51,10 @@ class DrillCluster(msgspec.Struct, frozen=True):
 
 
 class Drill(msgspec.Struct, frozen=True):
-    """One drill. ``source`` is the file's name, for messages; ``steps`` begin with the start of the
-    brokers. ``is_checked``: at the end everybody must agree with ZooKeeper."""
+    """One drill. ``source``: the file's name in messages. ``steps``: begin with broker startup.
+
+    ``is_checked``: at the end controller and brokers must agree with ZooKeeper.
+    """
 
     name: str
     about: str
@@ -60,28 +65,31 @@ class Drill(msgspec.Struct, frozen=True):
 
     @property
     def simulated_only(self) -> str | None:
-        """The name of the first step that only the simulated world can do; None without one."""
+        """Name of the first step that requires the simulated world; None without one."""
         return next(
             (step.name for step in self.steps if any(map(_is_simulated_only, step.actions))), None
         )
 
     @property
     def real_only(self) -> str | None:
-        """The name of the first step that acts on ZooKeeper servers, which exist only in the real
-        world; None without one."""
+        """Name of the first step that acts on ZooKeeper servers; None without one.
+
+        ZooKeeper servers exist only in the real world.
+        """
         return next((s.name for s in self.steps if any(map(_is_real_only, s.actions))), None)
 
     @property
     def worlds(self) -> str:
-        """Where it can run: ``both``, ``real only`` or ``simulated only``."""
+        """Worlds in which the drill can run: ``both``, ``real only`` or ``simulated only``."""
         if self.real_only is not None:
             return "real only"
         return "both" if self.simulated_only is None else "simulated only"
 
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
-        """The cluster to run it on.
+        """Return the specification of the drill's cluster.
 
-        Leaders are not rebalanced by themselves unless the drill says so: it would come in between.
+        Automatic leader rebalancing is off unless the drill enables it, because its elections
+        would interfere with the steps.
         """
         cluster = self.cluster
         return ClusterSpec(
@@ -97,7 +105,7 @@ class Drill(msgspec.Struct, frozen=True):
         )
 
     def simulated_world(self, quirks: Quirks, seed: int) -> SimulatedWorld:
-        """A simulated cluster to run it on, whose files are in memory."""
+        """Return a simulated cluster for the drill, with files in memory."""
         return SimulatedWorld(self.spec(quirks, seed), has_memory_disk=True)
 
 

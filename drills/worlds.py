@@ -1,7 +1,7 @@
-"""Where a drill is played: a simulated world, or brokers of threads on a real ZooKeeper.
+"""The worlds in which drills run: a simulated one, or brokers on a real ZooKeeper.
 
-Opens and closes; decides nothing. In a real ZooKeeper every drill has a chroot of its own, which is
-removed at the end; a place that is a Kafka cluster's is refused.
+In a real ZooKeeper every drill gets a separate chroot, which is removed at the end; an address that
+contains a Kafka cluster is refused.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _SESSION_TIMEOUT_MS: Final = 30_000
 
 
 class Worlds:
-    """Where drills are run, one after the other; ``with Worlds(...) as worlds``.
+    """Context manager that opens a world for each of several drills.
 
-    ``folder`` gets a directory a drill, with its journal, and the embedded ZooKeeper's data.
-    ``zookeeper``: ``host:port/chroot`` of one that is there. Entering raises NotKlamm if that is a
-    Kafka cluster's, ZooKeeperUnavailable, UsageError.
+    ``folder`` receives a directory per drill, with its journal, and the embedded ZooKeeper's data.
+    ``zookeeper``: ``host:port/chroot`` of an existing ZooKeeper. Entering raises NotKlamm if a
+    Kafka cluster uses that chroot, ZooKeeperUnavailable, UsageError.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Worlds:
     def open(
         self, spec: ClusterSpec, name: str, own_zookeeper_servers: int | None = None
     ) -> Iterator[ScenarioDriver]:
-        """A world for one drill; its journal is written when the block ends.
+        """Open a world for one drill; its journal is written when the block ends.
 
-        ``own_zookeeper_servers``: size of a private ensemble, whose servers the drill may kill.
+        ``own_zookeeper_servers``: size of a private ensemble, if the drill acts on its servers.
         """
         self._opened += 1
         out = self._folder / f"{self._opened}-{name}"
@@ -112,8 +112,10 @@ class Worlds:
 
     @contextlib.contextmanager
     def _own_chroot(self, connect_string: str) -> Iterator[str]:
-        """A new chroot, marked as klamm's. It is removed at the end, unless the connection is lost
-        by then."""
+        """Create a chroot marked as klamm's, and remove it after the block.
+
+        It is not removed if the connection is lost by then.
+        """
         name = f"drill-{secrets.token_hex(6)}"
         run = RunInfo(name, time.time_ns() // 1_000_000, self._version)
         with contextlib.closing(self._session(connect_string)) as session:
@@ -142,7 +144,7 @@ def _write_journal(kept: MemoryJournal, out: Path) -> None:
 
 
 def _check_place(opened: KazooSession) -> None:
-    """Raises NotKlamm if a Kafka cluster is there."""
+    """Raise NotKlamm if a Kafka cluster uses the chroot."""
     with contextlib.closing(opened) as session:
         session.create_chroot()
         check_may_run_in(KafkaZkClient(KazooStore(session)))

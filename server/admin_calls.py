@@ -1,8 +1,8 @@
 """The calls of KafkaAdmin over HTTP: one table for server and client.
 
-The body of a request is the arguments of the call by name, the answer is its result; entries.py
-converts between them and JSON. Types of answers, unlike those of requests, accept unknown fields:
-clients can read the answers of newer servers.
+The body of a request has the call's arguments by name, the answer has its result; entries.py
+converts between them and JSON. Types of answers accept unknown fields, so that clients can read
+the answers of newer servers; types of requests do not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _api_error(code: str, message: str | None) -> requests.ApiError:
     return requests.ApiError(Errors[code], message)
 
 
-# -- entries of mappings: the fields of the key, then those of the value
+# -- entries of mappings: the fields of the key, then the fields of the value
 
 
 class Partition(Entry, frozen=True):
@@ -47,7 +47,7 @@ class Partition(Entry, frozen=True):
 
 
 class PartitionResult(Partition, frozen=True, forbid_unknown_fields=False):
-    """Why a partition was refused; the code NONE says that it was not."""
+    """Result for a partition; the code is NONE if it was accepted."""
 
     VALUE = _api_error
     code: str
@@ -64,7 +64,7 @@ class MovingPartition(Partition, frozen=True, forbid_unknown_fields=False):
 
 
 class WantedReplicas(Partition, frozen=True):
-    """Where a partition is to be; None cancels its reassignment."""
+    """Target replicas of a partition; None cancels its reassignment."""
 
     IS_UNIQUE = True
     replicas: tuple[Int32, ...] | None
@@ -78,7 +78,7 @@ class Replica(Partition, frozen=True):
 
 
 class ReplicaPlace(Replica, frozen=True, forbid_unknown_fields=False):
-    """The directory of a replica and, while it moves, the one that it moves to."""
+    """Log directory of a replica, and the one that it is being moved to, if any."""
 
     VALUE = ReplicaLogDirs
     current: str | None = None
@@ -86,13 +86,13 @@ class ReplicaPlace(Replica, frozen=True, forbid_unknown_fields=False):
 
 
 class WantedLogDir(Replica, frozen=True):
-    """Which directory a replica is to have."""
+    """Target log directory of a replica."""
 
     log_dir: str
 
 
 class ReplicaFailure(Replica, frozen=True, forbid_unknown_fields=False):
-    """Why a replica was refused."""
+    """Error of a replica that was refused."""
 
     VALUE = _api_error
     code: str
@@ -100,7 +100,7 @@ class ReplicaFailure(Replica, frozen=True, forbid_unknown_fields=False):
 
 
 class ReplicaLog(Partition, frozen=True, forbid_unknown_fields=False):
-    """A replica in a directory: bytes, how far its end is behind, whether it is a future one."""
+    """A replica in a log directory: size, offset lag, and whether it is a future replica."""
 
     VALUE = ReplicaInfo
     size_bytes: int
@@ -109,7 +109,7 @@ class ReplicaLog(Partition, frozen=True, forbid_unknown_fields=False):
 
 
 class LogDir(Entry, frozen=True, forbid_unknown_fields=False):
-    """A directory; ``error`` is the Java class of what is wrong with it."""
+    """A log directory; ``error`` is the Java class of its error."""
 
     KEY = str
     VALUE = LogDirDescription
@@ -119,7 +119,7 @@ class LogDir(Entry, frozen=True, forbid_unknown_fields=False):
 
 
 class BrokerLogDirs(Entry, frozen=True, forbid_unknown_fields=False):
-    """The directories of a broker."""
+    """The log directories of a broker."""
 
     KEY = int
     broker: int
@@ -127,7 +127,7 @@ class BrokerLogDirs(Entry, frozen=True, forbid_unknown_fields=False):
 
 
 class LiveBroker(Entry, frozen=True, forbid_unknown_fields=False):
-    """A broker that lives, and its rack."""
+    """A live broker and its rack."""
 
     KEY = BrokerMetadata
     id: int
@@ -135,7 +135,7 @@ class LiveBroker(Entry, frozen=True, forbid_unknown_fields=False):
 
 
 class Entity(Entry, frozen=True):
-    """Something with configs; ``type`` is "topics" or "brokers"."""
+    """A config resource; ``type`` is "topics" or "brokers"."""
 
     KEY = ConfigResource
     type: str
@@ -143,7 +143,7 @@ class Entity(Entry, frozen=True):
 
 
 class EntityConfigs(Entity, frozen=True):
-    """The configs of an entity by name; None removes one."""
+    """Configs of an entity by name; the value None removes a config."""
 
     configs: dict[str, str | None]
 
@@ -166,7 +166,7 @@ class CreatePartitions(RequestBody, frozen=True):
 
 
 class PartitionsOrAll(RequestBody, frozen=True):
-    """Body of POST /reassignments/list. None: all of them."""
+    """Body of POST /reassignments/list. None: all reassignments."""
 
     partitions: tuple[Partition, ...] | None = None
 
@@ -179,7 +179,7 @@ class AlterReassignments(RequestBody, frozen=True):
 
 
 class ElectLeaders(RequestBody, frozen=True):
-    """Body of POST /elections. ``partitions`` None: all that need it."""
+    """Body of POST /elections. ``partitions`` None: all partitions that need an election."""
 
     election_type: ElectionType
     partitions: tuple[Partition, ...] | None = None
@@ -187,7 +187,7 @@ class ElectLeaders(RequestBody, frozen=True):
 
 
 class Brokers(RequestBody, frozen=True):
-    """Body of POST /log-dirs/describe. None: those that live."""
+    """Body of POST /log-dirs/describe. None: all live brokers."""
 
     brokers: tuple[Count, ...] | None = None
 
@@ -205,7 +205,7 @@ class AlterLogDirs(RequestBody, frozen=True):
 
 
 class Entities(RequestBody, frozen=True):
-    """Body of POST /configs/overrides. None: every entity that has configs."""
+    """Body of POST /configs/overrides. None: all entities that have configs."""
 
     entities: tuple[Entity, ...] | None = None
 
@@ -216,11 +216,11 @@ class ConfigsOfEntities(RequestBody, frozen=True):
     entities: tuple[EntityConfigs, ...]
 
 
-# -- answers: their one field is the result of the call
+# -- answers: their only field is the result of the call
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why something was refused. ``message`` None stands for the error's usual text."""
+    """Error of a refused topic. ``message`` None: the default text of the error code."""
 
     error: Errors
     message: str | None = None
@@ -239,7 +239,7 @@ class TopicDescriptions(msgspec.Struct, frozen=True):
 
 
 class TopicFailures(msgspec.Struct, frozen=True):
-    """Answer where topics were refused, by name."""
+    """Answer of calls on topics: the refused topics by name."""
 
     failures: dict[str, Failure]
 
@@ -257,7 +257,7 @@ class Reassignments(msgspec.Struct, frozen=True):
 
 
 class PartitionResults(msgspec.Struct, frozen=True):
-    """Answer of POST /reassignments and /elections: what became of partitions, sorted."""
+    """Answer of POST /reassignments and /elections: results by partition, sorted."""
 
     partitions: list[PartitionResult]
 
@@ -281,7 +281,7 @@ class ReplicaFailures(msgspec.Struct, frozen=True):
 
 
 class ConfigEntries(msgspec.Struct, frozen=True):
-    """Answer of POST /configs/describe, whose body is an Entity."""
+    """Answer of POST /configs/describe; the body of that request is an Entity."""
 
     entries: list[ConfigEntry]
 
@@ -290,13 +290,13 @@ class ConfigEntries(msgspec.Struct, frozen=True):
 
 
 _ARGUMENTS: Final = (Entity, requests.CreateTopicsRequest)
-"""Bodies that are the one argument of their calls."""
+"""Bodies that are the only argument of their calls."""
 
 
 class AdminCall(NamedTuple):
     """One call over HTTP: a method of KafkaAdmin and its route, METHOD PATH.
 
-    ``operation`` and ``about`` stand in docs/http-api.md and the OpenAPI document.
+    ``operation`` and ``about`` appear in docs/http-api.md and the OpenAPI document.
     """
 
     call: Callable[..., Any]
@@ -307,7 +307,7 @@ class AdminCall(NamedTuple):
     about: str
 
     def answer_to(self, admin: KafkaAdmin, body: Any) -> Any:
-        """Make the call that a request asks for; returns the answer. Raises what it raises."""
+        """Decode the body, make the call and return the answer. Raises the call's errors."""
         call = getattr(admin, self.call.__name__)
         if self.body in _ARGUMENTS:
             result = call(read_entry(body)[0] if self.body is Entity else body)
@@ -319,7 +319,7 @@ class AdminCall(NamedTuple):
         return self.answer(written(result, kind, is_sorted=self.answer is not ConfigsOfEntities))
 
     def ask(self, request: Request, /, *arguments: Any, **named: Any) -> Any:
-        """Make the call through ``request``; returns the result."""
+        """Send the call through ``request`` and return its decoded result."""
         given = inspect.signature(self.call).bind(None, *arguments, **named).arguments
         del given["self"]
         method, _, path = self.route.partition(" ")
@@ -348,10 +348,10 @@ def _hints(call: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def http_admin(request: Request) -> KafkaAdmin:
-    """Return the Admin of a cluster behind its HTTP API.
+    """Return an admin client of a cluster that sends its calls to the HTTP API.
 
     ``request`` takes method, path and body, returns the body of the answer, and raises the error
-    that was answered.
+    that the answer describes.
     """
     return cast(KafkaAdmin, _HttpAdmin(request))
 
@@ -389,8 +389,7 @@ CALLS: Final = (
         None,
         LiveBrokers,
         "live_brokers",
-        "The live brokers by a broker's metadata cache, and their racks, as Kafka's tools need "
-        "them.",
+        "The live brokers in a broker's metadata cache, and their racks.",
     ),
     AdminCall(
         KafkaAdmin.list_topics,
@@ -497,4 +496,4 @@ CALLS: Final = (
     ),
 )
 _BY_NAME: Final = {call.call.__name__: call for call in CALLS}
-"""Of two routes the last: a GET with a body is for people."""
+"""Calls by method name. Of a call with two routes, the last: the GET route is for people."""

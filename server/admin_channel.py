@@ -1,7 +1,7 @@
 """AdminChannel of the cluster that the server runs.
 
-It sends messages like any other client, repeats a request if the controller moves, and reads a
-broker's metadata cache. Mirrors Call, its retries and its node providers in
+Sends requests like any other client, retries if the controller moves, and reads a broker's
+metadata cache. Mirrors Call, its retries and its node providers in
 org.apache.kafka.clients.admin.KafkaAdminClient.
 """
 
@@ -36,7 +36,7 @@ from klamm.server.zookeeper import connected_store, lost_zookeeper, why_no_contr
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0
-"""How long a call looks for a broker or controller to answer it: default.api.timeout.ms."""
+"""How long a call searches for a broker or controller: default.api.timeout.ms."""
 ANSWER_MARGIN_S: Final = 5.0
 """Extra time to wait for an answer beyond the request's timeout."""
 MAY_BE_DONE: Final = "the controller may still carry out the request: check before you repeat it"
@@ -47,21 +47,21 @@ _T = TypeVar("_T")
 
 
 def new_client_address() -> Address:
-    """An address that no other client of this process has."""
+    """Return an address that no other client in this process has."""
     return Address("client", next(_client_ids))
 
 
 def admin_of(
     cluster: RealCluster, closing: Closing, api_timeout_s: float = API_TIMEOUT_S
 ) -> KafkaAdmin:
-    """Return the Admin of a cluster that this process runs. Thread-safe."""
+    """Return an admin client of a cluster that this process runs. Thread-safe."""
     spec = cluster.spec
     channel = ServerChannel(cluster, closing, api_timeout_s)
     return KafkaAdmin(channel, spec.config, spec.pools, spec.partition_limits)
 
 
 class _Sent(NamedTuple):
-    """A request on its way, and the process that is to answer it."""
+    """A request in flight, and the node that it was sent to."""
 
     number: int
     node: RunningNode | None
@@ -69,12 +69,12 @@ class _Sent(NamedTuple):
 
     @property
     def result(self) -> object | None:
-        """The answer, if it has come."""
+        """The answer; None if it has not arrived."""
         return self.answer.result() if self.answer.done() else None
 
 
 class ServerChannel:
-    """Asks the controller and the brokers of one cluster. Thread-safe."""
+    """Sends admin requests to the controller and the brokers of one cluster. Thread-safe."""
 
     def __init__(self, cluster: RealCluster, closing: Closing, api_timeout_s: float) -> None:
         self._cluster = cluster
@@ -91,10 +91,10 @@ class ServerChannel:
     def ask_controller(
         self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
     ) -> R:
-        """Ask until a broker that is the controller answers.
+        """Send a request until a broker that is the controller answers.
 
-        The search for a controller takes at most ``timeout_ms``; reporting the request's own
-        timeout may take a little more.
+        Searches for a controller for at most ``timeout_ms``, then waits up to ANSWER_MARGIN_S
+        longer for the answer. Raises RequestTimedOut.
         """
         deadline_s = self._deadline_s(timeout_ms)
         while True:
@@ -106,16 +106,16 @@ class ServerChannel:
             self._pause(deadline_s, call)
 
     def await_controller(self, call: str, timeout_ms: int) -> None:
-        """Wait for a controller."""
+        """Wait until a controller is elected. Raises RequestTimedOut."""
         self._controller_id(self._deadline_s(timeout_ms), call)
 
     def partition_count(self) -> int | None:
-        """How many partitions the controller knows."""
+        """Return the number of partitions in the controller's context; None without one."""
         context = context_of_real_cluster(self._cluster)
         return None if context is None else len(context.assignments)
 
     def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """What the controller reassigns, from its context."""
+        """Return the running reassignments from the controller's context."""
         context = context_of_real_cluster(self._cluster)
         return {} if context is None else context.running_reassignments()
 
@@ -130,8 +130,9 @@ class ServerChannel:
     def _ask_once(
         self, controller_id: int, request: Request, call: str, deadline_s: float
     ) -> object:
-        """One request; None if the controller ended before it answered, or hangs and has a
-        successor.
+        """Send one request and return the answer.
+
+        None if the controller ended without an answer, or hangs and another one was elected.
         """
         sent = self._send(Address("controller", controller_id), request)
         try:
@@ -156,7 +157,11 @@ class ServerChannel:
     def ask_brokers(
         self, call: str, requests: Mapping[int, Request], kind: type[R]
     ) -> dict[int, R]:
-        """Ask brokers at once, those that are away as soon as they are back."""
+        """Send a request to each broker in parallel, and return the answers by broker.
+
+        A broker that is down gets its request when it is registered again. Brokers without an
+        answer at the timeout are missing from the result.
+        """
         answers: dict[int, R] = {}
         waiting: dict[int, _Sent] = {}
 
@@ -186,7 +191,7 @@ class ServerChannel:
         return answers
 
     def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
-        """Wait until a broker is there to be asked."""
+        """Wait until a broker is registered and not paused. Raises RequestTimedOut."""
 
         def is_there() -> bool | None:
             running = self._cluster.nodes.get(broker_id)
@@ -197,11 +202,14 @@ class ServerChannel:
             is_there,
             self._deadline_s(timeout_ms),
             call,
-            hint=lambda: f"broker {broker_id} does not answer",
+            hint=lambda: f"broker {broker_id} does not respond",
         )
 
     def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
-        """Wait until a broker's metadata cache shows a leader of each partition."""
+        """Wait until a broker's metadata cache has a leader of each partition.
+
+        Return False if the timeout expires first.
+        """
         cache = self._cache()
 
         def have_leaders() -> bool | None:
@@ -213,23 +221,25 @@ class ServerChannel:
             return False
 
     def topic_names(self) -> Sequence[str]:
-        """Names of all topics in a broker's metadata cache, sorted."""
+        """Return the names of all topics in a broker's metadata cache, sorted."""
         with self._cluster.broker_thread_paused():
             return sorted(self._cache().topics())
 
     def metadata(self, topics: Sequence[str]) -> MetadataResponse:
-        """A broker's metadata of these topics, and the live brokers."""
+        """Return a broker's metadata of these topics, and the live brokers."""
         with self._cluster.broker_thread_paused():
             return answer_metadata(self._cache(), MetadataRequest(tuple(topics)))
 
     def is_registered(self, broker_id: int) -> bool:
-        """True if the broker runs and is registered."""
+        """Return True if the broker runs and is registered."""
         cluster = self._cluster
         return broker_id in cluster.nodes and broker_id not in cluster.nodes.starting_broker_ids
 
     def _cache(self) -> MetadataCache:
-        """The controller's metadata cache, or another broker's. Raises RequestTimedOut if no
-        broker runs."""
+        """Return the metadata cache of the controller's broker, or of another running broker.
+
+        Raises RequestTimedOut if no broker runs.
+        """
         running = dict(self._cluster.nodes)
         for candidate in (self._cluster.active_controller, *sorted(running)):
             if candidate in running and not running[candidate].is_paused:
@@ -240,11 +250,11 @@ class ServerChannel:
 
     @property
     def zk(self) -> KafkaZkClient:
-        """The cluster's session. Raises ZooKeeperUnavailable while it has lost its connection."""
+        """Client on the cluster's session. Raises ZooKeeperUnavailable while it is disconnected."""
         return KafkaZkClient(connected_store(self._cluster))
 
     def now_ms(self) -> int:
-        """The wall clock."""
+        """Return the wall-clock time in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def _hint_of_unanswered(self, request: Request) -> str | None:
@@ -270,7 +280,10 @@ class ServerChannel:
         *,
         hint: Callable[[], str | None] | None = None,
     ) -> _T:
-        """``hint`` is called at the deadline."""
+        """Wait until ``condition`` is not None, and return it. Raises RequestTimedOut.
+
+        ``hint`` is called at the deadline.
+        """
         try:
             return self._closing.wait_until(condition, deadline_s, "")
         except RequestTimedOut:

@@ -1,8 +1,8 @@
 """Builds the API's answers from values and errors, and counts answers by status.
 
-Errors are JSON too: {"error": {"error", "code", "message", "hint", "definite", "retriable"}}, with
-Kafka's error name as code where there is one. A bug never shows its traceback to a client:
-it is logged once for each place in the code, counted, and answered with 500.
+Errors are JSON: {"error": {"error", "code", "message", "hint", "definite", "retriable"}}, with
+Kafka's error name, if any, as code. Clients never see the traceback of a bug: it is answered with
+500, counted, and logged once per location in the code.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A handler gets the server, the request and its decoded body or query. It runs on a thread or is a
 coroutine, and only delegates. Its docstring becomes the text in docs/http-api.md. The calls of
-KafkaAdmin are in admin_calls.py, actions in runtime/actions.py. How a request is read, run and
-answered is in endpoint.py and answers.py.
+KafkaAdmin are in admin_calls.py, actions in runtime/actions.py. endpoint.py reads requests and runs
+handlers, answers.py builds the answers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_PLACE: Final = 1 << 42
 
 
 class AddBroker(RequestBody, frozen=True):
-    """Body of POST /brokers. ``id`` None: the next one."""
+    """Body of POST /brokers. ``id`` None: the highest id plus 1."""
 
     id: Count | None = None
     rack: str | None = None
@@ -56,7 +56,7 @@ class JournalQuery(RequestBody, frozen=True):
 
 
 class IdConvertor(IntegerConvertor):
-    """Ids in paths: at most as many digits as an int32."""
+    """Path convertor of ids, with at most as many digits as an int32."""
 
     regex = "[0-9]{1,10}"
 
@@ -96,7 +96,7 @@ def action_route(word: str, kind: ActionKind) -> ApiRoute:
 
 
 def status(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """What `klamm status` shows."""
+    """The state of the cluster, as `klamm status` shows it."""
     return server.status()
 
 
@@ -107,15 +107,15 @@ def openapi(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
 
 
 def metrics(server: ClusterServer, request: Request, _: None) -> Response:
-    """The controller's metrics under Kafka's names, as Prometheus reads them."""
+    """The controller's metrics under Kafka's names, in the Prometheus text format."""
     return Response(
         metrics_text(server.cluster, server.answer_counts), headers={"Content-Type": CONTENT_TYPE}
     )
 
 
 def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> JournalPage:
-    """Rows of the journal: the last ones (`?last=20`), or those after a position (`?after=`, the
-    `next` of an earlier answer)."""
+    """Rows of the journal: the last rows (`?last=20`), or the rows after a position (`?after=`,
+    the `next` of an earlier answer)."""
     path = server.data_dir.journal
     if wanted.after is None:
         part = last_rows(path, wanted.last)
@@ -128,7 +128,7 @@ def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> Jo
 
 
 def list_brokers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """All brokers, and the live ones by a broker's metadata cache."""
+    """All brokers, and the live brokers in a broker's metadata cache."""
     live = [broker.id for broker in server.admin.live_brokers()]
     return {"brokers": server.status()["brokers"], "live": live}
 
@@ -176,7 +176,7 @@ def describe_topic(server: ClusterServer, request: Request, _: None) -> TopicDes
 def open_producer(
     server: ClusterServer, request: Request, wanted: bodies.NewProducer
 ) -> bodies.ClientOpened:
-    """Open a producer for a topic; `id` in the answer is the producer's."""
+    """Open a producer for a topic; the answer has the producer's `id`."""
     return server.client_sessions.open_producer(wanted)
 
 
@@ -190,15 +190,15 @@ async def send_records(
 async def close_producer(
     server: ClusterServer, request: Request, wanted: bodies.CloseProducer
 ) -> bodies.ProducerStatus:
-    """Wait until all records are decided, then close the producer; it stays open if `undecided` is
-    not 0, unless `gives_up` is set."""
+    """Wait until every record is acknowledged or failed, then close the producer. It stays open
+    if `undecided` is not 0, unless `gives_up` is set."""
     return await server.client_sessions.close_producer(request.path_params["id"], wanted)
 
 
 def open_consumer(
     server: ClusterServer, request: Request, wanted: bodies.NewConsumer
 ) -> bodies.ClientOpened:
-    """Open a consumer of a topic; `id` in the answer is the consumer's."""
+    """Open a consumer of a topic; the answer has the consumer's `id`."""
     return server.client_sessions.open_consumer(wanted)
 
 
@@ -233,11 +233,11 @@ ROUTES: Final = (
     ApiRoute("POST", "/consumers/{id:id}/poll", poll, bodies.Poll),
     ApiRoute("POST", "/consumers/{id:id}/close", close_consumer),
 )
-"""A table of contents. Fixed paths stand before those with a name in them."""
+"""All routes. Fixed paths precede paths with a parameter, because the first match is used."""
 
 
 def create_app(server: ClusterServer) -> Starlette:
-    """The ASGI application of an open cluster."""
+    """Return the ASGI application of an open cluster."""
     endpoints = Endpoints()
     routes = [
         Route(route.path, endpoints.endpoint(route, server), methods=[route.method])

@@ -1,4 +1,4 @@
-"""Bodies of requests to the HTTP API: their base type, and those of actions.
+"""Bodies of requests to the HTTP API: their base type, and the bodies of actions.
 
 The calls of Kafka's Admin are in admin_calls.py, producers and consumers in client_bodies.py.
 """
@@ -17,19 +17,19 @@ _WITH_IDS: Final = {
     BrokerRef | None: int | None,
     tuple[BrokerRef, ...]: tuple[Count, ...],
 }
-"""The types of brokers in a body."""
+"""Types of broker references in actions, and the types of ids in bodies that replace them."""
 
 
 class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of all types that requests consist of: a field without a meaning here is an error.
+    """Base of all types in requests: unknown fields are an error.
 
-    Types that only answers have accept unknown fields, so that clients can read those of newer
-    servers.
+    Types that occur only in answers accept unknown fields, so that clients can read the answers
+    of newer servers.
     """
 
 
 class NoFields(RequestBody, frozen=True):
-    """Body of a request without fields, query of a request without parameters."""
+    """Empty body of a request, or empty query."""
 
 
 class DiskFaultState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,9 +50,9 @@ class DiskFaults(msgspec.Struct, frozen=True):
 
 
 def body_of(kind: ActionKind) -> type[msgspec.Struct] | None:
-    """Return the type of an action's body: the arguments that its path does not have.
+    """Return the type of an action's body: the arguments that are not in its path.
 
-    A body names brokers by their ids only.
+    None if all arguments are in the path. Brokers are ids, not references like "leader of t-0".
     """
     in_path = ("broker",) if str(kind.path).startswith(BROKER) else ()
     fields = [

@@ -1,7 +1,7 @@
-"""What is done to the brokers and the controller of a running cluster from outside.
+"""Operations on the brokers and the controller of a running cluster: start, kill, add, move.
 
-Remembers how each broker that does not run ended; what a start or a kill means is
-runtime/actions.py's business. Mirrors nothing of Kafka, where these are shell commands.
+Records how each broker that is not running ended. runtime/actions.py implements the actions
+themselves. Kafka has no equivalent; operators use shell commands.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ LOG_DIR_TIMEOUT_S: Final = 30.0
 
 
 class BrokerOperations:
-    """The ActionTarget of the HTTP API. Thread-safe; two actions on a broker come one after the
-    other."""
+    """ActionTarget of the HTTP API. Thread-safe; actions on the same broker run one at a time."""
 
     def __init__(
         self, cluster: RealCluster, closing: Closing, not_started: Iterable[int] = ()
@@ -69,7 +68,7 @@ class BrokerOperations:
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
     def state_of(self, broker_id: int) -> str:
-        """RUNNING, PAUSED, KILLED, STOPPED, or one of the words above."""
+        """Return RUNNING, PAUSED, KILLED, STOPPED, or one of the states above."""
         running = self._cluster.nodes.get(broker_id)
         if running is None:
             default = STARTING if self.reason_of(broker_id) is None else FAILED
@@ -84,7 +83,10 @@ class BrokerOperations:
         return self._cluster.nodes.failures.get(broker_id) if failed else None
 
     def describe(self, broker_id: int) -> dict[str, Any]:
-        """One broker, also from ZooKeeper's side: whether its id is registered, and by whom."""
+        """Return the state of a broker, and its registration in ZooKeeper with the session id.
+
+        Raises NotFound if the broker is unknown.
+        """
         self._check_known(broker_id)
         path = BrokerIdZNode.path(broker_id)
         stat = KafkaZkClient(self.store).read([Exists(path)])[0].stat
@@ -97,7 +99,7 @@ class BrokerOperations:
         }
 
     def metadata_of(self, broker_id: int) -> dict[str, Any]:
-        """Return the metadata cache of a broker. Raises UsageError if it does not run."""
+        """Return the metadata cache of a broker. Raises UsageError if it is not running."""
         self._check_known(broker_id)
         running = self._cluster.nodes.get(broker_id)
         if running is None:
@@ -107,11 +109,14 @@ class BrokerOperations:
 
     def _is_not_running(self, broker_id: int) -> UsageError:
         return UsageError(
-            f"broker {broker_id} does not run", hint=f"it is {self.state_of(broker_id)}"
+            f"broker {broker_id} is not running", hint=f"it is {self.state_of(broker_id)}"
         )
 
     def _start(self, action: Start, broker_id: int) -> dict[str, Any]:
-        """Start a broker and wait until it is registered, or the server closes."""
+        """Start a broker and wait until it is registered.
+
+        Raises KlammError if the start fails or the server closes.
+        """
         begun_s = time.monotonic()
         with self._locks[broker_id]:
             if self.state_of(broker_id) == PAUSED:
@@ -129,7 +134,7 @@ class BrokerOperations:
         return {"id": broker_id, "state": RUNNING, "took_ms": took_ms}
 
     def perform(self, action: Action) -> Any:
-        """Do an action; returns its answer."""
+        """Apply an action to the cluster and return its answer. Raises KlammError."""
         match action:
             case Start():
                 return self._start(action, *self.broker_ids(action.broker))
@@ -147,7 +152,7 @@ class BrokerOperations:
         action.act(self)
         return msgspec.structs.asdict(action)
 
-    # -- what actions need
+    # -- ActionTarget
 
     @property
     def cluster(self) -> Cluster:
@@ -156,29 +161,29 @@ class BrokerOperations:
 
     @property
     def store(self) -> Store:
-        """The cluster's session. Raises ZooKeeperUnavailable while it has lost its connection."""
+        """Store on the cluster's session. Raises ZooKeeperUnavailable while it is disconnected."""
         return connected_store(self._cluster)
 
     def broker_ids(self, broker: BrokerRef) -> list[int]:
-        """The broker. Raises NotFound."""
+        """Return the id as a list. Raises NotFound if the broker is unknown."""
         assert isinstance(broker, int)
         self._check_known(broker)
         return [broker]
 
     def note_state(self, broker_id: int, state: str) -> None:
-        """Note how an action ends a broker."""
+        """Record that an action killed or stopped a broker."""
         if state in (KILLED, STOPPED):
             self._ended[broker_id] = state
 
-    # -- actions with more to answer
+    # -- actions with detailed answers
 
     def _act_on_broker(self, action: BrokerAction, broker_id: int) -> dict[str, Any]:
-        """Do it, one action on a broker after the other.
+        """Apply an action under the broker's lock and return its answer.
 
-        ``is_session_shared`` of a broker that is ended: its registration is gone at once.
-        ``controlled_shutdown`` of one that is stopped, whatever came of that: ``outcome``
-        succeeded, failed or not attempted, Kafka's ``error``, and the partitions ``remaining`` by
-        the last answer. Failed without either: no controller could be asked.
+        ``is_session_shared`` of a killed or stopped broker: its registration is deleted at once.
+        ``controlled_shutdown`` of a stopped broker: ``outcome`` (succeeded, failed or not
+        attempted), Kafka's ``error``, and the partitions ``remaining`` in the last response. An
+        outcome "failed" without an error and remaining partitions: no controller responded.
         """
         with self._locks[broker_id]:
             before, running = self.state_of(broker_id), self._cluster.nodes.get(broker_id)
@@ -201,10 +206,10 @@ class BrokerOperations:
         return answer
 
     def _fail_log_dir(self, action: FailLogDir, broker_id: int) -> dict[str, Any]:
-        """Let a log directory of a broker fail; returns once the broker has acted on it.
+        """Make a log directory of a broker fail, and wait until the broker has handled that.
 
-        A broker that loses its last one fails, as if it was killed: ``state`` and ``halted`` say
-        so. One that is paused acts on it when it goes on: then ``halted`` says what it will do.
+        ``halted``: the broker lost its last log directory and halts, as if it were killed. A
+        paused broker halts when it is resumed. Raises RequestTimedOut.
         """
         running, path = self._cluster.nodes.get(broker_id), action.log_dir
         action.act(self)
@@ -232,7 +237,7 @@ class BrokerOperations:
         self._closing.wait_until(
             lambda: is_done() or None,
             time.monotonic() + LOG_DIR_TIMEOUT_S,
-            f"broker {broker_id} has not acted on the failure within {LOG_DIR_TIMEOUT_S:g} s",
+            f"broker {broker_id} did not handle the failure within {LOG_DIR_TIMEOUT_S:g} s",
         )
 
     def add(self, broker_id: int | None, rack: str | None) -> dict[str, Any]:
@@ -242,15 +247,15 @@ class BrokerOperations:
                 broker_id = max(self._cluster.spec.broker_ids) + 1
             check_broker_id(broker_id)
             if rack is not None and not rack.strip():
-                raise UsageError("the rack has no name")
+                raise UsageError("the rack name is empty")
             self._cluster.add_broker(broker_id, rack)
             self._ended[broker_id] = ADDED
         return {**self.perform(Start(broker_id)), "rack": rack}
 
     def _move_controller(self, action: MoveController) -> dict[str, Any]:
-        """Delete /controller and wait until another is elected and has loaded the cluster.
+        """Delete /controller and wait until a controller is elected and has loaded the cluster.
 
-        Raises KlammError if there is none, RequestTimedOut if no other one is elected in time.
+        Raises KlammError if there is no controller, RequestTimedOut if none is elected in time.
         """
         client = KafkaZkClient(self.store)
         before_id = client.get_controller_id()
@@ -258,7 +263,7 @@ class BrokerOperations:
         before_epoch = 0 if epoch is None else epoch[0]
         if not client.path_exists(ControllerZNode.path):
             raise KlammError(
-                "there is no controller to move", hint=why_no_controller(self._cluster)
+                "the cluster has no controller to move", hint=why_no_controller(self._cluster)
             )
         action.act(self)
         try:
@@ -274,7 +279,9 @@ class BrokerOperations:
 
     def _check_known(self, broker_id: int) -> None:
         if broker_id not in self._cluster.spec.broker_ids:
-            raise NotFound(f"there is no broker {broker_id}", hint=f"klamm broker add {broker_id}")
+            raise NotFound(
+                f"broker {broker_id} does not exist", hint=f"klamm broker add {broker_id}"
+            )
 
 
 def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> dict[str, Any]:
@@ -289,7 +296,10 @@ def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> dict[str, Any]
 
 
 def ready_controller(cluster: RealCluster, after_epoch: int) -> dict[str, int] | None:
-    """Id and epoch of an active controller of a later epoch that has loaded the cluster."""
+    """Return id and epoch of the active controller once it has loaded the cluster.
+
+    None before that, or while its epoch is not later than ``after_epoch``.
+    """
     controller_id = cluster.active_controller
     running = None if controller_id is None else cluster.nodes.get(controller_id)
     controller = None if running is None else running.node.controller
@@ -301,7 +311,7 @@ def ready_controller(cluster: RealCluster, after_epoch: int) -> dict[str, int] |
 
 
 def controller_of_all(cluster: RealCluster) -> dict[str, int] | None:
-    """The ready controller once it knows every broker of the cluster as live."""
+    """Return the ready controller once every broker is live in its context; else None."""
     ready = ready_controller(cluster, 0)
     running = None if ready is None else cluster.nodes.get(ready["id"])
     if running is None or running.node.controller is None:

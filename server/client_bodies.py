@@ -1,7 +1,4 @@
-"""What travels as JSON between a running cluster and `klamm produce` and `klamm consume`.
-
-Values only: neither HTTP nor a client.
-"""
+"""JSON bodies of the requests and answers of `klamm produce` and `klamm consume`."""
 
 from __future__ import annotations
 
@@ -24,7 +21,10 @@ From = Literal["beginning", "end", "offset", "time"]
 
 
 class NewProducer(RequestBody, frozen=True):
-    """Body of POST /producers. Of one topic; ``partition`` None: any, by key or in turn."""
+    """Body of POST /producers: a producer for one topic.
+
+    ``partition`` None: by key, or round-robin without a key.
+    """
 
     topic: str
     partition: Count | None = None
@@ -38,8 +38,10 @@ class NewProducer(RequestBody, frozen=True):
 
 
 class ClientOpened(msgspec.Struct, frozen=True):
-    """Answer of POST /producers and /consumers. ``has_values``: logs keep keys and values and do
-    not only count."""
+    """Answer of POST /producers and /consumers.
+
+    ``has_values``: the cluster's logs keep keys and values; else they are offset-only.
+    """
 
     id: int
     partitions: list[int]
@@ -54,9 +56,9 @@ class KeyValue(RequestBody, frozen=True):
 
 
 class SendRecords(RequestBody, frozen=True):
-    """Body of POST /producers/N/records: these, or ``record_count`` of ``record_size_bytes``.
+    """Body of POST /producers/N/records: the given records, or ``record_count`` generated ones.
 
-    Answered once no more than ``max_undecided`` records are undecided, or after ``wait_ms``.
+    Answered once at most ``max_undecided`` records are undecided, or after ``wait_ms``.
     """
 
     records: Annotated[tuple[KeyValue, ...], Meta(max_length=MAX_RECORDS)] = ()
@@ -67,8 +69,7 @@ class SendRecords(RequestBody, frozen=True):
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """Acknowledged records of a partition, all of one leader epoch: ``start`` to ``end``
-    (exclusive)."""
+    """Acknowledged offsets of a partition in one leader epoch: ``start`` to ``end`` (exclusive)."""
 
     partition: int
     leader_epoch: int
@@ -77,7 +78,7 @@ class Offsets(msgspec.Struct, frozen=True):
 
 
 class NotAcknowledged(msgspec.Struct, frozen=True):
-    """Records without an acknowledgement: ``is_in_doubt`` if they may be stored all the same."""
+    """Records without an acknowledgement. ``is_in_doubt``: they may nevertheless be stored."""
 
     partition: int
     record_count: int
@@ -87,8 +88,10 @@ class NotAcknowledged(msgspec.Struct, frozen=True):
 
 
 class ProducerStatus(msgspec.Struct, frozen=True):
-    """Answer of everything about a producer. ``waiting_for``: what keeps records from being
-    decided, in words."""
+    """Answer of all requests about a producer.
+
+    ``waiting_for``: for each partition with undecided records, the reason as text.
+    """
 
     sent: int
     acknowledged: int
@@ -101,16 +104,20 @@ class ProducerStatus(msgspec.Struct, frozen=True):
 
 
 class CloseProducer(RequestBody, frozen=True):
-    """Body of POST /producers/N/close: waits until all is decided, at most ``wait_ms``; then,
-    with ``gives_up``, the producer is closed whatever is undecided, else only if nothing is."""
+    """Body of POST /producers/N/close: waits up to ``wait_ms`` until no record is undecided.
+
+    Then the producer is closed if no record is undecided, or if ``gives_up`` is set.
+    """
 
     wait_ms: Count = 1_000
     gives_up: bool = False
 
 
 class NewConsumer(RequestBody, frozen=True):
-    """Body of POST /consumers. ``partition`` None: all. ``start`` says where to begin, together
-    with ``offset`` or ``timestamp_ms``."""
+    """Body of POST /consumers. ``partition`` None: all partitions.
+
+    ``start``: the starting position, with ``offset`` or ``timestamp_ms`` if it is one of these.
+    """
 
     topic: str
     partition: Count | None = None
@@ -120,13 +127,13 @@ class NewConsumer(RequestBody, frozen=True):
 
 
 class Poll(RequestBody, frozen=True):
-    """Body of POST /consumers/N/poll: answered with what there is, or after ``wait_ms``."""
+    """Body of POST /consumers/N/poll, answered when records are available or after ``wait_ms``."""
 
     wait_ms: Count = 500
 
 
 class ReadRecords(msgspec.Struct, frozen=True):
-    """Records ``start`` to ``end`` (exclusive) of one leader epoch, which are only counted."""
+    """Offsets ``start`` to ``end`` (exclusive) of one leader epoch, from an offset-only log."""
 
     partition: int
     leader_epoch: int
@@ -136,7 +143,7 @@ class ReadRecords(msgspec.Struct, frozen=True):
 
 
 class ReadRecord(msgspec.Struct, frozen=True):
-    """One record with its key and value; bytes that are no UTF-8 are replaced."""
+    """One record with key and value as text; bytes that are not UTF-8 are replaced."""
 
     partition: int
     leader_epoch: int
@@ -149,9 +156,9 @@ class ReadRecord(msgspec.Struct, frozen=True):
 class Polled(msgspec.Struct, frozen=True):
     """Answer of POST /consumers/N/poll: ``counted`` or ``records``, by the kind of log.
 
-    ``errors``: why partitions are not read any further. ``truncations``: where a log was cut below
-    what had been read. ``waiting_for``: what keeps partitions from being read, in words.
-    ``positions`` and ``high_watermarks`` by partition, where they are known.
+    ``errors``: why partitions cannot be read further. ``truncations``: logs that were truncated
+    below the position. ``waiting_for``: why partitions cannot be read at the moment, as text.
+    ``positions`` and ``high_watermarks``: by partition, if known.
     """
 
     counted: list[ReadRecords]

@@ -1,8 +1,8 @@
-"""Producers and consumers that live in the server for somebody who asks over HTTP.
+"""Producers and consumers that run in the server on behalf of HTTP clients.
 
-Each has a number, under which it is asked again, and ends when nobody has asked for a while. What
-they do is in brokers/clients/. Mirrors kafka.tools.{ConsoleProducer,ConsoleConsumer}, of which the
-command line is the other half.
+HTTP clients refer to them by number; they are closed after IDLE_S without a request.
+brokers/clients/ implements producers and consumers. Together with cli/produce.py and
+cli/consume.py, mirrors kafka.tools.{ConsoleProducer,ConsoleConsumer}.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _RESETS: Final[dict[bodies.From, OffsetReset]] = {
 C = TypeVar("C", bound=Client)
 T = TypeVar("T")
 Describe = Callable[[str], TopicDescription]
-"""Gives a topic; raises UnknownTopicOrPartition."""
+"""Returns the description of a topic; raises UnknownTopicOrPartition."""
 
 
 class ClientsBusy(EnvironmentProblem):
@@ -72,7 +72,10 @@ class ClientsBusy(EnvironmentProblem):
 
 
 class Session(Generic[C]):
-    """A client, the partitions it is for, and when it was last asked for."""
+    """A producer or consumer, its partitions, and the time of its last request.
+
+    ``turn``: the number of batches without a key, for round-robin.
+    """
 
     def __init__(self, client: C, partitions: list[TopicPartition]) -> None:
         self.client = client
@@ -82,10 +85,10 @@ class Session(Generic[C]):
 
 
 class ClientSessions:
-    """All producers and consumers of one server. For any thread.
+    """All producers and consumers of one server. Thread-safe.
 
-    ``has_values``: the logs of the cluster keep records and do not only count them. ``idle_s``: how
-    long nobody may ask for a client before it ends.
+    ``has_values``: the cluster's logs keep records; else they are in-memory (offset-only) logs.
+    ``idle_s``: time without a request after which a client is closed.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class ClientSessions:
     # -- producers
 
     def open_producer(self, wanted: bodies.NewProducer) -> bodies.ClientOpened:
-        """Begin to produce. Raises UnknownTopicOrPartition, InvalidTopic, InvalidConfig."""
+        """Open a producer. Raises UnknownTopicOrPartition, InvalidTopic, InvalidConfig."""
         given = msgspec.structs.asdict(wanted)
         del given["topic"], given["partition"]
         config = ProducerConfig(**given)
@@ -112,7 +115,7 @@ class ClientSessions:
         return self._open(producer, partitions)
 
     async def send(self, number: int, wanted: bodies.SendRecords) -> bodies.ProducerStatus:
-        """Send records; first wait until the undecided records are below the limit.
+        """Send records, then wait until at most ``max_undecided`` records are undecided.
 
         Raises NotFound, UsageError, ClientsBusy.
         """
@@ -125,7 +128,7 @@ class ClientSessions:
             if batches and self._undecided_bytes() + new_bytes > MAX_UNDECIDED_BYTES:
                 raise ClientsBusy(
                     f"producers hold {MAX_UNDECIDED_BYTES >> 20} MiB of undecided records",
-                    hint="wait until brokers have acknowledged some",
+                    hint="retry when brokers have acknowledged some of them",
                 )
             for tp, payload in batches:
                 producer.send(tp, payload, now_ms)
@@ -136,7 +139,7 @@ class ClientSessions:
     async def close_producer(
         self, number: int, wanted: bodies.CloseProducer
     ) -> bodies.ProducerStatus:
-        """Wait until everything is decided, and end the producer if it is, or has to."""
+        """Wait for undecided records, then close the producer if none is left or it gives up."""
         producer = self._found(number, Producer).client
         status = await self._await_undecided(producer, 0, wanted.wait_ms)
         if status.undecided and not wanted.gives_up:
@@ -162,16 +165,17 @@ class ClientSessions:
     def _batches(
         self, session: Session[Producer], wanted: bodies.SendRecords
     ) -> list[tuple[TopicPartition, Payload]]:
-        """Records by partition: those with a key where the key belongs, others in turn."""
+        """Return batches with their partitions: by key, or round-robin without a key."""
         if wanted.records and wanted.record_count:
-            raise UsageError("records and record_count: which are meant?", hint="one of the two")
+            raise UsageError("give either records or record_count, not both")
         if wanted.records:
             return self._batches_of(session, wanted.records)
         record_bytes = wanted.record_size_bytes
         if wanted.record_count * record_bytes > MAX_GENERATED_BYTES:
             raise UsageError(
-                f"{wanted.record_count} records of {record_bytes} bytes in one request",
-                hint=f"send at most {MAX_GENERATED_BYTES >> 20} MiB at once",
+                f"{wanted.record_count} records of {record_bytes} bytes exceed the limit of "
+                f"{MAX_GENERATED_BYTES >> 20} MiB per request",
+                hint="send them in several requests",
             )
         per_batch = max(1, BATCH_SIZE_BYTES // record_bytes)
         batches: list[tuple[TopicPartition, Payload]] = []
@@ -218,7 +222,7 @@ class ClientSessions:
     # -- consumers
 
     def open_consumer(self, wanted: bodies.NewConsumer) -> bodies.ClientOpened:
-        """Begin to consume. Raises UnknownTopicOrPartition, InvalidTopic."""
+        """Open a consumer. Raises UnknownTopicOrPartition, InvalidTopic."""
         partitions = self._partitions(wanted.topic, wanted.partition)
         config = ConsumerConfig(auto_offset_reset=_RESETS[wanted.start])
         consumer = Consumer(
@@ -242,7 +246,10 @@ class ClientSessions:
         return self._open(consumer, partitions)
 
     async def poll(self, number: int, wanted: bodies.Poll) -> bodies.Polled:
-        """What can be read, or after a while what keeps it from being read."""
+        """Return the next records; after the wait time, the reasons why there are none.
+
+        Raises NotFound, RequestTimedOut.
+        """
         consumer = self._found(number, Consumer).client
 
         def has_something() -> bool:
@@ -252,7 +259,7 @@ class ClientSessions:
         return await self._ask(lambda _: polled(consumer))
 
     async def close_consumer(self, number: int) -> bodies.Polled:
-        """End a consumer."""
+        """Close a consumer and return its last records."""
         consumer = self._found(number, Consumer).client
         await run_in_threadpool(self._remove, number)
         return await self._ask(lambda _: polled(consumer))
@@ -274,7 +281,7 @@ class ClientSessions:
         return bodies.ClientOpened(number, ids, self._has_values)
 
     def _end_idle(self) -> None:
-        """Whoever asked is gone: another one that begins clears up."""
+        """Close clients without recent requests; called whenever another client is opened."""
         before_s = time.monotonic() - self.idle_s
         for number, session in list(self._sessions.items()):
             if session.used_s < before_s:
@@ -284,8 +291,8 @@ class ClientSessions:
         session = self._sessions.get(number)
         if session is None or not isinstance(session.client, kind):
             raise NotFound(
-                f"there is no {kind.__name__.lower()} {number}",
-                hint=f"it was closed, or not asked for {IDLE_S:g} s",
+                f"{kind.__name__.lower()} {number} does not exist",
+                hint=f"it was closed explicitly, or after {IDLE_S:g} s without a request",
             )
         session.used_s = time.monotonic()
         return session
@@ -302,7 +309,7 @@ class ClientSessions:
         except UnknownTopicOrPartition:
             validate_topic_name(topic)
             raise UnknownTopicOrPartition(
-                f"there is no topic {topic}", hint="klamm topics --create makes one"
+                f"topic {topic} does not exist", hint="klamm topics --create creates it"
             ) from None
         if partition is None:
             return [TopicPartition(topic, id_) for id_ in ids]
@@ -341,12 +348,12 @@ def _next_partition(session: Session[Producer]) -> TopicPartition:
 
 
 def _partition_of(session: Session[Producer], key: bytes) -> TopicPartition:
-    """Where Kafka's default partitioner puts a key."""
+    """Return the partition of a key by Kafka's default partitioner."""
     return session.partitions[(murmur2(key) & 0x7FFFFFFF) % len(session.partitions)]
 
 
 def producer_status(producer: Producer) -> bodies.ProducerStatus:
-    """Where a producer is."""
+    """Return the status of a producer."""
     offsets = [
         bodies.Offsets(tp.partition, *one.stretch)
         for tp in sorted(producer.acknowledged)
@@ -379,7 +386,7 @@ def _not_acknowledged(
 def waiting_for(
     metadata: Metadata, partitions: Iterable[tuple[TopicPartition, Errors]]
 ) -> list[str]:
-    """What keeps partitions from going on: no leader, or what the leader answered last."""
+    """Describe why partitions make no progress: no leader, or the last error of the leader."""
     words = []
     for tp, error in partitions:
         leader = metadata.leader_of(tp)
@@ -392,7 +399,7 @@ def waiting_for(
 
 
 def polled(consumer: Consumer) -> bodies.Polled:
-    """What a consumer has read since it was last asked."""
+    """Return the records that a consumer has read since the last call, and its state."""
     reads = consumer.take_records()
     positions = {tp: consumer.position(tp) for tp in consumer.partitions}
     return bodies.Polled(
@@ -400,7 +407,7 @@ def polled(consumer: Consumer) -> bodies.Polled:
         records=[one for read in reads for one in _records(read)],
         errors=list(consumer.errors.values()),
         truncations=[
-            f"{tp}: the log was cut at offset {at}, records up to {position.offset} had been read"
+            f"{tp}: the log was truncated to offset {at}, below the position {position.offset}"
             for tp, position, at in consumer.truncations
         ],
         waiting_for=waiting_for(

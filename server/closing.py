@@ -1,6 +1,6 @@
-"""Waiting that ends when the server does.
+"""Waits that end when the server shuts down.
 
-Requests wait on threads or in the event loop, and must not delay the server's shutdown.
+Requests wait on threads or in the event loop, and must not delay the shutdown.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ T = TypeVar("T")
 
 
 class Closing:
-    """Says to everybody who waits that the server ends."""
+    """Shutdown flag of the server, which ends all waits."""
 
     def __init__(self) -> None:
         self._closed: futures.Future[None] = futures.Future()
-        # No lock: a signal handler may call ``set`` on the very thread that is changing the set.
+        # No lock: a signal handler may call ``set`` on the thread that is changing this set.
         self._end_awaits: set[Callable[[], None]] = set()
 
     @property
     def is_set(self) -> bool:
-        """True once ``set`` was called."""
+        """True after ``set`` was called."""
         return self._closed.done()
 
     def set(self) -> None:
@@ -40,9 +40,9 @@ class Closing:
             end_await()
 
     def result_of(self, future: futures.Future[T], timeout_s: float | None) -> T:
-        """What ``future`` ends with.
+        """Wait for ``future`` and return its result.
 
-        Raises what it raises, TimeoutError, or KlammError if the server ends first.
+        Raises the future's exception, TimeoutError, or KlammError if the server shuts down first.
         """
         either: tuple[futures.Future[Any], ...] = (future, self._closed)
         futures.wait(either, timeout_s, futures.FIRST_COMPLETED)
@@ -53,9 +53,9 @@ class Closing:
         raise TimeoutError
 
     async def awaited(self, future: futures.Future[T], timeout_s: float) -> T:
-        """Like ``result_of``, for coroutines: holds no thread.
+        """Like ``result_of``, for coroutines: blocks no thread.
 
-        An abandoned future is cancelled if it has not started.
+        Cancels the future, if it has not started, when the wait ends without its result.
         """
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
@@ -80,9 +80,10 @@ class Closing:
         raise TimeoutError
 
     def wait_until(self, condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
-        """The first value of ``condition`` that is not None, before the monotonic ``deadline_s``.
+        """Poll ``condition`` until it is not None, and return that value.
 
-        Raises RequestTimedOut with the words ``what``, or KlammError if the server ends first.
+        ``deadline_s``: on the monotonic clock. Raises RequestTimedOut with the text ``what``, or
+        KlammError if the server shuts down first.
         """
         while (value := condition()) is None:
             if time.monotonic() >= deadline_s:

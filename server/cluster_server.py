@@ -1,7 +1,7 @@
-"""Everything behind `klamm up`: data directory, ZooKeeper, guard, journal, logs, cluster.
+"""The cluster that `klamm up` runs: data directory, ZooKeeper, guard, journal, logs, brokers.
 
-Puts the parts together in order and takes them apart in the reverse one, whatever happens; speaks
-no HTTP. Roughly kafka.server.KafkaServer.startup and shutdown, for a whole cluster.
+Opens the parts in order and closes them in reverse order, also after a failure. Contains no HTTP.
+Corresponds to kafka.server.KafkaServer.startup and shutdown, for a whole cluster.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ _NO_CONTROLLER = -1
 
 
 class ClusterServer:
-    """One cluster, from ``open`` to ``close``. ``say`` is told of every step of the opening.
+    """One cluster, from ``open`` to ``close``. ``say`` receives a line for each startup step.
 
-    ``is_embedded``: ZooKeeper is klamm's own. ``failure``: why the cluster cannot go on; then
-    ``on_failure`` was called, on another thread. Attributes are there once it is open.
+    ``is_embedded``: ZooKeeper runs inside klamm. ``failure``: the error that ends the cluster;
+    ``on_failure`` is called when it is set, on any thread. Attributes without a default exist
+    once the cluster is open.
     """
 
     cluster: RealCluster
@@ -89,9 +90,9 @@ class ClusterServer:
     # -- opening and closing
 
     def open(self) -> None:
-        """Bring the cluster up: every broker registered, a controller elected.
+        """Start the cluster; return when every broker is registered and a controller is elected.
 
-        Raises KlammError; whatever was opened by then is closed.
+        Raises KlammError; then all parts that were opened are closed.
         """
         try:
             self._open()
@@ -100,11 +101,11 @@ class ClusterServer:
             raise
 
     def begin_close(self) -> None:
-        """End whatever waits, so that ``close`` need not."""
+        """End all waits of requests, so that ``close`` does not wait for them."""
         self.closing.set()
 
     def close(self) -> None:
-        """Take everything down; idempotent."""
+        """Close all parts; idempotent."""
         self.begin_close()
         self._stack.close()
 
@@ -116,7 +117,7 @@ class ClusterServer:
         self.close()
 
     def publish(self, url: str) -> None:
-        """Let commands find the cluster: its API is at ``url``."""
+        """Write the API's address to the data directory, where commands find it."""
         self.url = url
         self.data_dir.write_address(ServerAddress(url, os.getpid(), self.config.token))
 
@@ -165,11 +166,11 @@ class ClusterServer:
         self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)
 
     def _check_logs(self) -> None:
-        """Raise UsageError if brokers have written segment files that they would ignore now."""
+        """Raise UsageError if segment files exist but would be ignored without --segments."""
         if self.data_dir.has_broker_files and not self.config.has_segments:
             raise UsageError(
                 f"{self.data_dir.brokers} has segment files of brokers: without --segments "
-                "they are ignored, and all logs begin at offset 0",
+                "they would be ignored, and all logs would begin at offset 0",
                 hint="run klamm up with --segments, or choose another --data-dir",
             )
 
@@ -191,19 +192,23 @@ class ClusterServer:
         """Return the embedded ZooKeeper. Raises UsageError if ZooKeeper is external."""
         if self._zookeeper_servers is None:
             raise UsageError(
-                f"ZooKeeper at {self.config.zookeeper} is not an embedded one",
+                f"ZooKeeper at {self.config.zookeeper} is external: klamm cannot act on its "
+                "servers",
                 hint="without --zookeeper klamm up runs embedded servers",
             )
         return self._zookeeper_servers
 
     def fail(self, error: KlammError) -> None:
-        """End with this error, unless shutdown has begun. Thread-safe."""
+        """End the cluster with this error, unless shutdown has begun. Thread-safe."""
         if self.failure is None and not self.closing.is_set:
             self.failure = error
             self._on_failure()
 
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
-        """Make the chroot klamm's, if it may be, and give the cluster's id."""
+        """Mark the chroot as klamm's and return the cluster id.
+
+        Raises KlammError if klamm may not run there.
+        """
         session = self.config.session(connect_string)
         try:
             client = KafkaZkClient(KazooStore(session))
@@ -221,7 +226,10 @@ class ClusterServer:
             session.close()
 
     def _await_expiry(self, client: KafkaZkClient) -> None:
-        """Brokers of a run that was killed must go first. Raises EnvironmentProblem."""
+        """Wait until broker sessions of an earlier, killed run have expired.
+
+        Raises EnvironmentProblem if they have not expired after the session timeout.
+        """
         ids = _brokers_with_sessions(client)
         if not ids:
             return
@@ -236,15 +244,16 @@ class ClusterServer:
         except RequestTimedOut:
             raise EnvironmentProblem(
                 f"brokers {_joined(_brokers_with_sessions(client))} are registered in this "
-                "ZooKeeper by somebody else",
-                hint="another klamm runs there: stop it, or choose another chroot",
+                "ZooKeeper by another process",
+                hint="stop the klamm that runs there, or choose another chroot",
             ) from None
 
     def _start_brokers(self) -> None:
-        """Let every broker register.
+        """Start all brokers and wait until they are registered.
 
-        No controller is a candidate before all have: the first would take the others for dead, and
-        ISRs would shrink to who came early, even to one that has lost its logs meanwhile.
+        Controllers become candidates only afterwards. Otherwise the first controller would treat
+        brokers that are not yet registered as dead, and shrink ISRs to the brokers that
+        registered early, even to a broker that has lost its logs.
         """
         broker_ids = self.config.started_broker_ids
         started = [self.cluster.begin_start(id_, holds_controller=True) for id_ in broker_ids]
@@ -262,12 +271,12 @@ class ClusterServer:
         elected = self.closing.wait_until(
             lambda: controller_of_all(self.cluster),
             time.monotonic() + patience_s,
-            f"no controller took over all brokers within {patience_s:g} s",
+            f"no controller had all brokers live within {patience_s:g} s",
         )
         self._say(f"Controller elected: broker {elected['id']}, epoch {elected['epoch']}")
 
     def _elect_controller(self) -> None:
-        """Let one be elected, of a dump the former one, and then the others be candidates."""
+        """Elect the first candidate (for a dump: its controller), then add the other candidates."""
         first, *others = self.cluster.spec.candidates or self.config.started_broker_ids
         self.cluster.begin_candidacy(first)
         self._await_controller()
@@ -299,10 +308,10 @@ class ClusterServer:
             detail=msgspec.json.encode(detail).decode(),
         )
 
-    # -- looking on
+    # -- status
 
     def status(self) -> dict[str, Any]:
-        """What ``klamm status`` shows."""
+        """Return the values that ``klamm status`` shows."""
         status = cluster_status(self.cluster, self.operations)
         status["zookeeper"]["embedded"] = self.is_embedded
         servers = self._zookeeper_servers
@@ -322,12 +331,15 @@ def _check_epoch(client: KafkaZkClient) -> None:
     except MalformedZNode as error:
         raise KlammError(
             f"{error.at(ControllerEpochZNode.path).message}: no controller can be elected",
-            hint="put the number there that it should be",
+            hint="write the last controller epoch, a number, to this znode",
         ) from None
 
 
 def _brokers_with_sessions(client: KafkaZkClient) -> list[int]:
-    """Brokers whose registration goes with a session; a persistent znode there is no broker's."""
+    """Return the ids of brokers with an ephemeral registration.
+
+    A persistent znode below /brokers/ids was not written by a broker.
+    """
     ids = client.get_sorted_broker_list()
     results = client.read([Exists(BrokerIdZNode.path(broker_id)) for broker_id in ids])
     return [
@@ -342,6 +354,6 @@ def _joined(ids: Iterable[int]) -> str:
 
 
 def _new_run_id(started_ms: int) -> str:
-    """Sorts by time, and is unique."""
+    """Return a unique run id that sorts by start time."""
     started = datetime.fromtimestamp(started_ms / 1000, UTC)
     return f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"

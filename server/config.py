@@ -1,7 +1,7 @@
-"""What a cluster to be served is made of, checked before anything is started.
+"""Configuration of `klamm up`, validated before anything is started.
 
-Values only: it starts nothing and knows no command line. Names of ``config`` are those of Kafka's
-server.properties that klamm's parts read (kafka.server.KafkaConfig).
+Values only; independent of the command line. ``config`` has the names of Kafka's
+server.properties (kafka.server.KafkaConfig) that klamm supports.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """One ``klamm up``. Raises UsageError when it is made of what does not fit together.
+    """Configuration of one ``klamm up``. Raises UsageError for invalid or contradictory values.
 
-    ``data_dir`` None: a temporary one. ``zookeeper`` None: the embedded one. ``port`` 0: a free
-    one. ``controllers`` None: all brokers, but at most five. ``seed`` None: drawn. ``pools``: where
-    the cluster may place topics. ``has_segments``: brokers keep logs of real files in the data
-    directory. ``journal_fsync``: fsync the journal after each event. ``rotation``: of the
-    journal and Kafka-like logs. ``zookeeper_digest``: USER:PASSWORD. ``partition_limits``: how many
-    partitions may be created. The brokers are 0 to ``brokers`` - 1, or those of ``dump``.
+    ``brokers``: the broker ids are 0 to ``brokers`` - 1, or those of ``dump``. ``data_dir`` None:
+    a temporary directory. ``zookeeper`` None: an embedded ZooKeeper. ``port`` 0: a free port.
+    ``controllers``: number of controller candidates; None: all brokers, at most five. ``seed``
+    None: random. ``pools``: restrict the placement of topics. ``has_segments``: brokers keep
+    segment files in the data directory. ``journal_fsync``: fsync the journal after each event.
+    ``rotation``: of the journal and Kafka-like logs. ``zookeeper_digest``: USER:PASSWORD.
+    ``partition_limits``: maximum number of partitions per request and in the cluster.
     """
 
     brokers: int | None = None
@@ -83,16 +84,20 @@ class ServerConfig:
         if self.has_segments:
             check_log_dirs_are_relative(log_dirs)
         if self.port not in range(MAX_PORT + 1):
-            raise UsageError(f"{self.port} is no port", hint="ports are 0 (any) to 65535")
+            raise UsageError(
+                f"--port {self.port} is not a valid port",
+                hint="use 1 to 65535, or 0 for a free one",
+            )
         if self.state_change_level not in STATE_CHANGE_LEVELS:
             raise UsageError(
-                f"{self.state_change_level} is no level of state-change.log", hint="TRACE or INFO"
+                f"--state-change-level {self.state_change_level}: unknown level",
+                hint="use TRACE or INFO",
             )
         self._check_exposure()
         if self.zookeeper_tls is not None and self.zookeeper is None:
             raise UsageError(
                 "the embedded ZooKeeper has no TLS: it listens on loopback only",
-                hint="name a server with --zookeeper, or omit --zk-tls-ca",
+                hint="use a ZooKeeper with TLS and --zookeeper, or omit --zk-tls-ca",
             )
         if self.zookeeper_servers is not None and self.zookeeper is not None:
             raise UsageError(
@@ -104,29 +109,33 @@ class ServerConfig:
     def _check_cluster(self) -> None:
         if self.dump is not None and (self.brokers is not None or self.racks):
             raise UsageError(
-                f"--from-dump and {'--racks' if self.brokers is None else '--brokers'} together",
-                hint="brokers and their racks are those of the dump",
+                f"give either --from-dump or {'--racks' if self.brokers is None else '--brokers'}"
+                ", not both",
+                hint="brokers and racks come from the dump",
             )
         if self.dump is None and self.brokers is None:
-            raise UsageError("Missing option '--brokers'", hint="or go up --from-dump DUMP")
+            raise UsageError("Missing option '--brokers'", hint="or use --from-dump DUMP")
         count, running = len(self.broker_ids), len(self.started_broker_ids)
         if count not in range(1, MAX_BROKERS + 1):
-            raise UsageError(f"{count} brokers", hint=f"1 to {MAX_BROKERS} are possible")
+            raise UsageError(
+                f"{count} brokers are out of range", hint=f"klamm supports 1 to {MAX_BROKERS}"
+            )
         if self.controllers is not None and self.controllers not in range(1, running + 1):
             raise UsageError(
-                f"{self.controllers} controller candidates among {running} brokers",
-                hint=f"1 to {running} are possible",
+                f"--controllers {self.controllers}: out of range for {running} brokers",
+                hint=f"use 1 to {running}",
             )
         if not all(rack.strip() for rack in self.racks):
-            raise UsageError("a rack has no name", hint="write racks as a,b,c")
+            raise UsageError("--racks: a rack name is empty", hint="write --racks a,b,c")
         if len(self.racks) > count:
             raise UsageError(
-                f"{len(self.racks)} racks for {count} brokers",
-                hint="racks are dealt to the brokers in turn",
+                f"--racks lists {len(self.racks)} racks for {count} brokers",
+                hint="racks are assigned to the brokers in turn, so at most one per broker",
             )
         if self.session_timeout_ms not in _SESSION_TIMEOUTS_MS:
             raise UsageError(
-                f"a session timeout of {self.session_timeout_ms} ms", hint="1000 to 60000 ms"
+                f"--session-timeout-ms {self.session_timeout_ms}: out of range",
+                hint="use 1000 to 60000 ms",
             )
 
     def _check_exposure(self) -> None:
@@ -134,13 +143,13 @@ class ServerConfig:
             return
         if not self.token:
             raise UsageError(
-                f"--host {self.host} lets other machines in: a token is required",
+                f"--host {self.host} is reachable from other machines, so a token is required",
                 hint="give --token-file FILE or --token, or set KLAMM_TOKEN",
             )
         if _is_any(self.host) and not self.allowed_hosts:
             raise UsageError(
                 f"--host {self.host} requires --allowed-host",
-                hint="name the hosts that clients will use in their requests",
+                hint="--allowed-host NAME is a host name that clients use in their requests",
             )
 
     @property
@@ -153,7 +162,7 @@ class ServerConfig:
         )
 
     def session(self, connect_string: str) -> KazooSession:
-        """Open a session of the cluster's own with ZooKeeper."""
+        """Open a ZooKeeper session with the cluster's timeouts and credentials."""
         return KazooSession(
             connect_string,
             self.session_timeout_ms,
@@ -168,7 +177,7 @@ class ServerConfig:
 
     @property
     def started_broker_ids(self) -> tuple[int, ...]:
-        """Those that run at once; the others of a dump are dead in it."""
+        """The brokers that are started; the other brokers of a dump are dead in it."""
         return self.dump.running if self.dump is not None else self.broker_ids
 
     def spec(
@@ -178,10 +187,11 @@ class ServerConfig:
         segments: Path | None = None,
         incarnation: int = 0,
     ) -> ClusterSpec:
-        """The cluster; its controller candidates are the first brokers, of a dump who led it.
+        """Return the specification of the cluster.
 
-        ``segments``: folder of the brokers' files; None: no files. ``incarnation``: how many
-        runs of this cluster there were before; each run draws a separate stream from the seed.
+        Controller candidates are the first brokers; for a dump, its controller comes first.
+        ``segments``: directory of the brokers' segment files; None: no files. ``incarnation``:
+        number of earlier runs of this cluster; each run derives a separate seed.
         """
         dump, broker_ids = self.dump, self.broker_ids
         count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
@@ -211,27 +221,27 @@ class ServerConfig:
 
     @property
     def connection_timeout_ms(self) -> int:
-        """How long ZooKeeper may take to answer at first; by default the session timeout."""
+        """Timeout of the first connection to ZooKeeper; by default the session timeout."""
         timeout_ms = BROKER_CONFIGS["zookeeper.connection.timeout.ms"].value(self.config)
         return self.session_timeout_ms if timeout_ms is None else timeout_ms
 
     def host_names(self) -> frozenset[str]:
-        """The names by which clients may call the API, in lower case, without ports."""
+        """Return the host names that clients may use, in lower case, without ports."""
         own = () if _is_any(self.host) else (self.host,)
         names = (*_LOOPBACK_NAMES, *own, *self.allowed_hosts)
         return frozenset(name.strip("[]").lower() for name in names)
 
 
 def check_broker_id(broker_id: int) -> None:
-    """Raise UsageError for an id whose broker would have no port."""
+    """Raise UsageError for an id that is too large to derive the broker's port from."""
     if broker_id not in range(MAX_PORT - FIRST_PORT + 1):
         raise UsageError(
-            f"{broker_id} is no broker id", hint=f"ids are 0 to {MAX_PORT - FIRST_PORT}"
+            f"{broker_id} is not a valid broker id", hint=f"use 0 to {MAX_PORT - FIRST_PORT}"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach what listens on ``host``."""
+    """Return True if only this machine can reach a server that listens on ``host``."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 

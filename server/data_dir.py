@@ -1,7 +1,4 @@
-"""The data directory of a running cluster: who holds it, what lies where, how it is found.
-
-Paths, a lock and the address file; nothing is started here.
-"""
+"""The data directory of a running cluster: its lock, its paths, and the address file."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ DATA_DIR_VARIABLE: Final = "KLAMM_DATA_DIR"
 ADDRESS_FILE: Final = "server.json"
 JOURNAL_FILE: Final = "journal.jsonl"
 OWN_LOG_FILE: Final = "klamm.log"
-"""Where klamm writes what went wrong inside itself."""
+"""klamm's own log: warnings and internal errors."""
 _LOCK_FILE: Final = "klamm.lock"
 _RUNS_FILE: Final = "runs"
 """File with the number of runs in this directory."""
 
 
 class ServerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What server.json holds: where the cluster's HTTP API is, and who serves it."""
+    """Contents of server.json: the address of the HTTP API, and the process that serves it."""
 
     url: str
     pid: int
@@ -39,12 +36,12 @@ class ServerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """KLAMM_DATA_DIR, or .klamm in the home directory."""
+    """Return KLAMM_DATA_DIR, or .klamm in the home directory."""
     return Path(environ.get(DATA_DIR_VARIABLE) or Path.home() / ".klamm")
 
 
 def read_address(data_dir: Path) -> ServerAddress | None:
-    """What the address file says; None if there is none. Raises UsageError if it is broken."""
+    """Read the address file; None if it does not exist. Raises UsageError if it is malformed."""
     path = data_dir / ADDRESS_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
@@ -52,15 +49,15 @@ def read_address(data_dir: Path) -> ServerAddress | None:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}", hint="name the server with --server"
+            f"{path} cannot be read: {error}", hint="give the address with --server"
         ) from error
 
 
 class DataDir:
-    """A data directory that is held by one cluster at a time, from ``open`` to ``close``.
+    """A data directory, locked by one cluster at a time from ``open`` to ``close``.
 
-    ``path`` None: a temporary one, removed by ``close``. Any other that ``open`` made is removed
-    if nothing was put into it.
+    ``path`` None: a temporary directory, removed by ``close``. Any other directory that ``open``
+    created is removed if it is empty.
     """
 
     def __init__(self, path: Path | None, disk: Disk = LOCAL_DISK) -> None:
@@ -72,39 +69,39 @@ class DataDir:
 
     @property
     def path(self) -> Path:
-        """The directory. Known once opened."""
+        """The directory; available once opened."""
         assert self._path is not None, "not open"
         return self._path
 
     @property
     def journal(self) -> Path:
-        """Where journal.jsonl is."""
+        """Path of journal.jsonl."""
         return self.path / JOURNAL_FILE
 
     @property
     def logs(self) -> Path:
-        """Where Kafka's logs are, in a folder for each broker."""
+        """Directory of the Kafka-like logs, with a subdirectory per broker."""
         return self.path / "logs"
 
     @property
     def brokers(self) -> Path:
-        """Where brokers keep their log directories, in a folder for each, if they have files."""
+        """Directory of segment files, with a subdirectory per broker."""
         return self.path / "brokers"
 
     @property
     def has_broker_files(self) -> bool:
-        """True if brokers have kept logs of real files here."""
+        """True if the directory has segment files of brokers."""
         return any(self.brokers.rglob(META_PROPERTIES))
 
     @property
     def zookeeper(self) -> Path:
-        """Where the embedded ZooKeeper keeps its data."""
+        """Directory of the embedded ZooKeeper's data."""
         return self.path / "zookeeper"
 
     def open(self) -> None:
         """Create and lock the directory.
 
-        Raises EnvironmentProblem if another cluster holds it or it cannot be written.
+        Raises EnvironmentProblem if another cluster has locked it, or if it cannot be written.
         """
         if self._path is None:
             self._path = Path(tempfile.mkdtemp(prefix="klamm-"))
@@ -119,7 +116,7 @@ class DataDir:
             raise self._held_by_another() from None
         except OSError as error:
             self.close()
-            self._remove_what_is_empty()
+            self._remove_empty_dirs()
             raise EnvironmentProblem(
                 f"the data directory {self._path} cannot be used: {error.strerror}",
                 hint="choose another with --data-dir",
@@ -140,8 +137,8 @@ class DataDir:
             runs = int(read_whole(self._disk, path)) if path.exists() else 0
         except ValueError:
             raise EnvironmentProblem(
-                f"{path} does not hold a number",
-                hint="write the number of runs of klamm up in this directory into it",
+                f"{path} does not contain a number",
+                hint="write the number of earlier runs of klamm up in this directory to it",
             ) from None
         except OSError as error:
             raise EnvironmentProblem(f"{path} cannot be read: {error.strerror}") from error
@@ -149,7 +146,7 @@ class DataDir:
         return runs
 
     def close(self) -> None:
-        """Remove the address file, or all of a temporary directory, and let go; idempotent."""
+        """Remove the address file, or a temporary directory, and unlock; idempotent."""
         lock, self._lock = self._lock, None
         if lock is None:
             return
@@ -163,11 +160,13 @@ class DataDir:
                 (self.path / _LOCK_FILE).unlink()
         finally:
             os.close(lock)
-        self._remove_what_is_empty()
+        self._remove_empty_dirs()
 
     def _replace(self, path: Path, data: bytes) -> None:
-        """Write a file atomically, even if the process or the machine crashes. Only this user may
-        read it, because it may hold a token. Raises EnvironmentProblem."""
+        """Replace a file atomically, even if the process or the machine crashes.
+
+        The file may contain a token, so only its owner may read it. Raises EnvironmentProblem.
+        """
         try:
             # A leftover temporary file would keep its owner and mode.
             path.with_name(path.name + UNFINISHED).unlink(missing_ok=True)
@@ -178,16 +177,17 @@ class DataDir:
                 hint=f"free space on the disk of {path.parent}, or check that it can be written",
             ) from error
 
-    def _remove_what_is_empty(self) -> None:
-        with contextlib.suppress(OSError):  # not empty, or never made
+    def _remove_empty_dirs(self) -> None:
+        with contextlib.suppress(OSError):  # not empty, or never created
             for folder in self._made:
                 folder.rmdir()
 
     def _held_by_another(self) -> EnvironmentProblem:
         address = read_address(self.path)
-        who = f"the klamm of process {address.pid} ({address.url})" if address else "another klamm"
+        other = f"klamm process {address.pid} ({address.url})" if address else "another klamm"
         return EnvironmentProblem(
-            f"{who} runs in {self.path}", hint="stop it, or choose another with --data-dir"
+            f"{other} runs in {self.path}",
+            hint="stop it, or choose another directory with --data-dir",
         )
 
 
@@ -202,12 +202,16 @@ def _is_there(folder: Path) -> bool:
 
 
 def _lock(path: Path) -> int:
-    """The lock file, held. Raises BlockingIOError if somebody else holds it, or OSError."""
+    """Lock the file and return its descriptor.
+
+    Raises BlockingIOError if another process has locked it, or OSError.
+    """
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who held it until now may have removed it: then the next one would hold another file.
+            # The previous holder may have removed the file: then a third process would create and
+            # lock a new file, and two processes would hold the directory.
             if _is_same(lock, path):
                 return lock
         except BaseException:

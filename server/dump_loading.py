@@ -1,7 +1,7 @@
-"""Puts a dump into the ZooKeeper that a cluster is about to go up on, and says how far it is.
+"""Loads a dump into the ZooKeeper of a cluster that is about to start, and reports progress.
 
-Writing it is zk/dump_load.py's business, what a dump says of a cluster dumped_cluster.py's. Kafka
-has nothing like it.
+zk/dump_load.py writes the znodes, dumped_cluster.py reads the cluster in a dump. Kafka has no
+equivalent.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import Create, SessionEvent, SessionState, StoreEvent
 
 Say = Callable[[str], None]
-"""Tells people of a step."""
+"""Prints a line about the startup."""
 
 
 class _Progress:
-    """Says how far a load is, some ten times where there is much to do."""
+    """Reports the progress of a load about ten times, and not at all if it is small."""
 
     def __init__(self, say: Say) -> None:
         self.done = 0
         self._say = say
-        self._told = 0
+        self._reported = 0
 
     def __call__(self, done: int, total: int) -> None:
-        """So many znodes are written."""
+        """Report that ``done`` of ``total`` znodes are written."""
         self.done = done
-        if done - self._told >= max(total // 10, 10_000):
-            self._told = done
+        if done - self._reported >= max(total // 10, 10_000):
+            self._reported = done
             self._say(f"Znodes loaded: {done}/{total}")
 
 
@@ -41,7 +41,7 @@ def load_dump(
 ) -> None:
     """Write a dump into ZooKeeper, which must be empty, and mark it as klamm's.
 
-    Raises NotEmpty if it is not, KlammError.
+    Raises NotEmpty if ZooKeeper is not empty, KlammError if the load fails.
     """
     for note in dump.notes:
         say(f"Dump: {note}")
@@ -61,7 +61,7 @@ def load_dump(
         )
     except NotEmpty as error:
         raise NotEmpty(
-            f"a dump is loaded into an empty ZooKeeper only: {error.message}",
+            f"a dump can be loaded only into an empty ZooKeeper: {error.message}",
             hint="choose another --data-dir" if config.zookeeper is None else error.hint,
         ) from None
     except KlammError:
@@ -79,4 +79,4 @@ def load_dump(
 
 def _say_connection_is_lost(event: StoreEvent, say: Say) -> None:
     if event == SessionEvent(SessionState.DISCONNECTED):
-        say("The connection is lost: waiting for ZooKeeper")
+        say("Connection lost: waiting for ZooKeeper")

@@ -1,7 +1,7 @@
-"""The cluster that is in a dump: which brokers it has, which of them run, what is to be loaded.
+"""The cluster in a dump, for `klamm up --from-dump`: its brokers, and the znodes to load.
 
-For `klamm up --from-dump`. Reads a dump only; nothing is started or written here. A broker that was
-registered runs; one that only holds replicas is dead, and known.
+Reads the dump only; starts and writes nothing. Brokers that are registered in the dump are started.
+Brokers that only hold replicas belong to the cluster, but are dead.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from klamm.zk.znodes import (
     TopicsZNode,
 )
 
-_HINT: Final = "klamm zk dump --zookeeper host:port/chroot makes one of a whole cluster"
+_HINT: Final = "klamm zk dump --zookeeper host:port/chroot dumps a whole cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedCluster:
-    """A cluster to be brought up again. ``notes``: a line on each thing that is not as it was.
+    """A cluster to be restarted from a dump.
 
-    ``running``, ``dead``: broker ids, ascending. ``controller_id``: who was the controller.
+    ``running``, ``dead``: broker ids, ascending. ``controller_id``: the controller in the dump.
+    ``notes``: a line for each difference to the dumped cluster.
     """
 
     source: str
@@ -51,14 +52,14 @@ class DumpedCluster:
         return tuple(sorted((*self.running, *self.dead)))
 
     def candidates(self, count: int) -> tuple[int, ...]:
-        """``count`` brokers that run: the controller of the dump first, then by id."""
+        """Return ``count`` running brokers: the controller of the dump first, then by id."""
         return tuple(sorted(self.running, key=lambda id_: id_ != self.controller_id)[:count])
 
 
 def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
-    """The cluster in these znodes, which came from ``source``.
+    """Return the cluster in these znodes, which came from ``source``.
 
-    Raises UsageError if they hold none, or one in which no controller could be elected.
+    Raises UsageError if they contain no cluster, or one in which no controller could be elected.
     """
     client = KafkaZkClient(DumpStore(_with_parents(znodes)))
     _check_is_cluster(client, znodes, source)
@@ -70,17 +71,17 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
     holders = _holders(assigned, notes)
     running = ids or holders
     if not running:
-        raise UsageError(f"{source} names no broker", hint=_HINT)
+        raise UsageError(f"{source} contains no brokers", hint=_HINT)
     if not ids:
-        notes.append("no broker is registered in the dump: all that hold replicas are started")
+        notes.append("no broker is registered in the dump: all brokers with replicas are started")
     kept = [znode for znode in znodes if not _goes_with_a_session(znode.path)]
     epoch = _epoch(client, source, assigned, notes)
     if epoch is not None:
         path = ControllerEpochZNode.path
         kept = [*(z for z in kept if z.path != path), ZNode(path, str(epoch))]
     plan = plan_load(kept, frozenset([MARKER_PATH]))
-    notes += [f"{path} is left out: it could not be read" for path in plan.unreadable]
-    notes += [f"{path} is left out: it is ephemeral" for path in plan.ephemeral]
+    notes += [f"{path} is skipped: the dump could not read it" for path in plan.unreadable]
+    notes += [f"{path} is skipped: it is ephemeral" for path in plan.ephemeral]
     brokers = {id_: found.broker for id_, found in registered.values.items() if id_ in ids}
     return DumpedCluster(
         source=source,
@@ -95,7 +96,7 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
 
 
 def _with_parents(znodes: Sequence[ZNode]) -> list[ZNode]:
-    """These znodes and those above them, which a dump of a part does not have."""
+    """Return these znodes and their ancestors, which a dump of a subtree does not contain."""
     known = {znode.path for znode in znodes}
     above: dict[str, ZNode] = {}
     for path in known:
@@ -113,10 +114,12 @@ def _check_is_cluster(client: KafkaZkClient, znodes: Sequence[ZNode], source: st
             if znode.path.endswith(path):
                 chroot = znode.path.removesuffix(path)
                 raise UsageError(
-                    f"{source} holds a cluster below {chroot}, not at its top",
-                    hint=f"dump it by klamm zk dump --zookeeper host:port{chroot}",
+                    f"{source} contains a cluster below the chroot {chroot}, not at its root",
+                    hint=f"dump it with klamm zk dump --zookeeper host:port{chroot}",
                 )
-    raise UsageError(f"{source} holds no Kafka cluster: no {TopicsZNode.path}", hint=_HINT)
+    raise UsageError(
+        f"{source} contains no Kafka cluster: {TopicsZNode.path} is missing", hint=_HINT
+    )
 
 
 def _assigned(client: KafkaZkClient, notes: list[str]) -> dict[TopicPartition, ReplicaAssignment]:
@@ -130,10 +133,10 @@ def _assigned(client: KafkaZkClient, notes: list[str]) -> dict[TopicPartition, R
 
 
 def _holders(assigned: Mapping[TopicPartition, ReplicaAssignment], notes: list[str]) -> set[int]:
-    """The brokers that hold replicas, also those that a reassignment adds."""
+    """Return the brokers with replicas, including replicas that a reassignment adds."""
     ids = {id_ for assignment in assigned.values() for id_ in assignment.replicas}
     if min(ids, default=0) < 0:
-        notes.append(f"replicas on broker {min(ids)}: there can be no such broker")
+        notes.append(f"replicas on broker {min(ids)} are ignored: not a valid broker id")
     return {id_ for id_ in ids if id_ >= 0}
 
 
@@ -143,16 +146,16 @@ def _epoch(
     partitions: Collection[TopicPartition],
     notes: list[str],
 ) -> int | None:
-    """The controller's epoch where it must be another than the dump's; None: it is right.
+    """Return the controller epoch to load instead of the dump's; None if the dump's is valid.
 
-    A controller does not touch a partition whose state is of a later epoch than its own.
+    A controller does not change a partition if the state znode has a later controller epoch.
     """
     try:
         found = client.get_controller_epoch()
     except MalformedZNode as error:
         raise UsageError(
-            f"{source}: /controller_epoch is malformed, so nobody could be elected: {error}",
-            hint="put the number there that it should be",
+            f"{source}: /controller_epoch is malformed, so no controller could be elected: {error}",
+            hint="set it to the last controller epoch, a number",
         ) from None
     states = client.get_partition_states(list(partitions)).values.values()
     latest = max((state.controller_epoch for state in states), default=0)
@@ -160,8 +163,8 @@ def _epoch(
     if latest <= epoch:
         return None
     notes.append(
-        f"/controller_epoch is {latest}, the latest of a partition's state, "
-        + ("because the dump has none" if found is None else f"and not {epoch}")
+        f"/controller_epoch is set to {latest}, the latest controller epoch of a partition state, "
+        + ("because the dump has none" if found is None else f"instead of {epoch}")
     )
     return latest
 

@@ -37,10 +37,10 @@ class Endpoints:
         self._others = CapacityLimiter(OTHER_THREADS)
 
     def endpoint(self, route: ApiRoute, server: object) -> Callable[[Request], Awaitable[Response]]:
-        """The route's handler gets the server, the request, and its decoded body or query; None if
-        it has neither.
+        """Return the ASGI endpoint that runs a route's handler.
 
-        Both are checked for every request: unknown fields and parameters are refused.
+        The handler gets the server, the request, and the decoded body or query (None without
+        either). Both are checked for every request: unknown fields and parameters are refused.
         """
         handler = partial(route.handler, server)
         limiter = self._looking if route.only_looks else self._others
@@ -52,13 +52,13 @@ class Endpoints:
                     fields = await decode(body, route.body or NoFields)
                     wanted = fields if route.body else query if route.query else None
                     if inspect.iscoroutinefunction(handler):
-                        answer = await _unless_gone(request, handler(request, wanted))
+                        answer = await _unless_disconnected(request, handler(request, wanted))
                     else:
                         answer = await anyio.to_thread.run_sync(
                             partial(handler, request, wanted), limiter=limiter
                         )
             except ClientDisconnect:
-                # The client has gone: no answer is needed.
+                # The client has disconnected: the answer is never sent.
                 return Response(status_code=_BAD_REQUEST)
             except OSError as error:
                 raise environment_problem(error) from error
@@ -67,8 +67,8 @@ class Endpoints:
         return endpoint
 
 
-async def _unless_gone(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of ``work``. Cancel it and raise ClientDisconnect if the client goes."""
+async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of ``work``; cancel it and raise ClientDisconnect on a disconnect."""
     working = asyncio.create_task(work)
     watching = asyncio.create_task(_disconnected(request))
     try:

@@ -1,7 +1,7 @@
-"""Mappings and NamedTuples as JSON: a codec that types describe.
+"""JSON codec for mappings and NamedTuples, driven by types.
 
-What is keyed by a partition, a replica or another NamedTuple is a list of objects, which begin with
-the fields of the key. Knows no call.
+A mapping with a partition, a replica or another NamedTuple as key becomes a list of objects that
+begin with the fields of the key. Independent of the admin calls.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from klamm.server.bodies import RequestBody
 
 
 class Entry(RequestBody, frozen=True):
-    """Base of the objects that stand for a key, or for a key and its value.
+    """Base of JSON objects for a key, or for a key and its value.
 
-    ``KEY`` makes the key of the first fields, ``VALUE`` the value of the others; None: there is
-    one other field at most, which is the value.
+    ``KEY`` builds the key from the first fields, ``VALUE`` the value from the others. ``VALUE``
+    None: at most one field follows the key, and it is the value. ``IS_UNIQUE``: duplicate keys
+    are an error.
     """
 
     KEY: ClassVar[Callable[..., Any]]
@@ -31,7 +32,7 @@ class Entry(RequestBody, frozen=True):
 
 @cache
 def _entry_kind(kind: Any) -> type[Entry] | None:
-    """Return the type of the entries of a list; None if ``kind`` is no list of entries."""
+    """Return the type of the entries of a list; None if ``kind`` is not a list of entries."""
     if isinstance(kind, type) and issubclass(kind, Entry):
         return kind
     return next(filter(None, map(_entry_kind, get_args(kind))), None)
@@ -44,12 +45,12 @@ def field_types(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def key_size(kind: type[Entry]) -> int:
-    """Return how many fields belong to the key."""
+    """Return the number of fields of the key."""
     return len(getattr(kind.KEY, "_fields", "1"))
 
 
 def written(value: Any, kind: Any, *, is_sorted: bool = True) -> Any:
-    """Return keys, or a mapping, as entries if ``kind`` is a list of those; else the value."""
+    """Encode keys or a mapping as entries if ``kind`` is a list of entries; else return it."""
     entry = _entry_kind(kind)
     if entry is None or value is None:
         return value
@@ -72,7 +73,7 @@ def written_entry(kind: type[Entry], key: Any, *value: Any) -> Entry:
 
 
 def read(value: Any, kind: Any) -> Any:
-    """The reverse of ``written``. Raises UsageError if a key stands twice that must not."""
+    """Decode a value encoded by ``written``. Raises UsageError for a forbidden duplicate key."""
     entry = _entry_kind(kind)
     if entry is None or value is None:
         return value
@@ -80,7 +81,7 @@ def read(value: Any, kind: Any) -> Any:
         return [read_entry(one)[0] for one in value]
     found = dict(map(read_entry, value))
     if entry.IS_UNIQUE and len(found) < len(value):
-        raise UsageError("a partition is named twice")
+        raise UsageError("a partition is listed twice")
     return found
 
 
@@ -94,7 +95,7 @@ def read_entry(entry: Entry) -> Any:
 
 
 def read_fields(body: msgspec.Struct | None) -> dict[str, Any]:
-    """Return the values that a struct consists of, by name; None has none."""
+    """Return the decoded fields of a struct by name; empty for None."""
     if body is None:
         return {}
     return {name: read(getattr(body, name), kind) for name, kind in field_types(type(body)).items()}

@@ -1,9 +1,9 @@
-"""HTTP/1.1 protocol of one connection, with bounds that uvicorn lacks.
+"""HTTP/1.1 protocol of one connection, with limits that uvicorn lacks.
 
 A connection that does not send a complete request header in time, or does not read its answer, is
-closed: otherwise clients that transfer a byte now and then would hold connections forever.
-Connections above the bound are closed at once. Data that is not HTTP is refused with a JSON answer
-like every other refusal.
+closed: otherwise a client that transfers a byte now and then could hold a connection forever.
+Connections above the limit are closed at once. Data that is not HTTP is refused with a JSON answer,
+like every other error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from klamm.cluster.errors import UsageError
 
 MAX_CONNECTIONS: Final = 1_000
 MAX_REQUESTS: Final = 900
-"""Above it requests are answered with 503; less than MAX_CONNECTIONS, so that this is possible."""
+"""Requests above this limit are answered with 503. Less than MAX_CONNECTIONS, so that a connection
+is left to send the 503."""
 MAX_HEADER_BYTES: Final = 1 << 16
 HEADER_TIMEOUT_S: Final = 10.0
 WRITE_TIMEOUT_S: Final = 30.0
@@ -44,7 +45,7 @@ class BoundedProtocol(H11Protocol):
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected."""
+        """Start the header timeout, or abort the connection above the limit."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
@@ -52,35 +53,35 @@ class BoundedProtocol(H11Protocol):
         self._await_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection was closed."""
+        """Cancel the timers of a closed connection."""
         self._await_no_header()
         self._cancel_write_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The write buffer is full because the client does not read."""
+        """Start the write timeout: the buffer is full because the client does not read."""
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(self._write_timeout_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The write buffer has drained."""
+        """Cancel the write timeout: the buffer has drained."""
         self._cancel_write_timer()
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived: part of a request, or several requests."""
+        """Parse received bytes: part of a request, or several requests."""
         try:
             super().data_received(data)
         except UnicodeDecodeError:
-            self.send_400_response("the path has bytes that must be written as %XX")
+            self.send_400_response("the path has bytes that must be percent-encoded (%XX)")
         if self._is_answering():
             self._await_no_header()
         elif self._header_timer is None:
             self._await_header()
 
     def on_response_complete(self) -> None:
-        """A request was answered; part of the next one may have arrived already."""
+        """Restart the header timeout if part of the next request has already arrived."""
         super().on_response_complete()
         if not self._is_answering() and self.conn.trailing_data[0] and self._header_timer is None:
             self._await_header()
@@ -121,7 +122,7 @@ class BoundedProtocol(H11Protocol):
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        # Not after an answer has begun: the client would read this as a part of it.
+        # Not after an answer has begun: the client would read the error as part of that answer.
         if not self._is_answering():
             self.transport.write(head.encode() + body)
         self.transport.close()

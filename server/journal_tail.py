@@ -1,4 +1,4 @@
-"""Reading journal.jsonl while it is written: its last rows, and what came after a place in it.
+"""Reads journal.jsonl while it is written: its last rows, and the rows after a position.
 
 A position is a byte offset in the whole journal, including rotated files, after a complete line.
 Rows are returned as raw bytes; a line that is not a row is skipped and listed as damaged.
@@ -31,8 +31,10 @@ class JournalPart(NamedTuple):
 
 
 class JournalPage(msgspec.Struct, frozen=True):
-    """Answer of GET /journal: rows as they are in the file, and where to continue. ``damaged``
-    lists lines between them that are not rows: file, line, and reason."""
+    """Answer of GET /journal: rows of the file, unchanged, and the position after the last one.
+
+    ``damaged`` lists the lines between them that are not rows: file, line, and reason.
+    """
 
     rows: list[msgspec.Raw]
     next: int
@@ -40,7 +42,7 @@ class JournalPage(msgspec.Struct, frozen=True):
 
 
 def last_rows(path: Path, count: int) -> JournalPart:
-    """The last ``count`` complete rows; none if there is no journal. Raises OSError."""
+    """Return the last ``count`` complete rows; none if there is no journal. Raises OSError."""
     lines: list[bytes] = []
     damaged: tuple[str, ...] = ()
     place: int | None = None
@@ -138,7 +140,7 @@ def _rows(segment: Segment, file: BinaryIO, offset: int, data: bytes) -> Journal
 
 
 def _end_of_lines(file: BinaryIO, size: int) -> int:
-    """Where the last complete line ends."""
+    """Return the byte after the last complete line."""
     end = size
     while end > 0:
         block = min(_BLOCK, end)

@@ -1,7 +1,7 @@
-"""/metrics: the controllers' and the brokers' metrics under Kafka's names, as Prometheus text.
+"""/metrics: metrics of controllers and brokers under Kafka's names, in the Prometheus text format.
 
-Collected anew for every scrape, from whatever runs then. The controllers' metrics are
-controller/metrics.py's; those of a broker mirror kafka/server/ReplicaManager.scala.
+Collected for every scrape from the running nodes. controller/metrics.py has the controllers'
+metrics; the metrics of a broker mirror kafka/server/ReplicaManager.scala.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _GAUGES: Final = {
 
 
 class ClusterCollector(Collector):
-    """Gauges of brokers, and of the problems that keep a cluster without a controller."""
+    """Gauges of brokers, and of the problems that prevent the election of a controller."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
 
     def collect(self) -> Iterator[Metric]:
-        """One family per name of Kafka's, and one per gauge that Kafka does not have."""
+        """Yield a metric family per gauge: Kafka's, then klamm's own."""
         statuses = self._cluster.status()["brokers"]
         for name, (field, text) in _GAUGES.items():
             family = GaugeMetricFamily(f"{_REPLICA_MANAGER}_{name}", text, labels=["broker"])

@@ -1,6 +1,6 @@
 """OpenAPI document of the HTTP API, generated from its routes and body types.
 
-It is docs/http-api.md for machines: clients are generated from it, and tests fuzz it.
+The machine-readable form of docs/http-api.md, for generated clients and for fuzzing in tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _JSON: Final = "application/json"
 class ApiRoute(NamedTuple):
     """A path, its handler, and the type of the request's body or query.
 
-    ``only_looks``: a read of cached state that must be answered however busy klamm is.
+    ``only_looks``: a read of cached state that must be answered even if klamm is busy.
     """
 
     method: str

@@ -1,6 +1,6 @@
-"""Reads the body of a request within bounds, and decodes body and query.
+"""Reads the body of a request within limits, and decodes body and query.
 
-A body that is too large, too slow, too deep or malformed is refused before it is decoded.
+A body that is too large or too slow is refused before it is decoded.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _HINT: Final = "GET /openapi.json describes the fields and parameters of every r
 
 
 class BodyTooLarge(UsageError):
-    """The body has too many bytes."""
+    """The request body is too large."""
 
 
 class BodyTooSlow(UsageError):
-    """The body did not arrive in time."""
+    """The request body did not arrive in time."""
 
 
 class TooManyLargeBodies(EnvironmentProblem):
@@ -49,7 +49,7 @@ class RequestBodies:
 
     @contextlib.asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytearray]:
-        """Yield the body; a large one holds one of the MAX_LARGE_BODIES slots until the end.
+        """Yield the body; a large body holds one of the MAX_LARGE_BODIES slots until the end.
 
         Raises UsageError, TooManyLargeBodies, ClientDisconnect.
         """
@@ -62,8 +62,8 @@ class RequestBodies:
                         body += chunk
                         if len(body) > MAX_BODY_BYTES:
                             raise BodyTooLarge(
-                                f"the body has more than {MAX_BODY_BYTES >> 20} MiB",
-                                hint="send it in parts",
+                                f"the body exceeds {MAX_BODY_BYTES >> 20} MiB",
+                                hint="split it into several requests",
                             )
                         if was_small and len(body) > LARGE_BODY_BYTES:
                             await self._take_place(stack)
@@ -77,17 +77,18 @@ class RequestBodies:
                 await stack.enter_async_context(self._large)
         except TimeoutError:
             raise TooManyLargeBodies(
-                f"{MAX_LARGE_BODIES} requests with more than {LARGE_BODY_BYTES >> 20} MiB are "
-                "being answered",
-                hint="try again later",
+                f"{MAX_LARGE_BODIES} requests with bodies over {LARGE_BODY_BYTES >> 20} MiB are "
+                "already in progress",
+                hint="retry later",
             ) from None
 
 
 async def decode(body: bytearray, kind: Any) -> Any:
-    """Decode a body; an empty one is ``{}``. Raises UsageError."""
+    """Decode a body; an empty body counts as ``{}``. Raises UsageError."""
     if len(body) > LARGE_BODY_BYTES and body.count(b",") > MAX_BODY_VALUES:
         raise UsageError(
-            f"the body has more than {MAX_BODY_VALUES} values", hint="send it in parts"
+            f"the body has more than {MAX_BODY_VALUES} values",
+            hint="split it into several requests",
         )
     if len(body) > _DECODED_IN_LOOP_BYTES:
         return await run_in_threadpool(_decode, body, kind)

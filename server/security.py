@@ -1,8 +1,8 @@
-"""Who may call the API: the right Host, no foreign web page, the token where there is one.
+"""Access control of the API: checks Host, Origin, Sec-Fetch-Site and the bearer token.
 
-A web page can make a browser call loopback. DNS rebinding gives such a page a name of its own for
-127.0.0.1, which shows in Host; a form or a script of it shows in Origin, and what else it loads,
-which has no Origin, in Sec-Fetch-Site. It knows no endpoint.
+A web page can make a browser send requests to loopback. A page that uses DNS rebinding has its own
+name for 127.0.0.1, which appears in Host. Requests of its forms and scripts carry its Origin; other
+resources that it loads carry no Origin, but Sec-Fetch-Site. Independent of the endpoints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from klamm.server.answers import refusal
 FORBIDDEN = 403
 UNAUTHORIZED = 401
 OWN_SITES = ("same-origin", "none")
-"""Sec-Fetch-Site of requests from klamm's pages, and of addresses that a user typed."""
+"""Sec-Fetch-Site of requests from klamm's own pages, and of addresses typed by a user."""
 
 
 class Gatekeeper:
@@ -36,7 +36,7 @@ class Gatekeeper:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Forward a request, or refuse it."""
         refusal = None if scope["type"] == "lifespan" else self._refusal(Headers(scope=scope))
         await (refusal or self._app)(scope, receive, send)
 
@@ -46,22 +46,27 @@ class Gatekeeper:
         if name not in self._host_names:
             return _refused(
                 FORBIDDEN,
-                f"unexpected Host header: {', '.join(hosts)}" if hosts else "no Host header",
-                "klamm up --allowed-host NAME accepts another name",
+                f"unexpected Host header: {', '.join(hosts)}" if hosts else "missing Host header",
+                "klamm up --allowed-host NAME accepts another host name",
             )
         for origin in headers.getlist("origin"):
             if _netloc(origin) != hosts[0].lower():
-                return _refused(FORBIDDEN, f"refused: a page of {origin} may not call klamm", None)
+                return _refused(
+                    FORBIDDEN, f"web pages of {origin} may not send requests to klamm", None
+                )
         for site in headers.getlist("sec-fetch-site"):
             if site.lower() not in OWN_SITES:
                 return _refused(
                     FORBIDDEN,
-                    f"refused: a page of another site may not call klamm (Sec-Fetch-Site: {site})",
+                    "web pages of other sites may not send requests to klamm "
+                    f"(Sec-Fetch-Site: {site})",
                     None,
                 )
         if self._token is not None and not self._has_token(headers):
             return _refused(
-                UNAUTHORIZED, "the token is missing or wrong", "set KLAMM_TOKEN to the server's"
+                UNAUTHORIZED,
+                "the bearer token is missing or wrong",
+                "set KLAMM_TOKEN to the server's token",
             )
         return None
 
@@ -98,22 +103,25 @@ def read_or_create_token(path: Path) -> str:
     except OSError as error:
         raise EnvironmentProblem(
             f"the token file {path} cannot be read or written: {error.strerror}",
-            hint="name a file that this user may read; klamm creates it if it is missing and the "
-            "directory exists",
+            hint="use a file that this user may read; klamm creates a missing file in an existing "
+            "directory",
         ) from error
     if not (token.isascii() and token.isprintable() and token):
         raise UsageError(
-            f"the token file {path} does not hold one line of printable ASCII",
-            hint="delete the file to get a new token",
+            f"the token file {path} does not contain one line of printable ASCII",
+            hint="delete the file: klamm up then creates it with a new token",
         )
     return token
 
 
 def host_name(host: str) -> str | None:
-    """The name in a Host header, in lower case, without port and brackets; None if malformed."""
+    """Return the host name of a Host header, in lower case, without port and brackets.
+
+    None if the header is malformed.
+    """
     try:
         parts = urlsplit(f"//{host}")
-        parts.port  # noqa: B018 - raises ValueError for a port that is none
+        parts.port  # noqa: B018 - raises ValueError for a malformed port
     except ValueError:
         return None
     if parts.path or parts.query or parts.fragment or "@" in host or "\\" in host:

@@ -1,6 +1,6 @@
 """Runs a cluster and its HTTP API in the foreground until a signal ends it.
 
-It owns the process's signals and the listening socket; everything else is ClusterServer's.
+Owns the process's signal handlers and the listening socket; ClusterServer owns everything else.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _BACKLOG: Final = 128
 
 
 class _Ended(BaseException):
-    """A signal came while the cluster was being brought up."""
+    """A signal arrived during startup."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which would otherwise take the signals for itself."""
+    """uvicorn's server without its own signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -54,14 +54,14 @@ class _Server(uvicorn.Server):
 
 
 class _Signals:
-    """The signals that end the process: which came first, and what to do then."""
+    """Handler of the signals that end the process; only the first signal has an effect."""
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.on_signal: Callable[[], None] | None = None
 
     def catch(self, number: int, _: FrameType | None) -> None:
-        """Handle one; those that come while everything is being closed change nothing."""
+        """Handle a signal; signals during shutdown have no effect."""
         if self.first is not None:
             return
         self.first = number
@@ -71,14 +71,14 @@ class _Signals:
 
     @property
     def exit_code(self) -> int:
-        """What the process returns."""
+        """Exit code of the process."""
         return INTERRUPTED if self.first == signal.SIGINT else TERMINATED
 
 
 def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]) -> int:
-    """Bring a cluster up, call ``on_up``, serve until a signal; the exit code.
+    """Start a cluster, call ``on_up``, serve until a signal, and return the exit code.
 
-    Raises KlammError if it cannot be brought up, or cannot go on; then nothing is left behind.
+    Raises KlammError if the cluster cannot start or continue; then all its parts are closed.
     """
     signals = _Signals()
     server: ClusterServer | None = None
@@ -93,7 +93,7 @@ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]
         except _Ended:
             pass
         finally:
-            # From here on a signal must not interrupt the closing.
+            # From here on a signal must not interrupt the shutdown.
             if signals.first is None:
                 signals.first = 0
     if server is not None and server.failure is not None:
@@ -102,7 +102,7 @@ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]
 
 
 def _end_process() -> None:
-    """As if a signal had come from outside: it also ends whatever the main thread waits for."""
+    """Send SIGTERM to the main thread, which also ends whatever it waits for."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
@@ -155,7 +155,7 @@ def http_server(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises EnvironmentProblem, e.g. for a port in use."""
+    """Return a listening socket. Raises EnvironmentProblem, e.g. for a port in use."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -174,7 +174,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where this machine reaches the API."""
+    """Return the URL at which this machine reaches the API."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     if address.is_unspecified:
@@ -186,6 +186,6 @@ def _cannot_listen(host: str, port: int, error: OSError) -> EnvironmentProblem:
     if error.errno == errno.EADDRINUSE:
         return EnvironmentProblem(
             f"port {port} of {host} is in use",
-            hint="choose another with --port, or 0 for a free one",
+            hint="choose another port with --port; 0 selects a free one",
         )
     return EnvironmentProblem(f"cannot listen on {host}, port {port}: {error.strerror}")

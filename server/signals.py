@@ -1,4 +1,4 @@
-"""The signals that end a process: what is done when one comes."""
+"""Handlers for the signals that end a process: SIGINT, SIGTERM and SIGHUP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def ending_signals_handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call ``handler`` for each of them inside the block; afterwards all is as before."""
+    """Handle the ending signals with ``handler`` inside the block; then restore the handlers."""
     before = {number: signal.signal(number, handler) for number in _ENDING}
     try:
         yield

@@ -1,4 +1,4 @@
-"""`klamm status` as plain values: who leads, what waits, which brokers run, what cannot be read."""
+"""`klamm status` as plain values: controller, pending work, brokers, faults, malformed znodes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _NOTHING_KNOWN = dict.fromkeys(("partitions", "leaders", "under_replicated", "of
 
 
 def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[str, Any]:
-    """Return the state of the cluster. ``controller`` is None while there is none; ``malformed`` of
-    ``zookeeper`` then lists the znodes that prevent an election.
+    """Return the state of the cluster.
 
-    ``live`` of a broker is the controller's view; None without a controller. ``reason``: why a
-    failed broker failed. ``is_stale`` of ``zookeeper``: it does not answer, so controller, live
-    brokers, leaders and ISRs are the last known ones; another controller may have been elected.
-    ``failovers``: how many ``failed`` since the last successful one, and the remaining pause of
-    the candidates.
+    ``controller``: None if no controller is elected; then ``malformed`` of ``zookeeper`` lists the
+    znodes that prevent an election. ``live`` of a broker: the controller's view; None without a
+    controller. ``reason``: the error of a failed broker. ``is_stale`` of ``zookeeper``: ZooKeeper
+    is unreachable, so controller, live brokers, leaders and ISRs are the last known ones, and
+    another controller may have been elected. ``failovers``: the number that ``failed`` since the
+    last successful one, and the remaining pause of the candidates.
     """
-    # An expired session was told so by a server: it answers, and the next command opens another.
+    # Not for an expired session: a server reported the expiry, so ZooKeeper is reachable.
     is_stale = cluster.session_state is SessionState.DISCONNECTED
     status = cluster.status()
     active = status["active_controller"]
@@ -43,7 +43,7 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
             "connect": cluster.connect_string,
             "state": cluster.session_state.name,
             "is_stale": is_stale,
-            "malformed": {} if controller is not None else _what_nobody_is_elected_by(cluster),
+            "malformed": {} if controller is not None else _malformed_election_znodes(cluster),
         },
         "controller": controller,
         "journal": {
@@ -83,7 +83,7 @@ def cluster_status(cluster: RealCluster, operations: BrokerOperations) -> dict[s
 
 
 def _malformed_configs(brokers: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Configs and notices of their changes that brokers cannot read: by path why, and who."""
+    """Return the malformed configs and change notifications: reason and brokers, by path."""
     found: dict[str, dict[str, Any]] = {}
     for broker in brokers:
         for path, reason in broker["malformed"].items():
@@ -92,8 +92,11 @@ def _malformed_configs(brokers: list[dict[str, Any]]) -> dict[str, dict[str, Any
     return found
 
 
-def _what_nobody_is_elected_by(cluster: RealCluster) -> dict[str, str]:
-    """Znodes of the election that cannot be read, and why; none while ZooKeeper is away."""
+def _malformed_election_znodes(cluster: RealCluster) -> dict[str, str]:
+    """Return the malformed znodes of the controller election, with reasons.
+
+    Empty while ZooKeeper is unreachable.
+    """
     malformed: dict[str, str] = {}
     try:
         client = KafkaZkClient(connected_store(cluster))

@@ -2,8 +2,8 @@
 
 Covers every thread: controllers' event threads, the broker hub, connections to ZooKeeper, guards,
 and threads that release a broker. Failures inside an event, a request or a broker start are handled
-there and do not reach this file. Mirrors the role of
-kafka.utils.Exit and of FatalExitError in a broker's threads.
+by their own code and do not end a thread. Mirrors the role of kafka.utils.Exit and of
+FatalExitError in a broker's threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from klamm.cluster.errors import KlammError
 
 IN_FILE_ONLY: Final = "in_file_only"
-"""Attribute of a log record that the terminal skips: an error message repeats it."""
+"""Attribute of a log record that is not printed on the terminal, where an error repeats it."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,8 @@ def threads_watched(on_failure: Callable[[KlammError], None]) -> Iterator[None]:
         on_failure(
             KlammError(
                 f"klamm thread {name} ended with {what}",
-                hint="see klamm.log in the data directory; the next klamm up continues the cluster",
+                hint="klamm.log in the data directory has the traceback; the next klamm up "
+                "continues the cluster",
             )
         )
 

@@ -1,5 +1,7 @@
-"""The server's own session with ZooKeeper, for requests that must not wait for a lost one, and why
-no controller is elected, in words for operators."""
+"""Access to the cluster's ZooKeeper session for requests that must not wait for a lost connection.
+
+Also describes, for operators, why no controller is elected.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,18 @@ from klamm.zk.store import SessionState, Store
 
 
 def connected_store(cluster: RealCluster) -> Store:
-    """The cluster's session. Raises ZooKeeperUnavailable while it has lost its connection."""
+    """Return the cluster's store. Raises ZooKeeperUnavailable while it is disconnected."""
     lost = lost_zookeeper(cluster)
     if lost is not None:
-        raise ZooKeeperUnavailable(lost, hint="klamm continues when it is back")
+        raise ZooKeeperUnavailable(lost, hint="klamm continues when ZooKeeper is back")
     return cluster.store
 
 
 def lost_zookeeper(cluster: RealCluster) -> str | None:
-    """Return why a request got no answer if ZooKeeper is lost; else None."""
+    """Return a message if the connection to ZooKeeper is lost; else None."""
     if cluster.session_state is not SessionState.DISCONNECTED:
         return None
-    return f"ZooKeeper at {cluster.connect_string} does not answer"
+    return f"ZooKeeper at {cluster.connect_string} does not respond"
 
 
 def why_no_controller(cluster: RealCluster) -> str:

@@ -1,8 +1,8 @@
-"""The embedded ZooKeeper servers: kept alive, and what operators do to them.
+"""Guard of the embedded ZooKeeper servers: restarts them, and kills or pauses them on request.
 
-Servers that have ended or hang are restarted, but not those that were killed or paused on purpose
-(klamm zk kill, pause). It knows no cluster: sessions reconnect by themselves. Mirrors nothing of
-Kafka, where an init system does this.
+Servers that have ended or hang are restarted, except servers that an operator killed or paused
+(klamm zk kill, pause). Independent of the cluster; its sessions reconnect automatically. Kafka has
+no equivalent: there an init system restarts ZooKeeper.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from klamm.zk.ensemble import NO_ANSWER, SINGLE_SERVER, EmbeddedEnsemble, Server
 
 ATTEMPTS: Final = 3
 STEADY_S: Final = 30.0
-"""A server that ran this long is worth all attempts again."""
+"""After a server has run this long, all restart attempts are available again."""
 HANG_S: Final = 10.0
-"""A running server that does not answer for this long is killed and restarted."""
+"""A running server that does not respond for this long is killed and restarted."""
 _LOOK_INTERVAL_S: Final = 0.2
 _ASK_INTERVAL_S: Final = 1.0
 _RETRY_INTERVAL_S: Final = 1.0
@@ -40,9 +40,8 @@ class _Watched:
 class ZooKeeperGuard:
     """Watches started servers on a separate thread, until ``close``.
 
-    ``states``: the servers' last known states. ``on_given_up`` is called once, on that thread,
-    when a server ended and could not be restarted, or keeps ending, and the others are not a
-    quorum without it.
+    ``states``: the servers' last known states. ``on_given_up`` is called once, on that thread, if
+    a server cannot be restarted or keeps ending, and the remaining servers are not a quorum.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class ZooKeeperGuard:
 
     def _watch(self) -> None:
         while not self._closed.wait(_LOOK_INTERVAL_S):
-            self._kill_what_hangs()
+            self._kill_hanging_servers()
             for server_id, server in self._ensemble.servers.items():
                 watched = self._watched[server_id]
                 if not server.has_crashed or watched.is_given_up or self._closed.is_set():
@@ -101,7 +100,7 @@ class ZooKeeperGuard:
                         return
                     logger.error("%s; the other servers continue", failure.message)
 
-    def _kill_what_hangs(self) -> None:
+    def _kill_hanging_servers(self) -> None:
         now_s = time.monotonic()
         if now_s - self._asked_s < _ASK_INTERVAL_S:
             return
@@ -113,7 +112,7 @@ class ZooKeeperGuard:
                 watched.answered_s = now_s
             elif now_s - watched.answered_s > self._hang_s:
                 logger.warning(
-                    "ZooKeeper at %s has not answered for %g s: killing it", where, self._hang_s
+                    "ZooKeeper at %s has not responded for %g s: killing it", where, self._hang_s
                 )
                 watched.answered_s = now_s
                 self._ensemble.crash(server_id)
@@ -123,7 +122,7 @@ class ZooKeeperGuard:
         return self._ensemble.size - given_up < self._ensemble.majority
 
     def _restart(self, server_id: int, watched: _Watched) -> KlammError | None:
-        """Start it again; why that cannot be done, None once it serves."""
+        """Restart a server; return None once it serves, or the error if all attempts failed."""
         server = self._ensemble.servers[server_id]
         where, log = server.connect_string, server.log_path
         if time.monotonic() - watched.started_s > STEADY_S:
@@ -131,7 +130,7 @@ class ZooKeeperGuard:
         reason = f"it ended {ATTEMPTS + 1} times, each within {STEADY_S:g} s of its start"
         while watched.attempts_left and not self._closed.is_set():
             watched.attempts_left -= 1
-            logger.warning("ZooKeeper at %s has ended: starting it again (log: %s)", where, log)
+            logger.warning("ZooKeeper at %s has ended: restarting it (log: %s)", where, log)
             self._starting = server_id
             try:
                 with self._ensemble.lock:
@@ -148,6 +147,6 @@ class ZooKeeperGuard:
             return None
         watched.is_given_up = True
         return ZooKeeperUnavailable(
-            f"ZooKeeper at {where} has ended and does not come back: {reason}",
-            hint=f"its log is {log}; klamm up on the same data directory goes on from its data",
+            f"ZooKeeper at {where} has ended and cannot be restarted: {reason}",
+            hint=f"its log is {log}; klamm up with the same data directory continues with its data",
         )

@@ -1,7 +1,7 @@
-"""Monitors whether ZooKeeper answers, and whether it still has the cluster's data.
+"""Monitors whether ZooKeeper is reachable, and whether it still has the cluster's data.
 
-It uses the cluster's own session, so it works for embedded servers
-(which server/zookeeper_guard.py restarts) and for external ones.
+Uses the cluster's own session, so it works for embedded servers (which server/zookeeper_guard.py
+restarts) and for external ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOK_INTERVAL_S: Final = 0.1
 _PROBE_INTERVAL_S: Final = 1.0
 _ANSWER_TIMEOUT_S: Final = 3.0
 _WHAT_TO_DO: Final = (
-    "it was emptied, or restored from an older copy: restore the newer data and run klamm up "
+    "it was emptied, or restored from an older backup: restore the newer data and run klamm up "
     "again, or start over with another --data-dir or chroot"
 )
 
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 class ZooKeeperMonitor:
     """Logs when ZooKeeper is lost and when it is back, on a separate thread, until ``close``.
 
-    ``on_data_lost`` is called once, on that thread, when ZooKeeper came back without the
-    cluster's data: then brokers must not register again, as if the cluster were new.
+    ``on_data_lost`` is called once, on that thread, if ZooKeeper comes back without the cluster's
+    data: otherwise brokers would register again as in a new cluster.
     """
 
     def __init__(self, cluster: RealCluster, on_data_lost: Callable[[KlammError], None]) -> None:
@@ -89,7 +89,10 @@ class ZooKeeperMonitor:
         return failure
 
     def _check_cluster_id(self) -> KlammError | None:
-        """Check that ZooKeeper has this cluster. Raises ZooKeeperUnavailable, StoreError."""
+        """Return an error if ZooKeeper has no cluster id, or another one; else None.
+
+        Raises ZooKeeperUnavailable, StoreError.
+        """
         client = KafkaZkClient(self._cluster.own_session.store(within(_ANSWER_TIMEOUT_S)))
         found, wanted = client.get_cluster_id(), self._cluster.spec.cluster_id
         if found == wanted:
@@ -101,7 +104,7 @@ class ZooKeeperMonitor:
         )
 
     def _probe(self, now_s: float) -> KlammError | None:
-        """Find out why a reachable server closes every connection.
+        """Return an error if a server closes every connection because it has lost data.
 
         ZooKeeper does this, without a reason, if the client has seen a zxid that is newer than the
         server's. A new session has a zxid after all committed ones: if that zxid is also older,

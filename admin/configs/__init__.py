@@ -1,1 +1,1 @@
-"""kafka-configs: the configs of topics and brokers, set, changed and described."""
+"""kafka-configs: set, remove and describe configs of topics and brokers."""

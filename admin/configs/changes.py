@@ -1,7 +1,7 @@
-"""Changes of configs that a running cluster is asked for: checked, written, and told to brokers.
+"""Config changes requested from a running cluster: validated, written, and notified to brokers.
 
-Each entity is changed by itself, so one that is refused keeps no other from being changed. Mirrors
-incrementalAlterConfigs of kafka.server.ZkAdminManager and its words.
+Each entity is changed separately, so a refused change does not prevent the others. Mirrors
+incrementalAlterConfigs of kafka.server.ZkAdminManager and its error texts.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from klamm.zk.znodes.json_values import MalformedZNode, parse_int
 
 
 class ConfigChanges:
-    """Changes in one chroot. ``topic_exists`` is what a broker's metadata say."""
+    """Config changes in one chroot. ``topic_exists``: looks a topic up in a broker's metadata."""
 
     def __init__(self, client: KafkaZkClient, topic_exists: Callable[[str], bool]) -> None:
         self._configs = ZooKeeperConfigs(client)
         self._topic_exists = topic_exists
 
     def alter(self, resource: ConfigResource, wanted: Mapping[str, str | None]) -> None:
-        """Set configs of one entity; None removes one. Writes even if nothing is different.
+        """Set configs of one entity; None removes a config. Writes even if nothing changes.
 
         Raises UnknownTopicOrPartition, InvalidConfiguration, InvalidRequest, and UsageError for
-        what klamm leaves out.
+        configs that klamm does not support.
         """
         try:
             self._alter(resource, wanted)
@@ -57,7 +57,7 @@ class ConfigChanges:
 
 
 def check_resource(resource: ConfigResource) -> None:
-    """Raise InvalidRequest for what is neither a topic nor a broker."""
+    """Raise InvalidRequest for a resource that is neither a topic nor a broker."""
     if resource.entity_type not in (TOPICS, BROKERS):
         raise InvalidRequest(f"Unsupported resource type: {resource.entity_type}")
     if resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY:

@@ -1,4 +1,4 @@
-"""kafka-configs with ``--bootstrap-server``: asks a running cluster.
+"""kafka-configs with ``--bootstrap-server``: sends requests to a running cluster.
 
 Mirrors ConfigCommand.alterConfig, describeConfig and getResourceConfig, for topics and brokers.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from klamm.admin.kafka_admin import KafkaAdmin
 
 _BROKER_CONFIG_COUNT: Final = 234
-"""How many configs a broker of 2.8.2 has: the order of a part of them follows from it."""
+"""Number of configs of a broker of 2.8.2, which determines the order in which they are printed."""
 
 
 class TimeoutException(AdminError):
-    """The tool waits half as long as its client, and Java has no words for that."""
+    """Java's TimeoutException, without a text: the tool gives up before its client does."""
 
     kafka_class = "java.util.concurrent.TimeoutException"
 
@@ -68,7 +68,7 @@ class ClusterConfigs:
         ]
 
     def describe(self, command: ConfigOptions) -> None:
-        """Print configs with what they come from, of one entity or of all."""
+        """Print the configs of one entity or of all, with their sources."""
         entity_type = command.entity_types[0]
         describe_all = command.options.has("all")
         entities: list[dict[str, Any]] = []
@@ -90,7 +90,7 @@ class ClusterConfigs:
         return [*(str(broker.id) for broker in self._admin.live_brokers()), ""]
 
     def _entries(self, entity_type: str, name: str, describe_all: bool) -> list[ConfigEntry]:
-        """An entity's configs in the order of the Java map that holds them."""
+        """Return an entity's configs in the order of Kafka's Java map."""
         if entity_type == TOPICS and name:
             validate_topic_name(name)
         try:
@@ -99,7 +99,7 @@ class ClusterConfigs:
             if isinstance(error.cause, RequestTimedOut):
                 raise TimeoutException("", hint=error.hint) from error
             if isinstance(error.cause, UnknownTopicOrPartition):
-                # Kafka's brokers answer without a text, and its tools print that.
+                # Kafka's brokers respond without a text, and its tools print the empty text.
                 unknown = UnknownTopicOrPartition("", hint=error.cause.message)
                 raise ExecutionException(unknown) from error
             raise
@@ -130,7 +130,7 @@ def check_there(deleted: Sequence[str], found: Collection[str]) -> None:
 
 
 def _check_different(added: Collection[str], deleted: Collection[str]) -> None:
-    """A broker refuses a config that is named twice; here nothing is sent."""
+    """Raise the error of a broker for a config that is both added and deleted."""
     twice = [name for name in immutable_order(added, string_hash) if name in deleted]
     if twice:
         raise ExecutionException(
@@ -150,5 +150,5 @@ def _report(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> dict[st
 
 
 def entity_report(entity: ConfigResource, configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """An entity and its configs for machines."""
+    """Return an entity and its configs for the report."""
     return {"type": entity.entity_type, "name": entity.name, "configs": dict(configs)}

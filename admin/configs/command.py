@@ -1,7 +1,7 @@
-"""The whole of kafka-configs for topics and brokers: arguments in, output and exit code out.
+"""kafka-configs for topics and brokers: arguments in, output and exit code out.
 
-By ``--zookeeper`` it changes znodes itself; quotas of clients and users klamm has none. It opens no
-connection by itself. Mirrors ConfigCommand.
+With ``--zookeeper`` the tool itself changes znodes. klamm has no quotas of clients and users. The
+caller provides the connections. Mirrors ConfigCommand.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _INVALID_CONFIGURATION: Final = InvalidConfiguration.kafka_class
 def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-configs with ``args``.
 
-    Raises what opening the connection raises, NotKlamm if a write is refused, and UsageError for
-    entities that klamm leaves out. Every other error becomes the tool's own text and exit code.
+    Raises the errors of opening the connection, NotKlamm if a write is refused, and UsageError for
+    entities that klamm does not support. Every other error becomes the tool's own text and exit
+    code.
     """
     output = ToolOutput(action=None)
     try:
@@ -53,7 +54,8 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
     output.report["action"] = command.action
     if command.entity_types[0] not in (TOPICS, BROKERS):
         raise UsageError(
-            f"klamm has no configs of {command.entity_types[0]}", hint="topics and brokers have"
+            f"klamm does not support configs of {command.entity_types[0]}",
+            hint="supported entity types: topics, brokers",
         )
     try:
         with _open(command, services, output) as tool:
@@ -69,7 +71,7 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
 def _open(
     command: ConfigOptions, services: ToolServices, output: ToolOutput
 ) -> Iterator[_ZooKeeperTool | ClusterConfigs]:
-    """Connect to what the command names."""
+    """Connect to the ZooKeeper or cluster that the command gives."""
     if command.zookeeper is None:
         check_properties_file(command.options.text("command-config"))
         with services.open_cluster(command.bootstrap_server or "") as admin:
@@ -84,7 +86,7 @@ def _open(
 
 
 class _ZooKeeperTool:
-    """Alter and describe on the znodes of one chroot."""
+    """Actions on the znodes of one chroot."""
 
     def __init__(self, client: KafkaZkClient, output: ToolOutput) -> None:
         self._client = client
@@ -92,7 +94,7 @@ class _ZooKeeperTool:
         self._output = output
 
     def alter(self, command: ConfigOptions) -> None:
-        """Add and remove configs of one entity, and tell the brokers."""
+        """Add and remove configs of one entity, and notify the brokers."""
         added = command.configs_to_add(self._output)
         deleted = command.configs_to_delete()
         entity = ConfigResource(command.entity_types[0], command.entity_names[0] or DEFAULT_ENTITY)
@@ -108,7 +110,7 @@ class _ZooKeeperTool:
         self._output.report["entities"] = [entity_report(entity, configs)]
 
     def describe(self, command: ConfigOptions) -> None:
-        """Print the configs that are set, of one entity or of all that have any."""
+        """Print the configs that are set for one entity, or for all entities with configs."""
         entity_type = command.entity_types[0]
         names = [name or DEFAULT_ENTITY for name in command.entity_names[:1]]
         if not names:

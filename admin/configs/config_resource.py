@@ -1,4 +1,4 @@
-"""What can have configs."""
+"""Config resources: topics and brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BROKERS: Final = "brokers"
 
 
 class ConfigResource(NamedTuple):
-    """An entity that has configs: of type TOPICS or BROKERS, and its name."""
+    """An entity with configs: its type, TOPICS or BROKERS, and its name."""
 
     entity_type: str
     name: str

@@ -1,4 +1,4 @@
-"""Configs as a cluster describes them, and where their values come from.
+"""Configs with the sources of their values, as a cluster describes them.
 
 Mirrors org.apache.kafka.clients.admin.ConfigEntry.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 
 class ConfigSource(Enum):
-    """Where a config's value comes from, the strongest first."""
+    """Source of a config's value, by descending precedence."""
 
     DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
     DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
@@ -21,7 +21,7 @@ class ConfigSource(Enum):
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):
-    """A config that would give, or gives, another its value."""
+    """A config and source that can determine the value of a config."""
 
     source: ConfigSource
     name: str
@@ -29,7 +29,7 @@ class ConfigSynonym(msgspec.Struct, frozen=True):
 
 
 class ConfigEntry(msgspec.Struct, frozen=True):
-    """A config as it holds for an entity. ``synonyms``: what it comes from, the strongest first."""
+    """Effective config of an entity. ``synonyms``: its possible sources by precedence."""
 
     name: str
     value: str | None
@@ -37,5 +37,5 @@ class ConfigEntry(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> ConfigSource:
-        """Where the value comes from."""
+        """Source of the effective value."""
         return self.synonyms[0].source if self.synonyms else ConfigSource.DEFAULT_CONFIG

@@ -1,7 +1,7 @@
-"""Which value a config has, and why: the topic's, the broker's, all brokers', the file's, Kafka's.
+"""Effective values of configs by precedence: topic, broker, all brokers, static, default.
 
-Values in, entries out; nothing is read here. Mirrors kafka.server.ConfigHelper and the precedence
-of kafka.server.DynamicBrokerConfig.
+Values in, entries out; reads nothing. Mirrors kafka.server.ConfigHelper and the precedence of
+kafka.server.DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, topic_default, 
 
 
 class BrokerConfigs(msgspec.Struct, frozen=True):
-    """What is set for a broker: for it alone, for all brokers, and at its start.
+    """Configs set for a broker: for this broker, for all brokers, and static ones.
 
-    As on a broker of Kafka, a dynamic value that is not valid, or of a config that does not change
-    while a broker runs, does not count.
+    As on a Kafka broker, a dynamic value is ignored if it is invalid or if the config is not
+    dynamic.
     """
 
     own: Mapping[str, str] = {}
@@ -28,13 +28,13 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> Mapping[str, str]:
-        """Everything that is set."""
+        """All set values, by precedence."""
         return {**self.static, **_valid(self.of_all), **_valid(self.own)}
 
     def synonyms(self, name: str, default: str | None = None) -> tuple[ConfigSynonym, ...]:
-        """Everything that says what ``name`` is, the strongest first.
+        """Return the sources of ``name`` by precedence.
 
-        ``default``: of a config that klamm has for topics alone.
+        ``default``: the default of a config that klamm supports only for topics.
         """
         names = with_synonyms(name)
         known = {one: BROKER_CONFIGS[one].default for one in names if one in BROKER_CONFIGS}
@@ -54,7 +54,10 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Every config of a topic whose leader has the configs ``broker``. Raises InvalidConfig."""
+    """Return every config of a topic; its leader has the configs ``broker``.
+
+    Raises InvalidConfig.
+    """
     entries = []
     values = broker.values
     for name, config in TOPIC_CONFIGS.items():
@@ -69,7 +72,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
 
 
 def static_topic_configs(static: Mapping[str, str]) -> dict[str, str]:
-    """The configs of every topic that brokers were started with, under their names for topics."""
+    """Return the topic defaults among the brokers' static configs, under their topic names."""
     return {
         name: config.text(topic_default(config, static))
         for name, config in TOPIC_CONFIGS.items()
@@ -78,7 +81,10 @@ def static_topic_configs(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Every config of one broker that klamm knows, sorted by name. Raises InvalidConfig."""
+    """Return every config of one broker that klamm supports, sorted by name.
+
+    Raises InvalidConfig.
+    """
     values = broker.values
     known = {name for name, config in BROKER_CONFIGS.items() if config.at_start}
     entries = []
@@ -91,7 +97,7 @@ def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
 
 
 def default_entries(of_all: Mapping[str, str]) -> list[ConfigEntry]:
-    """The configs that are set for all brokers."""
+    """Return the configs that are set for all brokers."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return [
         ConfigEntry(name, value, (ConfigSynonym(source, name, value),))

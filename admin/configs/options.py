@@ -1,4 +1,4 @@
-"""The options of kafka-configs, which of them go together, and the configs they name.
+"""Options of kafka-configs: valid combinations, and the configs to add and delete.
 
 Mirrors ConfigCommand.ConfigCommandOptions, parseConfigsToBeAdded and parseConfigsToBeDeleted: the
 same checks in the same order.
@@ -74,19 +74,19 @@ class ConfigOptions:
 
     @property
     def action(self) -> str:
-        """``alter`` or ``describe``."""
+        """The action: ``alter`` or ``describe``."""
         return "alter" if self.options.has("alter") else "describe"
 
     @property
     def entity_types(self) -> list[str]:
-        """The kinds of entity that are named, e.g. ``topics``."""
+        """The given entity types, e.g. ``topics``."""
         flags = _FLAGS | _DEFAULT_FLAGS
         given = [entity_type for flag, entity_type in flags.items() if self.options.has(flag)]
         return self.options.texts("entity-type") + given
 
     @property
     def entity_names(self) -> list[str]:
-        """The names of entities; "" is the default one."""
+        """The given entity names; "" is the default entity."""
         names = iter(self.options.texts("entity-name"))
         given = [
             next(names) if option == "entity-name" else ""
@@ -97,7 +97,7 @@ class ConfigOptions:
         return given + ["" for flag in _DEFAULT_FLAGS if self.options.has(flag)]
 
     def configs_to_add(self, output: ToolOutput) -> dict[str, str]:
-        """Configs by name. Raises UncaughtException."""
+        """Return the configs to add, by name. Raises UncaughtException."""
         configs: dict[str, str] = {}
         file = self.options.text("add-config-file")
         if file is not None:
@@ -108,7 +108,7 @@ class ConfigOptions:
         return configs
 
     def configs_to_delete(self) -> list[str]:
-        """Names of configs to remove."""
+        """Return the names of the configs to remove."""
         return [
             name.strip()
             for text in self.options.texts("delete-config")
@@ -118,7 +118,7 @@ class ConfigOptions:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """A Java properties file of plain lines, comments and continued lines, without escapes."""
+    """Parse a Java properties file with comments and continued lines, but without escapes."""
     configs = {}
     for line in re.sub(r"\\\r?\n[ \t\f]*", "", text).splitlines():
         stripped = line.lstrip()
@@ -145,7 +145,7 @@ def _parse_pairs(text: str | None) -> dict[str, str]:
 
 
 def illegal_argument(message: str) -> UncaughtException:
-    """The exception whose message alone the tool prints."""
+    """Return an IllegalArgumentException, of which the tool prints only the message."""
     return UncaughtException(ILLEGAL_ARGUMENT, message)
 
 

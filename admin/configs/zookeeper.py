@@ -1,6 +1,6 @@
-"""Changes of the configs of topics and brokers in ZooKeeper: the znode, then its notice.
+"""Config changes of topics and brokers in ZooKeeper: the config znode, then the notification.
 
-Works on znodes, whether a controller runs or not; prints nothing. Mirrors
+Works on znodes, with or without a running controller; prints nothing. Mirrors
 kafka.zk.AdminZkClient.fetchEntityConfig and change*Config.
 """
 
@@ -15,7 +15,7 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 
 
 class ZooKeeperConfigs:
-    """The overrides of the entities of one chroot."""
+    """Configs of the entities in one chroot."""
 
     def __init__(self, client: KafkaZkClient) -> None:
         self._client = client
@@ -23,8 +23,10 @@ class ZooKeeperConfigs:
     def overrides(
         self, resources: Collection[ConfigResource] | None = None
     ) -> dict[ConfigResource, dict[str, str]]:
-        """The configs that are set for each of the entities; without ``resources``: of every topic
-        and broker that has some, DEFAULT_ENTITY included. Raises MalformedZNode."""
+        """Return the configs that are set for each entity. Raises MalformedZNode.
+
+        ``resources`` None: all topics and brokers with configs, including DEFAULT_ENTITY.
+        """
         if resources is None:
             resources = [
                 ConfigResource(entity_type, name)
@@ -36,9 +38,10 @@ class ZooKeeperConfigs:
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
     ) -> None:
-        """Set configs, entity by entity; None removes one, and removing nothing writes nothing.
+        """Set configs, entity by entity; None removes a config.
 
-        Raises UnknownTopicOrPartition, InvalidConfig, MalformedZNode.
+        Does not write an entity if configs are only removed and none of them is set. Raises
+        UnknownTopicOrPartition, InvalidConfig, MalformedZNode.
         """
         for resource, wanted in changes.items():
             before = self._client.get_entity_configs(*resource)
@@ -47,7 +50,7 @@ class ZooKeeperConfigs:
                 self.change(resource, configs)
 
     def change(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
-        """Replace an entity's overrides and tell the brokers.
+        """Replace an entity's configs and notify the brokers.
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """

@@ -1,4 +1,4 @@
-"""The whole of kafka-leader-election: arguments in, output and exit code out.
+"""kafka-leader-election: arguments in, output and exit code out.
 
 Mirrors LeaderElectionCommand.
 """
@@ -46,7 +46,7 @@ _ABOUT: Final = (
 def run_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-leader-election with ``args``.
 
-    Raises what opening the connection raises; every other error becomes the tool's own text.
+    Raises the errors of opening the connection; every other error becomes the tool's own text.
     """
     output = ToolOutput()
     try:

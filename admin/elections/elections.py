@@ -1,4 +1,4 @@
-"""What both election tools share: the partitions' file and what they print of the results.
+"""Shared part of both election tools: the file of partitions, and the output of the results.
 
 Mirrors LeaderElectionCommand.parseReplicaElectionData, its twin in
 PreferredReplicaLeaderElectionCommand, and Admin.electLeaders.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ElectionTexts(NamedTuple):
-    """How a tool words what came out."""
+    """Texts of a tool for the results of an election."""
 
     succeeded: str
     noop: str
@@ -34,10 +34,10 @@ class ElectionTexts(NamedTuple):
 
 
 def parse_election_data(text: str, what: str, missing: str) -> list[TopicPartition]:
-    """The partitions of a file, in order.
+    """Parse the partitions of a file, in order.
 
-    ``what`` begins the tool's messages, ``missing`` is what it says without a field "partitions".
-    Raises AdminOperationError, UncaughtException.
+    ``what``: the beginning of the tool's messages. ``missing``: the message for a missing field
+    "partitions". Raises AdminOperationError, UncaughtException.
     """
     node = parse_json(text, f"{what} is empty")
     with decoding():
@@ -64,9 +64,9 @@ def elect_leaders(
     texts: ElectionTexts,
     output: ToolOutput,
 ) -> CommandResult:
-    """Ask for elections and print the results; a hint has the names that Kafka's text leaves out.
+    """Request elections and print the results; a hint has the names missing in Kafka's text.
 
-    It fails if the time is over, or an election failed.
+    The result is a failure if the request timed out or an election failed.
     """
     try:
         results = as_futures(admin).elect_leaders(election_type, partitions, timeout_ms)
@@ -101,7 +101,7 @@ def _show_elected(
     if succeeded:
         output.println(f"{texts.succeeded} {names}")
     if noop:
-        # Kafka names here the partitions that succeeded.
+        # Kafka prints the partitions that succeeded here, a bug that is reproduced.
         output.println(f"{texts.noop} {names}")
     for tp, error in errors.items():
         output.println(f"{texts.failed}: {tp}: {error.kafka_class}: {error.message}")

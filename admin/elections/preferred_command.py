@@ -1,7 +1,7 @@
-"""The whole of kafka-preferred-replica-election: arguments in, output and exit code out.
+"""kafka-preferred-replica-election: arguments in, output and exit code out.
 
-With ``--zookeeper`` it writes /admin/preferred_replica_election; the election is the controller's
-business. Mirrors PreferredReplicaLeaderElectionCommand.
+With ``--zookeeper`` it writes /admin/preferred_replica_election, and the controller carries out the
+election. Mirrors PreferredReplicaLeaderElectionCommand.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _TEXTS: Final = ElectionTexts(
 def run_preferred_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-preferred-replica-election with ``args``.
 
-    Raises what opening the connection raises, and NotKlamm if a write is refused; every other
+    Raises the errors of opening the connection, and NotKlamm if a write is refused; every other
     error becomes the tool's own text.
     """
     output = ToolOutput()
@@ -158,7 +158,7 @@ def _write_znode(
 def _existing(
     client: KafkaZkClient, wanted: list[TopicPartition]
 ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """Those that are there and those that are not, in Kafka's order."""
+    """Split ``wanted`` into existing and missing partitions, in Kafka's order."""
     ordered = immutable_order(wanted, topic_partition_hash)
     there = read_assignments(client, list(dict.fromkeys(tp.topic for tp in ordered)))
     valid = [tp for tp in ordered if tp in there]
@@ -170,7 +170,7 @@ def _existing(
 
 
 def _all_partitions(client: KafkaZkClient) -> list[TopicPartition]:
-    """Every partition that has a znode of its own, in Kafka's order."""
+    """Return every partition with a znode below its topic, in Kafka's order."""
     topics = client.get_all_topics_in_cluster()
     results = client.read([GetChildren(TopicPartitionsZNode.path(topic)) for topic in topics])
     found = [

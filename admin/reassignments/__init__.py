@@ -1,1 +1,1 @@
-"""kafka-reassign-partitions: plans, moves, throttles, and what became of them."""
+"""kafka-reassign-partitions: plans, moves, throttles, and verification."""

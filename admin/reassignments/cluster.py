@@ -1,7 +1,6 @@
-"""kafka-reassign-partitions with ``--bootstrap-server``: asks a running cluster.
+"""kafka-reassign-partitions with ``--bootstrap-server``: sends requests to a running cluster.
 
-Mirrors ReassignPartitionsCommand's methods that
-take an Admin client.
+Mirrors the methods of ReassignPartitionsCommand that take an Admin client.
 """
 
 from __future__ import annotations
@@ -53,8 +52,10 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 class ClusterReassignment(ReassignmentTool):
-    """The five actions on a running cluster. ``admin`` fails as futures do: with
-    ExecutionException."""
+    """The five actions on a running cluster.
+
+    ``admin``: raises ExecutionException, as futures do.
+    """
 
     def __init__(
         self, admin: KafkaAdmin, output: ToolOutput, own: OwnOptions, services: ToolServices
@@ -64,7 +65,7 @@ class ClusterReassignment(ReassignmentTool):
         self._moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
 
     def verify(self, command: ReassignOptions) -> None:
-        """Tell how far a reassignment is; remove its throttles when nothing moves any more."""
+        """Print the state of a reassignment; remove its throttles if nothing is moving."""
         targets, log_dirs = parse_reassignment(command.plan())
         reassignments = self._admin.list_partition_reassignments()
         states = self._states(targets, reassignments)
@@ -77,7 +78,7 @@ class ClusterReassignment(ReassignmentTool):
         self._end(targets, is_over=is_over and not command.preserve_throttles)
 
     def execute(self, command: ReassignOptions) -> None:
-        """Check a plan, throttle it where a rate is not negative, and start it."""
+        """Check a plan, set the throttles with a non-negative rate, and start it."""
         text = command.plan()
         inter_broker_bytes_per_s = command.number("throttle")
         log_dir_bytes_per_s = command.number("replica-alter-log-dirs-throttle")
@@ -107,7 +108,7 @@ class ClusterReassignment(ReassignmentTool):
             self._moves.execute(log_dirs, timeout_ms)
 
     def cancel(self, command: ReassignOptions) -> None:
-        """Take back what of a plan still moves, and remove its throttles."""
+        """Cancel the moves of a plan that are still active, and remove its throttles."""
         text, timeout_ms = command.plan(), command.number("timeout")
         targets, log_dirs = parse_reassignment(text)
         asked = list(dict.fromkeys(tp for tp, _ in targets))
@@ -141,7 +142,7 @@ class ClusterReassignment(ReassignmentTool):
         self._end(targets, is_over=not command.preserve_throttles)
 
     def list(self, command: ReassignOptions) -> None:
-        """Print everything that is being reassigned."""
+        """Print all running reassignments."""
         reassignments = self._admin.list_partition_reassignments()
         self._output.println(reassignments_text(reassignments))
         self._output.report["reassignments"] = [
@@ -165,7 +166,7 @@ class ClusterReassignment(ReassignmentTool):
         }
 
     def _existing_assignments(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
-        """The replicas of those of the topics that are there; one by one if some are not."""
+        """Return the replicas of the existing topics; asks topic by topic if some are missing."""
         try:
             return self._replicas(topics) if topics else {}
         except ExecutionException as error:

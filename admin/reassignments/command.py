@@ -1,7 +1,7 @@
-"""The whole of kafka-reassign-partitions: arguments in, output and exit code out.
+"""kafka-reassign-partitions: arguments in, output and exit code out.
 
-Mirrors ReassignPartitionsCommand's
-main; of a Java stack trace, which the tool prints, only the first line is kept.
+Mirrors the main of ReassignPartitionsCommand; of the Java stack trace that the tool prints, only
+the first line is kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from klamm.cluster.errors import EnvironmentProblem, KlammError, NotKlamm, Usage
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 INCONCLUSIVE: Final = 12
-"""klamm's exit code of ``--verify`` while something still moves."""
+"""klamm's exit code of ``--verify`` while the reassignment is in progress."""
 _FAILED: Final = 1
 
 
@@ -37,8 +37,8 @@ def run_reassign_command(
 ) -> CommandResult:
     """Run kafka-reassign-partitions with ``args``.
 
-    Raises what opening the connection raises, NotKlamm if a write is refused, and UsageError for
-    klamm's own options. Every other error becomes the tool's own text and exit code.
+    Raises the errors of opening the connection, NotKlamm if a write is refused, and UsageError for
+    invalid options of klamm's own. Every other error becomes the tool's own text and exit code.
     """
     output = ToolOutput(action=None)
     try:
@@ -95,7 +95,7 @@ def _open(
     output: ToolOutput,
     own: OwnOptions,
 ) -> Iterator[ClusterReassignment | ZooKeeperReassignment]:
-    """Connect to what the command names."""
+    """Connect to the ZooKeeper or cluster that the command gives."""
     if not command.options.has("bootstrap-server"):
         with services.open_store(address) as store:
             yield ZooKeeperReassignment(KafkaZkClient(store), output, own, services)
@@ -107,19 +107,19 @@ def _open(
 def _check_own(command: ReassignOptions, own: OwnOptions) -> None:
     if own.save_throttles is not None:
         if command.action != "execute":
-            raise UsageError("--save-throttles goes with --execute")
+            raise UsageError("--save-throttles requires --execute")
         if own.save_throttles.exists():
             read_saved(own.save_throttles)
     if own.restore_throttles is not None:
         if command.action not in ("verify", "cancel"):
-            raise UsageError("--restore-throttles goes with --verify or --cancel")
+            raise UsageError("--restore-throttles requires --verify or --cancel")
         if command.preserve_throttles:
-            raise UsageError("--restore-throttles and --preserve-throttles exclude each other")
+            raise UsageError("give either --restore-throttles or --preserve-throttles, not both")
         read_saved(own.restore_throttles)
     if own.pools is not None and command.action not in ("generate", "execute"):
-        raise UsageError("--pools goes with --generate or --execute")
+        raise UsageError("--pools requires --generate or --execute")
     if own.show_throttles and command.action in ("generate", "execute"):
-        raise UsageError("--show-throttles goes with --verify, --cancel or --list")
+        raise UsageError("--show-throttles requires --verify, --cancel or --list")
 
 
 def _own_exit_code(output: ToolOutput) -> int:

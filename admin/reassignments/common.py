@@ -1,7 +1,7 @@
-"""What both ways of kafka-reassign-partitions share: generate a plan, tell what was verified.
+"""Shared part of kafka-reassign-partitions with --zookeeper and with --bootstrap-server.
 
-It knows neither ZooKeeper nor a server; zookeeper.py and cluster.py do. Mirrors
-ReassignPartitionsCommand.calculateAssignment and the ends of its entry points.
+Generates plans and reports the verification; zookeeper.py and cluster.py access the cluster.
+Mirrors ReassignPartitionsCommand.calculateAssignment and the ends of its entry points.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ Assignment = Mapping[TopicPartition, Replicas]
 
 
 class TerseFailure(AdminError):
-    """The tool prints this message alone: Kafka's TerseReassignmentFailureException."""
+    """Kafka's TerseReassignmentFailureException: the tool prints only its message."""
 
 
 class OwnOptions(msgspec.Struct, frozen=True):
-    """What klamm adds to the tool. Files are those of saved throttles.
+    """klamm's own options of the tool. The files contain saved throttles.
 
-    With ``pools`` no partition gains a replica outside its topic's pool.
+    ``pools``: no partition may gain a replica outside its topic's pool.
     """
 
     save_throttles: Path | None = None
@@ -66,10 +66,11 @@ def calculate_assignment(
     source: IntSource,
     pools: Pools | None = None,
 ) -> dict[TopicPartition, Replicas]:
-    """Place the partitions of every topic anew, each topic inside its pool.
+    """Compute a new placement of every topic, each inside its pool.
 
-    Partitions count from 0, with the replication factor of the topic's first partition in Scala's
-    order; topics draw in that order too. Raises InvalidReplicationFactor, AdminOperationError.
+    Partitions are numbered from 0 and get the replication factor of the topic's first partition in
+    Scala's order. Topics draw from ``source`` in that order, too. Raises InvalidReplicationFactor,
+    AdminOperationError.
     """
     ordered = immutable_order(current, topic_partition_hash)
     proposed: dict[TopicPartition, Replicas] = {}
@@ -87,10 +88,7 @@ def calculate_assignment(
 
 
 def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools | None) -> None:
-    """Refuse a plan by which a partition gains a replica outside its pool.
-
-    Raises InvalidReplicaAssignment.
-    """
+    """Raise InvalidReplicaAssignment if a partition gains a replica outside its pool."""
     check_moves_in_pool(
         pools,
         {
@@ -101,7 +99,7 @@ def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools 
 
 
 class ReassignmentTool(ABC):
-    """The tool on a cluster or on znodes: what both ways do alike."""
+    """Base of the tool's actions on a cluster and on znodes."""
 
     def __init__(
         self,
@@ -117,18 +115,18 @@ class ReassignmentTool(ABC):
 
     @abstractmethod
     def _replicas(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
-        """The replicas of every partition of some topics."""
+        """Return the replicas of every partition of ``topics``."""
 
     @abstractmethod
     def _brokers(self) -> Sequence[BrokerMetadata]:
-        """The live brokers and their racks."""
+        """Return the live brokers and their racks."""
 
     @abstractmethod
     def _live_brokers(self) -> Sequence[int]:
-        """The ids of the live brokers."""
+        """Return the ids of the live brokers."""
 
     def generate(self, command: ReassignOptions) -> None:
-        """Propose new replicas for topics, and print what is and what is proposed."""
+        """Propose new replicas for topics, and print the current and the proposed assignment."""
         brokers, topics = parse_generate_arguments(*command.generate_arguments())
         current = self._replicas(topics)
         live = [broker for broker in self._brokers() if broker.id in brokers]
@@ -150,7 +148,7 @@ class ReassignmentTool(ABC):
         partitions: Mapping[TopicPartition, PartitionReassignmentState],
         replicas: Mapping[TopicPartitionReplica, LogDirMoveState],
     ) -> None:
-        """Report for machines where everything stands. ``state`` is that of the least advanced."""
+        """Add the states of all moves to the report; ``state`` is the least advanced of them."""
         states = [_partition_state(state) for state in partitions.values()]
         states += [_replica_state(state) for state in replicas.values()]
         self._output.report["state"] = next(
@@ -171,15 +169,17 @@ class ReassignmentTool(ABC):
         ]
 
     def _show_started(self, targets: Assignment) -> None:
-        """Say that a reassignment has begun."""
+        """Print and report that a reassignment has started."""
         self._output.println(started_text(targets))
         self._output.report["started"] = [
             {**tp._asdict(), "replicas": targets[tp]} for tp in sorted(targets)
         ]
 
     def _end(self, targets: Sequence[tuple[TopicPartition, Replicas]], *, is_over: bool) -> None:
-        """Clear the throttles of a reassignment that is over, or put back those from before; then
-        report those of brokers and topics that it is about or, if asked for, print all."""
+        """Clear the throttles of a completed reassignment, or restore the saved ones.
+
+        Then report the throttles of its brokers and topics; with --show-throttles print all.
+        """
         live = self._live_brokers()
         if is_over and self._own.restore_throttles is not None:
             self._throttles.restore(self._own.restore_throttles)

@@ -1,6 +1,7 @@
-"""Moves of replicas between the directories of their brokers: where they stand, how they start.
+"""Moves of replicas between log directories of a broker: their states, and how they start.
 
-Time is handed in. Mirrors ReassignPartitionsCommand.findLogDirMoveStates and executeMoves.
+The caller provides the clock. Mirrors ReassignPartitionsCommand.findLogDirMoveStates and
+executeMoves.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ RETRY_MS: Final = 100
 
 
 class LogDirMoves:
-    """Directory moves of one cluster. ``sleep_ms`` waits between two tries."""
+    """Log directory moves of one cluster. ``sleep_ms``: waits between two attempts."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class LogDirMoves:
     def states(
         self, targets: Mapping[TopicPartitionReplica, str]
     ) -> dict[TopicPartitionReplica, LogDirMoveState]:
-        """Where each replica is on its way to the directory it is to have."""
+        """Return the state of each replica's move to its target log directory."""
         if not targets:
             return {}
         found = self._admin.describe_replica_log_dirs(list(targets))
@@ -51,9 +52,9 @@ class LogDirMoves:
         }
 
     def execute(self, targets: Mapping[TopicPartitionReplica, str], timeout_ms: int) -> None:
-        """Start the moves; a replica that is not there yet is tried again until ``timeout_ms``.
+        """Start the moves; retry replicas that do not exist yet until ``timeout_ms``.
 
-        Raises AdminCommandFailed if a broker refuses one, TerseFailure when the time is over.
+        Raises AdminCommandFailed if a broker refuses a move, TerseFailure after the timeout.
         """
         deadline_ms = self._now_ms() + timeout_ms
         pending = dict(targets)

@@ -1,4 +1,4 @@
-"""Which brokers a reassignment moves from and to, and the throttle configs that follow from it.
+"""Source and destination brokers of a reassignment, and the throttle configs derived from them.
 
 Pure. Mirrors ReassignPartitionsCommand.calculate*MoveMap, calculate*Throttles,
 calculateReassigningBrokers and calculateMovingBrokers.
@@ -15,7 +15,7 @@ from klamm.cluster.types import ReplicaAssignment, TopicPartition
 
 
 class PartitionMove(NamedTuple):
-    """Brokers that hold the data, and brokers that will."""
+    """Brokers that hold a partition's data, and brokers that will get it."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -29,10 +29,10 @@ def calculate_proposed_move_map(
     proposed: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> MoveMap:
-    """{topic: {partition: move}} of what moves already and of what is proposed.
+    """Return {topic: {partition: move}} of the running and the proposed moves.
 
-    A partition that moves already keeps its sources. Raises UncaughtException if a proposed
-    partition has no replicas.
+    A partition that is already being reassigned keeps its sources. Raises UncaughtException if a
+    proposed partition does not exist.
     """
     moves: MoveMap = {}
     for tp, assignment in current_reassignments.items():
@@ -55,7 +55,7 @@ def calculate_proposed_move_map(
 
 
 def calculate_leader_throttles(moves: MoveMap) -> dict[str, str]:
-    """{topic: "partition:broker,..."} of all sources, in the order of text."""
+    """Return {topic: "partition:broker,..."} of all sources, sorted as text."""
     return {
         topic: _throttled((partition, move.sources) for partition, move in partitions.items())
         for topic, partitions in moves.items()
@@ -63,7 +63,7 @@ def calculate_leader_throttles(moves: MoveMap) -> dict[str, str]:
 
 
 def calculate_follower_throttles(moves: MoveMap) -> dict[str, str]:
-    """{topic: "partition:broker,..."} of all new replicas, in the order of text."""
+    """Return {topic: "partition:broker,..."} of all new replicas, sorted as text."""
     return {
         topic: _throttled((n, move.destinations - move.sources) for n, move in partitions.items())
         for topic, partitions in moves.items()
@@ -71,7 +71,7 @@ def calculate_follower_throttles(moves: MoveMap) -> dict[str, str]:
 
 
 def calculate_reassigning_brokers(moves: MoveMap) -> list[int]:
-    """Every broker that takes part, ascending."""
+    """Return all source and destination brokers, ascending."""
     return sorted(
         {
             broker
@@ -83,7 +83,7 @@ def calculate_reassigning_brokers(moves: MoveMap) -> list[int]:
 
 
 def calculate_moving_brokers(replicas: Iterable[TopicPartitionReplica]) -> list[int]:
-    """The brokers on which replicas change their directory, ascending."""
+    """Return the brokers on which replicas change their log directory, ascending."""
     return sorted({replica.broker_id for replica in replicas})
 
 

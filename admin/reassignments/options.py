@@ -1,4 +1,4 @@
-"""The options of kafka-reassign-partitions and which of them go together.
+"""Options of kafka-reassign-partitions and their valid combinations.
 
 Mirrors ReassignPartitionsCommand.validateAndParseArgs: the same checks in the same order.
 """
@@ -83,25 +83,28 @@ class ReassignOptions:
 
     @property
     def preserve_throttles(self) -> bool:
-        """True if throttles are to be left as they are."""
+        """True if throttles must not be removed."""
         return self.options.has("preserve-throttles")
 
     def text(self, name: str) -> str:
-        """The value of an option that must be there."""
+        """Return the value of a required option."""
         value = self.options.text(name)
         assert value is not None, name
         return value
 
     def plan(self) -> str:
-        """What the file of the reassignment holds. Raises UncaughtException."""
+        """Return the contents of the reassignment file. Raises UncaughtException."""
         return read_file(self.text("reassignment-json-file"))
 
     def generate_arguments(self) -> tuple[str, str]:
-        """What the file of topics holds, and the list of brokers. Raises UncaughtException."""
+        """Return the contents of the topics file, and the broker list. Raises UncaughtException."""
         return read_file(self.text("topics-to-move-json-file")), self.text("broker-list")
 
     def number(self, name: str) -> int:
-        """A rate or time, or its default. Raises UncaughtException if it is no Java long."""
+        """Return a rate or a time, or its default.
+
+        Raises UncaughtException if it is not a Java long.
+        """
         try:
             value = self.options.integer(name, bits=_LONG_BITS)
         except UsageError as error:

@@ -1,6 +1,6 @@
-"""The JSON of kafka-reassign-partitions: reassignments in and out, topics to move.
+"""JSON of kafka-reassign-partitions: parses and formats reassignments, parses topics to move.
 
-Texts to values and back; reads no file. Mirrors ReassignPartitionsCommand.parse*Args,
+Converts text to values and back; reads no files. Mirrors ReassignPartitionsCommand.parse*Args,
 parsePartitionReassignmentData, parseTopicsData and formatAsReassignmentJson.
 """
 
@@ -33,7 +33,7 @@ Replicas = tuple[int, ...]
 
 
 class TopicPartitionReplica(NamedTuple):
-    """A replica on one broker, printed as Kafka prints it: ``topic-partition-broker``."""
+    """A replica on one broker, printed as in Kafka: ``topic-partition-broker``."""
 
     topic: str
     partition: int
@@ -44,19 +44,19 @@ class TopicPartitionReplica(NamedTuple):
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """By broker, then topic, then partition, as Kafka's tool lists replicas."""
+        """Sort key: broker, topic, partition, the order of replicas in Kafka's tool."""
         return self.broker_id, self.topic, self.partition
 
 
 class ReassignmentData(NamedTuple):
-    """A reassignment as it was written, duplicates included, and the directories it names."""
+    """A parsed reassignment with its duplicates, and its log directories by replica."""
 
     partitions: list[tuple[TopicPartition, Replicas]]
     log_dirs: dict[TopicPartitionReplica, str]
 
 
 def parse_reassignment(text: str) -> ReassignmentData:
-    """Read a reassignment, with no other check than that it can be read.
+    """Parse a reassignment without further checks.
 
     Raises AdminOperationError, AdminCommandFailed, UncaughtException.
     """
@@ -72,10 +72,10 @@ def parse_reassignment(text: str) -> ReassignmentData:
 def parse_execute_arguments(
     text: str,
 ) -> tuple[dict[TopicPartition, Replicas], dict[TopicPartitionReplica, str]]:
-    """Targets by partition, and directories by replica, of a reassignment that may be executed.
+    """Parse and check a reassignment: return targets by partition, log directories by replica.
 
     Raises AdminCommandFailed for an empty plan, an empty replica list, a duplicate partition and a
-    duplicate replica, in this order; else as ``parse_reassignment``.
+    duplicate replica, checked in this order, and the errors of ``parse_reassignment``.
     """
     partitions, log_dirs = parse_reassignment(text)
     if not partitions:
@@ -100,9 +100,9 @@ def parse_execute_arguments(
 
 
 def parse_generate_arguments(text: str, broker_list: str) -> tuple[list[int], list[str]]:
-    """Brokers and topics of ``--generate``: the broker list is checked before the JSON.
+    """Parse brokers and topics of ``--generate``; the broker list is checked before the JSON.
 
-    Raises AdminCommandFailed for duplicates; AdminOperationError, UncaughtException.
+    Raises AdminCommandFailed for duplicates, AdminOperationError, UncaughtException.
     """
     brokers = _parse_broker_list(broker_list)
     _refuse_duplicates(brokers, int_hash, "Broker list")
@@ -115,7 +115,7 @@ def format_reassignment(
     partitions: Mapping[TopicPartition, Sequence[int]],
     log_dirs: Mapping[TopicPartitionReplica, str],
 ) -> str:
-    """The reassignment as the tool prints it: compact, sorted."""
+    """Format a reassignment as the tool prints it: compact and sorted."""
     return msgspec.json.encode(reassignment_values(partitions, log_dirs)).decode()
 
 
@@ -123,7 +123,7 @@ def reassignment_values(
     partitions: Mapping[TopicPartition, Sequence[int]],
     log_dirs: Mapping[TopicPartitionReplica, str],
 ) -> dict[str, Any]:
-    """The reassignment as the tool's JSON has it: sorted, a directory for every replica."""
+    """Return the values of the tool's JSON: sorted, with a log directory for every replica."""
     items = [
         {
             **tp._asdict(),

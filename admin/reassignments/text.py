@@ -1,6 +1,6 @@
-"""The texts of kafka-reassign-partitions about partitions and replicas, to the byte.
+"""Texts of kafka-reassign-partitions about partitions and replicas, identical to Kafka's.
 
-Values to text; asks nobody. Mirrors ReassignPartitionsCommand's *ToString methods and messages.
+Pure. Mirrors the *ToString methods and messages of ReassignPartitionsCommand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEEDS_BOOTSTRAP_SERVER: Final = (
 
 
 class PartitionReassignmentState(NamedTuple):
-    """Where a partition is and where it is to be. ``done``: nothing of it is moving."""
+    """Current and target replicas of a partition. ``done``: it is not being reassigned."""
 
     current_replicas: tuple[int, ...]
     target_replicas: tuple[int, ...]
@@ -35,14 +35,15 @@ class PartitionReassignmentState(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """True if it is where it is to be, in the order that was asked for."""
+        """True if the partition has its target replicas, in the requested order."""
         return self.done and self.current_replicas == self.target_replicas
 
 
 class LogDirMoveState(NamedTuple):
-    """A replica's way to ``target``. ``current`` None: no live directory holds it.
+    """State of a replica's move to the log directory ``target``.
 
-    ``future`` None: it is not moving. ``is_known`` False: its broker did not tell of it.
+    ``current`` None: the replica is not in a live log directory. ``future`` None: it is not
+    moving. ``is_known`` False: the broker's response does not contain the replica.
     """
 
     target: str
@@ -52,27 +53,27 @@ class LogDirMoveState(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """True while the replica moves, wherever to."""
+        """True while the replica moves, to any log directory."""
         return self.current is not None and self.future is not None
 
     @property
     def done(self) -> bool:
-        """True if nothing moves and nothing is missing."""
+        """True if the replica exists and is not moving."""
         return self.current is not None and self.future is None
 
 
 def plural(count: int) -> str:
-    """The ending of a noun."""
+    """Return the plural ending of a noun: "s", or empty for a count of 1."""
     return "" if count == 1 else "s"
 
 
 def joined(items: Iterable[object]) -> str:
-    """Items as Scala's mkString(",")."""
+    """Join items with commas, like Scala's mkString(",")."""
     return ",".join(map(str, items))
 
 
 def partition_states_text(states: Mapping[TopicPartition, PartitionReassignmentState]) -> str:
-    """What ``--verify`` says of partitions, in their order; no newline at the end."""
+    """Return the text of ``--verify`` about partitions, sorted; no newline at the end."""
     lines = ["Status of partition reassignment:"]
     for tp in sorted(states):
         state = states[tp]
@@ -89,7 +90,7 @@ def partition_states_text(states: Mapping[TopicPartition, PartitionReassignmentS
 
 
 def replica_states_text(states: Mapping[TopicPartitionReplica, LogDirMoveState]) -> str:
-    """What ``--verify`` says of replicas that change directories; no newline at the end."""
+    """Return the text of ``--verify`` about log directory moves; no newline at the end."""
     ordered = sorted(states, key=lambda replica: replica.order)
     return "\n".join(_replica_state(replica, states[replica]) for replica in ordered)
 
@@ -124,7 +125,7 @@ def current_assignment_text(
     proposed: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> str:
-    """What ``--execute`` prints to roll back with; no newline at the end."""
+    """Return the text of ``--execute`` with the plan for a rollback; no newline at the end."""
     shown = format_reassignment({tp: ids for tp, ids in current.items() if tp in proposed}, {})
     return (
         f"Current partition replica assignment\n\n{shown}\n\n"
@@ -133,7 +134,7 @@ def current_assignment_text(
 
 
 def reassignments_text(reassignments: Mapping[TopicPartition, ReplicaAssignment]) -> str:
-    """What ``--list`` prints; no newline at the end."""
+    """Return the text of ``--list``; no newline at the end."""
     if not reassignments:
         return "No partition reassignments found."
     lines = ["Current partition reassignments:"]
@@ -149,7 +150,7 @@ def reassignments_text(reassignments: Mapping[TopicPartition, ReplicaAssignment]
 
 
 def started_text(partitions: Iterable[TopicPartition]) -> str:
-    """That a reassignment has begun."""
+    """Return the text about a started reassignment."""
     ordered = sorted(partitions)
     return (
         f"Successfully started partition reassignment{plural(len(ordered))} for {joined(ordered)}"

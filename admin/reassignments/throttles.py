@@ -1,8 +1,8 @@
-"""Throttles of a reassignment: set, cleared, shown, kept in a file, and put back as they were.
+"""Throttles of a reassignment: set, clear, show, save to a file, and restore.
 
-Kafka's tool forgets what it overwrites and removes throttles that others set; the file is klamm's
-own way out. Mirrors ReassignPartitionsCommand.clear*Throttles and
-modify*Throttle.
+Kafka's tool overwrites throttles without saving them, and also removes throttles set by other
+operators; klamm's file of saved throttles avoids that. Mirrors
+ReassignPartitionsCommand.clear*Throttles and modify*Throttle.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NAMES = {
 
 
 class SavedThrottles(msgspec.Struct):
-    """The file: throttles by entity as they were before, {} for one that had none."""
+    """Contents of the file: the previous throttles by entity, {} for an entity without any."""
 
     brokers: dict[str, dict[str, str]] = {}
     topics: dict[str, dict[str, str]] = {}
@@ -53,7 +53,7 @@ class SavedThrottles(msgspec.Struct):
 
 
 class Throttles:
-    """The throttles of one cluster. ``save_file`` keeps what ``set_*`` overwrites."""
+    """Throttles of one cluster. ``save_file``: file for the values that ``set_*`` overwrites."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Throttles:
         self._save_file = save_file
 
     def set_inter_broker(self, moves: MoveMap, bytes_per_s: int) -> None:
-        """Throttle every replica that moves and all brokers that take part."""
+        """Throttle all moving replicas, and their source and destination brokers."""
         leaders = calculate_leader_throttles(moves)
         followers = calculate_follower_throttles(moves)
         topics: dict[ConfigResource, dict[str, str | None]] = {
@@ -90,7 +90,7 @@ class Throttles:
         self._output.println(f"The inter-broker throttle limit was set to {bytes_per_s} B/s")
 
     def set_log_dir(self, brokers: Iterable[int], bytes_per_s: int) -> None:
-        """Throttle what brokers copy between their own directories."""
+        """Throttle copying between the log directories of brokers."""
         changes: dict[ConfigResource, dict[str, str | None]] = {
             ConfigResource(BROKERS, str(broker)): {LOG_DIRS_THROTTLED_RATE: str(bytes_per_s)}
             for broker in brokers
@@ -100,12 +100,12 @@ class Throttles:
         self._output.println(f"The replica-alter-dir throttle limit was set to {bytes_per_s} B/s")
 
     def clear(self, brokers: Collection[int], topics: Collection[str]) -> None:
-        """Remove the throttles of these brokers and topics, whoever set them."""
-        self._put_back("Clearing", BROKERS, {str(broker): {} for broker in brokers})
-        self._put_back("Clearing", TOPICS, {topic: {} for topic in topics})
+        """Remove the throttles of these brokers and topics, including those set by others."""
+        self._replace("Clearing", BROKERS, {str(broker): {} for broker in brokers})
+        self._replace("Clearing", TOPICS, {topic: {} for topic in topics})
 
     def report(self, brokers: Iterable[int], topics: Iterable[str]) -> None:
-        """Report the throttles of these entities."""
+        """Add the throttles of these entities to the report."""
         self._report(
             self._read(
                 [
@@ -116,7 +116,7 @@ class Throttles:
         )
 
     def show(self) -> list[str]:
-        """Report every throttle that is set, and give them as lines."""
+        """Add all throttles to the report, and return them as lines."""
         throttled = self._report(self._read(None))
         if not throttled:
             return ["No throttles are set."]
@@ -144,17 +144,17 @@ class Throttles:
         return throttled
 
     def restore(self, file: Path) -> None:
-        """Put back what ``file`` holds and remove the file. Raises UsageError if it is unfit."""
+        """Restore the throttles saved in ``file`` and delete it. Raises UsageError if malformed."""
         saved = read_saved(file)
-        self._put_back("Restoring", BROKERS, saved.brokers)
-        self._put_back("Restoring", TOPICS, saved.topics)
+        self._replace("Restoring", BROKERS, saved.brokers)
+        self._replace("Restoring", TOPICS, saved.topics)
         self._output.report["restored"] = msgspec.to_builtins(saved)
         file.unlink()
 
-    def _put_back(
+    def _replace(
         self, doing: str, entity_type: str, entities: Mapping[str, Mapping[str, str]]
     ) -> None:
-        """Give entities these throttles and no others, and say so."""
+        """Replace the throttles of entities and print the tool's line about it."""
         kind = entity_type[:-1]
         self._output.println(
             f"{doing} {kind}-level throttles on {kind}{plural(len(entities))} {joined(entities)}"
@@ -184,7 +184,10 @@ class Throttles:
         }
 
     def _save(self, resources: Collection[ConfigResource]) -> None:
-        """Add what is not in the file yet: the first values are those from before."""
+        """Add the throttles of entities that the file does not contain yet.
+
+        Entities in the file keep their values, which precede the first change.
+        """
         if self._save_file is None:
             return
         saved = read_saved(self._save_file) if self._save_file.exists() else SavedThrottles()
@@ -209,7 +212,8 @@ def read_saved(file: Path) -> SavedThrottles:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{file} holds no saved throttles: {error}", hint="--execute --save-throttles writes it"
+            f"{file} is not a file of saved throttles: {error}",
+            hint="--execute --save-throttles writes it",
         ) from error
     unknown = [
         name
@@ -219,7 +223,7 @@ def read_saved(file: Path) -> SavedThrottles:
         if name not in _NAMES[entity_type]
     ]
     if unknown or saved.version != 1:
-        raise UsageError(f"{file} holds no saved throttles of version 1: {joined(unknown)}")
+        raise UsageError(f"{file} is not a file of saved throttles of version 1: {joined(unknown)}")
     return saved
 
 
@@ -229,5 +233,5 @@ def _brokers_first(resource: ConfigResource) -> tuple[bool, int, str]:
 
 
 def _kafka_order(moves: MoveMap) -> list[str]:
-    """Topics in the order in which Kafka's tool changes their configs."""
+    """Return the topics in the order in which Kafka's tool changes their configs."""
     return immutable_order(mutable_order(moves, string_hash), string_hash)

@@ -1,7 +1,7 @@
 """kafka-reassign-partitions with ``--zookeeper``: writes /admin/reassign_partitions and configs.
 
-It asks for a reassignment; carrying it out is the controller's business. Mirrors
-ReassignPartitionsCommand's methods that take a KafkaZkClient.
+The controller carries out the reassignment. Mirrors the methods of ReassignPartitionsCommand that
+take a KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ZooKeeperReassignment(ReassignmentTool):
         self._client = client
 
     def verify(self, command: ReassignOptions) -> None:
-        """Tell how far a reassignment is; remove its throttles when nothing is left of it."""
+        """Print the state of a reassignment; remove its throttles if it is complete."""
         text = command.plan()
         if not command.preserve_throttles:
             self._services.before_write(self._client)
@@ -80,7 +80,8 @@ class ZooKeeperReassignment(ReassignmentTool):
             for tp, replicas in targets
         }
         self._output.println(partition_states_text(states))
-        # Kafka's text knows those of the znode alone; a topic znode shows those by request too.
+        # Kafka's text covers only reassignments in /admin/reassign_partitions. Topic znodes also
+        # show reassignments by request, and klamm's report includes them.
         moving = {tp for tp, assignment in current.items() if assignment.is_being_reassigned}
         self._report_verified(
             {
@@ -92,7 +93,7 @@ class ZooKeeperReassignment(ReassignmentTool):
         self._end(targets, is_over=not reassigning and not command.preserve_throttles)
 
     def execute(self, command: ReassignOptions) -> None:
-        """Check a plan, throttle it if the rate is not negative, and write the znode."""
+        """Check a plan, set a throttle with a non-negative rate, and write the znode."""
         text, inter_broker_bytes_per_s = command.plan(), command.number("throttle")
         self._services.before_write(self._client)
         proposed, log_dirs = parse_execute_arguments(text)

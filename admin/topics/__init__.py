@@ -1,1 +1,1 @@
-"""kafka-topics, and what CreateTopics and DeleteTopics check: topics and their configs."""
+"""kafka-topics, and the validation of CreateTopics and DeleteTopics."""

@@ -1,4 +1,4 @@
-"""kafka-topics with ``--bootstrap-server``: asks a running cluster, which decides and writes.
+"""kafka-topics with ``--bootstrap-server``: sends requests to a running cluster.
 
 Mirrors TopicCommand.AdminClientTopicService.
 """
@@ -78,13 +78,13 @@ class ClusterTopics:
             raise admin_error(ApiError(result.error, result.error_message))
 
     def list(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Print the names; with none, an empty line."""
+        """Print the names of topics, or an empty line without topics."""
         topics = select_topics(self._admin.list_topics(), command)
         output.println("\n".join(topics))
         output.report["topics"] += [{"topic": topic} for topic in topics]
 
     def describe(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Print topics and partitions, in the order of the Java maps that hold them."""
+        """Print topics and partitions, in the order of Kafka's Java maps."""
         topics = select_topics(self._admin.list_topics(), command)
         ensure_topics_exist(topics, command)
         if not topics:
@@ -100,7 +100,7 @@ class ClusterTopics:
             show(msgspec.structs.replace(found[name], configs=ordered), shown, output)
 
     def alter(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Add partitions; says nothing when it is done."""
+        """Add partitions; print nothing on success."""
         arguments = TopicArguments.read(command, output)
         topics = select_topics(self._admin.list_topics(), command)
         ensure_topics_exist(topics, command)
@@ -116,7 +116,7 @@ class ClusterTopics:
         output.report["topics"] += [{"topic": topic, "partition_count": total} for topic in topics]
 
     def delete(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Delete topics; says nothing when it is done."""
+        """Delete topics; print nothing on success."""
         topics = select_topics(self._admin.list_topics(), command)
         ensure_topics_exist(topics, command)
         if topics:

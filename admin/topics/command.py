@@ -1,7 +1,7 @@
-"""The whole of kafka-topics: arguments in, standard output, standard error and exit code out.
+"""kafka-topics: arguments in, standard output, standard error and exit code out.
 
-Mirrors kafka.admin.TopicCommand's
-main; what Kafka logs beside it (a stack trace on standard error) is left out.
+Mirrors the main of kafka.admin.TopicCommand, without the stack trace that Kafka logs to standard
+error.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
 def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandResult:
     """Run kafka-topics with ``args``.
 
-    Raises what opening the connection raises (UsageError for its address, EnvironmentProblem if
-    nothing answers) and NotKlamm if a write is refused. Every other error becomes the tool's own
-    text and exit code.
+    Raises the errors of opening the connection (UsageError for the address, EnvironmentProblem if
+    no server responds) and NotKlamm if a write is refused. Every other error becomes the tool's
+    own text and exit code.
     """
     output = ToolOutput(action=None, topics=[], warnings=[])
     try:
@@ -69,9 +69,9 @@ def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
     if services.pools is None:
         return
     if command.action not in ("create", "alter"):
-        raise UsageError(f"--pools does not go with --{command.action}", hint="--create or --alter")
+        raise UsageError(f"--pools has no effect with --{command.action}: use --create or --alter")
     if command.zookeeper is None:
         raise UsageError(
-            "--pools goes with --zookeeper",
-            hint="a running klamm keeps to the pools that klamm up --pools gave it",
+            "--pools requires --zookeeper",
+            hint="a running klamm uses the pools of klamm up --pools",
         )

@@ -1,4 +1,4 @@
-"""The options of kafka-topics and which of them go together.
+"""Options of kafka-topics and their valid combinations.
 
 Mirrors kafka.admin.TopicCommand.TopicCommandOptions: the same checks in the same order.
 """
@@ -66,17 +66,17 @@ class TopicCommandOptions:
 
     @property
     def action(self) -> str:
-        """The one action that was asked for."""
+        """The requested action."""
         return next(action for action in _ACTIONS if self.options.has(action))
 
     @property
     def rack_aware_mode(self) -> RackAwareMode:
-        """Whether racks count when replicas are placed."""
+        """Mode of the placement: ENFORCED, or DISABLED with --disable-rack-aware."""
         disabled = self.options.has("disable-rack-aware")
         return RackAwareMode.DISABLED if disabled else RackAwareMode.ENFORCED
 
     def replica_assignment(self) -> Assignment | None:
-        """{partition: replicas} of a manual assignment; None without one."""
+        """Return {partition: replicas} of a manual assignment; None without one."""
         text = self.options.text("replica-assignment")
         return parse_replica_assignment(text) if text else None
 
@@ -95,13 +95,16 @@ class TopicCommandOptions:
         return configs
 
     def configs_to_delete(self) -> list[str]:
-        """Names of overrides to remove. Raises InvalidConfig."""
+        """Return the names of overrides to remove. Raises InvalidConfig."""
         names = [text.strip() for text in self.options.texts("delete-config")]
         validate_topic_names(names)
         return names
 
     def topic_filter(self) -> re.Pattern[str] | None:
-        """Which topics an action is about: ``--topic`` is a regular expression, commas are "or"."""
+        """Return the pattern of topics in ``--topic``; None without one.
+
+        ``--topic`` is a regular expression in which commas mean "or".
+        """
         text = self.options.text("topic")
         if text is None:
             return None

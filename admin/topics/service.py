@@ -1,7 +1,7 @@
-"""What both ways of kafka-topics share: the command as values, what it prints, its topics.
+"""Shared part of kafka-topics with --zookeeper and with --bootstrap-server.
 
-It knows neither ZooKeeper nor a server; zookeeper_topics.py and cluster_topics.py do. Mirrors the
-traits and helpers of kafka.admin.TopicCommand.
+Converts options to values, selects topics and prints; zookeeper_topics.py and cluster_topics.py
+access the cluster. Mirrors the traits and helpers of kafka.admin.TopicCommand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.placement.broker_metadata import RackAwareMode
 
 
 class TopicArguments(msgspec.Struct, frozen=True):
-    """What ``--create`` and ``--alter`` say of a topic. ``assignment`` excludes both counts."""
+    """Arguments of ``--create`` and ``--alter``. ``assignment`` excludes both counts."""
 
     name: str
     partitions: int | None
@@ -34,7 +34,7 @@ class TopicArguments(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, command: TopicCommandOptions, output: ToolOutput) -> TopicArguments:
-        """Convert what was given, in Kafka's order. Raises UsageError, InvalidConfig and others."""
+        """Convert the options in Kafka's order. Raises UsageError, InvalidConfig and others."""
         options = command.options
         return cls(
             name=options.text("topic") or "",
@@ -49,7 +49,7 @@ class TopicArguments(msgspec.Struct, frozen=True):
 
 
 def read_new_topic(command: TopicCommandOptions, output: ToolOutput) -> TopicArguments:
-    """The topic to create, with Kafka's warning of names that may collide."""
+    """Return the topic to create; print Kafka's warning about names that may collide."""
     arguments = TopicArguments.read(command, output)
     if has_collision_chars(arguments.name):
         output.warn(
@@ -60,7 +60,7 @@ def read_new_topic(command: TopicCommandOptions, output: ToolOutput) -> TopicArg
 
 
 def select_topics(all_topics: Sequence[str], command: TopicCommandOptions) -> list[str]:
-    """The topics a command is about, sorted."""
+    """Return the topics that a command selects, sorted."""
     pattern = command.topic_filter()
     exclude_internal = command.options.has("exclude-internal")
     return [
@@ -72,21 +72,21 @@ def select_topics(all_topics: Sequence[str], command: TopicCommandOptions) -> li
 
 
 def ensure_topics_exist(found: Collection[str], command: TopicCommandOptions) -> None:
-    """Raise UsageError if a named topic is not there, unless ``--if-exists`` allows it."""
+    """Raise UsageError if --topic matches no topic, unless ``--if-exists`` is given."""
     topic = command.options.text("topic")
     if topic is not None and not found and not command.options.has("if-exists"):
         raise UsageError(f"Topic '{topic}' does not exist as expected")
 
 
 def required(number: int | None) -> int:
-    """A count that the checks of the command line let be absent, and Kafka then misses."""
+    """Return a count; raise Kafka's exception for a missing one that its checks do not detect."""
     if number is None:
         raise UncaughtException("java.util.NoSuchElementException", "None.get")
     return number
 
 
 def show(topic: TopicDescription, shown: DescribeFilter, output: ToolOutput) -> None:
-    """Print what a describe shows of one topic."""
+    """Print and report one topic as ``--describe`` shows it."""
     output.print(shown.text(topic))
     partitions = shown.partitions(topic)
     if partitions or shown.shows_topic(topic):

@@ -1,7 +1,7 @@
-"""What kafka-topics --describe prints, and which partitions each filter shows.
+"""Text of kafka-topics --describe, and its filters.
 
-Values in, text out. Mirrors kafka.admin.TopicCommand's TopicDescription, PartitionDescription and
-DescribeOptions.
+Values in, text out. Mirrors TopicDescription, PartitionDescription and DescribeOptions of
+kafka.admin.TopicCommand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ZERO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):
-    """One partition of a topic. ``leader`` None: it has none; ``min_isr`` None: not known."""
+    """One partition of a topic. ``leader`` None: no leader. ``min_isr`` None: unknown."""
 
     topic: str
     partition: int
@@ -31,7 +31,7 @@ class PartitionDescription(msgspec.Struct, frozen=True):
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas it is to have: those a running reassignment adds do not count."""
+        """Replication factor, without the replicas that a running reassignment adds."""
         moving = self.reassignment
         if moving and {*moving.adding_replicas, *moving.removing_replicas} & set(self.replicas):
             return len([r for r in moving.replicas if r not in moving.adding_replicas])
@@ -44,21 +44,21 @@ class PartitionDescription(msgspec.Struct, frozen=True):
 
     @property
     def is_under_min_isr(self) -> bool:
-        """True if there is no leader, or the ISR is smaller than min.insync.replicas."""
+        """True if the partition has no leader, or fewer than min.insync.replicas in the ISR."""
         return self.leader is None or (self.min_isr is not None and len(self.isr) < self.min_isr)
 
     @property
     def is_at_min_isr(self) -> bool:
-        """True if the ISR has just min.insync.replicas members."""
+        """True if the ISR has exactly min.insync.replicas members."""
         return self.min_isr == len(self.isr)
 
     def is_unavailable(self, live_brokers: Collection[int]) -> bool:
-        """True if there is no leader, or it is not live."""
+        """Return True if the partition has no leader, or its leader is not live."""
         return self.leader is None or self.leader not in live_brokers
 
     @property
     def text(self) -> str:
-        """Its line, with the newline."""
+        """Line of ``--describe``, with the newline."""
         line = (
             f"\tTopic: {self.topic}\tPartition: {self.partition}"
             f"\tLeader: {'none' if self.leader is None else self.leader}"
@@ -73,8 +73,8 @@ class PartitionDescription(msgspec.Struct, frozen=True):
 class TopicDescription(msgspec.Struct, frozen=True):
     """A topic and its partitions in order.
 
-    ``configs`` are those that are not the default, in the order in which they are shown.
-    ``topic_id`` None or the zero id: it has none.
+    ``configs``: the configs that differ from the default, in the order in which they are printed.
+    ``topic_id`` None or the zero id: the topic has no id.
     """
 
     topic: str
@@ -85,12 +85,12 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
     @property
     def replication_factor(self) -> int:
-        """That of its first partition; 0 if there is none."""
+        """Replication factor of the first partition; 0 without partitions."""
         return self.partitions[0].replication_factor if self.partitions else 0
 
     @property
     def text(self) -> str:
-        """Its line, with the newline."""
+        """Line of ``--describe``, with the newline."""
         topic_id = f"\tTopicId: {self.topic_id}" if self.topic_id not in (None, _ZERO_ID) else ""
         configs = ",".join(f"{name}={value}" for name, value in self.configs.items())
         return (
@@ -101,7 +101,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class DescribeFilter:
-    """What ``--describe`` shows, by the flags that were given."""
+    """Filter of ``--describe`` for the given flags."""
 
     def __init__(self, options: Options, live_brokers: Collection[int]) -> None:
         reports: dict[str, Callable[[PartitionDescription], bool]] = {
@@ -115,23 +115,23 @@ class DescribeFilter:
 
     @property
     def shows_topics(self) -> bool:
-        """True if topics have a line of their own."""
+        """True if lines of topics are printed, not only lines of partitions."""
         return not self._reports
 
     def shows_topic(self, topic: TopicDescription) -> bool:
-        """True if this topic's own line is shown."""
+        """Return True if the line of this topic is printed."""
         return self.shows_topics and (not self._overrides or bool(topic.configs))
 
     def shows(self, partition: PartitionDescription) -> bool:
-        """True if this partition's line is shown, where partitions are."""
+        """Return True if the filter selects this partition."""
         return self.shows_topics or any(report(partition) for report in self._reports)
 
     def partitions(self, topic: TopicDescription) -> list[PartitionDescription]:
-        """The partitions whose lines are shown of a topic."""
+        """Return the partitions of a topic that are printed."""
         return [] if self._overrides else [p for p in topic.partitions if self.shows(p)]
 
     def text(self, topic: TopicDescription) -> str:
-        """What is shown of a topic."""
+        """Return the text that is printed for a topic."""
         own = topic.text if self.shows_topic(topic) else ""
         return own + "".join(partition.text for partition in self.partitions(topic))
 

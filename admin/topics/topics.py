@@ -1,6 +1,6 @@
-"""What Kafka's admin tools do to topics: validate, create, add partitions, change configs.
+"""Topic operations of Kafka's admin tools: validate, create, add partitions, change configs.
 
-Works on znodes through KafkaZkClient, whether a controller runs or not; prints nothing. Mirrors
+Works on znodes through KafkaZkClient, with or without a running controller; prints nothing. Mirrors
 kafka.zk.AdminZkClient.
 """
 
@@ -31,7 +31,7 @@ _RESERVED_TOPIC_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
 
 
 def new_topic_id(source: IntSource) -> str:
-    """A random topic id: a version 4 UUID as 22 characters of base64, never a reserved one."""
+    """Return a random topic id: a version 4 UUID as 22 characters of base64, never reserved."""
     while True:
         raw = bytearray(source.next_int(256) for _ in range(16))
         raw[6] = (raw[6] & 0x0F) | 0x40
@@ -47,7 +47,7 @@ def validate_topic_create(
     configs: Mapping[str, str],
     existing_topics: Collection[str],
 ) -> None:
-    """Refuse what Kafka refuses of a new topic {partition: replicas}, in Kafka's order.
+    """Validate a new topic with replicas {partition: replicas}, in Kafka's order.
 
     Raises InvalidTopic, TopicExists, InvalidReplicaAssignment, InvalidConfig.
     """
@@ -65,7 +65,7 @@ def validate_topic_create(
 
 
 def change_topic_config(client: KafkaZkClient, topic: str, configs: Mapping[str, str]) -> None:
-    """Replace a topic's overrides and tell the brokers.
+    """Replace a topic's overrides and notify the brokers.
 
     Raises UnknownTopicOrPartition, InvalidTopic, InvalidConfig.
     """
@@ -80,7 +80,7 @@ def change_topic_config(client: KafkaZkClient, topic: str, configs: Mapping[str,
 def read_assignments(
     client: KafkaZkClient, topics: Sequence[str]
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    """The assignments in topic znodes; topics that are not there are left out.
+    """Return the assignments in topic znodes; missing topics are skipped.
 
     Raises MalformedZNode.
     """
@@ -91,7 +91,7 @@ def read_assignments(
 
 
 def registered_brokers(client: KafkaZkClient) -> list[BrokerMetadata]:
-    """The registered brokers and their racks, by ascending id."""
+    """Return the registered brokers and their racks, by ascending id."""
     registered = client.get_all_brokers_and_epochs_in_cluster().values
     return [BrokerMetadata(id_, registered[id_].broker.rack) for id_ in sorted(registered)]
 
@@ -99,8 +99,8 @@ def registered_brokers(client: KafkaZkClient) -> list[BrokerMetadata]:
 class TopicAdmin:
     """AdminZkClient's operations on topics. ``source`` draws start index and shift.
 
-    With ``pools`` whatever is placed, automatically or by hand, keeps to the topic's pool.
-    ``limits``: how many partitions one call may add.
+    ``pools``: automatic and manual placements must stay inside the topic's pool. ``limits``:
+    maximum number of partitions that one call may add.
     """
 
     def __init__(
@@ -118,7 +118,10 @@ class TopicAdmin:
     def broker_metadatas(
         self, mode: RackAwareMode = RackAwareMode.ENFORCED
     ) -> tuple[BrokerMetadata, ...]:
-        """The live brokers by ascending id. Raises AdminOperationError for mixed racks."""
+        """Return the live brokers by ascending id.
+
+        Raises AdminOperationError if only some of them have racks.
+        """
         return broker_metadatas(registered_brokers(self._client), mode)
 
     def create_topic(
@@ -129,10 +132,10 @@ class TopicAdmin:
         configs: Mapping[str, str],
         mode: RackAwareMode = RackAwareMode.ENFORCED,
     ) -> Assignment:
-        """Place a new topic on the live brokers and write it; gives {partition: replicas}.
+        """Place a new topic on the live brokers and write it; return {partition: replicas}.
 
-        Raises PolicyViolation, InvalidPartitions, InvalidReplicationFactor and what
-        ``create_topic_with_assignment`` raises.
+        Raises PolicyViolation, InvalidPartitions, InvalidReplicationFactor and the errors of
+        ``create_topic_with_assignment``.
         """
         self._limits.check_request(partitions)
         brokers = broker_metadatas(
@@ -153,8 +156,8 @@ class TopicAdmin:
     ) -> None:
         """Validate and write a new topic: its config znode, then its assignment.
 
-        Raises what ``validate_topic_create`` raises; TopicExists also if another was faster,
-        InvalidReplicaAssignment also if it leaves the topic's pool.
+        Raises the errors of ``validate_topic_create``, TopicExists also if another client creates
+        the topic at the same time, InvalidReplicaAssignment also for a replica outside the pool.
         """
         existing = self._client.get_all_topics_in_cluster()
         validate_topic_create(topic, assignment, configs, existing)
@@ -174,9 +177,9 @@ class TopicAdmin:
         num_partitions: int,
         manual: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
-        """Bring a topic to ``num_partitions``; ``manual`` are replicas of the new partitions.
+        """Increase a topic to ``num_partitions``; ``manual``: replicas of the new partitions.
 
-        Raises PolicyViolation and what placement.pool_rules.add_partitions_in_pool raises.
+        Raises PolicyViolation and the errors of placement.pool_rules.add_partitions_in_pool.
         """
         self._limits.check_request(num_partitions - len(existing))
         registered = registered_brokers(self._client)
@@ -193,7 +196,7 @@ class TopicAdmin:
         self._client.set_topic_assignment(topic, topic_id, combined)
 
     def existing_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
-        """The assignment of a topic's partitions, empty if there is no such topic.
+        """Return the assignment of a topic's partitions; empty if the topic does not exist.
 
         Raises MalformedZNode.
         """

@@ -1,6 +1,7 @@
-"""kafka-topics with ``--zookeeper``: reads and writes znodes, whether a controller runs or not.
+"""kafka-topics with ``--zookeeper``: reads and writes znodes, with or without a controller.
 
-Reads in waves what Kafka reads one by one. Mirrors TopicCommand.ZookeeperTopicService.
+Reads znodes in pipelined batches, where Kafka reads one by one. Mirrors
+TopicCommand.ZookeeperTopicService.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from klamm.placement.draws import IntSource
 from klamm.placement.pools import Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
-_TOPICS_A_WAVE: Final = 500
+_TOPICS_PER_BATCH: Final = 500
 
 
 class ZooKeeperTopics:
@@ -83,7 +84,7 @@ class ZooKeeperTopics:
         output.report["topics"].append({"topic": topic.name, "created": True, "replicas": replicas})
 
     def list(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Print the names, and which topics are about to be deleted."""
+        """Print the names of topics, and which of them are marked for deletion."""
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         marked = set(self._client.get_topic_deletions())
         for topic in topics:
@@ -93,17 +94,17 @@ class ZooKeeperTopics:
     def describe(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Print topics and partitions.
 
-        Malformed znodes do not hide the other topics: they are named after them, the last one by
-        what is raised.
+        Malformed znodes do not prevent the output of other topics: they are reported afterwards,
+        the last one as the raised error.
         """
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         ensure_topics_exist(topics, command)
         live_brokers = self._client.get_sorted_broker_list()
         shown = DescribeFilter(command.options, live_brokers)
         problems: list[KlammError] = []
-        for start in range(0, len(topics), _TOPICS_A_WAVE):
-            wave = topics[start : start + _TOPICS_A_WAVE]
-            for topic in self._descriptions(wave, output, problems):
+        for start in range(0, len(topics), _TOPICS_PER_BATCH):
+            batch = topics[start : start + _TOPICS_PER_BATCH]
+            for topic in self._descriptions(batch, output, problems):
                 show(topic, shown, output)
         for problem in problems[:-1]:
             output.warn(f"Error while executing topic command : {problem.message}")
@@ -122,7 +123,7 @@ class ZooKeeperTopics:
                 self._add_partitions(topic, arguments.partitions, arguments, output)
 
     def delete(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Mark topics for deletion; what follows is the controller's business."""
+        """Mark topics for deletion; the controller deletes them."""
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         ensure_topics_exist(topics, command)
         for topic in topics:

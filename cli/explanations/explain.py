@@ -1,8 +1,8 @@
-"""Why something in a journal happened: the answer about a partition, and about an event.
+"""Explanations of a partition's state and of an event's effects, from the rows of a journal.
 
-Reads rows and nothing else: a broker counts as dead if the journal says so, or if the controller
-took its replica for offline. How events led to each other is in linked_events.py, what a single row
-means in rows.py; how an answer is shown is the command line's.
+Reads only rows: a broker counts as dead if the journal has its failure, or if the controller moved
+its replica to OfflineReplica or ReplicaDeletionIneligible. linked_events.py links events to their
+causes, rows.py interprets single rows, and the command formats the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from klamm.cli.explanations.linked_events import (
     key_of,
     read_rows,
 )
-from klamm.cli.explanations.rows import Standing, standing
+from klamm.cli.explanations.rows import PartitionStatus, partition_status
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
@@ -31,18 +31,21 @@ from klamm.statemachines.reassignment import Phase
 from klamm.statemachines.replica_state import ReplicaState
 
 Chosen = Callable[[Sequence[Sequence[JournalRow]]], int | None]
-"""Picks one of a partition's changes, given the rows of each; None if there is no such one."""
+"""Picks one of a partition's changes, given the rows of each; None if no change matches."""
 _NOT_ALIVE: Final = frozenset({ReplicaState.OFFLINE.value, ReplicaState.DELETION_INELIGIBLE.value})
 _DONE: Final = frozenset({Phase.B6, Phase.B7, Phase.B8})
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """The answer: for a partition also where it stands after the last of ``changes``, and in
-    ``waits`` what it waits for, a sentence each, in ``logs`` what befell its logs until then,
-    a row each."""
+    """An explanation of a partition or an event.
+
+    Only for a partition: ``status``, its state after the last of ``changes``; ``waits``, one
+    sentence per condition that it waits for; ``logs``, the rows about truncations and failures of
+    its logs up to then. Only for an event: ``others``, earlier events with the same number.
+    """
 
     subject: str
-    standing: Standing | None
+    status: PartitionStatus | None
     changes: tuple[Change, ...]
     others: tuple[EventKey, ...] = ()
     waits: tuple[str, ...] = ()
@@ -55,24 +58,24 @@ def explain_partition(
     chosen: Chosen | None = None,
     show_all: bool = False,
 ) -> Explained:
-    """Why a partition is as it is: its last change, or all of them.
+    """Explain a partition's state by its last change, or by all changes if ``show_all``.
 
-    With ``chosen`` the change that it picks is explained, those before it with ``show_all``, and
-    where the partition stood after it. Raises UnknownTopicOrPartition if the journal does not know
-    the partition, UsageError if nothing is picked.
+    With ``chosen``, the change that it picks counts as the last one. Raises
+    UnknownTopicOrPartition if the journal does not contain the partition, UsageError if ``chosen``
+    picks no change.
     """
     wanted = f'"topic":"{partition.topic}"'.encode()
     found = LinkedEvents(lines, lambda line: b'"topic":' not in line or wanted in line)
     known = found.groups()
-    groups = [group for group in known if any(_tells_of(partition, r) for r in group)]
-    own = [[r for r in group if _tells_of(partition, r)] for group in groups]
+    groups = [group for group in known if any(_concerns(partition, r) for r in group)]
+    own = [[r for r in group if _concerns(partition, r)] for group in groups]
     if not any(r.partition == partition.partition for rows in own for r in rows):
         raise _unknown(lines, partition)
     if chosen is not None:
         last = chosen(own)
         if last is None:
             raise UsageError(
-                f"the journal has no such change of {partition}",
+                f"the journal has no change of {partition} that matches --at",
                 hint=f"klamm explain {partition} --all lists them",
             )
         del own[last + 1 :]
@@ -80,17 +83,17 @@ def explain_partition(
     logs = found.logs_of(partition)
     if chosen is not None:
         logs = [row for row in logs if row.t_ms <= own[-1][-1].t_ms]
-    stands = standing(row for rows in own for row in rows)
+    status = partition_status(row for rows in own for row in rows)
     picked = range(len(own)) if show_all else [_last_change(own)]
     changes = tuple(found.change(groups[n], own[n]) for n in picked)
     waits = _waits_of(itertools.chain.from_iterable(known), partition)
-    return Explained(str(partition), stands, changes, waits=waits, logs=tuple(logs))
+    return Explained(str(partition), status, changes, waits=waits, logs=tuple(logs))
 
 
 def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Explained:
-    """What an event did: the last one of this number, in the controller epoch if one is given.
+    """Explain the effects of the last event with this number, in ``epoch`` if it is given.
 
-    Raises UsageError if the journal has none.
+    Raises UsageError if the journal has no such event.
     """
     number = f'"event_id":{event_id}'.encode()
     ends = (number + b",", number + b"}")
@@ -118,15 +121,18 @@ def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Expl
 
 
 def _last_change(own: Sequence[Sequence[JournalRow]]) -> int:
-    """The last event that changed more than nothing: not a failover's reading alone."""
+    """Return the index of the last event that changed something.
+
+    Skips failovers that only read the partition. The last index if no event changed anything.
+    """
     for n in range(len(own) - 1, -1, -1):
         if any(_is_change(row) for row in own[n]):
             return n
     return len(own) - 1
 
 
-def _tells_of(partition: TopicPartition, row: JournalRow) -> bool:
-    """True for the partition's own rows, and for those that say why its topic is still there."""
+def _concerns(partition: TopicPartition, row: JournalRow) -> bool:
+    """Return True for the partition's rows, and for halted deletions of its topic."""
     return row.topic == partition.topic and (
         row.partition == partition.partition or row.kind == Kind.TOPIC_DELETION_HALTED
     )
@@ -146,20 +152,20 @@ def _unknown(lines: Lines, partition: TopicPartition) -> UnknownTopicOrPartition
     }
     of_topic = sorted(tp.partition for tp in known if tp.topic == partition.topic)
     if of_topic:
-        hint = f"of {partition.topic} it has partitions {of_topic[0]} to {of_topic[-1]}"
+        hint = f"partitions of {partition.topic}: {of_topic[0]} to {of_topic[-1]}"
     elif near := difflib.get_close_matches(partition.topic, {tp.topic for tp in known}, n=3):
         hint = f"did you mean {' or '.join(f'{topic}-{partition.partition}' for topic in near)}?"
     else:
         topics = sorted({tp.topic for tp in known})
         more = f" and {len(topics) - 5} more" if len(topics) > 5 else ""
-        hint = f"its topics: {', '.join(topics[:5])}{more}" if topics else "it has no partitions"
+        hint = f"topics: {', '.join(topics[:5])}{more}" if topics else "it has no partitions"
     return UnknownTopicOrPartition(f"the journal has no partition {partition}", hint=hint)
 
 
 def _waits_of(rows: Iterable[JournalRow], partition: TopicPartition) -> tuple[str, ...]:
-    """A sentence for each thing that is under way or waited for; none for a partition at rest.
+    """Describe pending work and what it waits for, a sentence each; empty for an idle partition.
 
-    ``rows`` are those of the partition's topic and those of no topic, in the journal's order.
+    ``rows``: those of the partition's topic and those without a topic, in the journal's order.
     """
     seen = _Seen(partition)
     for row in rows:
@@ -168,7 +174,7 @@ def _waits_of(rows: Iterable[JournalRow], partition: TopicPartition) -> tuple[st
 
 
 class _Seen:
-    """What rows said last."""
+    """State of a partition, its topic and the brokers after the rows seen so far."""
 
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
@@ -184,7 +190,7 @@ class _Seen:
         self._phase: str | None = None
 
     def add(self, row: JournalRow) -> None:
-        """One more row."""
+        """Update the state with the next row."""
         match row.kind:
             case Kind.RUN_START:
                 self._dead.clear()
@@ -218,21 +224,21 @@ class _Seen:
             self._phase = row.to
 
     def deletion(self) -> str | None:
-        """That the topic is being deleted, and what that waits for."""
+        """Describe the deletion of the topic and what it waits for; None if there is none."""
         row = self._deletion
         if row is None:
             return None
         what = f"the deletion of topic {row.topic}"
         waits_for = [id_ for (_, id_), state in self._replicas.items() if state in _NOT_ALIVE]
         if self._began is not None:
-            return f"{what} waits until the topic's reassignment is over"
+            return f"{what} waits until the topic's reassignment completes"
         if not waits_for:
             return f"{what} is under way"
         reason = "" if self._halted is None else f", halted: {self._halted.outcome}"
-        return f"{what} waits for {_brokers(waits_for)}{reason}{self._taken_up(row)}"
+        return f"{what} waits for {_brokers(waits_for)}{reason}{self._resumed(row)}"
 
     def reassignment(self) -> str | None:
-        """That the partition is being reassigned, and whose catching up is waited for."""
+        """Describe the reassignment and the brokers that must catch up; None if there is none."""
         row = self._began
         if row is None:
             return None
@@ -240,34 +246,34 @@ class _Seen:
         missing = [int(id_) for id_ in targets.split(",") if id_ and int(id_) not in self._isr]
         what = f"the reassignment {row.reassignment_id}"
         if not missing:
-            return f"{what} is in phase {self._phase}{self._taken_up(row)}"
+            return f"{what} is in phase {self._phase}{self._resumed(row)}"
         dead = [id_ for id_ in missing if id_ in self._dead or self._is_offline(id_)]
         because = f"; {_brokers(dead)} {_are(dead)} not alive" if dead else ""
         return (
             f"{what} waits in phase {self._phase} for {_brokers(missing)} to join the ISR{because}"
-            f"{self._taken_up(row)}"
+            f"{self._resumed(row)}"
         )
 
     def leader(self) -> str | None:
-        """That the partition has no leader, and which replicas may become it."""
+        """Describe which replicas may become leader; None if the partition has a leader."""
         if self._state != PartitionState.OFFLINE.value or self._leader is None or self._leader >= 0:
             return None
         if self._deletion is not None:
-            return "it has no leader, and a topic that is to be deleted gets none"
-        return f"it has no leader until one of its ISR is back: {_brokers(self._isr)}"
+            return "it has no leader, and no leader is elected for a topic queued for deletion"
+        return f"it has no leader until a broker of its ISR is back: {_brokers(self._isr)}"
 
-    def _taken_up(self, row: JournalRow) -> str:
-        """Says so if a controller found the work at its election."""
-        taker = self._snapshot
-        if taker is None:
+    def _resumed(self, row: JournalRow) -> str:
+        """Describe the controller that resumed the work at its election; empty if none did."""
+        resumed = self._snapshot
+        if resumed is None:
             return ""
-        is_older = taker.run_id != row.run_id or row.epoch < taker.epoch
-        if not is_older and (row.epoch, row.event_id) != (taker.epoch, taker.event_id):
+        is_older = resumed.run_id != row.run_id or row.epoch < resumed.epoch
+        if not is_older and (row.epoch, row.event_id) != (resumed.epoch, resumed.event_id):
             return ""
         return (
-            f"; controller {taker.controller} took it up at its election, epoch {taker.epoch}, and"
-            " gave partition and replicas the states that follow from ZooKeeper and the live"
-            " brokers"
+            f"; controller {resumed.controller} resumed it at its election, epoch"
+            f" {resumed.epoch}, and initialized the states of partition and replicas from"
+            " ZooKeeper and the live brokers"
         )
 
     def _is_offline(self, broker_id: int) -> bool:

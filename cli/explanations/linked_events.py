@@ -1,7 +1,8 @@
-"""The controller events of a journal, and how one led to another.
+"""Controller events of a journal, linked to their causes.
 
-A chain of causes is made of what rows say: the event that caused one, the request that asked for
-it, the longer work that it goes on with. What they do not hold is left out, never guessed.
+An event is linked to the event that caused it, the request that triggered it, or the event that
+began the reassignment or deletion that it continues. Links come from the rows only, never from
+guesses.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from klamm.statemachines.reassignment import Phase
 from klamm.statemachines.replica_state import ReplicaState
 
 Lines = Callable[[], Iterable[bytes]]
-"""Gives the journal from its first row, as often as it is called."""
+"""Returns the lines of the journal from the first row, at each call."""
 _DELETION_STATES: Final = frozenset(
     state.value
     for state in (
@@ -43,12 +44,12 @@ _REQUEST_BEHIND: Final[dict[str, str]] = {
 }
 _REQUESTS: Final = frozenset(_REQUEST_BEHIND.values())
 _LOGS: Final = frozenset({Kind.LOG_TRUNCATED, Kind.LOG_REPAIRED, Kind.BATCH_SPOILT})
-_DIR_NOTICE: Final = "LogDirEventNotification"
+_DIR_NOTIFICATION: Final = "LogDirEventNotification"
 _MESSAGES: Final = frozenset({Kind.REQUEST_SENT, Kind.RESPONSE_RECEIVED})
 
 
 class EventKey(NamedTuple):
-    """A controller event: its number is unique in one controller's life only."""
+    """Identity of a controller event: ``event_id`` is unique only within the other fields."""
 
     run_id: str
     controller: int
@@ -57,8 +58,11 @@ class EventKey(NamedTuple):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One link of a chain. ``relation``: how it led to the link before it. ``event_id`` 0: not an
-    event of the controller. ``t_ms`` None: the journal has no row of it."""
+    """One link of a chain of causes.
+
+    ``relation``: how it led to the previous link. ``event_id`` 0: not a controller event.
+    ``t_ms`` None: the journal has no row of it.
+    """
 
     relation: str
     text: str
@@ -67,7 +71,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One row of what an event did, with its rules and the writes it stands for."""
+    """One row of an event, with the rules applied and the ZooKeeper writes derived from it."""
 
     row: JournalRow
     rules: tuple[Rule, ...]
@@ -75,10 +79,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What one event did, to one partition or to all.
+    """Effects of one event, on one partition or on all.
 
-    ``steps`` leave the messages out. ``requests`` None: the run's journal keeps no messages.
-    ``followed`` are events that it caused, and what their rows say of them.
+    ``steps``: its rows without control requests and responses. ``requests`` None: the run's
+    journal does not record requests. ``followed``: the events that it caused.
     """
 
     key: EventKey
@@ -91,7 +95,10 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class LinkedEvents:
-    """The rows of a journal that an explanation may need, and what links them."""
+    """Rows of a journal by event, with the links between events.
+
+    ``wanted``: selects the lines that are decoded.
+    """
 
     def __init__(self, lines: Lines, wanted: Callable[[bytes], bool]) -> None:
         self.by_event: dict[EventKey, list[JournalRow]] = {}
@@ -101,12 +108,12 @@ class LinkedEvents:
         self.with_messages: set[str] = set()
         self._logs: list[JournalRow] = []
         self._failed_dirs: dict[EventKey, list[JournalRow]] = {}
-        self._untold_dirs: list[JournalRow] = []
+        self._unlinked_dirs: list[JournalRow] = []
         for row in read_rows(lines, wanted):
             if row.kind in _LOGS:
                 self._logs.append(row)
             elif row.kind == Kind.LOG_DIR_FAILED:
-                self._untold_dirs.append(row)
+                self._unlinked_dirs.append(row)
             else:
                 self._add(row)
         self.caused: dict[EventKey, list[EventKey]] = {}
@@ -128,22 +135,25 @@ class LinkedEvents:
             self.ended.setdefault((row.run_id, _deletion(row.topic)), []).append(key)
         elif row.kind == Kind.REASSIGNMENT_PHASE and row.to == Phase.U1:
             self._begin(key, _work_of(row))
-        self._tell_of_dirs(key, row)
+        self._link_failed_dirs(key, row)
         if row.kind == Kind.REQUEST_SENT:
             self.with_messages.add(row.run_id)
 
-    def _tell_of_dirs(self, key: EventKey, row: JournalRow) -> None:
-        """Link directories that failed with the event in which the controller hears of it: by a
-        notice, or because the broker halted without a directory left."""
+    def _link_failed_dirs(self, key: EventKey, row: JournalRow) -> None:
+        """Link failed log directories to the event in which the controller detects the failure.
+
+        That is a LogDirEventNotification, or the broker's failure if it halted without a log
+        directory.
+        """
         match row.kind:
-            case Kind.EVENT if event_name(row) == _DIR_NOTICE:
-                told = self._untold_dirs
+            case Kind.EVENT if event_name(row) == _DIR_NOTIFICATION:
+                linked = self._unlinked_dirs
             case Kind.BROKER_OFFLINE:
-                told = [one for one in self._untold_dirs if one.replica == row.replica]
+                linked = [one for one in self._unlinked_dirs if one.replica == row.replica]
             case _:
                 return
-        self._failed_dirs.setdefault(key, []).extend(told)
-        self._untold_dirs = [one for one in self._untold_dirs if one not in told]
+        self._failed_dirs.setdefault(key, []).extend(linked)
+        self._unlinked_dirs = [one for one in self._unlinked_dirs if one not in linked]
 
     def _begin(self, key: EventKey, work: str) -> None:
         begun = self.begun.setdefault((key.run_id, work), [])
@@ -151,7 +161,7 @@ class LinkedEvents:
             begun.append(key)
 
     def _is_halted_at_once(self, row: JournalRow) -> bool:
-        """True if a deletion is halted of which the journal does not have the beginning."""
+        """Return True for a halted deletion whose start is not in the journal."""
         if row.kind != Kind.TOPIC_DELETION_HALTED:
             return False
         work = (row.run_id, _deletion(row.topic))
@@ -159,8 +169,10 @@ class LinkedEvents:
         return not begun or bool(ended and self._place[ended[-1]] >= self._place[begun[-1]])
 
     def logs_of(self, partition: TopicPartition) -> list[JournalRow]:
-        """What befell a partition's logs, which no event did; a directory that failed, if it took
-        a replica offline."""
+        """Return the rows about a partition's logs that belong to no event, by time.
+
+        Includes the failure of a log directory if it took a replica of the partition offline.
+        """
         mine = [row for row in self._logs if (row.topic, row.partition) == partition]
         for key, failed in self._failed_dirs.items():
             events = (key, *self.caused.get(key, ()))
@@ -174,18 +186,18 @@ class LinkedEvents:
         return sorted(mine, key=lambda row: row.t_ms)
 
     def groups(self) -> list[list[JournalRow]]:
-        """The rows of each event, in the order in which the events began."""
+        """Return the rows of each event, in the order in which the events began."""
         return list(self.by_event.values())
 
     def range_of_events(self, epoch: int | None) -> str:
-        """Which events there are, for a hint."""
+        """Return a hint with the first and last event number, in ``epoch`` if it is given."""
         ids = sorted(
             key.event_id for key in self.by_event if key.event_id and epoch in (None, key.epoch)
         )
         return f"it has events {ids[0]} to {ids[-1]}" if ids else "it has none"
 
     def change(self, group: Sequence[JournalRow], rows: Sequence[JournalRow]) -> Change:
-        """What the event of ``group`` did, as far as ``rows`` tell."""
+        """Return the effects of the event of ``group`` that ``rows``, a part of it, show."""
         key = key_of(group[0])
         requests = [row for row in group if row.kind == Kind.REQUEST_SENT]
         steps = [
@@ -204,7 +216,7 @@ class LinkedEvents:
         )
 
     def _causes(self, key: EventKey, rows: Sequence[JournalRow]) -> Iterator[Cause]:
-        """The event, what it saw of the world, and what led to it, the nearest first."""
+        """Yield the event, the changes that it detected, and then its causes, nearest first."""
         relation = "done by"
         while True:
             yield self._link(relation, key)
@@ -221,22 +233,25 @@ class LinkedEvents:
             rows = self.by_event.get(key, ())
 
     def _before(self, key: EventKey, rows: Sequence[JournalRow]) -> tuple[str, EventKey] | None:
-        """The event that led to this one, and how; always one that began earlier."""
+        """Return the relation to the event that led to this one, and its key; None if unknown.
+
+        The result always began earlier, so that a chain of causes ends.
+        """
         for row in rows:
             begun = self._begun_before(key, _work_of(row))
             if begun is not None:
-                return f"goes on with {_work_of(row)} of", begun
+                return f"continues {_work_of(row)} of", begun
         for row in self.by_event.get(key, ()):
             asked = _REQUEST_BEHIND.get(row.kind)
             begun = None if asked is None else self._begun_before(key, _asked(asked, row.topic))
             if begun is not None:
-                return "asked for by", begun
+                return "requested by", begun
         cause_id = next((row.cause_id for row in self.by_event.get(key, ()) if row.cause_id), 0)
         cause = key._replace(event_id=cause_id)
         return ("caused by", cause) if 0 < cause_id < key.event_id else None
 
     def _begun_before(self, key: EventKey, work: str) -> EventKey | None:
-        """The last earlier event that began some work which had not ended by ``key``."""
+        """Return the last earlier event that began ``work``; None if it ended before ``key``."""
         place = self._place.get(key, 0)
         begun = self.begun.get((key.run_id, work), ())
         earlier = [other for other in begun if self._place[other] < place]
@@ -262,12 +277,12 @@ class LinkedEvents:
             return "election"
         answers = [row for row in rows if row.kind == Kind.RESPONSE_RECEIVED]
         if answers:
-            return f"answer of broker {answers[0].replica} to {answers[0].detail}"
-        return "answer of a broker" if rows else "an event without rows in this journal"
+            return f"response of broker {answers[0].replica} to {answers[0].detail}"
+        return "response of a broker" if rows else "an event without rows in this journal"
 
 
 def read_rows(lines: Lines, wanted: Callable[[bytes], bool]) -> Iterator[JournalRow]:
-    """The rows of the lines that are wanted. Raises UsageError for one that is no row."""
+    """Decode the lines that ``wanted`` selects. Raises UsageError for a malformed line."""
     decode = msgspec.json.Decoder(JournalRow).decode
     for number, line in enumerate(lines(), 1):
         if not wanted(line):
@@ -276,18 +291,18 @@ def read_rows(lines: Lines, wanted: Callable[[bytes], bool]) -> Iterator[Journal
             yield decode(line)
         except msgspec.DecodeError as error:
             raise UsageError(
-                f"line {number} is no row of a journal: {error}",
-                hint="klamm up writes journals, into journal.jsonl of its data directory",
+                f"line {number} is not a journal row: {error}",
+                hint="klamm up writes the journal to journal.jsonl in its data directory",
             ) from error
 
 
 def key_of(row: JournalRow) -> EventKey:
-    """The event that a row is of."""
+    """Return the key of a row's event."""
     return EventKey(row.run_id, row.controller, row.epoch, row.event_id)
 
 
 def _work_of(row: JournalRow) -> str:
-    """The name of the longer work that a row is a part of; empty if it is none by itself."""
+    """Return the name of the reassignment or deletion that a row belongs to; empty if neither."""
     if row.reassignment_id is not None:
         return f"the reassignment {row.reassignment_id}"
     is_part = row.kind in (Kind.TOPIC_DELETED, Kind.TOPIC_DELETION_HALTED) or (

@@ -1,7 +1,7 @@
-"""What single journal rows mean: the rule applied, the znodes written, where a partition stands.
+"""Meaning of single journal rows: the rules applied, the znodes written, a partition's state.
 
-Works on rows alone. The journal has no row for a write to ZooKeeper: which ones a row stands for is
-said here, and a version only where the row has it.
+The journal does not record writes to ZooKeeper. This file derives them from the rows; a znode
+version is given only if the row has it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from klamm.zk.znodes import (
     TopicZNode,
 )
 
-NOT_IN_THE_JOURNAL = Rule("This klamm does not know such a row.", "a journal of another version")
+NOT_IN_THE_JOURNAL = Rule("Unknown kind of row.", "a journal of another version of klamm")
 _LEADERSHIPS = frozenset(
     {
         Kind.PARTITION_SNAPSHOT,
@@ -50,19 +50,22 @@ _LEADERSHIPS = frozenset(
 
 class _FailedDir(msgspec.Struct):
     log_dir: str = "?"
-    reason: str = "the journal does not say why"
+    reason: str = "reason not recorded"
 
 
 class ZNodeWrite(NamedTuple):
-    """A write that a row stands for. ``version`` is the znode's after it; None: not recorded."""
+    """A write to a znode, derived from a row.
+
+    ``version``: the znode's version after the write; None: not recorded.
+    """
 
     path: str
     action: str
     version: int | None = None
 
 
-class Standing(NamedTuple):
-    """Where a partition stands after its last row. ``None``: the journal does not say."""
+class PartitionStatus(NamedTuple):
+    """State of a partition after its last row. ``None``: not recorded in the journal."""
 
     state: str | None
     leader: int | None
@@ -73,19 +76,19 @@ class Standing(NamedTuple):
 
 
 def event_name(row: JournalRow) -> str:
-    """The event's name without what it is about: ``BrokerChange``."""
+    """Return the name of a row's event without its arguments, e.g. ``BrokerChange``."""
     return (row.detail or "").partition("(")[0]
 
 
 def event_meaning(name: str) -> str | None:
-    """What an event of this name tells the controller; None for a name that is not known."""
+    """Return the summary of a controller event; None for an unknown name."""
     found = getattr(events, name, None)
     text = found.__doc__ if isinstance(found, type) else None
     return " ".join(text.split()).partition(";")[0].rstrip(".") + "." if text else None
 
 
 def rules_of(row: JournalRow) -> tuple[Rule, ...]:
-    """The rules that a row shows at work, the most special one first."""
+    """Return the rules that a row is an instance of, the most specific one first."""
     rules: list[Rule] = []
     if row.election is not None and row.election in ELECTION_RULES:
         rules.append(ELECTION_RULES[row.election])
@@ -106,7 +109,7 @@ def rules_of(row: JournalRow) -> tuple[Rule, ...]:
 
 
 def is_unclean(row: JournalRow) -> bool:
-    """True if a leader was elected that had not been in sync."""
+    """Return True if the row is the election of a leader that was not in the ISR."""
     return (
         row.election is not None
         and row.prev_isr is not None
@@ -117,7 +120,7 @@ def is_unclean(row: JournalRow) -> bool:
 
 
 def znodes_of(row: JournalRow) -> tuple[ZNodeWrite, ...]:
-    """The writes to ZooKeeper that a row stands for."""
+    """Return the writes to ZooKeeper derived from a row."""
     match row.kind:
         case Kind.PARTITION_TRANSITION | Kind.ISR_REMOVED if _is_written(row):
             action = "created" if row.from_ == PartitionState.NEW.value else "set"
@@ -127,7 +130,7 @@ def znodes_of(row: JournalRow) -> tuple[ZNodeWrite, ...]:
         case Kind.REASSIGNMENT_PHASE if row.to in (Phase.U1, Phase.B6):
             return (ZNodeWrite(TopicZNode.path(row.topic or ""), "set"),)
         case Kind.REASSIGNMENT_PHASE if row.to == Phase.B7:
-            return (ZNodeWrite(ReassignPartitionsZNode.path, "entry removed, if there was one"),)
+            return (ZNodeWrite(ReassignPartitionsZNode.path, "entry removed, if present"),)
         case Kind.CONTROLLER_ELECTED:
             return (
                 ZNodeWrite(ControllerZNode.path, f"created for broker {row.controller}"),
@@ -144,36 +147,36 @@ def znodes_of(row: JournalRow) -> tuple[ZNodeWrite, ...]:
 
 
 def trigger_of(row: JournalRow) -> str | None:
-    """What a row tells of the world outside the controller; None if it tells nothing of it."""
+    """Describe the change outside the controller that a row records; None if it records none."""
     match row.kind:
         case Kind.BROKER_ONLINE:
             return f"broker {row.replica} registered in {BrokerIdsZNode.path}"
         case Kind.BROKER_OFFLINE:
-            return f"broker {row.replica} is gone from {BrokerIdsZNode.path}"
+            return f"broker {row.replica} disappeared from {BrokerIdsZNode.path}"
         case Kind.BROKER_MODIFIED:
-            return f"broker {row.replica} changed what it registers: {row.detail}"
+            return f"broker {row.replica} changed its registration: {row.detail}"
         case Kind.TOPIC_CREATED:
             return f"topic {row.topic} is new in ZooKeeper, {row.detail}"
         case Kind.PARTITIONS_ADDED:
             return f"topic {row.topic} gained {row.detail}"
         case Kind.TOPIC_DELETION_STARTED:
-            return f"topic {row.topic} is to be deleted"
+            return f"topic {row.topic} is queued for deletion"
         case Kind.CONTROLLER_ELECTED:
             return f"broker {row.controller} became the controller, epoch {row.epoch}"
     return None
 
 
 def failed_dir_text(row: JournalRow) -> str:
-    """Which log directory a broker has lost, and why, as far as the row says."""
+    """Describe the failed log directory of a broker, with the reason if the row has it."""
     try:
         detail = msgspec.json.decode(row.detail or "{}", type=_FailedDir)
     except msgspec.DecodeError:
         detail = _FailedDir()
-    return f"broker {row.replica} uses its log directory {detail.log_dir} no more: {detail.reason}"
+    return f"log directory {detail.log_dir} of broker {row.replica} failed: {detail.reason}"
 
 
-def standing(rows: Iterable[JournalRow]) -> Standing:
-    """Where a partition stands after its rows, in the journal's order."""
+def partition_status(rows: Iterable[JournalRow]) -> PartitionStatus:
+    """Return a partition's state after its rows, which are in the journal's order."""
     state, at, replicas = None, None, dict[int, str]()
     for row in rows:
         if row.kind in (Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION):
@@ -187,7 +190,7 @@ def standing(rows: Iterable[JournalRow]) -> Standing:
     if state == PartitionState.NON_EXISTENT.value:
         at = None
     gone = ReplicaState.NON_EXISTENT.value
-    return Standing(
+    return PartitionStatus(
         state,
         None if at is None else at.leader,
         None if at is None else at.isr,
@@ -198,10 +201,10 @@ def standing(rows: Iterable[JournalRow]) -> Standing:
 
 
 def _is_written(row: JournalRow) -> bool:
-    """True if the row's leadership was stored by what the row tells.
+    """Return True if the controller wrote the partition's state znode in this step.
 
-    An election always stores one, since the leader epoch rises; a replica that goes offline is
-    journalled also where it was not in the ISR any more.
+    An election always writes it, because the leader epoch increases. The removal of an offline
+    replica is also journalled if the replica had left the ISR before, without a write.
     """
     if row.kind == Kind.ISR_REMOVED:
         before = (row.prev_isr, row.prev_leader)

@@ -22,39 +22,38 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["nope"], "error: No such command 'nope'.\nhint: klamm --help shows what it takes\n"),
-        (["--nope"], "error: No such option: --nope\nhint: klamm --help shows what it takes\n"),
+        (["nope"], "error: No such command 'nope'.\nhint: klamm --help lists its options\n"),
+        (["--nope"], "error: No such option: --nope\nhint: klamm --help lists its options\n"),
         (
             ["zk", "dump"],
-            "error: Missing option '--zookeeper'.\n"
-            "hint: klamm zk dump --help shows what it takes\n",
+            "error: Missing option '--zookeeper'.\nhint: klamm zk dump --help lists its options\n",
         ),
         (
             ["placement", "assign", "--brokers", "0", "--partitions", "x", "--rf", "1"],
             "error: Invalid value for '--partitions': 'x' is not a whole number\n"
-            "hint: klamm placement assign --help shows what it takes\n",
+            "hint: klamm placement assign --help lists its options\n",
         ),
         (
             ["disk", "fail", "--kind", "full"],
             "error: Invalid value for '--kind': 'full' is not one of "
             "'enospc', 'eio', 'short-write', 'fsync'.\n"
-            "hint: klamm disk fail --help shows what it takes\n",
+            "hint: klamm disk fail --help lists its options\n",
         ),
         (
             ["disk", "fail", "--kind", "eio", "--broker", "-1"],
             "error: Invalid value for '--broker': must be at least 0, not -1\n"
-            "hint: klamm disk fail --help shows what it takes\n",
+            "hint: klamm disk fail --help lists its options\n",
         ),
         (
             ["up", "--journal-segment-bytes", "9999999999999"],
             "error: Invalid value for '--journal-segment-bytes': must be between "
             f"1024 and {MAX_SEGMENT_BYTES}, not 9999999999999\n"
-            "hint: klamm up --help shows what it takes\n",
+            "hint: klamm up --help lists its options\n",
         ),
         (
             ["produce", "--topic", "t", "--rate", "fast"],
             "error: Invalid value for '--rate': 'fast' is not a number\n"
-            "hint: klamm produce --help shows what it takes\n",
+            "hint: klamm produce --help lists its options\n",
         ),
     ],
 )
@@ -80,13 +79,13 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
         ),
         (
             ["--host", "0.0.0.0"],
-            "error: --host 0.0.0.0 lets other machines in: a token is required\n"
+            "error: --host 0.0.0.0 is reachable from other machines, so a token is required\n"
             "hint: give --token-file FILE or --token, or set KLAMM_TOKEN\n",
         ),
         (
             ["--host", "0.0.0.0", "--token", "t"],
             "error: --host 0.0.0.0 requires --allowed-host\n"
-            "hint: name the hosts that clients will use in their requests\n",
+            "hint: --allowed-host NAME is a host name that clients use in their requests\n",
         ),
     ],
 )
@@ -104,8 +103,8 @@ def test_an_unusable_token_file_has_a_hint(
     assert main(["up", "--brokers", "1", "--token-file", str(path)]) == 1
     assert capsys.readouterr().err == (
         f"error: the token file {path} cannot be read or written: No such file or directory\n"
-        "hint: name a file that this user may read; klamm creates it if it is missing and the "
-        "directory exists\n"
+        "hint: use a file that this user may read; klamm creates a missing file in an existing "
+        "directory\n"
     )
 
 

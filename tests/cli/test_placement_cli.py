@@ -45,8 +45,8 @@ def test_prints_the_table_the_leaders_and_who_takes_over() -> None:
         "4       1      4         4                 b\n"
         "5       1      3         3                 a\n"
         "\n"
-        "When one broker dies\n"
-        "Dies  Takes over            Left without leader\n"
+        "If one broker dies\n"
+        "Dead  New leaders           Without a leader\n"
         "0     3 leads 0; 4 leads 6  -\n"
         "1     5 leads 2             -\n"
         "2     0 leads 5             -\n"
@@ -120,21 +120,24 @@ def test_a_seed_draws_what_java_draws_and_is_printed() -> None:
             "--brokers 0-2 --partitions 1 --rf 1 --racks 0:a,1:b",
             "Not all brokers have rack information for replica rack aware assignment.",
         ),
-        ("--brokers 0,x --partitions 1 --rf 1", "'x' is no broker id"),
-        ("--brokers , --partitions 1 --rf 1", "'' is no broker id"),
-        ("--brokers 3-1 --partitions 1 --rf 1", "the range 3-1 runs backwards"),
-        ("--brokers 0-2,1-3 --partitions 1 --rf 1", "broker 1,2 given twice"),
+        ("--brokers 0,x --partitions 1 --rf 1", "'x' is not a broker id"),
+        ("--brokers , --partitions 1 --rf 1", "'' is not a broker id"),
+        ("--brokers 3-1 --partitions 1 --rf 1", "the range 3-1 is descending"),
+        ("--brokers 0-2,1-3 --partitions 1 --rf 1", "broker 1,2 is given twice"),
         ("--brokers 0-10000 --partitions 1 --rf 1", "more than 10000 brokers"),
-        ("--brokers 2147483648 --partitions 1 --rf 1", "2147483648 is more than 2147483647"),
-        ("--brokers 0-1 --partitions 1000001 --rf 1", "is more than 1000000"),
-        ("--brokers 0-1 --partitions 1 --rf 1 --racks a", "names 1 racks for 2 brokers"),
-        ("--brokers 0-1 --partitions 1 --rf 1 --racks a,", "a rack has no name"),
+        (
+            "--brokers 2147483648 --partitions 1 --rf 1",
+            "id 2147483648 exceeds the maximum of 2147483647",
+        ),
+        ("--brokers 0-1 --partitions 1000001 --rf 1", "exceeds the maximum of 1000000"),
+        ("--brokers 0-1 --partitions 1 --rf 1 --racks a", "lists 1 racks for 2 brokers"),
+        ("--brokers 0-1 --partitions 1 --rf 1 --racks a,", "a rack name is empty"),
         ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,b", "mixes a,b,c with 0:a,1:b"),
         ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,7:b", "broker 7 is not in --brokers"),
-        ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,0:b", "broker 0 given twice"),
+        ("--brokers 0-1 --partitions 1 --rf 1 --racks 0:a,0:b", "broker 0 is given twice"),
         (
             "--brokers 0-1 --partitions 1 --rf 1 --start-index 0 --shift 0 --seed 1",
-            "--seed has nothing to draw",
+            "--seed has no effect",
         ),
     ],
 )

@@ -97,16 +97,19 @@ def test_plans_are_made_and_taken_inside_the_pools(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["topics", "--zookeeper", "h:1", "--list", "--pools", POOLS], "--pools does not go with"),
+        (
+            ["topics", "--zookeeper", "h:1", "--list", "--pools", POOLS],
+            "--pools has no effect with",
+        ),
         (
             ["topics", "--bootstrap-server", "h:1", "--create", "--topic", "t", "--pools", POOLS],
-            "--pools goes with --zookeeper",
+            "--pools requires --zookeeper",
         ),
-        (["topics", "--create", "--pools"], "--pools needs a value"),
+        (["topics", "--create", "--pools"], "--pools requires a value"),
         (["topics", "--create", "--pools", "/nowhere.yaml"], "/nowhere.yaml: No such file"),
         (
             ["reassign-partitions", "--list", "--bootstrap-server", "h:1", "--pools", POOLS],
-            "--pools goes with --generate or --execute",
+            "--pools requires --generate or --execute",
         ),
         (["up", "--brokers", "9", "--pools", POOLS], "broker 9 of pool pool3 is not in the clus"),
         (["up", "--brokers", "9", "--pools", "/nowhere.yaml"], "/nowhere.yaml: No such file"),

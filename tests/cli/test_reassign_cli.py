@@ -58,16 +58,16 @@ def test_nobody_to_ask_means_no(where: list[str], tmp_path: Path, capsys: Captur
     assert main([*where, "--execute", "--reassignment-json-file", file]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "hint: pass --yes" in printed.err
+    assert "hint: --yes writes without asking" in printed.err
 
 
 @pytest.mark.parametrize(
     ("args", "said", "exit_code"),
     [
         (["--seed", "x"], "error: --seed x is not a whole number", 2),
-        (["--seed"], "error: --seed needs a value", 2),
-        (["--list", "--bootstrap-server", "h/1"], "error: 'h/1' is no address of a klamm", 2),
-        (["--list", "--bootstrap-server", "127.0.0.1:1"], "error: no klamm answers at", 1),
+        (["--seed"], "error: --seed requires a value", 2),
+        (["--list", "--bootstrap-server", "h/1"], "error: 'h/1' is not the address of a klamm", 2),
+        (["--list", "--bootstrap-server", "127.0.0.1:1"], "error: no klamm server responds at", 1),
     ],
 )
 def test_bad_input_is_one_line(args: list[str], said: str, exit_code: int, capsys: Capture) -> None:

@@ -74,7 +74,7 @@ def started(*args: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Pop
         (row(1), ["SAME"], "is given twice"),
         (row(1), ["COPY"], "copy has what "),
         (row(1), ["--out", "."], "is there already"),
-        (row(1), ["--follow", "--overwrite"], "--follow takes one journal"),
+        (row(1), ["--follow", "--overwrite"], "--follow requires exactly one journal"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
@@ -205,16 +205,16 @@ def test_what_was_read_is_told_as_text() -> None:
     ]
     damaged = [Damaged("f", 4, "torn", '{"v')]
     assert list(manifest_lines(Manifest(1, sources), damaged)) == [
-        "journal: 3,000 events of 1 file in 2.0 s (1,500 a second)",
+        "journal: 3,000 events of 1 file in 2.0 s (1,500 per second)",
         "  run r: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:02.000 UTC, "
         "controller epochs 1 to 2, 1 row missing",
         "  out of order: epoch 1 stands after epoch 2 at f:3; read in the order of their numbers",
         "  damaged, torn: 1 line",
-        "controller.log: 1 event of 0 files in 0.5 s (2 a second), and 1.2 s to find what came "
-        "before each",
+        "controller.log: 1 event of 0 files in 0.5 s (2 per second), and 1.2 s to find the "
+        "predecessor of each event",
         "  run k: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:01.000 UTC",
         f"  damaged, {CUT}: 1 file",
-        "zookeeper: 5 events of 0 files in 1.0 s (5 a second)",
+        "zookeeper: 5 events of 0 files in 1.0 s (5 per second)",
         "  lost transactions: 2 runs",
         '  f:4: torn: {"v',
     ]

@@ -38,7 +38,7 @@ def test_it_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--format", "xml"], "error: --format: no xml"),
+        (["--format", "xml"], "error: --format xml: unknown format"),
         (["--plant", "chaos=1,gap,gap=1"], "error: --plant: no kind and count: chaos=1, gap\n"),
         (
             ["--format", "zookeeper", "--plant", "illegal=1,gap=1,duplicate=1"],

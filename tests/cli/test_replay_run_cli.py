@@ -33,17 +33,17 @@ def journal(tmp_path: Path) -> Path:
     ("args", "message"),
     [
         (["run", "NOWHERE"], "there is no NOWHERE"),
-        (["run", "JOURNAL", "--format", "html"], "--format html needs --out"),
-        (["run", "JOURNAL", "--format", "parquet"], "--format parquet needs --out"),
-        (["run", "JOURNAL", "--as-of", "epoch:seven"], "--as-of epoch:seven names no number"),
-        (["run", "JOURNAL", "--as-of", "yesterday"], "--as-of yesterday is no time"),
-        (["run", "JOURNAL", "--as-of", "zxid:-5"], "--as-of zxid:-5 names no number"),
-        (["run", "JOURNAL", "--as-of", "epoch:99999999999999999999"], "9999 names no number"),
-        (["run", "JOURNAL", "--topic", ""], "--topic names no topic"),
+        (["run", "JOURNAL", "--format", "html"], "--format html requires --out"),
+        (["run", "JOURNAL", "--format", "parquet"], "--format parquet requires --out"),
+        (["run", "JOURNAL", "--as-of", "epoch:seven"], "--as-of epoch:seven: not a valid number"),
+        (["run", "JOURNAL", "--as-of", "yesterday"], "--as-of yesterday is not a valid time"),
+        (["run", "JOURNAL", "--as-of", "zxid:-5"], "--as-of zxid:-5: not a valid number"),
+        (["run", "JOURNAL", "--as-of", "epoch:99999999999999999999"], "9999: not a valid number"),
+        (["run", "JOURNAL", "--topic", ""], "--topic is empty"),
         (["run", "JOURNAL", "--broker", "-1"], "Invalid value for '--broker'"),
         (["run", "JOURNAL", "--timezone", "Mars/Phobos"], "there is no time zone 'Mars/Phobos'"),
         (["sql", "SELECT 1", "JOURNAL", "--timezone", "Mars/Phobos"], "there is no time zone"),
-        (["run", "JOURNAL", "--from", "noon"], "--from noon is no time"),
+        (["run", "JOURNAL", "--from", "noon"], "--from noon is not a valid time"),
         (["run", "JOURNAL", "--from", "2026-01-02", "--to", "2026-01-01"], "is after --to"),
         (["run", "JOURNAL", "--from", "2026-01-02", "--as-of", "2026-01-01"], "is after --as-of"),
         (["run", "JOURNAL", "--out", "."], ". cannot be made"),
@@ -51,8 +51,11 @@ def journal(tmp_path: Path) -> Path:
         (["run", "JOURNAL", "--out", "FOLDER", "--overwrite"], "is not overwritten"),
         (["run", "JOURNAL", "--master", "cluster7"], "cluster7 is no Spark master"),
         (["run", "JOURNAL", "JOURNAL"], "is given twice"),
-        (["diff", "JOURNAL"], "A is compared with B or with --zookeeper"),
-        (["diff", "JOURNAL", "JOURNAL", "--zookeeper", "localhost:1"], "A is compared with B or"),
+        (["diff", "JOURNAL"], "give either B or --zookeeper to compare A with"),
+        (
+            ["diff", "JOURNAL", "JOURNAL", "--zookeeper", "localhost:1"],
+            "give either B or --zookeeper",
+        ),
         (["diff", "JOURNAL", "NOWHERE"], "there is no NOWHERE"),
         (["sql", "SELECT 1", "NOWHERE"], "there is no NOWHERE"),
         (["sql", "SELEC 1", "JOURNAL"], "SELEC is no query"),
@@ -95,9 +98,9 @@ def test_what_holds_no_cluster_is_refused_before_spark_starts(
     empty.write_text('[{"path":"/","data":null}]')
     nonsense.write_text("[{]")
     for args, words in (
-        ([str(empty)], f"{empty} holds no topic"),
+        ([str(empty)], f"{empty} has no topics"),
         ([str(nonsense)], f"{nonsense} is not a dump"),
-        (["--zookeeper", chroot], f"{chroot} holds no topic"),
+        (["--zookeeper", chroot], f"{chroot} has no topics"),
     ):
         assert main(["replay", "diff", str(journal), *args]) == 2
         told = capsys.readouterr()
@@ -138,7 +141,7 @@ def test_planted_violations_end_in_14_and_stand_on_the_page(
     assert main(["replay", *args]) == 14
     told = capsys.readouterr()
     assert told.out.endswith(f"Written: {out / 'page.html'}\n")
-    assert "logs, read into a temporary event table" in told.err
+    assert "reading logs into a temporary event table" in told.err
     answers = json.loads((out / "answers.json").read_text())
     counts = answers["counts"]
     assert (counts["illegal"], counts["unclean"], counts["repeated"]) == (3, 1, 2)
@@ -170,6 +173,6 @@ def test_an_interrupted_run_leaves_nothing(journal: Path, tmp_path: Path) -> Non
         process.send_signal(signal.SIGINT)
         told, errors = process.communicate(timeout=TIMEOUT_S / 2)
     assert (process.returncode, told) == (130, "")
-    assert errors == f"{journal}: logs, read into a temporary event table\n"
+    assert errors == f"{journal}: reading logs into a temporary event table\n"
     assert list(temporary.iterdir()) == []
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("answers")] == []

@@ -91,7 +91,8 @@ def test_nobody_to_ask_means_no(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert CLUSTER_ID in printed.err
-    assert printed.err.endswith("nothing was written\nhint: pass --yes\n")
+    assert printed.err.endswith("hint: --yes writes without asking\n")
+    assert "error: nothing was written: standard input is not a terminal" in printed.err
     assert not topic_is_there(zookeeper_client, foreign)
     assert main(["topics", "--zookeeper", foreign, "--list"]) == 0
     assert main(["topics", "--json", "--zookeeper", foreign, *CREATE]) == 1
@@ -136,7 +137,7 @@ def test_klamms_own_help_stands_below_the_tools(capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("This tool helps to create, delete, describe, or change a topic.")
-    assert "klamm's own:" in printed.err
+    assert "klamm's options:" in printed.err
 
 
 def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,4 +159,4 @@ def test_no_klamm_at_the_bootstrap_server(capsys: pytest.CaptureFixture[str]) ->
     assert main(["topics", "--list", "--bootstrap-server", "127.0.0.1:1"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("error: no klamm answers at http://127.0.0.1:1: ")
+    assert printed.err.startswith("error: no klamm server responds at http://127.0.0.1:1: ")

@@ -96,7 +96,7 @@ def test_bootstrap_server_is_not_kafkas_protocol(up: Up) -> None:
                 connection.recv(4)
             _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "Kafka's own protocol is not spoken yet" in stderr
+    assert "klamm does not implement Kafka's wire protocol" in stderr
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_kill_and_start_inside_the_session_timeout(up: Up) -> None:
 @pytest.mark.slow
 def test_stop_start_pause_resume_add(up: Up) -> None:
     assert up.json("broker", "stop", "2")["state"] == "stopped"
-    assert one_line_and_hint(up.run("broker", "kill", "2")) == "error: broker 2 does not run"
+    assert one_line_and_hint(up.run("broker", "kill", "2")) == "error: broker 2 is not running"
     assert up.run("broker", "start", "2").stderr == ""
     up.ok("broker", "pause", "2")
     paused = up.run("broker", "start", "2")
@@ -133,7 +133,7 @@ def test_stop_start_pause_resume_add(up: Up) -> None:
     assert "hint: klamm status shows all brokers" in twice.stderr
     unknown = up.run("broker", "kill", "99")
     assert unknown.returncode == 2
-    assert one_line_and_hint(unknown) == "error: there is no broker 99"
+    assert one_line_and_hint(unknown) == "error: broker 99 does not exist"
 
 
 def test_controller_move_raises_the_epoch(up: Up) -> None:
@@ -258,8 +258,8 @@ def test_a_data_directory_serves_one_cluster(up: Up) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--brokers", "0"), "0 brokers"),
-        (("--brokers", "3", "--controllers", "4"), "4 controller candidates among 3 brokers"),
+        (("--brokers", "0"), "0 brokers are out of range"),
+        (("--brokers", "3", "--controllers", "4"), "--controllers 4: out of range for 3 brokers"),
         (("--brokers", "3", "--config", "num.partition=3"), "unknown config num.partition"),
         (
             ("--brokers", "3", "--config", "num.partitions=x"),
@@ -270,7 +270,7 @@ def test_a_data_directory_serves_one_cluster(up: Up) -> None:
         (("--brokers", "3", "--journal-retention-bytes", "-5"), "for '--journal-retention-bytes'"),
         (("--brokers", "3", "--journal-retention-ms", "-2"), "for '--journal-retention-ms'"),
         (("--brokers", "3", "--host", "0.0.0.0"), "a token is required"),
-        (("--brokers", "3", "--state-change-level", "LOUD"), "LOUD is no level"),
+        (("--brokers", "3", "--state-change-level", "LOUD"), "LOUD: unknown level"),
         (("--brokers", "3", "--zookeeper", "nonsense:port"), "not a ZooKeeper address"),
         (("--brokers", "3", "--frobnicate"), "No such option: --frobnicate"),
         ((), "Missing option '--brokers'"),
@@ -299,7 +299,7 @@ def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     refused = klamm(tmp_path, "status", "--server", address)
     assert refused.returncode == 1
     assert one_line_and_hint(refused) == (
-        f"error: no klamm answers at http://{address}: Connection refused"
+        f"error: no klamm server responds at http://{address}: Connection refused"
     )
 
 
@@ -379,7 +379,7 @@ def test_a_token_an_external_zookeeper_and_quirks(
         }
         elsewhere = klamm(tmp_path / "elsewhere", "status", "--server", up.url)
         assert elsewhere.returncode == 1
-        assert one_line_and_hint(elsewhere) == "error: the token is missing or wrong"
+        assert one_line_and_hint(elsewhere) == "error: the bearer token is missing or wrong"
         assert request(up, "GET", "/metrics", {}) == 401
         assert request(up, "GET", "/metrics", {"Authorization": "Bearer s3cret"}) == 200
         assert "Created topic t." in up.ok(

@@ -74,7 +74,7 @@ def test_a_data_directory_on_the_command_line_goes_before_the_variable(data_dir:
     assert isinstance(journal_source(None, data_dir, environ), FileSource)
     assert isinstance(journal_source(None, None, environ), ServerSource)
     empty = data_dir / "empty"
-    with pytest.raises(EnvironmentProblem, match=f"--server is not given, and there is no {empty}"):
+    with pytest.raises(EnvironmentProblem, match=f"--server is not given, and {empty}"):
         find_server(None, empty, environ)
 
 
@@ -130,7 +130,7 @@ def test_addresses(given: str, url: str) -> None:
     "given", ["", "h:x", "h:99999", "ftp://h:1", "http://h:1/status", ":1", "h i", "h i:1"]
 )
 def test_no_addresses(given: str) -> None:
-    with pytest.raises(UsageError, match="is no address of a klamm"):
+    with pytest.raises(UsageError, match="is not the address of a klamm server"):
         ServerClient(given)
 
 
@@ -147,7 +147,7 @@ def test_no_addresses(given: str) -> None:
             InvalidReplicationFactor,
             "m",
         ),
-        (b"<html>", ServerUnavailable, "does not answer as klamm does"),
+        (b"<html>", ServerUnavailable, "is not a klamm server"),
     ],
 )
 def test_errors_come_back_as_they_were(body: bytes, kind: type[KlammError], message: str) -> None:

@@ -119,7 +119,7 @@ def test_a_copy_runs_with_its_ids_and_goes_on_where_it_was(
         again = up.run("up", *args, "--port", "0", "--data-dir", str(tmp_path / "other"))
         assert again.returncode == 1
         assert again.stderr.startswith(
-            "error: a dump is loaded into an empty ZooKeeper only: it is not empty: there are /"
+            "error: a dump can be loaded only into an empty ZooKeeper: it is not empty: there are /"
         )
         output = up.end()
     lines = output.splitlines()
@@ -181,9 +181,9 @@ def test_ctrl_c_while_it_is_loaded_and_the_same_command_again(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--brokers", "3"), "--from-dump and --brokers together"),
-        (("--racks", "a,b"), "--from-dump and --racks together"),
-        (("--controllers", "4"), "4 controller candidates among 3 brokers"),
+        (("--brokers", "3"), "give either --from-dump or --brokers, not both"),
+        (("--racks", "a,b"), "give either --from-dump or --racks, not both"),
+        (("--controllers", "4"), "--controllers 4: out of range for 3 brokers"),
         (("--pools", "POOLS"), "broker 5 of pool p is not in the cluster"),
     ],
 )
@@ -204,9 +204,9 @@ def test_what_does_not_go_together_is_one_line(
 @pytest.mark.parametrize(
     ("znodes", "said"),
     [
-        ([ZNode("/", None)], "holds no Kafka cluster: no /brokers/topics"),
-        ([ZNode("/kafka/brokers/ids", None)], "holds a cluster below /kafka, not at its top"),
-        ([ZNode("/brokers/topics", None)], "names no broker"),
+        ([ZNode("/", None)], "contains no Kafka cluster: /brokers/topics"),
+        ([ZNode("/kafka/brokers/ids", None)], "contains a cluster below the chroot /kafka"),
+        ([ZNode("/brokers/topics", None)], "contains no brokers"),
         ([*cluster()[:5], ZNode("/controller_epoch", "x")], "/controller_epoch is malformed"),
     ],
 )
@@ -227,5 +227,5 @@ def test_no_dump_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["up", "--from-dump", str(path), "--data-dir", str(tmp_path / "data")]) == 2
     assert capsys.readouterr().err.startswith(f"error: cannot read the dump {path}: No such file")
     refused = klamm(tmp_path / "data", "up", "--port", "0")
-    assert refused.stderr.startswith("error: Missing option '--brokers'\nhint: or go up --from-")
+    assert refused.stderr.startswith("error: Missing option '--brokers'\nhint: or use --from-")
     assert read_address(tmp_path / "data") is None

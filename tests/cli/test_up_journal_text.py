@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from klamm.cli.journal import row_line
-from klamm.cli.journal_text import EventNames, what_text, who_text
+from klamm.cli.journal_text import EventNames, controller_text, summary_text
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 
@@ -60,8 +60,8 @@ def row(kind: Kind, **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_what_happened(shown: dict[str, Any], text: str) -> None:
-    assert what_text(shown) == text
-    assert who_text(shown) == "controller 2 epoch 3"
+    assert summary_text(shown) == text
+    assert controller_text(shown) == "controller 2 epoch 3"
 
 
 def test_why_it_happened() -> None:

@@ -70,7 +70,7 @@ def test_its_own_zookeeper_is_started_again(up: Up, victim: str) -> None:
     wait_until(lambda: "runs again" in up.output(), 20)
     told = [line for line in up.end().splitlines() if ": ZooKeeper at" in line]
     expected = {
-        "has ended: starting it again": "warning",
+        "has ended: restarting it": "warning",
         "is lost": "warning",
         "runs again": "info",
         "is back after": "info",
@@ -91,10 +91,10 @@ def test_a_zookeeper_that_cannot_be_started_again_ends_klamm(up: Up) -> None:
     os.kill(zookeeper_pids(up.data_dir)[JAVA], signal.SIGKILL)
     output = up.wait()
     assert up.process.returncode == 1
-    assert output.count("has ended: starting it again") == 3
+    assert output.count("has ended: restarting it") == 3
     error, hint = output.splitlines()[-2:]
     assert error.startswith("error: ZooKeeper at 127.0.0.1:")
-    assert "has ended and does not come back: ZooKeeper did not start: " in error
+    assert "has ended and cannot be restarted: ZooKeeper did not start: " in error
     assert hint.startswith("hint: its log is ")
     assert not processes_naming(str(up.data_dir))
 
@@ -112,11 +112,11 @@ def test_a_dead_zookeeper_neither_hides_the_status_nor_holds_up_the_end(tmp_path
             assert [broker["live"] for broker in brokers] == [None, None]
             lines = up.ok("status").splitlines()
             assert lines[1] == f"ZooKeeper:   {where}/k (disconnected)"
-            assert "is unreachable: the values below are the last known ones" in lines[2]
+            assert "is unreachable; the values below are the last known" in lines[2]
             assert lines[3].startswith("Controller:  last known: broker ")
             refused = up.run("broker", "start", "0")
             assert refused.returncode == 1
-            assert "does not answer" in refused.stderr
+            assert "does not respond" in refused.stderr
             up.end()
     assert up.process.returncode == 130
     assert not processes_naming(str(tmp_path))

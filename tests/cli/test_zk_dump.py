@@ -86,8 +86,8 @@ def test_waves_smaller_than_the_tree_give_the_same(
     ("path", "code", "said"),
     [
         ("/nothing", 1, "error: there is no znode /nothing\n"),
-        ("brokers", 2, "error: 'brokers' is no path of a znode\n"),
-        ("/a//b", 2, "error: '/a//b' is no path of a znode\n"),
+        ("brokers", 2, "error: 'brokers' is not the path of a znode\n"),
+        ("/a//b", 2, "error: '/a//b' is not the path of a znode\n"),
     ],
 )
 def test_a_wrong_path_is_one_line(

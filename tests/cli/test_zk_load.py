@@ -64,10 +64,10 @@ def test_a_copy_is_the_same_and_says_what_it_lacks(
     code, out, err = run(capsys, str(dump), "--zookeeper", f"{chroot}/deep/copy")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        f"6 znodes are written to {chroot}/deep/copy",
-        "left out, because they are ephemeral: /brokers/ids/1",
-        "not kept: versions, zxids, times and access lists",
-        "klamm up will not run here without /klamm: --mark makes it",
+        f"6 znodes were written to {chroot}/deep/copy",
+        "skipped because they are ephemeral: /brokers/ids/1",
+        "not kept: versions, zxids, times and ACLs",
+        "klamm up refuses to run here without /klamm: --mark creates it",
     ]
     assert tree(capsys, f"{chroot}/deep/copy") == tree(capsys, f"{chroot}/source")
 
@@ -132,7 +132,7 @@ def test_no_dump_is_one_line(
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {path} is not a dump: line 1: ")
     code, _, err = run(capsys, str(path), "--zookeeper", chroot, "--undo", "--mark")
-    assert (code, err.splitlines()[0]) == (2, "error: --mark and --undo together")
+    assert (code, err.splitlines()[0]) == (2, "error: give either --mark or --undo, not both")
 
 
 @pytest.mark.slow

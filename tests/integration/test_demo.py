@@ -145,7 +145,8 @@ def test_a_directory_that_holds_something_is_refused(
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == (
-        f"error: --data-dir {tmp_path} is not empty\nhint: name a new directory, or leave it out\n"
+        f"error: --data-dir {tmp_path} is not empty\n"
+        "hint: name a new directory, or omit --data-dir\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 

@@ -89,6 +89,6 @@ def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
                 "malformed request: Expected `int` >= 1 - at `$.times`",
             )
             status, answer = served.request("POST", "/brokers/7/stumble", b'{"times": 1}')
-            assert (status, answer["error"]["message"]) == (404, "there is no broker 7")
+            assert (status, answer["error"]["message"]) == (404, "broker 7 does not exist")
         finally:
             served.close()

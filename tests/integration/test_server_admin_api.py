@@ -185,11 +185,11 @@ def test_configs_are_changed_and_announced(api: AsgiClient, server: ClusterServe
         ("/elections", {"election_type": "CLEAN"}, 400, "malformed request"),
         ("/configs/describe", {"type": "users", "name": "u"}, 409, "Unsupported resource type"),
         ("/configs/describe", {"type": "brokers", "name": "x"}, 409, "must be an integer"),
-        ("/configs/describe", {"type": "topics", "name": "none"}, 404, "there is no topic none"),
+        ("/configs/describe", {"type": "topics", "name": "none"}, 404, "topic none does not exist"),
         ("/brokers/0/fail-log-dir", {"log_dir": "/nowhere"}, 404, "/nowhere"),
-        ("/brokers/9/fail-log-dir", {"log_dir": "/a"}, 404, "there is no broker 9"),
+        ("/brokers/9/fail-log-dir", {"log_dir": "/a"}, 404, "broker 9 does not exist"),
         ("/disks/fail", {"broker": 0, "kind": "enospc", "log_dir": "/x"}, 404, "directory /x"),
-        ("/disks/fail", {"broker": 9, "kind": "eio"}, 404, "there is no broker 9"),
+        ("/disks/fail", {"broker": 9, "kind": "eio"}, 404, "broker 9 does not exist"),
         ("/disks/fail", {"broker": 0, "kind": "rust"}, 400, "malformed request"),
         ("/disks/fail", {"kind": "eio"}, 400, "name a broker"),
         ("/disks/fail", {"broker": 0, "journal": True, "kind": "eio"}, 400, "name a broker"),
@@ -222,7 +222,10 @@ def test_brokers_that_are_away_are_named_when_the_time_is_over(
         assert answer.status_code == 504
         error = answer.json()["error"]
         assert error["message"].startswith("Call(callName=describeLogDirs, deadlineMs=")
-        assert (error["hint"], error["code"]) == ("no answer from broker 8, 9", "REQUEST_TIMED_OUT")
+        assert (error["hint"], error["code"]) == (
+            "no response from broker 8, 9",
+            "REQUEST_TIMED_OUT",
+        )
         rate = {"leader.replication.throttled.rate": "5"}
         entities = [{"type": "brokers", "name": name, "configs": rate} for name in ("9", "0")]
         assert api.post("/configs", json={"entities": entities}).status_code == 504

@@ -64,15 +64,15 @@ def topics(*, timeout_ms: int = 20_000, **topic: Any) -> bytes:
         ("/topics/delete", rb'{"topics":["\ud800"]}', 400, "malformed"),
         ("/topics/delete", b'{"x":' + b"[" * 500_000, 400, "malformed"),
         ("/topics/delete", b'{"topics":[' + b'"",' * (MAX_BODY_VALUES + 1), 400, "values"),
-        ("/topics/delete", b" " * (MAX_BODY_BYTES + 1), 413, "more than 32 MiB"),
+        ("/topics/delete", b" " * (MAX_BODY_BYTES + 1), 413, "exceeds 32 MiB"),
         ("/elections", b'{"election_type":0,"partitions":[{"topic":"t","partition":-1}]}', 400, ""),
         ("/consumers", b'{"topic":"t","start":"offset","offset":-5}', 400, "`int` >= 0"),
         ("/producers/1/records", b'{"record_count":4611686018427387904}', 400, "`int` <="),
         ("/producers/1/records", b'{"record_size_bytes":1048577}', 400, "`int` <="),
         ("/network", b'{"isolated":[99999999999999999999]}', 400, "malformed"),
         (f"/brokers/{'9' * 5000}/start", b"", 404, "not found"),
-        ("/brokers/2147483648/start", b"", 404, "there is no broker"),
-        ("/producers/9999999999/close", b"", 404, "there is no producer"),
+        ("/brokers/2147483648/start", b"", 404, "broker 2147483648 does not exist"),
+        ("/producers/9999999999/close", b"", 404, "producer 9999999999 does not exist"),
     ],
 )
 def test_a_post_is_refused(api: ApiServer, path: str, body: bytes, status: int, words: str) -> None:

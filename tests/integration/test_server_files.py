@@ -206,5 +206,5 @@ def test_runs_are_counted_also_if_the_one_before_was_killed(tmp_path: Path) -> N
         DataDir(tmp_path).next_incarnation()
     assert (tmp_path / "runs").read_text() == "3\n"
     (tmp_path / "runs").write_text("many")
-    with pytest.raises(EnvironmentProblem, match="runs does not hold a number"):
+    with pytest.raises(EnvironmentProblem, match="runs does not contain a number"):
         DataDir(tmp_path).next_incarnation()

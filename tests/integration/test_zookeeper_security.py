@@ -113,7 +113,7 @@ def test_a_cluster_is_protected_and_opened_again(
 
     refused = klamm(tmp_path, "zk", "secure", "--zookeeper", chroot)
     assert refused.returncode == 2
-    assert refused.stderr.startswith("error: no identity to protect the znodes with")
+    assert refused.stderr.startswith("error: no identity is configured to protect the znodes with")
 
     done = klamm(tmp_path, "zk", "secure", "--zookeeper", chroot, "--json", KLAMM_ZK_DIGEST=DIGEST)
     assert done.returncode == 0, done.stderr

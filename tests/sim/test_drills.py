@@ -248,7 +248,7 @@ def test_a_recording_that_klamm_does_not_repeat_fails() -> None:
     *_, verdict = run_recording("api_reassign_cancel", NO_QUIRKS)
     assert isinstance(verdict, Verdict)
     assert verdict.outcome is Outcome.FAILED
-    assert all(failure.expected == "what Kafka 2.8.2 did" for failure in verdict.failures)
+    assert all(failure.expected == "the same as in Kafka 2.8.2" for failure in verdict.failures)
 
 
 def test_a_drill_changes_and_describes_configs_of_brokers_that_run() -> None:

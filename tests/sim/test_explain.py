@@ -9,7 +9,7 @@ import pytest
 
 from klamm.cli.explanations.explain import Explained, explain_event, explain_partition
 from klamm.cli.explanations.linked_events import Change
-from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, standing
+from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, partition_status
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
@@ -73,11 +73,11 @@ def test_the_loss_of_a_leader(world: SimulatedWorld) -> None:
     explained, change = why(world, T1)
     assert causes(change) == [
         ("done by", BROKERS_CHANGED),
-        ("because", "broker 1 is gone from /brokers/ids"),
+        ("because", "broker 1 disappeared from /brokers/ids"),
     ]
-    assert explained.standing is not None
-    assert explained.standing[:3] == ("OnlinePartition", 2, (2,))
-    assert explained.standing.zk_version == stored(world, T1).state.zk_version
+    assert explained.status is not None
+    assert explained.status[:3] == ("OnlinePartition", 2, (2,))
+    assert explained.status.zk_version == stored(world, T1).state.zk_version
     assert writes(change) == [ZNodeWrite(STATE.format(1), "set", 1)]
     assert ELECTION_RULES[str(OfflineElection())].text in rules(change)
     assert KIND_RULES[Kind.ISR_REMOVED].text in rules(change)
@@ -98,7 +98,7 @@ def test_a_creation_by_znode_and_by_request(world: SimulatedWorld) -> None:
     assert new_online.text in rules(change)
     ask(world, CreateTopicsRequest((CreatableTopic("u", 1, 2), CreatableTopic("v", 1, 2)), 5_000))
     _, asked = why(world, TopicPartition("v", 0))
-    assert [relation for relation, _ in causes(asked)] == ["done by", "because", "asked for by"]
+    assert [relation for relation, _ in causes(asked)] == ["done by", "because", "requested by"]
     assert causes(asked)[2][1].startswith("CreateTopicsReceived(u,v): A client asks")
 
 
@@ -108,12 +108,12 @@ def test_a_reassignment_goes_back_to_who_asked(world: SimulatedWorld) -> None:
     explained, change = why(world, T0)
     assert causes(change)[0][1].startswith("AlterIsrReceived(")
     assert causes(change)[1] == (
-        "goes on with the reassignment t-0->2,3 of",
+        "continues the reassignment t-0->2,3 of",
         "ZkPartitionReassignment: /admin/reassign_partitions was created, or may have changed.",
     )
     assert len(causes(change)) == 2
-    assert explained.standing is not None
-    assert explained.standing.replicas == {2: "OnlineReplica", 3: "OnlineReplica"}
+    assert explained.status is not None
+    assert explained.status.replicas == {2: "OnlineReplica", 3: "OnlineReplica"}
     assert ELECTION_RULES[str(ReassignElection())].text in rules(change)
     assert {PHASE_RULES[phase].text for phase in Phase if phase.startswith("B")} <= rules(change)
     found = writes(change)
@@ -131,14 +131,14 @@ def test_a_deletion_ends_with_an_answer_and_began_with_a_request(world: Simulate
     ask(world, DeleteTopicsRequest(("t",), 20_000), timeout_ms=20_000)
     world.run_for(5_000)
     explained, change = why(world, T1)
-    assert explained.standing is not None
-    assert explained.standing == ("NonExistentPartition", None, None, None, None, {})
+    assert explained.status is not None
+    assert explained.status == ("NonExistentPartition", None, None, None, None, {})
     shown = causes(change)
-    assert shown[0] == ("done by", "answer of a broker")
-    assert shown[1][0] == "goes on with the deletion of topic t of"
+    assert shown[0] == ("done by", "response of a broker")
+    assert shown[1][0] == "continues the deletion of topic t of"
     assert shown[1][1].startswith("TopicDeletion: The children of /admin/delete_topics")
-    assert shown[2] == ("because", "topic t is to be deleted")
-    assert shown[3][0] == "asked for by"
+    assert shown[2] == ("because", "topic t is queued for deletion")
+    assert shown[3][0] == "requested by"
     assert shown[3][1].startswith("DeleteTopicsReceived(t)")
     event = explain_event(lambda: lines(world), change.key.event_id).changes[0]
     deleted = [write.path for write in writes(event)]
@@ -161,7 +161,7 @@ def test_work_on_a_topic_of_the_same_name_is_not_linked_to_the_old_ones_deletion
     world.run_for(5_000)
     _, deleted = why(world, T0)
     began = deleted.causes[1]
-    assert began.relation == "goes on with the deletion of topic t of"
+    assert began.relation == "continues the deletion of topic t of"
     assert began.event_id > change.key.event_id
 
 
@@ -173,8 +173,8 @@ def test_a_failover_reads_and_changes_what_the_dead_controller_led(world: Simula
     assert ("because", f"broker {change.key.controller} became the controller, epoch 2") in causes(
         change
     )
-    assert explained.standing is not None
-    assert explained.standing[:3] == ("OnlinePartition", 1, (1,))
+    assert explained.status is not None
+    assert explained.status[:3] == ("OnlinePartition", 1, (1,))
     elected = explain_event(lambda: lines(world), change.key.event_id, epoch=2).changes[0]
     assert ZNodeWrite("/controller_epoch", "set to 2") in writes(elected)
     # t-1 was only read: its last change is older than the failover.
@@ -197,8 +197,8 @@ def test_an_unclean_election_is_told() -> None:
     world.start(2)
     world.run_for(5_000)
     explained, _ = why(world, T0)
-    assert explained.standing is not None
-    assert explained.standing.leader == 2
+    assert explained.status is not None
+    assert explained.status.leader == 2
     told = explain_partition(lambda: lines(world), T0, show_all=True)
     unclean = [s.row.leader for c in told.changes for s in c.steps if is_unclean(s.row)]
     assert unclean == [2]
@@ -219,12 +219,12 @@ def test_an_event_tells_what_it_did_sent_and_led_to() -> None:
         (2, "LEADER_AND_ISR for 1"),
         (0, "LEADER_AND_ISR for 1"),
     }
-    assert all(cause.text.startswith("answer of broker") for cause in change.followed)
+    assert all(cause.text.startswith("response of broker") for cause in change.followed)
     assert len(change.followed) == len(change.requests)
     answer = explain_event(lambda: lines(world), change.followed[0].event_id).changes[0]
     assert causes(answer)[1:] == [
         ("caused by", BROKERS_CHANGED),
-        ("because", "broker 1 is gone from /brokers/ids"),
+        ("because", "broker 1 disappeared from /brokers/ids"),
     ]
 
 
@@ -238,10 +238,10 @@ def test_a_new_controller_knows_the_replicas_it_read() -> None:
         row(2, Kind.REPLICA_TRANSITION, replica=0, to=online),
         row(3, Kind.REPLICA_TRANSITION, replica=1, to=online),
     ]
-    assert standing(rows).replicas == {0: online, 1: online}
-    assert standing([*rows, rows[0], rows[1]]).replicas == {0: online}
+    assert partition_status(rows).replicas == {0: online, 1: online}
+    assert partition_status([*rows, rows[0], rows[1]]).replicas == {0: online}
     refused = row(4, Kind.ALTER_ISR_REFUSED, leader=0, isr=(0,), leader_epoch=9)
-    assert standing([*rows, refused]).isr == (0, 1)
+    assert partition_status([*rows, refused]).isr == (0, 1)
 
 
 def test_one_change_is_picked(world: SimulatedWorld) -> None:
@@ -251,18 +251,18 @@ def test_one_change_is_picked(world: SimulatedWorld) -> None:
     assert len(history(world, T1)) == 2
     explained = explain_partition(lambda: lines(world), T1, lambda changes: 0)
     assert [change.name for change in explained.changes] == ["TopicChange"]
-    assert explained.standing is not None
-    assert explained.standing.leader == 1
-    with pytest.raises(UsageError, match="no such change of t-1"):
+    assert explained.status is not None
+    assert explained.status.leader == 1
+    with pytest.raises(UsageError, match="no change of t-1 that matches --at"):
         explain_partition(lambda: lines(world), T1, lambda changes: None)
 
 
 @pytest.mark.parametrize(
     ("tp", "hint"),
     [
-        (TopicPartition("t", 7), "of t it has partitions 0 to 1"),
+        (TopicPartition("t", 7), "partitions of t: 0 to 1"),
         (TopicPartition("tt", 0), "did you mean t-0?"),
-        (TopicPartition("other", 0), "its topics: t"),
+        (TopicPartition("other", 0), "topics: t"),
     ],
 )
 def test_a_partition_that_is_not_there(
@@ -287,7 +287,7 @@ def test_rows_of_another_version_and_lines_that_are_none(world: SimulatedWorld) 
     later = later.replace(b'"event_id":900', b'"event_id":900,"cause_id":900')
     explained = explain_partition(lambda: [*lines(world), later], T0)
     assert explained.changes[0].steps[-1].rules == (NOT_IN_THE_JOURNAL,)
-    with pytest.raises(UsageError, match="line 1 is no row of a journal"):
+    with pytest.raises(UsageError, match="line 1 is not a journal row"):
         explain_partition(lambda: [b"not a row"], T0)
 
 
@@ -297,7 +297,7 @@ def test_a_log_directory_that_failed_is_why_its_replicas_went_offline() -> None:
     explained, change = why(world, T0)
     (row,) = [row for row in world.journal.rows if row.kind == Kind.LOG_DIR_FAILED]
     assert explained.logs == (row,)
-    lost = ("because", "broker 1 uses its log directory d0 no more: d0 was made to fail")
+    lost = ("because", "log directory d0 of broker 1 failed: d0 was made to fail")
     assert causes(change)[-1] == lost
     assert why(world, T1)[0].logs == (), "it is in another directory"
     fail(world, 1, "d1", "d2")
@@ -308,7 +308,7 @@ def test_a_log_directory_that_failed_is_why_its_replicas_went_offline() -> None:
     world.run_for(10_000)
     explained, change = why(world, TopicPartition("t", 2))
     assert causes(change)[-2:] == [
-        ("because", "broker 1 is gone from /brokers/ids"),
-        ("because", "broker 1 uses its log directory d2 no more: d2 was made to fail"),
+        ("because", "broker 1 disappeared from /brokers/ids"),
+        ("because", "log directory d2 of broker 1 failed: d2 was made to fail"),
     ], "a broker without a directory left halts and tells nobody"
     assert [log.replica for log in explained.logs] == [1]

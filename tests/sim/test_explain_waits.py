@@ -13,8 +13,8 @@ from tests.sim.reassignments import alter, brokers_up, hold, reassign, with_topi
 
 T0, GONE = TopicPartition("t", 0), TopicPartition("gone", 0)
 TAKEN_UP = (
-    "; controller {} took it up at its election, epoch 2, and gave partition and replicas the"
-    " states that follow from ZooKeeper and the live brokers"
+    "; controller {} resumed it at its election, epoch 2, and initialized the states of"
+    " partition and replicas from ZooKeeper and the live brokers"
 )
 
 
@@ -61,12 +61,12 @@ def test_the_next_controller_took_it_up(world: SimulatedWorld) -> None:
     assert change.key.epoch == 2
     assert stuck.waits == (
         f"the deletion of topic gone waits for broker 3, halted: offline replicas{taken_up}",
-        "it has no leader, and a topic that is to be deleted gets none",
+        "it has no leader, and no leader is elected for a topic queued for deletion",
     )
     assert [cause.relation for cause in change.causes] == [
         "done by",
         "because",
-        "goes on with the deletion of topic gone of",
+        "continues the deletion of topic gone of",
         "because",
     ]
     assert "partition_snapshot" in [step.row.kind for step in change.steps]
@@ -87,7 +87,7 @@ def test_a_deletion_waits_for_a_reassignment_that_is_then_cancelled() -> None:
     delete_topics(world, "t")
     world.run_for(1_000)
     assert explained(world, T0).waits == (
-        "the deletion of topic t waits until the topic's reassignment is over",
+        "the deletion of topic t waits until the topic's reassignment completes",
         "the reassignment t-0->2 waits in phase A2 for broker 2 to join the ISR",
     )
     alter(world, {T0: None})
@@ -101,5 +101,5 @@ def test_no_leader_is_waited_for_by_name() -> None:
     world.kill(1)
     world.run_for(10_000)
     assert explained(world, T0).waits == (
-        "it has no leader until one of its ISR is back: broker 1",
+        "it has no leader until a broker of its ISR is back: broker 1",
     )

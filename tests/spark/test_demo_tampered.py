@@ -56,7 +56,7 @@ def test_a_state_that_somebody_rewrote_ends_in_1(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("1. Start ZooKeeper (")
     assert lines.count("   All agree.") == 0
-    assert f"   The page, to be opened in a browser: {tmp_path / 'page.html'}" in lines
+    assert f"   Page, to open in a browser: {tmp_path / 'page.html'}" in lines
     assert show(steps, as_json=True) == 1
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert not told["agrees"]

@@ -225,9 +225,9 @@ def test_a_file_that_holds_no_throttles_changes_nothing(tool: Tool, content: str
     file = tool.folder / "saved"
     file.write_text(content)
     before = dump(tool.world.client.store)
-    with pytest.raises(UsageError, match="holds no saved throttles"):
+    with pytest.raises(UsageError, match="is not a file of saved throttles"):
         tool(ZOOKEEPER, "verify", restore_throttles=file)
-    with pytest.raises(UsageError, match="holds no saved throttles"):
+    with pytest.raises(UsageError, match="is not a file of saved throttles"):
         tool(ZOOKEEPER, "execute", "--throttle", "1", save_throttles=file)
     assert dump(tool.world.client.store) == before
 

@@ -83,5 +83,5 @@ def test_a_replica_that_is_outside_already_may_stay(where: tuple[str, str], tmp_
 def test_pools_go_with_generate_and_execute(tmp_path: Path, action: str) -> None:
     (tmp_path / "plan").write_text('{"partitions":[]}')
     file = () if action == "list" else ("--reassignment-json-file", str(tmp_path / "plan"))
-    with pytest.raises(UsageError, match="--pools goes with --generate or --execute"):
+    with pytest.raises(UsageError, match="--pools requires --generate or --execute"):
         run(WAYS[0], action, *file, seed=1)

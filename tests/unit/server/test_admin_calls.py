@@ -140,7 +140,7 @@ def test_results_are_sorted_and_the_order_of_what_is_asked_is_kept() -> None:
 def test_a_partition_named_twice_is_refused() -> None:
     alter = next(call for call in CALLS if call.operation == "alter_reassignments")
     twice = AlterReassignments((WantedReplicas("t", 0, (1,)), WantedReplicas("t", 0, None)))
-    with pytest.raises(UsageError, match="a partition is named twice"):
+    with pytest.raises(UsageError, match="a partition is listed twice"):
         alter.answer_to(cast(KafkaAdmin, Admin({})), twice)
 
 

@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_noted() -> None:
     registered, bad, negative = found.notes
     assert "/brokers/ids/5" in registered
     assert "/brokers/topics/bad" in bad
-    assert negative == "replicas on broker -3: there can be no such broker"
+    assert negative == "replicas on broker -3 are ignored: not a valid broker id"
 
 
 def test_what_is_left_out_is_noted() -> None:
@@ -119,8 +119,8 @@ def test_what_is_left_out_is_noted() -> None:
         "d",
     )
     assert found.notes == (
-        "/config/users is left out: it could not be read",
-        "/consumers/c/ids/1 is left out: it is ephemeral",
+        "/config/users is skipped: the dump could not read it",
+        "/consumers/c/ids/1 is skipped: it is ephemeral",
     )
 
 
@@ -129,13 +129,20 @@ def test_what_is_left_out_is_noted() -> None:
     [
         ("7", b"7", ()),
         ("8", b"8", ()),
-        ("6", b"7", ("/controller_epoch is 7, the latest of a partition's state, and not 6",)),
+        (
+            "6",
+            b"7",
+            (
+                "/controller_epoch is set to 7, the latest controller epoch of a partition state, "
+                "instead of 6",
+            ),
+        ),
         (
             None,
             b"7",
             (
-                "/controller_epoch is 7, the latest of a partition's state, because the dump has "
-                "none",
+                "/controller_epoch is set to 7, the latest controller epoch of a partition state, "
+                "because the dump has none",
             ),
         ),
     ],
