@@ -1,4 +1,7 @@
-"""`klamm replay diff`: two logs, or a log and a ZooKeeper, side by side. Parses and prints."""
+"""`klamm replay diff`: compare two logs, or a log with a ZooKeeper.
+
+Parses options and prints; replay/diff.py compares.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ EXAMPLES = """
 Examples:
   klamm replay diff ./journal.jsonl ./zookeeper/version-2
   klamm replay diff ./journal.jsonl --zookeeper localhost:2181/klamm
-  klamm replay diff ./events dump.json --json       # a dump of klamm zk dump
+  klamm replay diff ./events dump.json --json       # output of klamm zk dump
   klamm replay diff /var/log/kafka ./version-2 --source state-change.log --run /kafka
 """
 
@@ -50,18 +53,18 @@ def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="Logs of one kind, or an event table.")],
     b: Annotated[
         Path | None,
-        typer.Argument(metavar="B", help="The same, or what klamm zk dump printed."),
+        typer.Argument(metavar="B", help="Like A, or the output of klamm zk dump."),
     ] = None,
     zookeeper: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT/CHROOT", help="Compare A with this ZooKeeper; only reads."),
+        typer.Option(metavar="HOST:PORT/CHROOT", help="Compare A with this ZooKeeper (read-only)."),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Of a side with several kinds of logs only this one."),
+        typer.Option(metavar="KIND", help="If a side has several kinds of logs, use this one."),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="Of a side with several runs or chroots only this one.")
+        str | None, typer.Option(help="If a side has several runs or chroots, use this one.")
     ] = None,
     master: Master = None,
     timezone: Timezone = None,
@@ -69,13 +72,13 @@ def diff(
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
-    """Say in which leaders, leader epochs, ISRs and states two logs end differently, and where
-    they part first. Exit code 14 if they do."""
+    """Compare the final leaders, leader epochs, ISRs and states of two logs, and show where they
+    first diverge. Exit code 14 if they differ."""
     from klamm.replay.diff import compare, side_of
     from klamm.replay.opening import look_at
 
     if (b is None) == (zookeeper is None):
-        raise UsageError("A is compared with B or with --zookeeper", hint="name one of the two")
+        raise UsageError("give either B or --zookeeper, and not both")
     inputs = [look_at([a])]
     tree = _tree(b, zookeeper)
     if tree is None and b is not None:
@@ -98,19 +101,20 @@ def diff(
 
 
 def _check_held(tables: Sequence[EventTable], source: str | None, run: str | None) -> None:
-    """Raises UsageError for a source or a run that no side has."""
+    """Check that --source and --run name a source and a run of A or B. Raises UsageError."""
     summaries = [summary for table in tables for summary in table.manifest.sources]
     sources = {summary.source for summary in summaries}
     runs = {covered.run for summary in summaries for covered in summary.runs}
     for option, asked, held in (("--source", source, sources), ("--run", run, runs)):
         if asked is not None and asked not in held:
             raise UsageError(
-                f"{option} {asked} is on neither side", hint=f"there are {', '.join(sorted(held))}"
+                f"{option} {asked}: neither A nor B has it",
+                hint=f"available: {', '.join(sorted(held))}",
             )
 
 
 class _Tree(msgspec.Struct):
-    """ZooKeeper's contents: live, or dumped."""
+    """The cluster metadata of a live or dumped ZooKeeper; ``what`` describes which of the two."""
 
     name: str
     what: str
@@ -118,7 +122,7 @@ class _Tree(msgspec.Struct):
 
 
 def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
-    """None for a B that is logs or a table."""
+    """Read --zookeeper, or B if B is a ZooKeeper dump; None if B is logs or an event table."""
     if zookeeper is not None:
         with open_store(zookeeper) as store:
             return _Tree(zookeeper, "a live ZooKeeper", _read(store, zookeeper))
@@ -129,7 +133,10 @@ def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
 
 
 def _is_dump(path: Path) -> bool:
-    """Whether it is called one, or begins as one: Kafka's logs begin with a bracket, too."""
+    """Return whether a file is a ZooKeeper dump, by its suffix or its first bytes.
+
+    One bracket is not enough: lines of Kafka's logs start with a bracket, too.
+    """
     if not path.is_file():
         return False
     if path.suffix == ".json":
@@ -141,7 +148,9 @@ def _is_dump(path: Path) -> bool:
 def _read(store: Store, name: str) -> StoredCluster:
     stored = StoredCluster.read(store)
     if not stored.assignments:
-        raise UsageError(f"{name} holds no topic", hint="a cluster may live below a chroot: /kafka")
+        raise UsageError(
+            f"{name} has no topics", hint="a cluster below a chroot needs its path, such as /kafka"
+        )
     return stored
 
 
@@ -164,13 +173,13 @@ def _lines(sides: Sequence[Side], found: Differences) -> Iterator[str]:
     yield f"Compared: {found.partitions:,} partitions{replicas}."
     for words in found.not_compared:
         yield f"Not compared: {words}."
-    yield f"{found.total:,} differ:" if found.total else "Their ends agree."
+    yield f"Differences: {found.total:,}" if found.total else "The final states agree."
     for difference in found.shown:
         yield f"  {_difference_line(difference)}"
     if found.total > len(found.shown):
         yield f"  and {found.total - len(found.shown):,} more"
     if found.parting is not None:
-        yield f"They part first at {_parting_line(found.parting)}."
+        yield f"First divergence: {_parting_line(found.parting)}."
 
 
 def _difference_line(at: Difference) -> str:
@@ -187,7 +196,7 @@ def _parting_line(at: Parting) -> str:
     if at.zk_version is not None:
         parts.append(f"version {at.zk_version}")
     place = f"{at.file}:{at.line} in {at.side}, {time_text(at.t_ms)}"
-    return f"{place}: {at.topic}-{at.partition} {', '.join(parts)}, which {other} never had"
+    return f"{place}: {at.topic}-{at.partition} {', '.join(parts)}; {other} never had it"
 
 
 def _as_json(sides: Sequence[Side], found: Differences) -> dict[str, object]:

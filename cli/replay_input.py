@@ -1,6 +1,6 @@
-"""What the commands that ask an event table share: their options, Spark, and the table opened.
+"""Options and set-up shared by the commands that query an event table.
 
-Parses and opens only. Spark is imported when a command runs.
+Starts Spark and opens the tables. Spark is imported only when a command runs.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ CORES = os.cpu_count() or 1
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH..", help="An event table, or logs and directories of them."),
+    typer.Argument(metavar="PATH..", help="An event table, or logs and directories of logs."),
 ]
 Cores = Annotated[
-    int | None, typer.Option(min=1, help="Threads of Spark. [default: the machine's cores]")
+    int | None, typer.Option(min=1, help="Spark threads. [default: the machine's cores]")
 ]
-Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java's heap in MiB.")]
+Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java heap in MiB.")]
 Master = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Spark's master, as spark://host:7077. [default: local]"),
+    typer.Option(metavar="URL", help="Spark master, e.g. spark://host:7077. [default: local]"),
 ]
 Timezone = Annotated[
     str | None,
-    typer.Option(metavar="ZONE", help="Where Kafka's logs were written, as Europe/Berlin."),
+    typer.Option(metavar="ZONE", help="Time zone of Kafka's logs, e.g. Europe/Berlin."),
 ]
 
 
 class SparkOptions(NamedTuple):
-    """What Spark is given: None for cores means those of the machine."""
+    """Spark settings and time zone of one command; ``cores`` None: all cores of the machine."""
 
     master: str | None
     cores: int | None
@@ -53,7 +53,7 @@ class SparkOptions(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A running session, and the tables that were asked for, in that order."""
+    """A running Spark session, and the opened tables in the order of the inputs."""
 
     spark: SparkSession
     tables: list[EventTable]
@@ -67,16 +67,16 @@ def open_tables(
     folder: Path,
     check: Callable[[SparkSession], None] | None = None,
 ) -> Iterator[Opened]:
-    """Spark and the tables of what was looked at; everything is gone after the block.
+    """Start Spark and open a table for each input; both end with the block.
 
-    ``folder`` is named if a disk is full. ``check`` needs Spark and is done before logs are read.
-    Raises UsageError for a time zone that is none, KlammError for whatever goes wrong in Spark.
+    ``folder`` is the directory that errors about a full disk name. ``check`` runs before logs are
+    read. Raises UsageError for an unknown time zone, KlammError if Spark fails.
     """
     from klamm.replay.opening import opened
     from klamm.replay.progress import Progress
     from klamm.replay.sources import SourceOptions
     from klamm.replay.spark import spark_session
-    from klamm.replay.spark_errors import told_in_one_line
+    from klamm.replay.spark_errors import one_line_errors
 
     sources = SourceOptions(timezone=options.timezone)
     for given in inputs:
@@ -91,8 +91,8 @@ def open_tables(
             spark_session(cores, options.memory_mb, options.master, is_small=is_small)
         )
         progress.note("Spark has started")
-        # Inside the session, as what Spark raises can only be told while Java is there.
-        stack.enter_context(told_in_one_line(folder))
+        # Inside the session: Spark's errors can be described only while its JVM is running.
+        stack.enter_context(one_line_errors(folder))
         if check is not None:
             check(spark)
         tables = [stack.enter_context(opened(spark, given, sources, progress)) for given in inputs]

@@ -1,4 +1,4 @@
-"""`klamm replay package`: what Spark's workers elsewhere need of klamm, in one archive."""
+"""`klamm replay package`: write the archive of klamm that remote Spark workers import."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Examples:
 
 
 def package(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The archive to make.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The archive to create.")],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file that is there.")
+        bool, typer.Option("--overwrite", help="Replace an existing file.")
     ] = False,
 ) -> None:
-    """Write klamm's packages as an archive for spark-submit's --py-files. With --master, klamm
-    sends them along by itself."""
+    """Write klamm's packages as an archive for spark-submit --py-files. Commands with --master
+    do not need it: they send the packages to the workers."""
     from klamm.replay.spark_cluster import write_packages
     from klamm.replay.whole_folder import cannot_be_made, parents_made
 
     partial = out.with_name(f"{out.name}.partial")
     try:
         if out.exists() and not (overwrite and out.is_file()):
-            raise UsageError(f"{out} is there already", hint="--overwrite replaces a file")
+            raise UsageError(f"{out} already exists", hint="--overwrite replaces a file")
         with parents_made(out):
             try:
                 write_packages(partial)

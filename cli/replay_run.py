@@ -1,6 +1,6 @@
-"""`klamm replay run`: what happened and what went wrong, as text, JSON, Parquet or a page.
+"""`klamm replay run`: report what a cluster did, as text, JSON, Parquet or an HTML page.
 
-Parses and prints; the answers are replay/run.py's.
+Parses options and prints; replay/run.py computes the answers.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ Examples:
   klamm replay run ./events --out ./answers --format html      # ./answers/page.html
   klamm replay run /shared/events --master spark://host:7077 --out ./answers --format parquet
 \b
-Exit code 14 if there are violations: illegal transitions, lost or repeated rows, lost
-transactions, unclean elections, two controllers in an epoch, writes after a newer epoch.
+Exit code 14 if there are violations: illegal transitions, lost or duplicate rows, lost
+transactions, unclean elections, two controllers in one epoch, writes after a newer epoch began.
 """
-_STATES_TOLD = 100
+_STATES_LISTED = 100
 _FILTERS = {
     "topics": "only topics",
     "brokers": "only partitions of brokers",
@@ -71,13 +71,13 @@ _FILTERS = {
     "as_of_epoch": "as of controller epoch",
     "as_of_zxid": "as of zxid",
 }
-"""What a filter is called where it was used."""
+"""The label of each filter in the summary of a replay."""
 _YEAR_DIGITS = 4
 _MAX_LONG = 2**63 - 1
 
 
 class Format(StrEnum):
-    """How the answers are given."""
+    """Output format of the answers."""
 
     TEXT = "text"
     JSON = "json"
@@ -91,6 +91,7 @@ _MADE = {
     Format.PARQUET: "",
     Format.HTML: "page.html",
 }
+"""The file in --out that holds the answers in each format."""
 
 
 def run(
@@ -99,40 +100,42 @@ def run(
     as_of: Annotated[
         str | None,
         typer.Option(
-            metavar="T|epoch:N|zxid:X", help="As it stood then: a time in UTC, an epoch, a zxid."
+            metavar="T|epoch:N|zxid:X",
+            help="Show the state as of a time (UTC), a controller epoch or a zxid.",
         ),
     ] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; several times.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; repeatable.")] = None,
     broker: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="Only partitions of this broker; several times."),
+        typer.Option(min=0, help="Only partitions with this broker as leader or replica."),
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="T", help="Count from this time on, in UTC.")
+        str | None,
+        typer.Option("--from", metavar="T", help="Count only events from this time on (UTC)."),
     ] = None,
     to: Annotated[
-        str | None, typer.Option(metavar="T", help="Read up to this time, in UTC.")
+        str | None, typer.Option(metavar="T", help="Ignore events after this time (UTC).")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the answers into this new directory.")
+        Path | None, typer.Option(metavar="DIR", help="Write the answers to this new directory.")
     ] = None,
     format_: Annotated[
         Format, typer.Option("--format", help="parquet and html need --out.")
     ] = Format.TEXT,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the answers that are there.")
+        bool, typer.Option("--overwrite", help="Replace existing answers.")
     ] = False,
     timezone: Timezone = None,
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
 ) -> None:
-    """Rebuild what happened from logs or an event table: final states, offline partitions,
-    elections, ISRs, reassignments, failovers, and whatever should not have happened."""
+    """Rebuild a cluster's history from logs or an event table: final states, offline partitions,
+    elections, ISRs, reassignments, failovers, and violations."""
     from klamm.replay.opening import look_at
     from klamm.replay.result_folder import as_values, check_out, result_folder, write_answers
 
     if out is None and format_ in (Format.PARQUET, Format.HTML):
-        raise UsageError(f"--format {format_} needs --out", hint="--out names a new directory")
+        raise UsageError(f"--format {format_} needs --out", hint="--out takes a new directory")
     filters = read_filters(as_of, topic or (), broker or (), from_, to)
     given = look_at(paths)
     if out is not None:
@@ -166,7 +169,7 @@ def run(
 
 @contextmanager
 def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
-    """Every answer, kept for the length of the block."""
+    """Compute all answers; they stay cached in Spark until the block ends."""
     from klamm.replay.run import answer
 
     with opened.progress.step(opened.spark, "answer every question"):
@@ -176,21 +179,21 @@ def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
 
 
 def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Page:
-    """The answers as a page, with what the table's sources cannot tell."""
+    """Return the answers as a page, with the questions that the table's sources cannot answer."""
     from klamm.replay.answers import limits
     from klamm.replay.page import Asked, replay_page
     from klamm.replay.readings import readings
     from klamm.replay.unread import damaged_lines
 
     (table,) = opened.tables
-    with opened.progress.step(opened.spark, "see what the sources can tell"):
+    with opened.progress.step(opened.spark, "check which questions the sources answer"):
         found = readings(table.events, table.names)
     facts = [("read", name)]
     for source in table.manifest.sources:
         damaged = damaged_lines(source.damaged)
         words = f", damaged lines: {damaged:,}" if damaged else ""
         of = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
-        facts.append((source.source, f"{source.rows:,} events of {of}{words}"))
+        facts.append((source.source, f"{source.rows:,} events from {of}{words}"))
         orders = (run.out_of_order for run in source.runs)
         facts += [("out of order", order.words) for order in orders if order is not None]
     files = [Path(file.path) for source in table.manifest.sources for file in source.files]
@@ -209,7 +212,7 @@ def read_filters(
     from_: str | None,
     to: str | None,
 ) -> Filters:
-    """The options as Filters. Raises UsageError for a moment that is none."""
+    """Parse the filter options. Raises UsageError for an invalid time, epoch, zxid or range."""
     from klamm.replay.filters import Filters
 
     moment: dict[str, int] = {}
@@ -220,7 +223,7 @@ def read_filters(
         else:
             moment["as_of_ms"] = _time_ms("--as-of", as_of)
     if "" in topics:
-        raise UsageError("--topic names no topic", hint="--topic orders")
+        raise UsageError("--topic is empty", hint="for example --topic orders")
     from_ms = None if from_ is None else _time_ms("--from", from_)
     to_ms = None if to is None else _time_ms("--to", to)
     for option, text, end_ms in (("--to", to, to_ms), ("--as-of", as_of, moment.get("as_of_ms"))):
@@ -232,28 +235,29 @@ def read_filters(
 
 
 def _number(as_of: str, text: str) -> int:
-    """A number of 64 bits without a sign, as zxids and epochs are."""
+    """Parse the epoch or zxid of --as-of: a non-negative 64-bit number, decimal or 0x hex."""
     try:
         number = int(text, 16 if text.startswith("0x") else 10)
     except ValueError:
         number = -1
     if not 0 <= number <= _MAX_LONG:
         raise UsageError(
-            f"--as-of {as_of} names no number", hint="for example epoch:7 or zxid:0x10000002a"
+            f"--as-of {as_of}: invalid number", hint="for example epoch:7 or zxid:0x10000002a"
         )
     return number
 
 
 def _time_ms(option: str, text: str) -> int:
-    """Milliseconds since 1970, of them or of a time in ISO 8601, in UTC unless it says."""
+    """Parse milliseconds since 1970, or an ISO 8601 time (UTC unless it has an offset)."""
     if text.isdecimal() and len(text) > _YEAR_DIGITS:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{option} {text} is no time",
-            hint="2026-01-02T10:15:00.250, with +02:00 if it is not UTC; or milliseconds",
+            f"{option} {text}: invalid time",
+            hint="use 2026-01-02T10:15:00.250 (UTC unless it ends in an offset like +02:00) or "
+            "milliseconds since 1970",
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -261,7 +265,7 @@ def _time_ms(option: str, text: str) -> int:
 
 
 def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
-    """The filters that leave something out, in words."""
+    """Yield a label and a text for each filter that is set."""
     for name, value in dataclasses.asdict(filters).items():
         if value in (None, ()):
             continue
@@ -275,19 +279,19 @@ def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
 
 
 def _is_narrow(filters: Filters) -> bool:
-    """True if states are asked for: those of all partitions would be no summary."""
+    """Return whether to list states: only if a filter selects some, since all are too many."""
     moment = (filters.as_of_ms, filters.as_of_epoch, filters.as_of_zxid)
     return bool(filters.topics or filters.brokers or any(at is not None for at in moment))
 
 
 def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
-    """The first partitions by name and number, with their states, and how many there are."""
+    """Return the number of partitions, and the states of the first by name and number."""
     from klamm.replay.encode import ANSWER_STATES
 
     partitions = answers.tables["partitions"]
-    with opened.progress.step(opened.spark, "put states into words"):
+    with opened.progress.step(opened.spark, "look up the names of states"):
         words = opened.tables[0].in_words(partitions, ANSWER_STATES)
-        first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_TOLD)
+        first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_LISTED)
         rows = [row.asDict() for row in first.collect()]
     return {"partitions": partitions.count(), "first": rows}
 
@@ -318,13 +322,13 @@ _STATE_COLUMNS: Final = ("topic", "partition", "state", "leader", "leader_epoch"
 
 
 def show_page(page: Page, states: dict[str, Any] | None, file: TextIO | None = None) -> None:
-    """Print the page; ``states`` are the first partitions and how many there are.
+    """Print the page to ``file`` or standard output; ``states`` is the result of ``_states``.
 
-    Words are shown as they are: no name is taken for a style.
+    Texts are printed literally: rich must not read a topic name as markup.
     """
     console = HarmlessConsole(file=file, highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        # Nobody cuts what a file has, so nothing is folded.
+        # A file has no width: do not wrap its lines.
         console = HarmlessConsole(file=file, highlight=False, width=_WIDTH, soft_wrap=True)
     console.print(Text(page.title, style="bold"))
     console.print(Text(page.verdict, style=_STYLES[page.tone]))

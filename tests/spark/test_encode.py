@@ -124,7 +124,7 @@ def test_two_words_of_one_code_are_refused(spark: SparkSession, tmp_path: Path) 
 
 
 def test_what_is_no_whole_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is no event table: it has no manifest\.json"):
+    with pytest.raises(UsageError, match=r"is not an event table: it has no manifest\.json"):
         open_table(spark, tmp_path)
     (tmp_path / "manifest.json").write_text('{"schema_version":1,')
     with pytest.raises(UsageError, match="is damaged"):

@@ -255,7 +255,7 @@ def test_one_topic_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_and_nothing_left_of_what_failed(tmp_path: Path) -> None:
     folder = tmp_path / "there"
     folder.mkdir()
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         generate(QUIET, Format.JOURNAL, folder)
     with pytest.raises(UsageError, match="events or more"):
         generate(HistoryOptions(1_000, 10), Format.JOURNAL, tmp_path / "few")

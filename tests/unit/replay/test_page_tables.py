@@ -80,8 +80,8 @@ def test_the_folder_of_all_files_is_not_in_each_row() -> None:
 @pytest.mark.parametrize(
     ("readings", "told"),
     [
-        ([Reading.ZOOKEEPER], "not told"),
-        ([Reading.STATE_CHANGE_INFO, Reading.CONTROLLER_INFO], "not told"),
+        ([Reading.ZOOKEEPER], "unknown"),
+        ([Reading.STATE_CHANGE_INFO, Reading.CONTROLLER_INFO], "unknown"),
         ([Reading.ZOOKEEPER, Reading.JOURNAL], "0 ms"),
         ([Reading.STATE_CHANGE_TRACE], "0 ms"),
     ],
