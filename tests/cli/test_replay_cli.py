@@ -65,14 +65,14 @@ def started(*args: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Pop
 @pytest.mark.parametrize(
     ("content", "args", "message"),
     [
-        (None, [], "there is no "),
+        (None, [], "does not exist"),
         (b"", [], "is empty"),
-        (b"hello\n", [], "is no log that klamm knows"),
-        (b'{"a":1}\n', [], "is no log that klamm knows"),
-        (row(1), ["--timezone", "Mars/Phobos"], "there is no time zone 'Mars/Phobos'"),
-        (row(1), ["--timezone", "../etc"], "there is no time zone '../etc'"),
+        (b"hello\n", [], "is not a log that klamm knows"),
+        (b'{"a":1}\n', [], "is not a log that klamm knows"),
+        (row(1), ["--timezone", "Mars/Phobos"], "unknown time zone 'Mars/Phobos'"),
+        (row(1), ["--timezone", "../etc"], "unknown time zone '../etc'"),
         (row(1), ["SAME"], "is given twice"),
-        (row(1), ["COPY"], "copy has what "),
+        (row(1), ["COPY"], "is a copy of "),
         (row(1), ["--out", "."], "already exists"),
         (row(1), ["--follow", "--overwrite"], "--follow excludes --overwrite"),
     ],
@@ -106,7 +106,7 @@ def test_a_directory_of_something_else_is_refused(
     (tmp_path / "notes" / "empty").touch()
     out = str(tmp_path / "table")
     assert main(["replay", "ingest", str(tmp_path / "notes"), "--out", out]) == 2
-    assert "error: there is no log in " in capsys.readouterr().err
+    assert "error: no logs found in " in capsys.readouterr().err
 
 
 def test_servers_may_have_equal_snapshots(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_file_beside_its_compressed_copy_is_refused(
     packed = tmp_path / "journal.jsonl.packed"
     (tmp_path / "journal.jsonl").write_bytes(whole)
     packed.write_bytes(pack(whole))
-    with pytest.raises(UsageError, match=r"journal\.jsonl\.packed has what \S+/journal\.jsonl has"):
+    with pytest.raises(UsageError, match=r"journal\.jsonl\.packed is a copy of \S+/journal\.jsonl"):
         find_files([tmp_path])
     for other in (pack(whole[:-1]), pack(whole)[:-9]):
         packed.write_bytes(other)

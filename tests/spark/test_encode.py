@@ -119,7 +119,7 @@ def test_two_words_of_one_code_are_refused(spark: SparkSession, tmp_path: Path) 
     spark.createDataFrame([("topic", 1, "b")], NAMES_SCHEMA).write.mode("append").parquet(
         str(parts)
     )
-    with pytest.raises(KlammError, match="topic a and topic b have the same code"):
+    with pytest.raises(KlammError, match="topic a and topic b have the same hash code"):
         write_names(spark, parts, tmp_path / "others")
 
 

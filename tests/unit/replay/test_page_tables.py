@@ -88,7 +88,7 @@ def test_the_folder_of_all_files_is_not_in_each_row() -> None:
 )
 def test_no_time_offline_is_told_by_who_cannot_know(readings: list[Reading], told: str) -> None:
     page = replay_page(Asked("x", None, [], limits(readings)), answers_of())
-    (figure,) = (at for at in page.figures if at.name.startswith("Offline"))
+    (figure,) = (at for at in page.figures if at.name.startswith("offline"))
     assert figure.value == told
 
 
