@@ -32,7 +32,7 @@ PUBLISHED: Final[dict[str, Sequence[str]]] = {
     "kind": KINDS,
     "election": ELECTIONS,
 }
-"""The columns whose codes are places in a list, counted from 1."""
+"""The columns with codes from a fixed list: the place in the list, counted from 1."""
 DOMAINS: Final[dict[str, str]] = {
     **{name: name for name in NAMED},
     **dict.fromkeys(("after_file", "before_file", "copy_file"), "file"),

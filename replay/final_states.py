@@ -1,7 +1,7 @@
 """Comparison of a journal's final states with ZooKeeper's contents at that moment.
 
-States are rebuilt from the journal's rows alone, without a controller. There is no counterpart in
-Kafka: its logs are not sufficient for this.
+States are rebuilt from the journal's rows alone, without a controller. Kafka has no counterpart:
+its logs are not sufficient for this.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from klamm.replay.event_schema import JOURNAL, SOURCES, code_of
 from klamm.replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, is_table
 from klamm.replay.ingest import describe
 from klamm.replay.sources.file_parts import compression_of
-from klamm.replay.sources.follow import FORMAT, GrowingJournal
+from klamm.replay.sources.follow import FORMAT, FollowedJournal
 from klamm.replay.sources.registry import SourceFiles, find_files
 from klamm.replay.spark_errors import as_klamm_error, one_line_errors
 
@@ -94,7 +94,7 @@ def follow(
     begun_s = time.monotonic()
     batches = _Batches(folder, on_batch)
     with one_line_errors(folder):
-        spark.dataSource.register(GrowingJournal)
+        spark.dataSource.register(FollowedJournal)
         query = (
             spark.readStream.format(FORMAT)
             .load(str(found.paths[0]))

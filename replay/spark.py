@@ -192,7 +192,7 @@ def _submitted_session() -> Iterator[SparkSession]:
 
 @contextmanager
 def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
-    """Start a JVM whose output goes to a file: Spark prints a banner on standard error."""
+    """Start a JVM that writes its output to a file: Spark prints a banner on standard error."""
     with ExitStack() as stack:
         log = stack.enter_context(log_path.open("wb"))
         try:

@@ -40,7 +40,7 @@ def one_line_errors(folder: Path) -> Iterator[None]:
 
 
 def interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """Return the Ctrl-C, or other ending signal, during whose handling an error was raised."""
+    """Return the KeyboardInterrupt (Ctrl-C or another ending signal) that preceded an error."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__context__

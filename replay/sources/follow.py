@@ -29,7 +29,7 @@ from klamm.replay.sources.journal import batches_of
 FORMAT: Final = "growingjournal"
 
 
-class GrowingJournal(DataSource):
+class FollowedJournal(DataSource):
     """Data source for ``spark.readStream.format("growingjournal").load(FILE)`` (READ_SCHEMA)."""
 
     @classmethod

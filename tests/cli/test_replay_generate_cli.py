@@ -39,13 +39,13 @@ def test_it_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "line"),
     [
         (["--format", "xml"], "error: --format xml is unknown"),
-        (["--plant", "chaos=1,gap,gap=1"], "error: --plant: no kind and count: chaos=1, gap\n"),
+        (["--plant", "chaos=1,gap,gap=1"], "error: --plant: not KIND=N: chaos=1, gap\n"),
         (
             ["--format", "zookeeper", "--plant", "illegal=1,gap=1,duplicate=1"],
-            "error: format zookeeper cannot hold illegal: it tells of no transition; duplicate: a "
-            "transaction that is there twice is one\nhint: it can hold gap, unclean,",
+            "error: format zookeeper cannot contain these anomalies: illegal: transitions are not "
+            "stored; duplicate: copies of a transaction count once\nhint: possible: gap, unclean,",
         ),
-        (["--events", "10"], "error: 1,000 partitions take 8,012 events or more"),
+        (["--events", "10"], "error: 1,000 partitions need at least 8,012 events, not 10"),
     ],
 )
 def test_bad_input_is_one_line(
