@@ -110,11 +110,10 @@ def run(
         typer.Option(min=0, help="Only partitions with this broker as leader or replica."),
     ] = None,
     from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="T", help="Count only events from this time on (UTC)."),
+        str | None, typer.Option("--from", metavar="T", help="Count only events from T on (UTC).")
     ] = None,
     to: Annotated[
-        str | None, typer.Option(metavar="T", help="Ignore events after this time (UTC).")
+        str | None, typer.Option(metavar="T", help="Ignore events after T (UTC).")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the answers to this new directory.")

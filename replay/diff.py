@@ -268,7 +268,7 @@ def _writes(events: DataFrame) -> DataFrame:
 
 
 def _first_parting(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Parting | None:
-    """Return the earliest write that only one side has; None if there is none, or for a ZooKeeper.
+    """Return the earliest write that only one side has; None if all agree, or for a ZooKeeper.
 
     If a side does not record every write, only leaders and leader epochs are compared.
     """
