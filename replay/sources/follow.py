@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from klamm.replay.sources import READ_SCHEMA
-from klamm.replay.sources.growing_file import (
+from klamm.replay.sources.journal import batches_of
+from klamm.replay.sources.log_tail import (
     LogPart,
     beginning,
     last_line_end,
@@ -24,7 +25,6 @@ from klamm.replay.sources.growing_file import (
     place_of,
     read_log_part,
 )
-from klamm.replay.sources.journal import batches_of
 
 FORMAT: Final = "growingjournal"
 
