@@ -34,7 +34,7 @@ from klamm.zk.dump_text import read_dump
 from klamm.zk.store import Store
 
 if TYPE_CHECKING:
-    from klamm.replay.diff import Difference, Differences, Parting, Side
+    from klamm.replay.diff import Difference, Differences, Divergence, Side
     from klamm.replay.event_table import EventTable
     from klamm.replay.spark import SparkSession
 
@@ -61,10 +61,12 @@ def diff(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="If a side has several kinds of logs, use this one."),
+        typer.Option(
+            metavar="KIND", help="If a side has several kinds of logs, use only this one."
+        ),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="If a side has several runs or chroots, use this one.")
+        str | None, typer.Option(help="If a side has several runs or chroots, use only this one.")
     ] = None,
     master: Master = None,
     timezone: Timezone = None,
@@ -97,7 +99,7 @@ def diff(
     else:
         for line in _lines(sides, found):
             typer.echo(line)
-    raise typer.Exit(FINDINGS if found.total or found.parting else 0)
+    raise typer.Exit(FINDINGS if found.total or found.divergence else 0)
 
 
 def _check_held(tables: Sequence[EventTable], source: str | None, run: str | None) -> None:
@@ -178,8 +180,8 @@ def _lines(sides: Sequence[Side], found: Differences) -> Iterator[str]:
         yield f"  {_difference_line(difference)}"
     if found.total > len(found.shown):
         yield f"  and {found.total - len(found.shown):,} more"
-    if found.parting is not None:
-        yield f"First divergence: {_parting_line(found.parting)}."
+    if found.divergence is not None:
+        yield f"First divergence: {_divergence_line(found.divergence)}."
 
 
 def _difference_line(at: Difference) -> str:
@@ -188,7 +190,7 @@ def _difference_line(at: Difference) -> str:
     return f"{at.topic}-{at.partition}{replica}: {at.field} {a} in A, {b} in B"
 
 
-def _parting_line(at: Parting) -> str:
+def _divergence_line(at: Divergence) -> str:
     other = "B" if at.side == "A" else "A"
     parts = [f"leader {at.leader}", f"leader epoch {at.leader_epoch}"]
     if at.isr is not None:
@@ -207,5 +209,5 @@ def _as_json(sides: Sequence[Side], found: Differences) -> dict[str, object]:
         "differences": found.total,
         "shown": [at._asdict() for at in found.shown],
         "not_compared": found.not_compared,
-        "first_parting": None if found.parting is None else found.parting._asdict(),
+        "first_parting": None if found.divergence is None else found.divergence._asdict(),
     }

@@ -119,7 +119,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Write the answers to this new directory.")
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="parquet and html need --out.")
+        Format, typer.Option("--format", help="Output format; parquet and html need --out.")
     ] = Format.TEXT,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing answers.")

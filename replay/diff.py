@@ -82,7 +82,7 @@ class Difference(NamedTuple):
     b: str | None
 
 
-class Parting(NamedTuple):
+class Divergence(NamedTuple):
     """The first divergence: the earliest leadership that only one side has, "A" or "B"."""
 
     side: str
@@ -109,7 +109,7 @@ class Differences:
     replicas: int | None
     total: int
     shown: list[Difference]
-    parting: Parting | None
+    divergence: Divergence | None
     not_compared: list[str]
 
 
@@ -195,13 +195,13 @@ def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
         first = found.join(names, found.topic == names.code, "left")
         ordered = first.orderBy("name", "partition", "replica", "field").limit(most)
         shown = ordered.select("name", "partition", "replica", "field", "a", "b").collect()
-        parting = _first_parting(a, b, names, is_whole=is_whole)
+        divergence = _first_divergence(a, b, names, is_whole=is_whole)
         return Differences(
             partitions.count(),
             replicas,
             total,
             [Difference(*row) for row in shown],
-            parting,
+            divergence,
             not_compared,
         )
     finally:
@@ -267,7 +267,7 @@ def _writes(events: DataFrame) -> DataFrame:
     )
 
 
-def _first_parting(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Parting | None:
+def _first_divergence(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Divergence | None:
     """Return the earliest write that only one side has; None if all agree, or for a ZooKeeper.
 
     If a side does not record every write, only leaders and leader epochs are compared.
@@ -289,7 +289,7 @@ def _first_parting(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Par
         .select("side", "name", "line", "t_ms", "topic_name", "partition", *LEADERSHIP)
         .collect()
     )
-    return Parting(*rows[0]) if rows else None
+    return Divergence(*rows[0]) if rows else None
 
 
 def _alone(ours: DataFrame, theirs: DataFrame, key: Sequence[str], side: str) -> DataFrame:

@@ -41,7 +41,7 @@ def test_what_is_there_is_taken(table: EventTable) -> None:
     ("asked", "words", "hint"),
     [
         ({"topics": ("t", "v")}, "no events of topic v", "exact topic name"),
-        ({"brokers": (1, 9)}, "no event of a partition of broker 9", "one that it led"),
+        ({"brokers": (1, 9)}, "no events about partitions of broker 9", "the broker led it"),
         ({"brokers": (3,)}, "no events about partitions of broker 3", "the broker led it"),
         ({"brokers": (2,), "topics": ("t",)}, "partitions of broker 2", "the broker led it"),
         ({"as_of_ms": 9}, r"up to 1970-01-01 00:00:00\.009", "the first event is at 1970-01-01"),
@@ -67,7 +67,7 @@ def test_logs_without_zxids_and_epochs_say_so(table: EventTable) -> None:
     told = EventTable(events, table.names, table.damaged, Manifest(SCHEMA_VERSION, [source]))
     for asked, hint in (
         (Filters(as_of_zxid=5), "only ZooKeeper's logs have zxids"),
-        (Filters(as_of_epoch=1), "name no controller epochs"),
+        (Filters(as_of_epoch=1), "these logs name no controller epochs"),
     ):
         with pytest.raises(UsageError) as caught:
             check(told, asked)

@@ -134,7 +134,7 @@ def test_answers_are_written_whole_or_not_at_all(
 
 def test_a_log_agrees_with_itself(whole: EventTable) -> None:
     found = compare(side_of(whole, "a"), side_of(whole, "b"))
-    assert (found.total, found.shown, found.parting, found.not_compared) == (0, [], None, [])
+    assert (found.total, found.shown, found.divergence, found.not_compared) == (0, [], None, [])
     assert found.partitions > 5 and (found.replicas or 0) > found.partitions
 
 
@@ -148,9 +148,9 @@ def test_two_logs_part_where_one_was_changed(
     other = [*rows]
     other[line] = msgspec.structs.replace(row, isr=(9,))
     found = compare(side_of(whole, "a"), side_of(made(spark, tmp_path / "other", other), "b"))
-    assert found.parting is not None and row.isr is not None
-    assert (found.parting.topic, found.parting.partition) == (row.topic, row.partition)
-    assert (found.parting.line, found.parting.t_ms) == (line + 1, row.t_ms)
+    assert found.divergence is not None and row.isr is not None
+    assert (found.divergence.topic, found.divergence.partition) == (row.topic, row.partition)
+    assert (found.divergence.line, found.divergence.t_ms) == (line + 1, row.t_ms)
     (difference,) = found.shown
     assert (difference.topic, difference.partition) == (row.topic, row.partition)
     assert (difference.field, difference.b) == ("isr", "9")
@@ -170,7 +170,7 @@ def test_a_log_beside_a_tree_of_znodes(spark: SparkSession, whole: EventTable) -
     changed = first._replace(leader=first.leader + 50)
     added = StoredState("only-there", 3, 1, 0, [1], 0)
     found = compare(mine, tree(spark, [changed, *rest, added]))
-    assert found.parting is None and found.replicas is None
+    assert found.divergence is None and found.replicas is None
     assert sorted(found.shown) == sorted(
         [
             (first.topic, first.partition, -1, "leader", str(first.leader), str(changed.leader)),
