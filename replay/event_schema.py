@@ -124,7 +124,7 @@ STATE_CODES: Final[dict[str, int]] = {
     )
     for code, state in enumerate(dict.fromkeys(states), first)
 }
-"""The codes of states and of reassignment phases; 0 stands for none, -1 for an unknown word."""
+"""The codes of states and of reassignment phases; 0: no state, -1: an unknown word."""
 
 EPOCH_SHIFT: Final = 40
 """place = epoch << 40 | seq, in the logs of controllers."""

@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether there is no difference and no damaged line."""
+        """Whether nothing differs and every line could be read."""
         return not self.lines
 
 

@@ -226,10 +226,10 @@ class Tile:
         return int(self.copies.sum())
 
     def key(self, base: int, replica: int, epoch: int) -> tuple[int, int]:
-        """Return the state of a partition (``replica`` -1) or replica at the end of an epoch.
+        """Return when a partition or replica entered its last state of an epoch, and its key_seq.
 
-        ``epoch`` is relative. Returns the relative time at which the state was entered, and the
-        key_seq of the last row in the epoch.
+        ``replica`` -1: the partition. The epoch and the time are relative; the key_seq is that of
+        the last row in the epoch.
         """
         columns = self.columns
         of_key = (self.base == base) & (columns["replica"] == replica)
