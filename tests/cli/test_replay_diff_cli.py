@@ -171,7 +171,7 @@ def test_a_log_beside_a_dump(
             "partition": 0,
             "replica": -1,
             "field": "existence",
-            "a": "there",
-            "b": "not there",
+            "a": "present",
+            "b": "absent",
         }
     ]

@@ -78,7 +78,7 @@ def test_what_is_no_query_is_refused_before_anything_is_read(
     writes = "WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a"
     assert main(["replay", "sql", writes, str(journal)]) == 2
     told = capsys.readouterr().err
-    assert "error: this cannot be asked" in told and "read journal" not in told
+    assert "error: invalid query" in told and "read journal" not in told
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("TZ", "Asia/Kolkata")
         time.tzset()

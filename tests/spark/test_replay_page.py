@@ -174,8 +174,8 @@ def test_a_log_beside_a_tree_of_znodes(spark: SparkSession, whole: EventTable) -
     assert sorted(found.shown) == sorted(
         [
             (first.topic, first.partition, -1, "leader", str(first.leader), str(changed.leader)),
-            (second.topic, second.partition, -1, "existence", "there", "not there"),
-            ("only-there", 3, -1, "existence", "not there", "there"),
+            (second.topic, second.partition, -1, "existence", "present", "absent"),
+            ("only-there", 3, -1, "existence", "absent", "present"),
         ]
     )
 
