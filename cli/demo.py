@@ -99,11 +99,11 @@ def spark_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins |
     """Rebuild the final states from the journal with Spark, then replay it onto a page."""
     # Importing Spark takes longer than most commands run.
     from klamm.replay.spark import spark_session
-    from klamm.replay.spark_errors import told_in_one_line
+    from klamm.replay.spark_errors import one_line_errors
 
     begun_s = time.monotonic()
     yield StepBegins(SPARK_TITLE)
-    with spark_session(is_small=True) as session, told_in_one_line(page.parent):
+    with spark_session(is_small=True) as session, one_line_errors(page.parent):
         start_s = time.monotonic() - begun_s
         yield compare_with_spark(session, end, start_s)
         yield StepBegins(REPLAY_TITLE)

@@ -1,4 +1,7 @@
-"""`klamm replay diff`: compares two logs, or a log and a ZooKeeper. Parses options and prints."""
+"""`klamm replay diff`: compare two logs, or a log with a ZooKeeper.
+
+Parses options and prints; replay/diff.py compares.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from klamm.zk.dump_text import read_dump
 from klamm.zk.store import Store
 
 if TYPE_CHECKING:
-    from klamm.replay.diff import Difference, Differences, Parting, Side
+    from klamm.replay.diff import Difference, Differences, Divergence, Side
     from klamm.replay.event_table import EventTable
     from klamm.replay.spark import SparkSession
 
@@ -41,7 +44,7 @@ EXAMPLES = """
 Examples:
   klamm replay diff ./journal.jsonl ./zookeeper/version-2
   klamm replay diff ./journal.jsonl --zookeeper localhost:2181/klamm
-  klamm replay diff ./events dump.json --json       # a dump of klamm zk dump
+  klamm replay diff ./events dump.json --json       # output of klamm zk dump
   klamm replay diff /var/log/kafka ./version-2 --source state-change.log --run /kafka
 """
 
@@ -50,18 +53,20 @@ def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="Logs of one kind, or an event table.")],
     b: Annotated[
         Path | None,
-        typer.Argument(metavar="B", help="The same, or the output of klamm zk dump."),
+        typer.Argument(metavar="B", help="Like A, or the output of klamm zk dump."),
     ] = None,
     zookeeper: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT/CHROOT", help="Compare A with this ZooKeeper; only reads."),
+        typer.Option(metavar="HOST:PORT/CHROOT", help="Compare A with this ZooKeeper (read-only)."),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Kind of log to use of a side that has several kinds."),
+        typer.Option(
+            metavar="KIND", help="If a side has several kinds of logs, use only this one."
+        ),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="Run or chroot to use of a side that has several.")
+        str | None, typer.Option(help="If a side has several runs or chroots, use only this one.")
     ] = None,
     master: Master = None,
     timezone: Timezone = None,
@@ -69,13 +74,13 @@ def diff(
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
-    """Compare the final leaders, leader epochs, ISRs and states of two logs, and find the first
-    row where they diverge. Exit code 14 if they differ."""
+    """Compare the final leaders, leader epochs, ISRs and states of two logs, and show where they
+    first diverge. Exit code 14 if they differ."""
     from klamm.replay.diff import compare, side_of
     from klamm.replay.opening import look_at
 
     if (b is None) == (zookeeper is None):
-        raise UsageError("give either B or --zookeeper to compare A with")
+        raise UsageError("give either B or --zookeeper, and not both")
     inputs = [look_at([a])]
     tree = _tree(b, zookeeper)
     if tree is None and b is not None:
@@ -94,23 +99,24 @@ def diff(
     else:
         for line in _lines(sides, found):
             typer.echo(line)
-    raise typer.Exit(FINDINGS if found.total or found.parting else 0)
+    raise typer.Exit(FINDINGS if found.total or found.divergence else 0)
 
 
 def _check_held(tables: Sequence[EventTable], source: str | None, run: str | None) -> None:
-    """Raise UsageError for a source or a run that neither side has."""
+    """Check that --source and --run name a source and a run of A or B. Raises UsageError."""
     summaries = [summary for table in tables for summary in table.manifest.sources]
     sources = {summary.source for summary in summaries}
     runs = {covered.run for summary in summaries for covered in summary.runs}
     for option, asked, held in (("--source", source, sources), ("--run", run, runs)):
         if asked is not None and asked not in held:
             raise UsageError(
-                f"{option} {asked}: not found in A or B", hint=f"found: {', '.join(sorted(held))}"
+                f"{option} {asked}: neither A nor B has it",
+                hint=f"available: {', '.join(sorted(held))}",
             )
 
 
 class _Tree(msgspec.Struct):
-    """State of a cluster in a live ZooKeeper or in a dump."""
+    """The cluster metadata of a live or dumped ZooKeeper; ``what`` describes which of the two."""
 
     name: str
     what: str
@@ -118,7 +124,7 @@ class _Tree(msgspec.Struct):
 
 
 def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
-    """Read the cluster in ZooKeeper or in dump ``b``; None if ``b`` is logs or an event table."""
+    """Read --zookeeper, or B if B is a ZooKeeper dump; None if B is logs or an event table."""
     if zookeeper is not None:
         with open_store(zookeeper) as store:
             return _Tree(zookeeper, "a live ZooKeeper", _read(store, zookeeper))
@@ -129,9 +135,9 @@ def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
 
 
 def _is_dump(path: Path) -> bool:
-    """Return True for a .json file, or a file that begins like a dump.
+    """Return whether a file is a ZooKeeper dump, by its suffix or its first bytes.
 
-    One bracket does not identify a dump, because Kafka's logs also begin with a bracket.
+    One bracket is not enough: lines of Kafka's logs start with a bracket, too.
     """
     if not path.is_file():
         return False
@@ -145,7 +151,7 @@ def _read(store: Store, name: str) -> StoredCluster:
     stored = StoredCluster.read(store)
     if not stored.assignments:
         raise UsageError(
-            f"{name} has no topics", hint="if the cluster has a chroot, add it: HOST:PORT/kafka"
+            f"{name} has no topics", hint="a cluster below a chroot needs its path, such as /kafka"
         )
     return stored
 
@@ -169,13 +175,13 @@ def _lines(sides: Sequence[Side], found: Differences) -> Iterator[str]:
     yield f"Compared: {found.partitions:,} partitions{replicas}."
     for words in found.not_compared:
         yield f"Not compared: {words}."
-    yield f"{found.total:,} differ:" if found.total else "The final states agree."
+    yield f"Differences: {found.total:,}" if found.total else "The final states agree."
     for difference in found.shown:
         yield f"  {_difference_line(difference)}"
     if found.total > len(found.shown):
         yield f"  and {found.total - len(found.shown):,} more"
-    if found.parting is not None:
-        yield f"First divergence: {_parting_line(found.parting)}."
+    if found.divergence is not None:
+        yield f"First divergence: {_divergence_line(found.divergence)}."
 
 
 def _difference_line(at: Difference) -> str:
@@ -184,7 +190,7 @@ def _difference_line(at: Difference) -> str:
     return f"{at.topic}-{at.partition}{replica}: {at.field} {a} in A, {b} in B"
 
 
-def _parting_line(at: Parting) -> str:
+def _divergence_line(at: Divergence) -> str:
     other = "B" if at.side == "A" else "A"
     parts = [f"leader {at.leader}", f"leader epoch {at.leader_epoch}"]
     if at.isr is not None:
@@ -192,7 +198,7 @@ def _parting_line(at: Parting) -> str:
     if at.zk_version is not None:
         parts.append(f"version {at.zk_version}")
     place = f"{at.file}:{at.line} in {at.side}, {time_text(at.t_ms)}"
-    return f"{place}: {at.topic}-{at.partition} {', '.join(parts)}, which {other} never had"
+    return f"{place}: {at.topic}-{at.partition} {', '.join(parts)}; {other} never had it"
 
 
 def _as_json(sides: Sequence[Side], found: Differences) -> dict[str, object]:
@@ -203,5 +209,5 @@ def _as_json(sides: Sequence[Side], found: Differences) -> dict[str, object]:
         "differences": found.total,
         "shown": [at._asdict() for at in found.shown],
         "not_compared": found.not_compared,
-        "first_parting": None if found.parting is None else found.parting._asdict(),
+        "first_parting": None if found.divergence is None else found.divergence._asdict(),
     }

@@ -1,4 +1,7 @@
-"""`klamm replay generate`: writes logs of a fictitious cluster. Parses options, shows progress."""
+"""`klamm replay generate`: write the logs of a synthetic cluster.
+
+Parses options, shows progress and prints.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _formats() -> str:
-    """Return lines with each format and the kinds of anomalies that can be planted in it."""
+    """Return the formats as help text, each with the kinds of anomaly that it can contain."""
     lines = []
     for written_as in Format:
         words = f"{written_as:<17} {', '.join(kinds_of(written_as))}"
@@ -33,7 +36,7 @@ def _formats() -> str:
 
 EXAMPLES = f"""
 \b
-Formats, and the kinds that can be planted in them:
+Formats, and the kinds of anomaly that can be planted in each:
 {_formats()}
   parquet is an event table.
 \b
@@ -46,37 +49,38 @@ Examples:
 def generate(
     out: Annotated[Path, typer.Option("--out", help="Directory to create; it must not exist.")],
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1_000,
-    events: Annotated[int, typer.Option(min=1, help="Number of rows of a journal.")] = 100_000,
+    events: Annotated[int, typer.Option(min=1, help="Number of journal rows.")] = 100_000,
     failure_rate: Annotated[
         float,
         typer.Option(min=0, max=1, help="Share of steps in which a broker or controller fails."),
     ] = 0.02,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed gives the same bytes.")
+    ] = 0,
     plant: Annotated[
-        str, typer.Option(metavar="KIND=N,..", help="Kinds of anomalies to plant, with counts.")
+        str, typer.Option(metavar="KIND=N,..", help="Kinds of anomaly to plant, with counts.")
     ] = "",
     written_as: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="Format of the logs.")
+        str, typer.Option("--format", metavar="FORMAT", help="Format to write.")
     ] = "journal",
     brokers: Annotated[int, typer.Option(min=5, max=10_000, help="Number of brokers.")] = 12,
     partitions_per_topic: Annotated[
         int, typer.Option(min=1, help="Number of partitions per topic.")
     ] = 100,
     skew: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of all partitions in a single topic.")
+        float,
+        typer.Option(min=0, max=1, help="Share of all partitions that belong to one large topic."),
     ] = 0.0,
     json: AsJson = False,
 ) -> None:
-    """Write a seeded, consistent history of a cluster, with planted anomalies.
+    """Write a seeded, consistent history of a cluster, with anomalies planted in it.
 
-    DIR/planted.json lists each planted anomaly and its location.
+    DIR/planted.json lists the planted anomalies and their places.
     """
     from klamm.replay.generate.generate import TRUTH, generate
 
     if written_as not in list(Format):
-        raise UsageError(
-            f"--format {written_as}: unknown format", hint=f"formats: {', '.join(Format)}"
-        )
+        raise UsageError(f"--format {written_as} is unknown", hint=f"formats: {', '.join(Format)}")
     options = HistoryOptions(
         partitions=partitions,
         events=events,
@@ -93,12 +97,15 @@ def generate(
         print_json({"folder": str(out), **msgspec.structs.asdict(truth)})
         return
     _print(truth)
-    typer.echo(f"Written: {out}; {out / TRUTH} lists the planted anomalies")
+    typer.echo(f"Created {out}; {out / TRUTH} lists the planted anomalies")
 
 
 @contextmanager
 def _progress(events: int) -> Iterator[Callable[[int], None]]:
-    """Show the share of written rows on a terminal until the block ends."""
+    """Show the share of rows that are written, as a line on a terminal that is erased at the end.
+
+    Yields a callback that takes the number of rows written so far.
+    """
     column = TextColumn("{task.percentage:.0f}% of {task.total:,} rows")
     terminal = Console(stderr=True)
     with Progress(

@@ -1,6 +1,6 @@
-"""`klamm replay ingest`: reads logs into an event table. Parses options and prints.
+"""`klamm replay ingest`: read logs into an event table. Parses options and prints.
 
-Imports Spark only when it runs, because that takes longer than most commands.
+Spark is imported only when the command runs: importing it takes longer than most commands.
 """
 
 from __future__ import annotations
@@ -38,38 +38,39 @@ def ingest(
         list[Path],
         typer.Argument(metavar="PATH..", help="Logs, or directories to search for logs."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Directory of the event table.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory to create the event table in.")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing event table.")
     ] = False,
     timezone: Timezone = None,
     run: Annotated[
         str | None,
-        typer.Option(help="Name of the run. [default: the journal's; the directory; the chroot]"),
+        typer.Option(
+            help="Name of the run. [default: from the journal, the directory or the chroot]"
+        ),
     ] = None,
     follow: Annotated[
         bool,
         typer.Option(
             "--follow",
-            help="Read a growing journal until Ctrl-C; repeat the command to resume.",
+            help="Keep reading a growing journal until Ctrl-C; the same command resumes.",
         ),
     ] = False,
     idle_timeout_s: Annotated[
         float | None,
-        typer.Option(min=0, help="With --follow: stop if no row arrives for this many seconds."),
+        typer.Option(min=0, help="With --follow: stop after this many seconds without new lines."),
     ] = None,
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
     """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs
-    into one event table, which the other commands query. Malformed lines are counted."""
+    into one event table, which the other commands query. Unreadable lines are counted."""
     if follow:
-        if overwrite or len(paths) != 1:
-            raise UsageError(
-                "--follow requires exactly one journal, and excludes --overwrite",
-                hint="it creates the event table in --out, or continues an existing one",
-            )
+        if overwrite:
+            raise UsageError("--follow excludes --overwrite: it resumes the event table in --out")
+        if len(paths) != 1:
+            raise UsageError(f"--follow takes one journal, not {len(paths)} paths")
         _follow(paths[0], out, idle_timeout_s, cores, memory_mb, as_json=json)
         return
     from klamm.replay.event_table import new_table_folder, some_damaged
@@ -79,7 +80,7 @@ def ingest(
     from klamm.replay.sources import SourceOptions
     from klamm.replay.sources.registry import find_files
     from klamm.replay.spark import spark_session
-    from klamm.replay.spark_errors import told_in_one_line
+    from klamm.replay.spark_errors import one_line_errors
 
     options = SourceOptions(timezone=timezone, run=run)
     found = find_files(paths)
@@ -87,7 +88,7 @@ def ingest(
     with (
         ending_signals_raise(),
         new_table_folder(out, overwrite=overwrite) as folder,
-        told_in_one_line(folder),
+        one_line_errors(folder),
         spark_session(cores or CORES, memory_mb, is_small=are_small(found)) as spark,
     ):
         progress.note("Spark has started")
@@ -105,7 +106,7 @@ def _follow(
     *,
     as_json: bool,
 ) -> None:
-    """Follow a journal until a signal or a timeout, and then complete the event table."""
+    """Follow a journal. Ctrl-C ends only the following: the command then completes the table."""
     from klamm.replay.event_table import some_damaged
     from klamm.replay.follow import follow, open_followed
     from klamm.replay.opening import are_small
@@ -141,10 +142,10 @@ def _show(out: Path, manifest: Manifest, damaged: Sequence[Damaged], *, as_json:
 
 
 def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[str]:
-    """Describe the logs read, the runs and times they cover, and their malformed lines."""
+    """Describe a table's sources: events read, runs covered, and damaged lines with places."""
     for source in manifest.sources:
         files = _counted(len(source.files), "file")
-        yield f"{source.source}: {_counted(source.rows, 'event')} of {files} in {_took(source)}"
+        yield f"{source.source}: {_counted(source.rows, 'event')} from {files} in {_took(source)}"
         for run in source.runs:
             yield f"  {_run_line(run)}"
             if run.out_of_order is not None:
@@ -172,7 +173,7 @@ def _run_line(run: RunCoverage) -> str:
     if run.missing:
         parts.append(f"{_counted(run.missing, 'row')} missing")
     if run.repeated:
-        parts.append(f"{_counted(run.repeated, 'row')} repeated")
+        parts.append(f"{_counted(run.repeated, 'duplicate row')}")
     return ", ".join(parts)
 
 

@@ -1,6 +1,6 @@
-"""Shared part of the commands that query event tables: options, the Spark session, opening.
+"""Options and set-up shared by the commands that query an event table.
 
-Spark is imported only when a command runs.
+Starts Spark and opens the tables. Spark is imported only when a command runs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ Paths = Annotated[
     typer.Argument(metavar="PATH..", help="An event table, or logs and directories of logs."),
 ]
 Cores = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of Spark's threads. [default: one per core]"),
+    int | None, typer.Option(min=1, help="Spark threads. [default: the machine's cores]")
 ]
-Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java heap size in MiB.")]
+Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java heap in MiB.")]
 Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Spark master, e.g. spark://host:7077. [default: local]"),
@@ -45,7 +44,7 @@ Timezone = Annotated[
 
 
 class SparkOptions(NamedTuple):
-    """Options of the Spark session. ``cores`` None: all cores of the machine."""
+    """Spark settings and time zone of one command; ``cores`` None: all cores of the machine."""
 
     master: str | None
     cores: int | None
@@ -54,7 +53,7 @@ class SparkOptions(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A running Spark session and the opened event tables, in the order of the inputs."""
+    """A running Spark session, and the opened tables in the order of the inputs."""
 
     spark: SparkSession
     tables: list[EventTable]
@@ -68,22 +67,21 @@ def open_tables(
     folder: Path,
     check: Callable[[SparkSession], None] | None = None,
 ) -> Iterator[Opened]:
-    """Start Spark and open the inputs as event tables; close everything after the block.
+    """Start Spark and open a table for each input; both end with the block.
 
-    Logs are read into temporary event tables. ``folder``: the directory that the error for a full
-    disk names. ``check``: a check that needs Spark, made before logs are read. Raises UsageError
-    for an unknown time zone, KlammError if Spark fails.
+    ``folder`` is the directory that errors about a full disk name. ``check`` runs before logs are
+    read. Raises UsageError for an unknown time zone, KlammError if Spark fails.
     """
     from klamm.replay.opening import opened
     from klamm.replay.progress import Progress
     from klamm.replay.sources import SourceOptions
     from klamm.replay.spark import spark_session
-    from klamm.replay.spark_errors import told_in_one_line
+    from klamm.replay.spark_errors import one_line_errors
 
     sources = SourceOptions(timezone=options.timezone)
     for given in inputs:
         if given.table is None:
-            typer.echo(f"{given.name}: reading logs into a temporary event table", err=True)
+            typer.echo(f"{given.name}: logs, read into a temporary event table", err=True)
     progress = Progress()
     with ExitStack() as stack:
         stack.enter_context(ending_signals_raise())
@@ -93,8 +91,8 @@ def open_tables(
             spark_session(cores, options.memory_mb, options.master, is_small=is_small)
         )
         progress.note("Spark has started")
-        # Inside the session: the text of Spark's errors is available only while Java runs.
-        stack.enter_context(told_in_one_line(folder))
+        # Inside the session: Spark's errors can be described only while its JVM is running.
+        stack.enter_context(one_line_errors(folder))
         if check is not None:
             check(spark)
         tables = [stack.enter_context(opened(spark, given, sources, progress)) for given in inputs]

@@ -1,4 +1,4 @@
-"""`klamm replay run`: answers all questions of a replay, as text, JSON, Parquet or an HTML page.
+"""`klamm replay run`: report what a cluster did, as text, JSON, Parquet or an HTML page.
 
 Parses options and prints; replay/run.py computes the answers.
 """
@@ -58,10 +58,10 @@ Examples:
   klamm replay run ./events --out ./answers --format html      # ./answers/page.html
   klamm replay run /shared/events --master spark://host:7077 --out ./answers --format parquet
 \b
-Exit code 14 if there are violations: illegal transitions, lost or repeated rows, lost
-transactions, unclean elections, two controllers in an epoch, writes after a newer epoch.
+Exit code 14 if there are violations: illegal transitions, lost or duplicate rows, lost
+transactions, unclean elections, two controllers in one epoch, writes after a newer epoch began.
 """
-_STATES_KEPT = 100
+_STATES_LISTED = 100
 _FILTERS = {
     "topics": "only topics",
     "brokers": "only partitions of brokers",
@@ -71,13 +71,13 @@ _FILTERS = {
     "as_of_epoch": "as of controller epoch",
     "as_of_zxid": "as of zxid",
 }
-"""Labels of the filters in the facts of the page."""
+"""The label of each filter in the summary of a replay."""
 _YEAR_DIGITS = 4
 _MAX_LONG = 2**63 - 1
 
 
 class Format(StrEnum):
-    """Format of the answers."""
+    """Output format of the answers."""
 
     TEXT = "text"
     JSON = "json"
@@ -91,6 +91,7 @@ _MADE = {
     Format.PARQUET: "",
     Format.HTML: "page.html",
 }
+"""The file in --out that holds the answers in each format."""
 
 
 def run(
@@ -100,40 +101,40 @@ def run(
         str | None,
         typer.Option(
             metavar="T|epoch:N|zxid:X",
-            help="The state at this time in UTC, controller epoch or zxid.",
+            help="Show the state as of a time (UTC), a controller epoch or a zxid.",
         ),
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; repeatable.")] = None,
     broker: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="Only partitions of this broker; repeatable."),
+        typer.Option(min=0, help="Only partitions with this broker as leader or replica."),
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="T", help="Count from this time, in UTC.")
+        str | None, typer.Option("--from", metavar="T", help="Count only events from T on (UTC).")
     ] = None,
     to: Annotated[
-        str | None, typer.Option(metavar="T", help="Read up to this time, in UTC.")
+        str | None, typer.Option(metavar="T", help="Ignore events after T (UTC).")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the answers into this new directory.")
+        Path | None, typer.Option(metavar="DIR", help="Write the answers to this new directory.")
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="parquet and html need --out.")
+        Format, typer.Option("--format", help="Output format; parquet and html need --out.")
     ] = Format.TEXT,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace existing answers in --out.")
+        bool, typer.Option("--overwrite", help="Replace existing answers.")
     ] = False,
     timezone: Timezone = None,
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
 ) -> None:
-    """Rebuild the history of a cluster from logs or an event table: final states, offline
-    partitions, elections, ISRs, reassignments, failovers and violations of Kafka's rules."""
+    """Rebuild a cluster's history from logs or an event table: final states, offline partitions,
+    elections, ISRs, reassignments, failovers, and violations."""
     from klamm.replay.opening import look_at
     from klamm.replay.result_folder import as_values, check_out, result_folder, write_answers
 
     if out is None and format_ in (Format.PARQUET, Format.HTML):
-        raise UsageError(f"--format {format_} requires --out", hint="--out is a new directory")
+        raise UsageError(f"--format {format_} needs --out", hint="--out takes a new directory")
     filters = read_filters(as_of, topic or (), broker or (), from_, to)
     given = look_at(paths)
     if out is not None:
@@ -167,7 +168,7 @@ def run(
 
 @contextmanager
 def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
-    """Compute all answers; they are valid inside the block."""
+    """Compute all answers; they stay cached in Spark until the block ends."""
     from klamm.replay.run import answer
 
     with opened.progress.step(opened.spark, "answer every question"):
@@ -177,21 +178,21 @@ def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
 
 
 def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Page:
-    """Return the answers as a page, including the limits of the table's sources."""
+    """Return the answers as a page, with the questions that the table's sources cannot answer."""
     from klamm.replay.answers import limits
     from klamm.replay.page import Asked, replay_page
     from klamm.replay.readings import readings
     from klamm.replay.unread import damaged_lines
 
     (table,) = opened.tables
-    with opened.progress.step(opened.spark, "check the limits of the sources"):
+    with opened.progress.step(opened.spark, "check which questions the sources answer"):
         found = readings(table.events, table.names)
     facts = [("read", name)]
     for source in table.manifest.sources:
         damaged = damaged_lines(source.damaged)
         words = f", damaged lines: {damaged:,}" if damaged else ""
         of = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
-        facts.append((source.source, f"{source.rows:,} events of {of}{words}"))
+        facts.append((source.source, f"{source.rows:,} events from {of}{words}"))
         orders = (run.out_of_order for run in source.runs)
         facts += [("out of order", order.words) for order in orders if order is not None]
     files = [Path(file.path) for source in table.manifest.sources for file in source.files]
@@ -210,7 +211,7 @@ def read_filters(
     from_: str | None,
     to: str | None,
 ) -> Filters:
-    """Parse the filter options. Raises UsageError for a malformed or contradictory one."""
+    """Parse the filter options. Raises UsageError for an invalid time, epoch, zxid or range."""
     from klamm.replay.filters import Filters
 
     moment: dict[str, int] = {}
@@ -221,7 +222,7 @@ def read_filters(
         else:
             moment["as_of_ms"] = _time_ms("--as-of", as_of)
     if "" in topics:
-        raise UsageError("--topic is empty", hint="e.g. --topic orders")
+        raise UsageError("--topic is empty", hint="for example --topic orders")
     from_ms = None if from_ is None else _time_ms("--from", from_)
     to_ms = None if to is None else _time_ms("--to", to)
     for option, text, end_ms in (("--to", to, to_ms), ("--as-of", as_of, moment.get("as_of_ms"))):
@@ -233,28 +234,29 @@ def read_filters(
 
 
 def _number(as_of: str, text: str) -> int:
-    """Parse a decimal or hexadecimal number from 0 to 2^63 - 1, e.g. an epoch or a zxid."""
+    """Parse the epoch or zxid of --as-of: a non-negative 64-bit number, decimal or 0x hex."""
     try:
         number = int(text, 16 if text.startswith("0x") else 10)
     except ValueError:
         number = -1
     if not 0 <= number <= _MAX_LONG:
         raise UsageError(
-            f"--as-of {as_of}: not a valid number", hint="e.g. epoch:7 or zxid:0x10000002a"
+            f"--as-of {as_of}: invalid number", hint="for example epoch:7 or zxid:0x10000002a"
         )
     return number
 
 
 def _time_ms(option: str, text: str) -> int:
-    """Parse milliseconds since 1970 or an ISO 8601 time (default: UTC); return milliseconds."""
+    """Parse milliseconds since 1970, or an ISO 8601 time (UTC unless it has an offset)."""
     if text.isdecimal() and len(text) > _YEAR_DIGITS:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{option} {text} is not a valid time",
-            hint="write 2026-01-02T10:15:00.250, with +02:00 if it is not UTC, or milliseconds",
+            f"{option} {text}: invalid time",
+            hint="use 2026-01-02T10:15:00.250 (UTC unless it ends in an offset like +02:00) or "
+            "milliseconds since 1970",
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -262,7 +264,7 @@ def _time_ms(option: str, text: str) -> int:
 
 
 def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
-    """Yield (label, text) of each filter that is set."""
+    """Yield a label and a text for each filter that is set."""
     for name, value in dataclasses.asdict(filters).items():
         if value in (None, ()):
             continue
@@ -276,19 +278,19 @@ def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
 
 
 def _is_narrow(filters: Filters) -> bool:
-    """Return True if a topic, broker or as-of filter is set: then partition states are shown."""
+    """Return whether to list states: only if a filter selects some, since all are too many."""
     moment = (filters.as_of_ms, filters.as_of_epoch, filters.as_of_zxid)
     return bool(filters.topics or filters.brokers or any(at is not None for at in moment))
 
 
 def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
-    """Return the states of the first partitions by name, and the number of partitions."""
+    """Return the number of partitions, and the states of the first by name and number."""
     from klamm.replay.encode import ANSWER_STATES
 
     partitions = answers.tables["partitions"]
-    with opened.progress.step(opened.spark, "put states into words"):
+    with opened.progress.step(opened.spark, "look up the names of states"):
         words = opened.tables[0].in_words(partitions, ANSWER_STATES)
-        first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_KEPT)
+        first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_LISTED)
         rows = [row.asDict() for row in first.collect()]
     return {"partitions": partitions.count(), "first": rows}
 
@@ -319,13 +321,13 @@ _STATE_COLUMNS: Final = ("topic", "partition", "state", "leader", "leader_epoch"
 
 
 def show_page(page: Page, states: dict[str, Any] | None, file: TextIO | None = None) -> None:
-    """Print the page as text; ``states`` are the first partitions and their total number.
+    """Print the page to ``file`` or standard output; ``states`` is the result of ``_states``.
 
-    Text is printed verbatim: names are never interpreted as rich's markup.
+    Texts are printed literally: rich must not read a topic name as markup.
     """
     console = HarmlessConsole(file=file, highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        # A file has no width, so no cell is folded.
+        # A file has no width: do not wrap its lines.
         console = HarmlessConsole(file=file, highlight=False, width=_WIDTH, soft_wrap=True)
     console.print(Text(page.title, style="bold"))
     console.print(Text(page.verdict, style=_STYLES[page.tone]))

@@ -1,4 +1,4 @@
-"""`klamm replay sql`: queries the events of a cluster in SQL. Parses options and prints."""
+"""`klamm replay sql`: run an SQL query on an event table. Parses options and prints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from klamm.report.scales import time_text
 if TYPE_CHECKING:
     from klamm.replay.spark import Row
 
-MAX_ROWS = 100
+MOST_ROWS = 100
 EXAMPLES = """
 \b
 Examples:
@@ -35,25 +35,23 @@ Examples:
   klamm replay sql "SELECT problem, count(*) FROM damaged GROUP BY 1" ./events
 \b
 Views: events (one row per event), partitions and replicas (their final states in each source and
-run), names (the names behind the event table's codes), damaged (malformed lines).
+run), names (the names behind the event table's hash codes), damaged (unreadable lines).
 """
 
 
 def sql(
-    query: Annotated[
-        str, typer.Argument(metavar="SELECT", help="A SELECT in Spark SQL, or DESCRIBE.")
-    ],
+    query: Annotated[str, typer.Argument(metavar="SELECT", help="A Spark SQL query, or DESCRIBE.")],
     paths: Paths,
     limit: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Maximum number of rows.")
-    ] = MAX_ROWS,
+    ] = MOST_ROWS,
     master: Master = None,
     timezone: Timezone = None,
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
-    """Query the events of logs or of an event table in SQL, read-only."""
+    """Query the events of logs or of an event table in SQL (read-only)."""
     from klamm.replay.opening import look_at
     from klamm.replay.views import ask, check_first_word, check_query, make_views
 
@@ -64,7 +62,7 @@ def sql(
     with open_tables([given], options, folder, lambda spark: check_query(spark, query)) as opened:
         make_views(opened.tables[0])
         found = ask(opened.spark, query)
-        with opened.progress.step(opened.spark, "ask"):
+        with opened.progress.step(opened.spark, "query"):
             rows = found.limit(limit + 1).collect()
         columns = found.columns
     more = len(rows) > limit
@@ -74,7 +72,7 @@ def sql(
     for line in table_lines([columns, *([_text(value) for value in row] for row in rows[:limit])]):
         typer.echo(line)
     if more:
-        typer.echo(f"more rows exist: --limit {limit} is reached")
+        typer.echo(f"more rows exist: --limit {limit} reached")
 
 
 def _values(rows: list[Row]) -> list[list[Any]]:
@@ -82,7 +80,7 @@ def _values(rows: list[Row]) -> list[list[Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON: Spark's rows to objects, times to text in UTC."""
+    """Return a value that JSON can express: a Spark row as an object, a time as a UTC string."""
     if isinstance(value, datetime):
         return _utc(value)
     if hasattr(value, "asDict"):
@@ -95,7 +93,7 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> str:
-    # Spark returns naive datetimes in this machine's time zone.
+    # Spark returns naive datetimes in this machine's local time zone.
     return time_text(round(value.timestamp() * 1000))
 
 

@@ -1,1 +1,1 @@
-"""Spark jobs over event logs; the only folder that imports pyspark."""
+"""Spark jobs over event logs (`klamm replay`); the only package that imports pyspark."""

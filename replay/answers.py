@@ -1,7 +1,7 @@
-"""Which source can answer which question: declared in answers.yaml, shown by the docs and commands.
+"""Which log can answer which question: declared in answers.yaml, shown by docs and commands.
 
-A source is what a log has at its level: Kafka's state-change.log at INFO, its default, lacks what
-it has at TRACE. Says what can be known; which sources a table has is found by replay/readings.py.
+A log counts with its log level: Kafka's state-change.log at INFO, the default, lacks lines that it
+has at TRACE. Which logs and levels a table has is found by replay/readings.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 
 
 class Reading(StrEnum):
-    """A source at the level that decides what it tells."""
+    """A source of events together with its log level, which decides what it can answer."""
 
     JOURNAL = "journal"
     STATE_CHANGE_TRACE = "state-change.log at TRACE"
@@ -34,35 +34,35 @@ class How(StrEnum):
 
 
 class Answer(NamedTuple):
-    """``why`` not wholly; empty for yes."""
+    """Whether a source answers a question. ``why``: reason for a limited answer, empty for yes."""
 
     how: How
     why: str = ""
 
 
 class Question(StrEnum):
-    """What is asked of a table, in the words of the docs."""
+    """The questions that a replay answers, as the docs and the page name them."""
 
     PARTITION_STATES = "final state of each partition"
     REPLICA_STATES = "final state of each replica"
     LEADERSHIPS = "final leader, leader epoch and ISR"
-    AS_OF = "states as of a time, an epoch or a zxid"
+    AS_OF = "states as of a time, epoch or zxid"
     ILLEGAL_PARTITIONS = "illegal transitions of partitions"
     ILLEGAL_REPLICAS = "illegal transitions of replicas"
-    FAILED = "transitions that failed, and why"
+    FAILED = "failed transitions and their reasons"
     GAPS = "lost rows"
-    DUPLICATES = "rows that are there twice"
-    OFFLINE = "stays in OfflinePartition, the timeline of offline partitions"
+    DUPLICATES = "duplicate rows"
+    OFFLINE = "intervals in OfflinePartition, offline partitions over time"
     LEADERLESS = "intervals without a leader"
     UNCLEAN = "unclean elections"
     ISR_CHURN = "ISR changes, flapping replicas"
-    REASSIGNMENTS = "durations of reassignments, stuck ones"
+    REASSIGNMENTS = "durations of reassignments, stuck reassignments"
     FAILOVERS = "failovers and their time to ready"
-    TWO_CONTROLLERS = "two controllers in an epoch, writes after a newer epoch"
+    TWO_CONTROLLERS = "two controllers in one epoch, writes after a newer epoch began"
     LEADERS_OVER_TIME = "leaders per broker over time"
-    BROKERS = "brokers that came and went"
-    DELETIONS = "topics created and deleted"
-    TROUBLE = "topics and brokers with most trouble"
+    BROKERS = "broker starts and failures"
+    DELETIONS = "topic creations and deletions"
+    TROUBLE = "topics and brokers with the most problems"
 
 
 _LIMITS: Final[dict[str, dict[str, str]]] = yaml.safe_load(
@@ -73,20 +73,20 @@ assert all(set(limited) <= set(Reading) for limited in _LIMITS.values())
 
 
 def answer(question: Question, reading: Reading) -> Answer:
-    """Whether a source at its level can answer a question."""
+    """Return whether a source at its log level can answer a question."""
     how, _, why = _LIMITS.get(question, {}).get(reading, "yes").partition(", ")
     return Answer(How(how), why)
 
 
 def limits(readings: Iterable[Reading]) -> dict[Question, list[tuple[Reading, Answer]]]:
-    """The questions that none of some sources answers wholly, and why each does not."""
-    there = sorted(set(readings), key=tuple(Reading).index)
-    told = {q: [(reading, answer(q, reading)) for reading in there] for q in Question}
-    return {q: of for q, of in told.items() if all(a.how is not How.YES for _, a in of)}
+    """Return the questions that no given source answers fully, with the reasons by source."""
+    given = sorted(set(readings), key=tuple(Reading).index)
+    answers = {q: [(reading, answer(q, reading)) for reading in given] for q in Question}
+    return {q: of for q, of in answers.items() if all(a.how is not How.YES for _, a in of)}
 
 
 def answer_table() -> str:
-    """All of it in Markdown; reasons that repeat are notes below."""
+    """Return a Markdown table of questions and sources, with the reasons as numbered notes."""
     notes: dict[str, int] = {}
     lines = [f"| question | {' | '.join(Reading)} |", f"|---{'|---' * len(Reading)}|"]
     for question in Question:

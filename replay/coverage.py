@@ -1,7 +1,7 @@
-"""What a table's events cover: how many of each kind, and how much of each run.
+"""Coverage of an event table: number of events by kind, and completeness of each run.
 
-One whole-number aggregation over stored events, a row for each kind in each epoch and file; numbers
-that do not add up are asked for once more.
+One integer aggregation over the stored events, with a row for each kind in each epoch and file. A
+second query runs only for epochs with missing or repeated sequence numbers.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ _JOURNAL: Final = code_of(JOURNAL, SOURCES)
 
 
 class Coverage(NamedTuple):
-    """By source: how many events of each kind, in the published order, and the runs."""
+    """By source: the number of events of each kind, in the order of KINDS, and the runs."""
 
     kinds: dict[str, dict[str, int]]
     runs: dict[str, list[RunCoverage]]
 
 
 class _Epoch(NamedTuple):
-    """A controller's epoch in a source and run. Of ``seq`` the least, the greatest, sum and xor,
-    in journals."""
+    """One controller's epoch in a source and run.
+
+    ``first``, ``last``, ``sum`` and ``xor`` are those of ``seq``; meaningful only in journals.
+    """
 
     rows: int
     first_ms: int
@@ -44,12 +46,15 @@ class _Epoch(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """How many there are from the first to the last."""
+        """Number of sequence numbers from the first to the last."""
         return self.last - self.first + 1
 
     @property
     def is_plain(self) -> bool:
-        """True if each number is there once."""
+        """Whether each sequence number occurs exactly once.
+
+        Count, sum and xor together exclude a repeated number that makes up for a missing one.
+        """
         return (
             self.rows == self.numbers
             and self.sum == (self.first + self.last) * self.numbers // 2
@@ -58,8 +63,11 @@ class _Epoch(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """Where the rows of a controller's epoch stand in a file: the first and last line, the numbers
-    there, and the least and greatest number of all."""
+    """The rows of a controller's epoch in one file.
+
+    The first and last line, the sequence numbers on these lines, and the least and greatest
+    sequence number.
+    """
 
     first_line: int
     last_line: int
@@ -71,11 +79,11 @@ class _Stretch(NamedTuple):
 
 _Key = tuple[int, int, int, int]
 _Stretches = dict[int, dict[tuple[int, int], _Stretch]]
-"""Those of a run, by file and by controller and epoch."""
+"""The stretches of a run, by file, then by controller and epoch."""
 
 
 def coverage_of(events: DataFrame, names: Path) -> Coverage:
-    """What the events of a table cover; ``names`` is the directory of their words."""
+    """Return what the events of a table cover; ``names`` is the directory of the names."""
     counted = (
         events.groupBy(*_EPOCH, "file", "kind")
         .agg(
@@ -118,7 +126,7 @@ def _together(one: _Epoch | None, other: _Epoch) -> _Epoch:
 
 
 def _stretches(counted: Iterable[Row]) -> dict[int, _Stretches]:
-    """By run; of journals alone, as in other logs rows of an older epoch may well come late."""
+    """Return the stretches by run; journals only: other logs may have rows of old epochs late."""
     runs: dict[int, _Stretches] = defaultdict(lambda: defaultdict(dict))
     for row in counted:
         if row.source == _JOURNAL and row.epoch > 0:
@@ -139,8 +147,10 @@ def _joined(one: _Stretch, other: _Stretch) -> _Stretch:
 
 
 def _out_of_order(files: _Stretches, words: Mapping[int, str]) -> OutOfOrder | None:
-    """The first place in the first file that has one: a file is written row by row. Epochs that
-    are mixed up explain that the rows of one are."""
+    """Return the first place in the first file that is out of order; None if all are in order.
+
+    Order between epochs is checked before order inside an epoch, which would only be a consequence.
+    """
     for file in sorted(files, key=words.__getitem__):
         found = sorted((at, epoch) for (_, epoch), at in files[file].items())
         for (_, newest), (at, epoch) in pairwise(found):
@@ -163,7 +173,7 @@ def _kinds(counted: Iterable[Row]) -> dict[str, dict[str, int]]:
 
 
 def _different(events: DataFrame, doubtful: Iterable[_Key]) -> dict[_Key, int]:
-    """How many numbers there are in these epochs, one that is there twice being one."""
+    """Return the number of distinct sequence numbers of each given epoch."""
     spark = events.sparkSession
     asked = spark.createDataFrame(list(doubtful), events.select(*_EPOCH).schema)
     found = (
@@ -189,7 +199,7 @@ def _runs(
         found = [epochs[key] for key in keys]
         numbers = [key[3] for key in keys]
         rows = sum(at.rows for at in found)
-        told = [different.get(key, epochs[key].rows) for key in keys]
+        distinct = [different.get(key, epochs[key].rows) for key in keys]
         is_counted = source == _JOURNAL
         runs[SOURCES[source - 1]].append(
             RunCoverage(
@@ -199,8 +209,8 @@ def _runs(
                 last_epoch=max(numbers),
                 first_ms=min(at.first_ms for at in found),
                 last_ms=max(at.last_ms for at in found),
-                missing=sum(at.numbers for at in found) - sum(told) if is_counted else None,
-                repeated=rows - sum(told) if is_counted else None,
+                missing=sum(at.numbers for at in found) - sum(distinct) if is_counted else None,
+                repeated=rows - sum(distinct) if is_counted else None,
                 out_of_order=_out_of_order(stretches.get(run, {}), words) if is_counted else None,
             )
         )
@@ -210,7 +220,7 @@ def _runs(
 
 
 def _words(names: Path) -> dict[int, str]:
-    """The names of runs and of files, of which there are few."""
+    """Return the names of runs and files by hash; there are few of them."""
     table = ds.dataset(names, format="parquet").to_table(
         columns=["code", "name"], filter=ds.field("domain").isin(["run", "file"])
     )
@@ -218,5 +228,5 @@ def _words(names: Path) -> dict[int, str]:
 
 
 def _xor_up_to(number: int) -> int:
-    """1 xor 2 xor ... xor number, of which only the last two bits need a look."""
+    """Return 1 xor 2 xor ... xor number, which depends only on the number and its last two bits."""
     return (number, 1, number + 1, 0)[number & 3]

@@ -1,7 +1,7 @@
-"""Two logs side by side, or a log and a tree of znodes: what they end with, and where they part.
+"""Comparison of two logs, or of a log with ZooKeeper: final states and the first divergence.
 
-What a source cannot know is not compared. Both sides are keyed by the hash of the topic's name, so
-that neither has to be translated; nothing but the differences that are shown is brought together.
+Fields that a source cannot know are not compared. Both sides are keyed by the hash of the topic
+name, so that names are looked up only for the differences that are shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_SHOWN: Final = 50
 _PARTITION: Final = ("topic", "partition")
 _REPLICA: Final = (*_PARTITION, "replica")
 _PARTIAL: Final = (STATE_CHANGE_LOG, CONTROLLER_LOG)
-"""Sources that need not tell of every write of a state znode."""
+"""Sources that do not record every write of a state znode."""
 _STORED_SCHEMA: Final = (
     "name string, partition int, leader int, leader_epoch int, isr array<int>, zk_version int"
 )
@@ -42,7 +42,7 @@ _PARTITION_FIELDS: Final = ("state", "leader", "leader_epoch", "isr")
 
 
 class StoredState(NamedTuple):
-    """A partition in ZooKeeper: its state znode, or four times None where there is none."""
+    """A partition in ZooKeeper with its state znode; all fields of a missing znode are None."""
 
     topic: str
     partition: int
@@ -54,12 +54,12 @@ class StoredState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two.
+    """One of the two sides of a comparison: a log, or the znodes of a ZooKeeper.
 
-    ``partitions``: topic, partition, state, leader, leader_epoch, isr, zk_version; states are
-    words. ``replicas``: topic, partition, replica, state; None where nothing is known of them.
-    ``writes``: leaderships with where they stand; None for a tree. ``is_whole``: every write of a
-    state znode is told of.
+    ``partitions``: topic, partition, state, leader, leader_epoch, isr, zk_version; states by name.
+    ``replicas``: topic, partition, replica, state; None if the side does not know them.
+    ``writes``: written leaderships with their places; None for a ZooKeeper. ``is_whole``: the side
+    records every write of a state znode.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Side:
 
 
 class Difference(NamedTuple):
-    """One thing that the two have otherwise. ``replica`` -1: the partition's own."""
+    """A field that differs between A and B. ``replica`` -1: a field of the partition."""
 
     topic: str
     partition: int
@@ -82,8 +82,8 @@ class Difference(NamedTuple):
     b: str | None
 
 
-class Parting(NamedTuple):
-    """The first leadership that only one of the two has. ``side``: "A" or "B"."""
+class Divergence(NamedTuple):
+    """The first divergence: the earliest leadership that only one side has, "A" or "B"."""
 
     side: str
     file: str
@@ -99,29 +99,33 @@ class Parting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """``total`` differences, the first MOST_SHOWN of them, and what was not compared."""
+    """Result of a comparison.
+
+    The numbers of compared partitions and replicas (None: not compared), the number of differences
+    with the first of them, the first divergence, and descriptions of what was not compared.
+    """
 
     partitions: int
     replicas: int | None
     total: int
     shown: list[Difference]
-    parting: Parting | None
+    divergence: Divergence | None
     not_compared: list[str]
 
 
 def side_of(
     table: EventTable, name: str, source: str | None = None, run: str | None = None
 ) -> Side:
-    """A table's side: of several sources only ``source``, of several runs only ``run``.
+    """Return an event table as a side; ``source`` and ``run`` select one of several.
 
-    Raises UsageError if several kinds of logs, or several clusters, are left.
+    Raises UsageError if the selection still has several kinds of logs or several clusters.
     """
     held = {summary.source: summary for summary in table.manifest.sources}
     (summary, *others) = [held[source]] if source in held else held.values()
     if others:
         raise UsageError(
-            f"{name} holds several sources: {', '.join(held)}",
-            hint=f"--source {summary.source} takes one of them",
+            f"{name} has several sources: {', '.join(held)}",
+            hint=f"select one, for example --source {summary.source}",
         )
     events = table.events.where(F.col("source") == code_of(summary.source, SOURCES))
     runs = {covered.run: covered for covered in summary.runs}
@@ -131,8 +135,8 @@ def side_of(
         what, rows = f"{summary.source} of {run}", runs[run].rows
     elif summary.source not in _PARTIAL and len(runs) > 1:
         raise UsageError(
-            f"{name} holds several runs: {', '.join(runs)}",
-            hint=f"--run {next(iter(runs))} takes one of them",
+            f"{name} has several runs: {', '.join(runs)}",
+            hint=f"select one, for example --run {next(iter(runs))}",
         )
     partitions, replicas = final_tables(events)
     return Side(
@@ -147,7 +151,7 @@ def side_of(
 
 
 def stored_side(spark: SparkSession, name: str, what: str, stored: Sequence[StoredState]) -> Side:
-    """The side of a tree of znodes, live or dumped."""
+    """Return the state znodes of a live or dumped ZooKeeper as a side."""
     rows = [(at.topic, *at[1:]) for at in stored]
     states = spark.createDataFrame(rows, _STORED_SCHEMA).withColumn("topic", F.xxhash64("name"))
     names = states.select(F.lit("topic").alias("domain"), F.col("topic").alias("code"), "name")
@@ -156,7 +160,7 @@ def stored_side(spark: SparkSession, name: str, what: str, stored: Sequence[Stor
 
 
 def state_by_leader() -> Column:
-    """The state that a partition should have by its state znode: null is none."""
+    """Return the state that a partition should have by its state znode; a null leader: no znode."""
     leader = F.col("leader")
     return (
         F.when(leader.isNull(), PartitionState.NEW.value)
@@ -166,13 +170,13 @@ def state_by_leader() -> Column:
 
 
 def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
-    """What differs at the end, and the first leadership that only one of the two has."""
+    """Compare the final states of two sides, and find the first leadership that only one has."""
     not_compared = []
     is_whole = a.is_whole and b.is_whole
     if not is_whole:
         partial = a if not a.is_whole else b
         not_compared.append(
-            f"ISRs whose versions differ: {partial.name} need not tell of all their changes"
+            f"ISRs with different znode versions: {partial.name} does not record all ISR changes"
         )
     partitions = beside(a.partitions, b.partitions, _PARTITION, (*_PARTITION_FIELDS, _VERSION))
     rows = [_differing(partitions, _PARTITION_FIELDS, is_whole=is_whole)]
@@ -191,13 +195,13 @@ def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
         first = found.join(names, found.topic == names.code, "left")
         ordered = first.orderBy("name", "partition", "replica", "field").limit(most)
         shown = ordered.select("name", "partition", "replica", "field", "a", "b").collect()
-        parting = _first_parting(a, b, names, is_whole=is_whole)
+        divergence = _first_divergence(a, b, names, is_whole=is_whole)
         return Differences(
             partitions.count(),
             replicas,
             total,
             [Difference(*row) for row in shown],
-            parting,
+            divergence,
             not_compared,
         )
     finally:
@@ -205,14 +209,14 @@ def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
 
 
 def beside(a: DataFrame, b: DataFrame, key: Sequence[str], fields: Sequence[str]) -> DataFrame:
-    """Key, and both sides' fields as the structs ``a`` and ``b``, null if absent."""
+    """Join two tables by key; ``a`` and ``b`` are structs of the fields, null if absent."""
     return a.select(*key, F.struct(*fields).alias("a")).join(
         b.select(*key, F.struct(*fields).alias("b")), list(key), "full_outer"
     )
 
 
 def _differing(both: DataFrame, fields: Sequence[str], *, is_whole: bool) -> DataFrame:
-    """topic, partition, replica, field, a, b: a row for each field that differs."""
+    """Return a row for each field that differs: topic, partition, replica, field, a, b."""
     in_both = F.col("a").isNotNull() & F.col("b").isNotNull()
     found = [_found("existence", _is_there("a"), _is_there("b"), ~in_both)]
     for name in fields:
@@ -220,7 +224,7 @@ def _differing(both: DataFrame, fields: Sequence[str], *, is_whole: bool) -> Dat
         if name == "isr" and not is_whole:
             both_say &= F.col(f"a.{_VERSION}").eqNullSafe(F.col(f"b.{_VERSION}"))
         if name != "state":
-            # A partition without a leadership is known to have none.
+            # In complete sources a null means that the partition has no leadership.
             both_say |= F.lit(is_whole)
         differs = in_both & both_say & ~F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}"))
         found.append(_found(name, _text(f"a.{name}", name), _text(f"b.{name}", name), differs))
@@ -238,22 +242,24 @@ def _found(field: str, a: Column, b: Column, condition: Column) -> Column:
 
 
 def _is_there(side: str) -> Column:
-    return F.when(F.col(side).isNotNull(), "there").otherwise("not there")
+    return F.when(F.col(side).isNotNull(), "present").otherwise("absent")
 
 
 def _text(column: str, name: str) -> Column:
     if name != "isr":
         return F.col(column).cast("string")
-    # Of no ISR it would make that of an empty one.
+    # concat_ws would turn a null ISR into the text of an empty one.
     return F.when(F.col(column).isNotNull(), F.concat_ws(",", column))
 
 
-# Where they part
+# The first divergence
 
 
 def _writes(events: DataFrame) -> DataFrame:
-    """Each leadership that is told of, with where it stands. A new controller's snapshot tells of
-    what others wrote."""
+    """Return each recorded leadership with its place.
+
+    ``is_snapshot``: read by a new controller, and written earlier.
+    """
     return events.where(is_leadership() & F.col("topic").isNotNull()).select(
         *_PARTITION,
         *("leader", "leader_epoch", "isr", _VERSION, "file", "line", "place", "t_ms"),
@@ -261,15 +267,15 @@ def _writes(events: DataFrame) -> DataFrame:
     )
 
 
-def _first_parting(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Parting | None:
-    """The earliest write that is on one side alone; None if there is none, or one is a tree.
+def _first_divergence(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Divergence | None:
+    """Return the earliest write that only one side has; None if all agree, or for a ZooKeeper.
 
-    A side that need not tell of every write is compared by leader epochs alone.
+    If a side does not record every write, only leaders and leader epochs are compared.
     """
     if a.writes is None or b.writes is None:
         return None
     key = [*_PARTITION, "leader_epoch", "leader", *(("isr", _VERSION) if is_whole else ())]
-    # A leadership without a version is none that was stored.
+    # A leadership without a znode version was never stored.
     stored = F.col(_VERSION).isNotNull() | F.lit(not is_whole)
     a_writes, b_writes = a.writes.where(stored), b.writes.where(stored)
     alone = _alone(a_writes, b_writes, key, "A").unionByName(_alone(b_writes, a_writes, key, "B"))
@@ -283,7 +289,7 @@ def _first_parting(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Par
         .select("side", "name", "line", "t_ms", "topic_name", "partition", *LEADERSHIP)
         .collect()
     )
-    return Parting(*rows[0]) if rows else None
+    return Divergence(*rows[0]) if rows else None
 
 
 def _alone(ours: DataFrame, theirs: DataFrame, key: Sequence[str], side: str) -> DataFrame:

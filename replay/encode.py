@@ -1,7 +1,7 @@
-"""Raw events in whole numbers: codes of published lists, hashes of all other words.
+"""Encoding of raw events as integers: codes for words of fixed lists, hashes for all other words.
 
-Column by column in Arrow, wherever the rows are; no word is lost, as the table of names tells the
-hashes again. Reads nothing, stores nothing.
+Works column by column in Arrow, in the process that has the rows. The table of names maps hashes
+back to words. No I/O.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ PUBLISHED: Final[dict[str, Sequence[str]]] = {
     "kind": KINDS,
     "election": ELECTIONS,
 }
-"""The columns whose codes are places in a list, counted from 1."""
+"""The columns with codes from a fixed list: the place in the list, counted from 1."""
 DOMAINS: Final[dict[str, str]] = {
     **{name: name for name in NAMED},
     **dict.fromkeys(("after_file", "before_file", "copy_file"), "file"),
 }
-"""The columns that hold hashes, in events and in answers, and in which domain their names are."""
+"""The columns that hold hashes, in events and answers, with the domain of their names."""
 STATES: Final = ("from_state", "to_state")
 ANSWER_STATES: Final = (*STATES, "state", "last_phase")
 """The columns of answers that hold codes of states."""
 CODED_ARROW: Final[pa.Schema] = to_arrow_schema(CODED_SCHEMA)
-"""CODED_SCHEMA as Python workers hand it to Spark."""
+"""CODED_SCHEMA in Arrow, as Python workers return it to Spark."""
 NAMES_ARROW: Final[pa.Schema] = to_arrow_schema(NAMES_SCHEMA)
 _WORDS: Final = {
     name: pa.array([str(word) for word in words], pa.string()) for name, words in PUBLISHED.items()
@@ -54,14 +54,14 @@ _NO_STATE: Final = pa.scalar(0, pa.int8())
 
 
 class Encoded(NamedTuple):
-    """``events`` by CODED_SCHEMA, ``names`` by NAMES_SCHEMA; neither is computed yet."""
+    """Encoded events (CODED_SCHEMA) and names (NAMES_SCHEMA); neither is computed yet."""
 
     events: DataFrame
     names: DataFrame
 
 
 def encode(raw: DataFrame) -> Encoded:
-    """Raw events in whole numbers, and the words that these stand for."""
+    """Encode raw events; return them with the names of their hashes."""
     return Encoded(
         raw.mapInArrow(_coded, CODED_SCHEMA), raw.mapInArrow(_named, NAMES_SCHEMA).distinct()
     )
@@ -80,7 +80,7 @@ def _named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def xxhash64(text: str) -> int:
-    """What F.xxhash64 says of a column with this string alone: Spark's seed, and a signed number.
+    """Return what Spark's F.xxhash64 gives for this string: with Spark's seed, as a signed number.
 
     Mirrors org.apache.spark.sql.catalyst.expressions.XXH64.
     """
@@ -88,13 +88,13 @@ def xxhash64(text: str) -> int:
 
 
 class Encoder:
-    """Codes raw events, batch by batch, and keeps the words that it hashed, each once."""
+    """Encodes raw events batch by batch, and collects the distinct words that it hashed."""
 
     def __init__(self) -> None:
         self._codes: dict[str, dict[str, int]] = {name: {} for name in NAMED}
 
     def code(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of raw events by CODED_ARROW; columns beside those of RAW_SCHEMA are dropped."""
+        """Encode a batch of raw events as CODED_ARROW; columns not in RAW_SCHEMA are dropped."""
         arrays = []
         for field in CODED_ARROW:
             column = raw.column(field.name)
@@ -109,7 +109,7 @@ class Encoder:
         return pa.RecordBatch.from_arrays(arrays, schema=CODED_ARROW)
 
     def names(self) -> pa.Table:
-        """The words of all that was coded, by NAMES_SCHEMA."""
+        """Return the words hashed so far, as NAMES_SCHEMA."""
         rows = [
             (domain, code, word)
             for domain, codes in self._codes.items()
@@ -138,12 +138,12 @@ def _state_codes(column: pa.Array) -> pa.Array:
 
 
 def word_of(column: str, published: Sequence[str]) -> Column:
-    """The word of a code by its list; null for none."""
+    """Return the word of a code in its list; null for code 0."""
     words = F.array(*(F.lit(str(word)) for word in published))
     return F.when(F.col(column) > 0, F.element_at(words, F.col(column).cast("int")))
 
 
 def state_word(column: str) -> Column:
-    """The name of a state's code; null for none."""
+    """Return the name of a state's code; null for a code without a name."""
     pairs = [F.lit(part) for word, code in STATE_CODES.items() for part in (code, word)]
     return F.element_at(F.create_map(*pairs), F.col(column).cast("int"))

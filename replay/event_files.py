@@ -1,8 +1,8 @@
-"""Files of an event table, written by Spark's Python workers as they read: Parquet, a file a task.
+"""Parquet files of an event table, one per task, written by Spark's Python workers as they read.
 
-What a worker reads it codes and writes at once, so that Java never sees a row. A file is there
-whole or not at all, under the number of its task: one that is done again replaces its own.
-Knows no kind of log.
+A worker encodes and writes its rows at once, so that no row passes through the JVM. A file is
+created atomically and named by its task number, so that a repeated task replaces its own file.
+Independent of the kind of log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _FILE: Final = "{}-{:05d}.zstd.parquet"
 
 
 class Folders(NamedTuple):
-    """Where the files of one job go. ``label`` begins their names: other jobs may share them."""
+    """Output directories of one job; ``label`` is the prefix of its file names, since several jobs
+    may share the directories."""
 
     label: str
     events: Path
@@ -45,14 +46,14 @@ class Folders(NamedTuple):
 
 
 class Written(NamedTuple):
-    """How many events and damaged lines there are in the files of one job."""
+    """The numbers of events and damaged lines written by one job."""
 
     rows: int
     damaged: int
 
 
 def write_files(spark: SparkSession, found: Tasks | DataFrame, folders: Folders) -> Written:
-    """Code and store the rows of a source by READ_SCHEMA; those of tasks where they are read."""
+    """Encode and store the rows of a source (READ_SCHEMA) in Spark's Python workers."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -68,7 +69,10 @@ def write_files(spark: SparkSession, found: Tasks | DataFrame, folders: Folders)
 
 
 def write_parts(batches: Iterable[pa.RecordBatch], folders: Folders, name: str) -> Written:
-    """Code and store rows by READ_SCHEMA in files of one name, each made when it has rows."""
+    """Encode rows (READ_SCHEMA) and store them in files called ``name`` in the three directories.
+
+    A file without rows is not created.
+    """
     for folder in (folders.events, folders.names, folders.damaged):
         folder.mkdir(parents=True, exist_ok=True)
     encoder = Encoder()
@@ -91,13 +95,13 @@ def write_parts(batches: Iterable[pa.RecordBatch], folders: Folders, name: str) 
 
 
 class _File:
-    """One Parquet file, made when something is written; it has its name when the block ends."""
+    """A Parquet file that is created with its first row, and gets its name when the block ends."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.rows = 0
         self._path = path
         self._schema = schema
-        # Spark does not read a file whose name begins so.
+        # Spark ignores files with names that start with an underscore.
         self._made = path.with_name(f"_{path.name}.{os.getpid()}")
         self._writer: pq.ParquetWriter | None = None
         self._gathered: list[pa.RecordBatch] = []
@@ -120,7 +124,7 @@ class _File:
                 self._end(kind is None)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Some rows more."""
+        """Append some rows."""
         self._gathered.append(batch)
         self._gathered_rows += batch.num_rows
         self.rows += batch.num_rows
@@ -146,9 +150,9 @@ class _File:
 
 
 def write_names(spark: SparkSession, parts: Path, folder: Path) -> None:
-    """The names in ``parts`` into ``folder``, each once; one hash aggregation.
+    """Write the distinct names in ``parts`` to ``folder``, with one hash aggregation.
 
-    Raises KlammError if two words of a column have one hash.
+    Raises KlammError if two words of a column have the same hash.
     """
     united = (
         spark.read.schema(NAMES_SCHEMA)
@@ -164,6 +168,6 @@ def write_names(spark: SparkSession, parts: Path, folder: Path) -> None:
     if twice is not None:
         domain, one, other = twice
         raise KlammError(
-            f"{domain} {one} and {domain} {other} have the same code",
-            hint="ingest what they come from into two tables",
+            f"{domain} {one} and {domain} {other} have the same hash code",
+            hint="ingest their logs into two separate event tables",
         )

@@ -1,8 +1,8 @@
-"""The one event table: its columns in words (raw) and in whole numbers (coded), and every code.
+"""Schema of the event table: raw columns (words), coded columns (integers), and all codes.
 
-Each source of events is brought into raw rows, which speak the journal's vocabulary; coded rows are
-what is stored and asked, as comparing words costs a shuffle three times as much. Codes are
-published: a list may grow at its end, never change. Nothing is read or computed here.
+Every source of events yields raw rows in the vocabulary of klamm's journal. Coded rows are stored
+and queried, because shuffling words costs three times as much. Codes are part of the stored format:
+a list may be extended at its end, and must never change otherwise.
 """
 
 from __future__ import annotations
@@ -43,19 +43,20 @@ ZOOKEEPER_LOG: Final = "zookeeper"
 SOURCES: Final = (JOURNAL, STATE_CHANGE_LOG, CONTROLLER_LOG, ZOOKEEPER_LOG)
 
 LEADERSHIP_WRITTEN: Final = "leadership_written"
-"""A partition's state znode was written: in a ZooKeeper log, where no transition is named."""
+"""A partition's state znode was written; only in ZooKeeper logs, which have no transitions."""
 ASSIGNMENT_WRITTEN: Final = "assignment_written"
-"""A topic's znode was written: one row a partition, its ReplicaAssignment in ``detail``."""
+"""A topic's znode was written: one row per partition, its ReplicaAssignment in ``detail``."""
 LEADERSHIP_DELETED: Final = "leadership_deleted"
 """A partition's state znode was deleted."""
 WRITE_REFUSED: Final = "write_refused"
-"""ZooKeeper refused a multi: ``outcome`` is its error, BADVERSION where a fence failed."""
+"""ZooKeeper rejected a multi: ``outcome`` is its error, BADVERSION if the controller was fenced."""
 ADMIN_REQUEST: Final = "admin_request"
-"""A znode asked the controller for something: ``detail`` begins with the znode's name."""
+"""A request to the controller through a znode below /admin; ``detail`` starts with its name."""
 REPLICA_SNAPSHOT: Final = "replica_snapshot"
-"""The state of a replica when a failover was done: in controller.log, which dumps them all."""
+"""The state of a replica after a failover, from the dump in controller.log."""
 LEADERSHIP_SEEN: Final = "leadership_seen"
-"""The leadership that a controller knew when a broker was shut down: controller.log dumps all."""
+"""The leadership that a controller knew at a controlled shutdown, from the dump in controller.log.
+"""
 LOG_LEVEL: Final = "log_level"
 """The most detailed level of a Kafka log, or of a part of it, in ``detail``."""
 KINDS: Final = (
@@ -123,18 +124,17 @@ STATE_CODES: Final[dict[str, int]] = {
     )
     for code, state in enumerate(dict.fromkeys(states), first)
 }
-"""The code of a state, or of the phase that a reassignment came to; 0 stands for none, -1 for a
-word that is neither."""
+"""The codes of states and of reassignment phases; 0: no state, -1: an unknown word."""
 
 EPOCH_SHIFT: Final = 40
-"""place = epoch << 40 | seq in the logs of controllers."""
+"""place = epoch << 40 | seq, in the logs of controllers."""
 ZK_EPOCH_SHIFT: Final = 44
 ZK_COUNTER_SHIFT: Final = 12
-"""place = ZooKeeper's epoch << 44 | counter << 12 | index in its multi, in transaction logs."""
+"""place = ZooKeeper epoch << 44 | zxid counter << 12 | index in the multi, in transaction logs."""
 
 
 def code_of(word: object, published: Sequence[object]) -> int:
-    """A word's code in a published list, counted from 1."""
+    """Return the code of a word in a published list, counted from 1."""
     return published.index(word) + 1
 
 
@@ -148,56 +148,56 @@ _TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),
 }
 _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
-    ("source", "code", "which kind of log"),
-    ("run", "hash", "one run of klamm, one folder of Kafka's logs, or one chroot"),
-    ("file", "hash", "where the row stands"),
+    ("source", "code", "kind of log"),
+    ("run", "hash", "one run of klamm, one directory of Kafka's logs, or one chroot"),
+    ("file", "hash", "the log file"),
     (
         "line",
         "long",
-        "its line, from 1; in a transaction log the byte where its transaction begins",
+        "line number, from 1; in a transaction log the byte offset of the transaction",
     ),
-    ("place", "long", "its place in the order of its run"),
-    ("t_ms", "long", "wall clock, milliseconds since 1970 in UTC"),
-    ("seq", "long", "counts the rows of a controller's epoch in a journal, from 1"),
-    ("controller", "int", "broker id of the controller, -1 if none is told"),
-    ("epoch", "int", "the controller's epoch, 0 if none is told"),
-    ("kind", "code", "what happened"),
-    ("topic", "hash?", "about which topic, if about one"),
-    ("partition", "int", "about which partition, or -1"),
-    ("replica", "int", "about which replica or broker, or -1"),
-    ("from_state", "code?", "the state that was left"),
-    ("to_state", "code?", "the state that was entered, or a reassignment's phase"),
+    ("place", "long", "position in the order of the run"),
+    ("t_ms", "long", "wall-clock time, milliseconds since 1970 in UTC"),
+    ("seq", "long", "in a journal: number of the row in its controller epoch, from 1"),
+    ("controller", "int", "broker id of the controller, -1 if unknown"),
+    ("epoch", "int", "controller epoch, 0 if unknown"),
+    ("kind", "code", "kind of event"),
+    ("topic", "hash?", "topic, if the event is about one"),
+    ("partition", "int", "partition, or -1"),
+    ("replica", "int", "broker id of the replica, or broker, or -1"),
+    ("from_state", "code?", "state before the transition"),
+    ("to_state", "code?", "state after the transition, or phase of a reassignment"),
     (
         "since_ms",
         "long?",
-        "when from_state was entered; in a transaction log when the leadership before was",
+        "time at which from_state, or in a transaction log the previous leadership, began",
     ),
     (
         "key_seq",
         "long?",
-        "counts the rows of a partition or replica in a controller epoch, in a journal",
+        "in a journal: number of the row of its partition or replica in its controller epoch",
     ),
-    ("leader", "int?", "the leader, -1 for none, -2 for one of a topic being deleted"),
-    ("prev_leader", "int?", "the leader before, where it is known and there was a change"),
-    ("leader_epoch", "int?", "the leader's epoch"),
-    ("isr", "ints?", "the in-sync replicas"),
-    ("prev_isr", "ints?", "those before"),
-    ("election", "code?", "the rule by which the leader was elected"),
-    ("reassignment", "hash?", "the name of a reassignment"),
+    ("leader", "int?", "leader, -1 for none, -2 if the topic is being deleted"),
+    ("prev_leader", "int?", "previous leader, if known and if the leadership was written"),
+    ("leader_epoch", "int?", "leader epoch"),
+    ("isr", "ints?", "in-sync replicas"),
+    ("prev_isr", "ints?", "previous in-sync replicas"),
+    ("election", "code?", "strategy of the leader election"),
+    ("reassignment", "hash?", "name of the reassignment"),
     ("zk_version", "int?", "version of the partition's state znode"),
-    ("zxid", "long?", "ZooKeeper's transaction"),
-    ("event_id", "long", "which event of the controller did it"),
-    ("cause_id", "long", "which event of the controller put that one into the queue"),
-    ("outcome", "hash?", "why it failed, or an error"),
-    ("detail", "string?", "more, in words that depend on the kind"),
+    ("zxid", "long?", "ZooKeeper transaction id"),
+    ("event_id", "long", "number of the controller event that caused the row"),
+    ("cause_id", "long", "number of the controller event that enqueued that event"),
+    ("outcome", "hash?", "reason of a failure, or an error"),
+    ("detail", "string?", "further text, depending on the kind"),
     (
         "has_predecessors",
         "boolean",
-        "true when since_ms, from_state and prev_* are as complete as they can be",
+        "true if since_ms, from_state and prev_* are as complete as possible",
     ),
 )
-"""Name, type and meaning. ``?``: may be null. Words are stored as ``code``, their place in a
-published list (0 for null), or as ``hash``, their xxhash64."""
+"""Name, type and meaning of each column. ``?``: may be null. ``code``: a word stored as its place
+in a published list (0 for null). ``hash``: a word stored as its xxhash64."""
 
 
 def _field(name: str, kind: str) -> StructField:
@@ -207,18 +207,18 @@ def _field(name: str, kind: str) -> StructField:
 RAW_SCHEMA: Final = StructType(
     [_field(name, re.sub("code|hash", "string", kind)) for name, kind, _ in _COLUMNS]
 )
-"""What a source yields. ``line`` counts from 1; in a transaction log it is the byte offset.
+"""The rows that a source yields. ``line`` counts from 1; in a transaction log, a byte offset.
 
-``partition``, ``replica`` -1: not about one. What the source does not know is null;
-``has_predecessors`` false: since_ms, from_state and prev_* are still to be found.
+``partition``, ``replica`` -1: the event is not about one. Unknown values are null.
+``has_predecessors`` false: since_ms, from_state and prev_* are filled in later.
 """
 CODED_SCHEMA: Final = StructType(
     [_field(name, kind.replace("code?", "code")) for name, kind, _ in _COLUMNS]
 )
-"""What is stored. Words of fixed lists are places in them, from 1, 0 for none; run, file, topic,
-reassignment and outcome are xxhash64 of the word, told again by the table of names."""
+"""The rows that are stored. Words of fixed lists are stored as their place, from 1, 0 for none;
+run, file, topic, reassignment and outcome as xxhash64, which the table of names maps back."""
 COLUMN_TEXTS: Final[dict[str, str]] = {name: text for name, _, text in _COLUMNS}
-"""What the columns of CODED_SCHEMA say."""
+"""The meaning of each column, for the docs."""
 NAMED: Final = tuple(name for name, kind, _ in _COLUMNS if kind.startswith("hash"))
 NAMES_SCHEMA: Final = StructType(
     [_field("domain", "string"), _field("code", "long"), _field("name", "string")]
@@ -228,11 +228,11 @@ DAMAGED_SCHEMA: Final = StructType(
     + [_field("line", "long")]
     + [_field(name, "string") for name in ("problem", "text")]
 )
-"""Lines that could not be read: what is wrong in a word or two, and their beginning."""
+"""Lines that could not be read: the problem in a few words, and the start of the line."""
 LOST_TRANSACTIONS: Final = "lost transactions"
-"""The problem of a place where no line is damaged: transactions before it are in no file."""
+"""Problem at a transaction that is readable: transactions before it are missing in all files."""
 REST_UNREAD: Final = "rest of the file unread"
-"""How the problem of a file ends that cannot be read from that line on."""
+"""Suffix of the problem if a file cannot be read from that line on."""
 BEGINS_LATE: Final = "begins late"
-"""The problem of a first transaction with which ZooKeeper's numbers do not begin: older logs were
-taken away, and no snapshot stands for them."""
+"""Problem at the first transaction if its zxid is not the first of an epoch: older logs are
+missing, and no snapshot replaces them."""

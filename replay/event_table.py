@@ -1,7 +1,7 @@
-"""A stored event table: what is in its directory, and how a whole one is told from a partial one.
+"""The event table on disk: its directory layout and its manifest.
 
 ``events``, ``names`` and ``damaged`` are Parquet; ``manifest.json`` is written last, so that a
-directory without one is not a table. Opens and describes; computes nothing.
+directory without it is not a table. Opens tables; computes nothing.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _KIND: Final = FolderKind(
     mark=MANIFEST,
     maker="ingest",
     if_there="--overwrite replaces an event table",
-    if_other="is no event table",
+    if_other="is not an event table",
 )
 
 
 class FileSummary(msgspec.Struct, frozen=True):
-    """A file that was read: ``head_sha256`` is that of its first 64 KiB."""
+    """A log file that was read; ``size`` in bytes, ``head_sha256`` of its first 64 KiB."""
 
     path: str
     size: int
@@ -49,8 +49,11 @@ class FileSummary(msgspec.Struct, frozen=True):
 
 
 class OutOfOrder(msgspec.Struct, frozen=True):
-    """Where a journal's rows begin that belong before others: those of ``epoch`` stand after one
-    of the epoch ``after``, which is the same where an epoch's own rows are mixed up."""
+    """The first place where the rows of a journal are not in the order they were written in.
+
+    Rows of controller epoch ``epoch`` follow rows of epoch ``after`` there; both are equal if the
+    rows inside one epoch are shuffled.
+    """
 
     file: str
     line: int
@@ -59,20 +62,20 @@ class OutOfOrder(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What is wrong, and that it does no harm."""
+        """Describe the disorder, and that the replay is not affected by it."""
         if self.epoch == self.after:
-            what = f"rows of epoch {self.epoch} are mixed up, from {self.file}:{self.line} on"
+            what = f"rows of epoch {self.epoch} are shuffled, from {self.file}:{self.line} on"
         else:
-            what = f"epoch {self.epoch} stands after epoch {self.after} at {self.file}:{self.line}"
-        return f"{what}; read in the order of their numbers"
+            what = f"epoch {self.epoch} follows epoch {self.after} at {self.file}:{self.line}"
+        return f"{what}; replayed by sequence number"
 
 
 class RunCoverage(msgspec.Struct, frozen=True):
-    """How much of a run a source tells. Epochs are those of controllers, 0 where none is told.
+    """How much of a run a source covers. Epochs are controller epochs, 0 if the source has none.
 
-    ``missing``: how many numbers of ``seq`` are not there between the first and the last of each
-    epoch; null where a source counts nothing. ``repeated``: rows with an epoch and seq that
-    another row has. ``out_of_order``: the first place where a journal is not in order.
+    ``missing``: number of ``seq`` values missing between the first and the last of each epoch;
+    null if the source does not number its rows. ``repeated``: number of rows that have the epoch
+    and seq of another row. ``out_of_order``: the first place where a journal is out of order.
     """
 
     run: str
@@ -87,7 +90,10 @@ class RunCoverage(msgspec.Struct, frozen=True):
 
 
 class SourceSummary(msgspec.Struct, frozen=True):
-    """What one source gave. Durations are those of the Spark jobs."""
+    """What was read from one source. Durations are those of the Spark jobs, in seconds.
+
+    ``kinds`` and ``damaged``: number of events by kind, and of damaged lines by problem.
+    """
 
     source: str
     files: list[FileSummary]
@@ -100,7 +106,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
 
 
 class Damaged(msgspec.Struct, frozen=True):
-    """A line that could not be read: where, why, and how it begins."""
+    """A line that could not be read: its place, the problem, and the start of its text."""
 
     file: str
     line: int
@@ -109,20 +115,20 @@ class Damaged(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """manifest.json."""
+    """The content of manifest.json: the schema version and a summary of each source."""
 
     schema_version: int
     sources: list[SourceSummary]
 
     @property
     def rows(self) -> int:
-        """Rows of all sources."""
+        """Number of rows of all sources."""
         return sum(source.rows for source in self.sources)
 
 
 @dataclass(frozen=True, slots=True)
 class EventTable:
-    """Events by CODED_SCHEMA, the words of their hashes, and the lines that could not be read."""
+    """Events (CODED_SCHEMA), the names behind their hashes, the damaged lines, the manifest."""
 
     events: DataFrame
     names: DataFrame
@@ -130,9 +136,9 @@ class EventTable:
     manifest: Manifest
 
     def in_words(self, rows: DataFrame, states: Sequence[str] = STATES) -> DataFrame:
-        """Rows with words instead of codes; ``states`` are the columns with codes of states.
+        """Return rows with names instead of codes; ``states`` are the columns with state codes.
 
-        A join with the names for each hashed column: meant for results, not for all events.
+        Needs one join per hashed column: meant for results, not for all events.
         """
         for name in DOMAINS:
             if name in rows.columns:
@@ -147,12 +153,12 @@ class EventTable:
 
 
 def new_table_folder(folder: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
-    """An empty directory that becomes ``folder``; see ``whole_folder``."""
+    """Yield an empty directory that is renamed to ``folder`` on success; see ``whole_folder``."""
     return whole_folder(_KIND, Path(os.path.abspath(folder)), overwrite=overwrite)
 
 
 def open_table(spark: SparkSession, folder: Path) -> EventTable:
-    """The table in a directory. Raises UsageError if there is none, or only a part of one."""
+    """Open the table in a directory. Raises UsageError if it is missing or incomplete."""
     manifest = read_manifest(folder)
     events = spark.read.schema(CODED_SCHEMA).parquet(str(folder / EVENTS))
     return EventTable(
@@ -164,20 +170,20 @@ def open_table(spark: SparkSession, folder: Path) -> EventTable:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """A table's manifest. Raises UsageError as ``open_table`` does."""
+    """Read the manifest of a table. Raises UsageError like ``open_table``."""
     path = folder / MANIFEST
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
         raise UsageError(
-            f"{folder} is no event table: it has no {MANIFEST}",
-            hint="klamm replay ingest makes one; a directory *.partial is what was not finished",
+            f"{folder} is not an event table: it has no {MANIFEST}",
+            hint="create one with klamm replay ingest; *.partial is an unfinished table",
         ) from None
     except msgspec.DecodeError as error:
         raise UsageError(f"{path} is damaged: {error}") from error
     if manifest.schema_version != SCHEMA_VERSION:
         raise UsageError(
-            f"{folder} has schema version {manifest.schema_version}, this klamm reads "
+            f"{folder} has schema version {manifest.schema_version}; this klamm reads version "
             f"{SCHEMA_VERSION}",
             hint="ingest the logs again",
         )
@@ -185,12 +191,12 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def is_table(folder: Path) -> bool:
-    """True for a directory that a whole table is in."""
+    """Return whether a directory holds a complete table."""
     return (folder / MANIFEST).is_file()
 
 
 def some_damaged(spark: SparkSession, folder: Path, at_most: int) -> list[Damaged]:
-    """The first damaged lines of a table, by file and line."""
+    """Return the first damaged lines of a table, by file and line."""
     rows = spark.read.schema(DAMAGED_SCHEMA).parquet(str(folder / DAMAGED))
     found = rows.orderBy("file", "line").limit(at_most).collect()
     return [Damaged(row.file, row.line, row.problem, row.text) for row in found]

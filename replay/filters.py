@@ -1,6 +1,6 @@
-"""Which events a question is asked of: topics, brokers, times, and the moment of an as-of.
+"""Filters on an event table: topics, brokers, a time range, and an as-of moment.
 
-Narrows an event table; a history is taken whole or not at all, as half of one tells lies.
+The history of a partition is taken completely or not at all: half of one gives wrong answers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from klamm.report.scales import time_text
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What is left out. Times in ms since 1970, both ends included.
+    """Which events to use. Times are in ms since 1970, both ends inclusive.
 
-    ``from_ms``: what happened before is not counted or listed, though states come from it.
-    ``to_ms``, ``as_of_*``: the log as it stood at that moment, to the end of that epoch.
-    ``brokers``: partitions that one of them led, was in sync for or had a replica of.
+    ``from_ms``: earlier events are neither counted nor listed, but still determine states.
+    ``to_ms``, ``as_of_*``: ignore later events; of an epoch or a zxid, its own events are included.
+    ``brokers``: only partitions that one of these brokers led, was in sync for or had a replica of.
     """
 
     topics: tuple[str, ...] = ()
@@ -36,8 +36,10 @@ class Filters:
 
 
 def check(table: EventTable, filters: Filters) -> None:
-    """Raises UsageError where ``filters`` leave nothing because they name what the table does not
-    have: that nothing was found would read like good news."""
+    """Check that the table has the topics, brokers, times, epoch and zxid that filters name.
+
+    Raises UsageError if not: an empty answer would read as "no problems found".
+    """
     _check_moments(table.manifest, filters)
     if filters.as_of_zxid is not None:
         _check_zxid(table.events, filters.as_of_zxid)
@@ -46,13 +48,13 @@ def check(table: EventTable, filters: Filters) -> None:
     for broker in filters.brokers:
         if events.where(_is_about((broker,))).isEmpty():
             raise UsageError(
-                f"there is no event of a partition of broker {broker}",
-                hint="one that it led, was in sync for or had a replica of",
+                f"no events about partitions of broker {broker}",
+                hint="a partition counts if the broker led it, was in its ISR or had a replica",
             )
 
 
 def narrow(table: EventTable, filters: Filters) -> DataFrame:
-    """The events that ``filters`` leave."""
+    """Return the events that pass the filters; ``from_ms`` is not applied here."""
     events = as_of(table.events, filters.as_of_ms, filters.as_of_epoch, filters.as_of_zxid)
     events = as_of(events, filters.to_ms)
     if filters.topics:
@@ -66,7 +68,7 @@ def narrow(table: EventTable, filters: Filters) -> DataFrame:
 
 
 def since(events: DataFrame, from_ms: int | None, column: str = "t_ms") -> DataFrame:
-    """Rows at or after a time."""
+    """Return the rows at or after a time; None: all rows."""
     return events if from_ms is None else events.where(F.col(column) >= from_ms)
 
 
@@ -89,28 +91,33 @@ def _check_moments(manifest: Manifest, filters: Filters) -> None:
     for until_ms in (filters.as_of_ms, filters.to_ms):
         if until_ms is not None and until_ms < first_ms:
             raise UsageError(
-                f"there is no event up to {time_text(until_ms)}",
-                hint=f"the first is of {time_text(first_ms)} UTC",
+                f"no events up to {time_text(until_ms)} UTC",
+                hint=f"the first event is at {time_text(first_ms)} UTC",
             )
     if filters.from_ms is not None and filters.from_ms > last_ms:
         raise UsageError(
-            f"there is no event from {time_text(filters.from_ms)} on",
-            hint=f"the last is of {time_text(last_ms)} UTC",
+            f"no events from {time_text(filters.from_ms)} UTC on",
+            hint=f"the last event is at {time_text(last_ms)} UTC",
         )
     epoch = filters.as_of_epoch
     first = min((run.first_epoch for run in runs if run.first_epoch), default=0)
     last = max(run.last_epoch for run in runs)
     if epoch is not None and not max(first, 1) <= epoch <= last:
-        told = f"there are those from {first} to {last}" if first else "none is told"
-        raise UsageError(f"there is no controller epoch {epoch}", hint=told)
+        hint = f"epochs: {first} to {last}" if first else "these logs name no controller epochs"
+        raise UsageError(f"no events of controller epoch {epoch}", hint=hint)
 
 
 def _check_zxid(events: DataFrame, zxid: int) -> None:
-    """One behind the last is no mistake: ZooKeeper has transactions that tell of nothing here."""
+    """Check that there are events up to a zxid.
+
+    A zxid after the last event is valid: many transactions do not concern Kafka's controller.
+    """
     (first,) = events.agg(F.min("zxid")).collect()[0]
     if first is None or zxid < first:
-        told = f"the first is of 0x{first:x}" if first else "ZooKeeper's logs tell zxids"
-        raise UsageError(f"there is no event up to zxid 0x{zxid:x}", hint=told)
+        hint = (
+            f"the first event has zxid 0x{first:x}" if first else "only ZooKeeper's logs have zxids"
+        )
+        raise UsageError(f"no events up to zxid 0x{zxid:x}", hint=hint)
 
 
 def _check_topics(names: DataFrame, topics: tuple[str, ...]) -> None:
@@ -120,4 +127,6 @@ def _check_topics(names: DataFrame, topics: tuple[str, ...]) -> None:
     found = {row.name for row in names.where(is_wanted).select("name").limit(len(topics)).collect()}
     missing = [topic for topic in topics if topic not in found]
     if missing:
-        raise UsageError(f"there is no event of topic {missing[0]}", hint="names are exact")
+        raise UsageError(
+            f"no events of topic {missing[0]}", hint="--topic takes an exact topic name"
+        )

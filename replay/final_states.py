@@ -1,7 +1,7 @@
-"""What a journal ends with, beside what ZooKeeper has at that moment.
+"""Comparison of a journal's final states with ZooKeeper's contents at that moment.
 
-A rebuild from rows alone: it never asks a controller. Mirrors nothing of Kafka, whose logs do not
-suffice for it.
+States are rebuilt from the journal's rows alone, without a controller. Kafka has no counterpart:
+its logs are not sufficient for this.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STORED_SCHEMA: Final = (
 
 
 class StoredPartition(NamedTuple):
-    """A partition as ZooKeeper has it: its assignment, and its state znode or four times None."""
+    """A partition in ZooKeeper: its assignment and its state znode (None: no state znode)."""
 
     topic: str
     partition: int
@@ -47,11 +47,11 @@ class StoredPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FinalStates:
-    """What is left at the end of a log, as tables that are not computed yet.
+    """Final states of a log, as tables that are not computed yet.
 
-    ``partitions``: topic, partition, state, leader, leader_epoch, isr, zk_version; leadership is
-    null where there never was a leader. ``replicas``: topic, partition, replica, state.
-    ``damaged``: the lines that could not be read, by DAMAGED_SCHEMA.
+    ``partitions``: topic, partition, state, leader, leader_epoch, isr, zk_version; the leadership
+    is null if there never was a leader. ``replicas``: topic, partition, replica, state.
+    ``damaged``: the lines that could not be read (DAMAGED_SCHEMA).
     """
 
     partitions: DataFrame
@@ -61,7 +61,8 @@ class FinalStates:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How many keys were compared, and one line for each that differs, up to ``MOST_SHOWN``."""
+    """Result of a comparison: the numbers of compared partitions and replicas and of differences,
+    and one line for each difference, up to ``MOST_SHOWN``."""
 
     partitions: int
     replicas: int
@@ -70,19 +71,19 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """True if nothing differs and every line of the journal could be read."""
+        """Whether nothing differs and every line could be read."""
         return not self.lines
 
 
 def rebuild(spark: SparkSession, journal_paths: Sequence[Path]) -> FinalStates:
-    """The final state of every partition and replica by the journals of one cluster."""
+    """Return the final state of every partition and replica in the journals of one cluster."""
     read = split(read_journals(spark, journal_paths))
     events, names = encode(read.events)
     return final_states(EventTable(events, names, read.damaged, Manifest(SCHEMA_VERSION, [])))
 
 
 def final_states(table: EventTable) -> FinalStates:
-    """The same of the events in a table, which are those of one cluster."""
+    """Return the final states in a table with the events of one cluster."""
     partitions, replicas = map(table.in_words, final_tables(table.events))
     return FinalStates(partitions, replicas, table.damaged)
 
@@ -93,11 +94,12 @@ def compare(
     stored: Iterable[StoredPartition],
     live_brokers: Iterable[int],
 ) -> Comparison:
-    """What a log ended with beside what ZooKeeper has at that moment.
+    """Compare the final states of a log with ZooKeeper's contents at that moment.
 
     A partition is expected Online with a leader, Offline with leader -1, New without a state
-    znode; a replica Online on a live broker. On a dead one it may be either, as ZooKeeper cannot
-    tell: Kafka puts a replica Online when its topic is created, whether its broker lives or not.
+    znode; a replica Online on a live broker. On a dead broker both states are accepted: ZooKeeper
+    does not show which is right, because Kafka sets the replicas of a new topic Online even if
+    their broker is dead.
     """
     expected = spark.createDataFrame(list(stored), _STORED_SCHEMA).withColumn(
         "state", state_by_leader()
@@ -140,9 +142,9 @@ def _name(row: Row) -> str:
 
 def _differences(row: Row) -> str:
     if row.a is None:
-        return "the journal knows nothing of it"
+        return "missing in the journal"
     if row.b is None:
-        return f"the journal ends with {_text(row.a)}, ZooKeeper does not have it"
+        return f"missing in ZooKeeper; the journal ends with {_text(row.a)}"
     names = [name for name in row.a.asDict() if row.a[name] != row.b[name]]
     parts = (f"{name} {row.a[name]} in the journal, {row.b[name]} in ZooKeeper" for name in names)
     return "; ".join(parts)

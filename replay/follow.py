@@ -1,7 +1,7 @@
-"""An event table that grows with a journal, until it is told to stop; it can be taken up again.
+"""Follow a growing journal into an event table (`klamm replay ingest --follow`), resumably.
 
-Spark's checkpoint says how far it has come. Each batch is written aside and renamed, under its own
-number, so that one that is done again after a crash replaces itself.
+Spark's checkpoint stores the read position. Each batch is written to a temporary directory and
+renamed to its batch number, so that a batch repeated after a crash replaces the first attempt.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from klamm.replay.event_schema import JOURNAL, SOURCES, code_of
 from klamm.replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, is_table
 from klamm.replay.ingest import describe
 from klamm.replay.sources.file_parts import compression_of
-from klamm.replay.sources.follow import FORMAT, GrowingJournal
+from klamm.replay.sources.follow import FORMAT, FollowedJournal
 from klamm.replay.sources.registry import SourceFiles, find_files
-from klamm.replay.spark_errors import as_klamm_error, told_in_one_line
+from klamm.replay.spark_errors import as_klamm_error, one_line_errors
 
 CHECKPOINT: Final = "checkpoint"
 FOLLOWED: Final = "followed.json"
@@ -35,18 +35,19 @@ _NEXT: Final = "next"
 _NAMED: Final = "named"
 _POLL_S: Final = 0.2
 _WAITING: Final = "Waiting for"
-"""How Spark's status begins between two looks for data."""
+"""How Spark's status message begins between two polls for data."""
 
 
 def open_followed(path: Path, folder: Path) -> SourceFiles:
-    """Make the directory of a table that follows a journal, or find the one that did.
+    """Create the directory of a table that follows a journal, or open an existing one to resume.
 
-    Raises UsageError for what is no plain journal, and for a directory that is something else.
+    Raises UsageError if ``path`` is not an uncompressed journal, or if ``folder`` exists and does
+    not follow it.
     """
     (found, *others) = find_files([path])
     if path.is_dir() or others or found.source.name != JOURNAL:
-        raise UsageError(f"--follow takes one journal, {path} is none")
-    # Rotated files of it are found by following, too.
+        raise UsageError(f"--follow takes one journal; {path} is not a journal")
+    # Following finds the journal's rotated files, too.
     journal = path.absolute()
     summary = msgspec.structs.replace(found.summaries[-1], path=str(journal))
     found = found._replace(paths=[journal], summaries=[summary])
@@ -56,7 +57,7 @@ def open_followed(path: Path, folder: Path) -> SourceFiles:
     followed = folder / FOLLOWED
     if not followed.exists():
         if folder.exists():
-            raise UsageError(f"{folder} is there already, and does not follow {path}")
+            raise UsageError(f"{folder} already exists and does not follow {path}")
         folder.mkdir(parents=True)
         followed.write_bytes(msgspec.json.encode(str(path.absolute())))
     elif (other := msgspec.json.decode(followed.read_bytes(), type=str)) != str(path.absolute()):
@@ -65,12 +66,12 @@ def open_followed(path: Path, folder: Path) -> SourceFiles:
 
 
 def check_followed(folder: Path) -> None:
-    """Raises UsageError for the directory of a table that follows a journal and is not whole."""
+    """Check that a directory is not an incomplete table of --follow. Raises UsageError."""
     if (folder / FOLLOWED).is_file() and not is_table(folder):
         journal = msgspec.json.decode((folder / FOLLOWED).read_bytes(), type=str)
         raise UsageError(
-            f"{folder} follows {journal} and is not whole before that ends",
-            hint=f"klamm replay ingest {journal} --out {folder} --follow goes on, if it was killed",
+            f"{folder} follows {journal} and is incomplete until that command ends",
+            hint=f"if it was killed, resume: klamm replay ingest {journal} --out {folder} --follow",
         )
 
 
@@ -83,16 +84,17 @@ def follow(
     idle_timeout_s: float | None = None,
     on_batch: Callable[[int, float], None] = lambda rows, elapsed_s: None,
 ) -> Manifest:
-    """Read what is there and what comes, until ``stop`` is set or nothing came for a while.
+    """Read a journal's present and future lines until ``stop`` is set or the journal is idle.
 
-    ``on_batch`` is told the rows and seconds of each batch. From the first on the directory has no
-    manifest, so that nobody takes it for a whole table. Raises EnvironmentProblem if the journal
-    was truncated or replaced; the table is whole then, with what was read before.
+    ``idle_timeout_s``: stop after this many seconds without new lines. ``on_batch`` is called with
+    the number of rows and the seconds of each batch. While batches arrive the directory has no
+    manifest, so that it cannot be mistaken for a complete table. Raises EnvironmentProblem if the
+    journal was truncated or replaced; the table is then complete with the rows read before.
     """
     begun_s = time.monotonic()
     batches = _Batches(folder, on_batch)
-    with told_in_one_line(folder):
-        spark.dataSource.register(GrowingJournal)
+    with one_line_errors(folder):
+        spark.dataSource.register(FollowedJournal)
         query = (
             spark.readStream.format(FORMAT)
             .load(str(found.paths[0]))
@@ -116,18 +118,20 @@ def follow(
 
 
 def _ended(spark: SparkSession, found: SourceFiles, folder: Path, error: KlammError) -> KlammError:
-    """An error that ended it, when what had been stored until then is a whole table."""
+    """Complete the table with the rows stored so far, and return the error with a hint."""
     if _events(folder).exists():
         if not is_table(folder):
             _finish(spark, found, folder, elapsed_s=0.0)
-        hint = f"{folder} has what was read before; follow a journal that began anew into another"
+        hint = f"{folder} keeps the rows read before; follow a new journal into another directory"
         error.hint = error.hint or hint
     return error
 
 
 class _Idleness:
-    """How long a query has had nothing to do. Its start is work, and so is a batch until its end,
-    however long they take."""
+    """Measures how long a streaming query has been idle.
+
+    Starting the query and processing a batch do not count as idle, however long they take.
+    """
 
     def __init__(self, query: StreamingQuery, batches: _Batches) -> None:
         self._query = query
@@ -136,7 +140,7 @@ class _Idleness:
         self._has_looked = False
 
     def so_far_s(self) -> float:
-        """Seconds since the query was last seen at work; to be asked every now and then."""
+        """Return the seconds since the query was last seen busy; call it periodically."""
         status = self._query.status
         self._has_looked |= status["message"].startswith(_WAITING)
         if not self._has_looked or status["isDataAvailable"]:
@@ -146,7 +150,7 @@ class _Idleness:
 
 
 class _Batches:
-    """Stores what comes, batch by batch."""
+    """Stores the batches of a streaming query in the table's directory."""
 
     def __init__(self, folder: Path, on_batch: Callable[[int, float], None]) -> None:
         self._folder = folder
@@ -155,12 +159,12 @@ class _Batches:
         self.error: OSError | None = None
 
     def store(self, rows: DataFrame, number: int) -> None:
-        """A batch into directories of its number, which replace those of an earlier attempt."""
+        """Store a batch in directories named by its number, replacing any earlier attempt."""
         begun_s = time.monotonic()
         try:
             count = self._store(rows, number)
         except OSError as error:
-            # Spark would tell of it as of an error in Python.
+            # Keep the error: Spark would report it as a failure of Python code.
             self.error = error
             raise
         self.last_s = time.monotonic()
@@ -189,12 +193,12 @@ def _events(folder: Path) -> Path:
 
 
 def _finish(spark: SparkSession, found: SourceFiles, folder: Path, elapsed_s: float) -> Manifest:
-    """The rest of a table: names, what it covers, and at last that it is whole."""
+    """Complete a table: write the names and, last, the manifest."""
     journal = found.paths[0]
     if not _events(folder).exists():
         raise EnvironmentProblem(
-            f"nothing has been read of {journal}",
-            hint="the same command goes on once there are lines in it",
+            f"no lines were read from {journal}",
+            hint="run the same command again once the journal has lines",
         )
     for name in (_NEXT, NAMES):
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Logs of any kind into one event table: read, coded, completed, stored, counted.
+"""Ingest: read logs of any kind into one event table (`klamm replay ingest`).
 
-Each file is read once. What the sources are is told by their registry; questions are asked
-elsewhere.
+Rows are read, coded, given their predecessors, stored and counted; each file is read once. The
+kinds of logs are those of sources/registry.py.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from klamm.replay.predecessors import add_predecessors
 from klamm.replay.progress import Progress
 from klamm.replay.sources import SourceOptions
 from klamm.replay.sources.registry import SourceFiles, find_files
-from klamm.replay.spark_errors import told_in_one_line
+from klamm.replay.spark_errors import one_line_errors
 
 _STAGED: Final = "staged"
 _Read = tuple[SourceFiles, float, float | None]
-"""Files of one kind, and how many seconds it took to read them and to find predecessors."""
+"""Files of one kind, and the seconds it took to read them and to find predecessors."""
 
 
 def make_table(
@@ -53,10 +53,10 @@ def make_table(
     options: SourceOptions | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Make the event table ``folder`` of the logs under ``paths``.
+    """Create the event table ``folder`` from the logs under ``paths``.
 
-    Raises UsageError for paths and folders that will not do, KlammError if it cannot be made;
-    nothing is left behind then.
+    Raises UsageError for unusable paths or an unusable folder, KlammError if the table cannot be
+    created; ``folder`` is unchanged then.
     """
     found = find_files(paths)
     with new_table_folder(folder, overwrite=overwrite) as partial:
@@ -70,15 +70,15 @@ def ingest(
     options: SourceOptions,
     progress: Progress,
 ) -> Manifest:
-    """Fill an empty directory with a table of the files that were found.
+    """Fill an empty directory with the event table of the given files.
 
-    Raises KlammError if Spark or the disk fails, and if there is no event in all the files.
+    Raises KlammError if Spark or the disk fails, and if the files contain no event.
     """
-    with told_in_one_line(folder):
+    with one_line_errors(folder):
         stored = [_store(spark, files, folder, options, progress) for files in found]
-        with progress.step(spark, "name the codes"):
+        with progress.step(spark, "write names"):
             write_names(spark, folder / _STAGED / NAMES, folder / NAMES)
-        with progress.step(spark, "count"):
+        with progress.step(spark, "count events"):
             manifest = describe(spark, folder, stored)
     if not manifest.rows:
         raise _nothing_read(manifest)
@@ -102,12 +102,12 @@ def _store(
     title = f"read {source.name}"
     with progress.step(spark, title):
         write_files(spark, source.find(spark, paths, options), folders)
-        # What a source has kept to be read twice.
+        # Sources may cache rows that they read twice.
         spark.catalog.clearCache()
     read_s = progress.elapsed_s[title]
     if source.has_predecessors:
         return files, read_s, None
-    title = f"find what came before in {source.name}"
+    title = f"find predecessors in {source.name}"
     with progress.step(spark, title):
         before = add_predecessors(_stored_events(spark, folder / _STAGED, first))
         before.drop("source").write.option("compression", COMPRESSION).parquet(str(events))
@@ -115,13 +115,13 @@ def _store(
 
 
 def _stored_events(spark: SparkSession, base: Path, folder: Path) -> DataFrame:
-    """Events of one source as they are stored, ``source`` being the name of their directory."""
+    """Return the stored events of one source; the column ``source`` is a partition directory."""
     reader = spark.read.schema(CODED_SCHEMA).option("basePath", str(base))
     return reader.parquet(str(folder)).select(*CODED_SCHEMA.fieldNames())
 
 
 def describe(spark: SparkSession, folder: Path, read: Sequence[_Read]) -> Manifest:
-    """The manifest of a table that is whole but for it."""
+    """Return the manifest of a table that is complete except for its manifest."""
     events = spark.read.schema(CODED_SCHEMA).parquet(str(folder / EVENTS))
     covered = coverage_of(events, folder / NAMES)
     damaged = spark.read.schema(DAMAGED_SCHEMA).parquet(str(folder / DAMAGED))
@@ -151,6 +151,6 @@ def _nothing_read(manifest: Manifest) -> KlammError:
         problems.update(source.damaged)
     said = ", ".join(f"{problem}: {count}" for problem, count in problems.most_common(5))
     return KlammError(
-        f"no event in {files} files",
-        hint=f"damaged lines: {said}" if said else "they hold nothing about partitions",
+        f"no events found in {files} files",
+        hint=f"damaged lines: {said}" if said else "the files say nothing about partitions",
     )

@@ -1,9 +1,9 @@
-"""What the messages of Kafka's controller.log say, by Kafka 2.0 to 3.8.
+"""Parser of the messages in Kafka's controller.log, for Kafka 2.0 to 3.8.
 
-Brokers, topics, deletions, steps of reassignments, ISRs stored for leaders, and the states that a
-failover or a controlled shutdown dumps are read message by message. What elections, failovers,
-resignations and the assignments that reassignments write mean depends on what came before: lines
-name no epoch, it is carried from the line of the election. Mirrors the texts of
+Most messages are interpreted one by one: brokers, topics, deletions, steps of reassignments, ISRs
+stored for leaders, and the states dumped by a failover or a controlled shutdown. Elections,
+failovers, resignations and written assignments depend on earlier lines: lines do not name the
+controller epoch, which is remembered from the election. Mirrors the texts of
 kafka/controller/KafkaController.scala, TopicDeletionManager.scala and the two state machines.
 """
 
@@ -36,14 +36,14 @@ KNOWN: Final = tuple(
     line.replace("…", " ")
     for line in (files("klamm.replay") / "controller_log_messages.txt").read_text().splitlines()
 )
-"""How messages begin that say nothing that is asked for, behind the name of the one that speaks."""
-KNOWN_OF_NOBODY: Final = (
+"""Beginnings, after the component's name, of messages that are recognized and ignored."""
+KNOWN_WITHOUT_COMPONENT: Final = (
     "Leader not yet assigned for partition ",
     "Haven't been able to send ",
     "Retrying leader election with strategy ",
 )
-"""Without such a name."""
-_UNHEARD: Final = (
+"""Beginnings of ignored messages that do not start with a component's name."""
+_IGNORED_COMPONENTS: Final = (
     "ControllerEventThread controllerId=",
     "RequestSendThread controllerId=",
     "Channel manager on controller ",
@@ -74,11 +74,11 @@ _assigned = re.compile(rf"{PARTITION} -> \w+\(").finditer
 
 
 class ControllerLines:
-    """Reads the messages of one broker's controller.log one after the other.
+    """Parses the messages of one broker's controller.log in order.
 
-    ``epoch`` is the controller epoch that the broker is in charge of; 0 while that is not known,
-    and while it is not the controller. ``names_updates``: this log has DEBUG lines that announce
-    new assignments, so that one without an announcement completes a reassignment.
+    ``epoch``: epoch of the broker as the controller; 0 if unknown or if it is not the controller.
+    ``names_updates``: the log has the DEBUG lines that announce new assignments, so that an
+    unannounced assignment completes a reassignment.
     """
 
     def __init__(self, epoch: int = 0, *, names_updates: bool = False) -> None:
@@ -88,14 +88,14 @@ class ControllerLines:
         self._started: dict[TopicPartition, str] = {}
 
     def facts(self, message: str, trace: Trace) -> Said | None:
-        """What a message says; None if it is none of Kafka's."""
+        """Parse a message; None if it is not a known message of Kafka."""
         speaker = _speaker(message)
         if speaker is None:
-            return NOTHING if message.startswith(KNOWN_OF_NOBODY) else None
+            return NOTHING if message.startswith(KNOWN_WITHOUT_COMPONENT) else None
         text = message[speaker.end() :]
-        if speaker[1] in _UNHEARD:
+        if speaker[1] in _IGNORED_COMPONENTS:
             if text == "Starting" and speaker[1].startswith("ControllerEventThread"):
-                # The broker was started: what it was before it does not say.
+                # The broker was restarted: it is not the controller until elected again.
                 self.epoch = 0
             return NOTHING
         facts = self._said(text, trace)
@@ -117,7 +117,7 @@ class ControllerLines:
             self.epoch = int(found[1])
             return [Fact(Kind.CONTROLLER_READY.value)]
         if text == "Resigned":
-            # A broker that was not the controller says it too, when it is stopped.
+            # Brokers that are not the controller log this, too, when they are stopped.
             return [Fact(Kind.CONTROLLER_RESIGNED.value)] if self.epoch else []
         if found := _updating(text):
             tp = TopicPartition(found["topic"], int(found["partition"]))
@@ -128,7 +128,10 @@ class ControllerLines:
         return facts_of(_MESSAGES, text, trace)
 
     def _assignment_written(self, found: re.Match[str]) -> Fact:
-        """U1 or B6, which have the same text: told apart by what came before."""
+        """Return the fact of a written assignment.
+
+        Phases U1 and B6 of a reassignment log the same text; earlier lines decide which it is.
+        """
         tp = TopicPartition(found["topic"], int(found["partition"]))
         written = wanted(found.groupdict())
         named = reassignment_id(tp, written)

@@ -1,8 +1,8 @@
-"""The text of Kafka's log4j files: records with their stack traces, and the values inside messages.
+"""Parser of Kafka's log4j files: records with stack traces, and common values in messages.
 
-A record begins with a time in brackets and ends with its logger's name in parentheses; what a
-message means is said by kafka_state_changes and kafka_controller_lines. Reads no file and knows no
-time zone. Mirrors Kafka 2.0 to 3.8: config/log4j.properties and the toString of LeaderAndIsr,
+A record begins with a time in brackets and ends with its logger's name in parentheses. Messages are
+interpreted by kafka_state_changes.py and kafka_controller_lines.py. No I/O, no time zones. Mirrors
+Kafka 2.0 to 3.8: config/log4j.properties and the toString of LeaderAndIsr,
 LeaderIsrAndControllerEpoch and ReplicaAssignment.
 """
 
@@ -31,15 +31,15 @@ LEADER_ISR_AND_EPOCH: Final = (
     r"\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),(?:LeaderRecoveryState:\w+,)?"
     r"LeaderEpoch:(?P<leader_epoch>\d+)(?:,ZkVersion:(?P<zk_version>-?\d+))?,ControllerEpoch:\d+\)"
 )
-"""Kafka 2.4 and older print no version."""
+"""Kafka 2.4 and older do not print the znode version."""
 ASSIGNMENT: Final = (
     r"ReplicaAssignment\(replicas=(?P<replicas>[\d,]*), addingReplicas=(?P<adding>[\d,]*), "
     r"removingReplicas=(?P<removing>[\d,]*)\)"
 )
-"""Groups of patterns are named after the fields of ``Fact``, those of an assignment after it."""
+"""Pattern groups are named after the fields of ``Fact``, here after those of ReplicaAssignment."""
 
 BEGIN: Final = r"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d),(\d{3})\] ([A-Z]+) "
-"""How a record begins. Groups: minute, second, millisecond, level."""
+"""Start of a record. Groups: minute, second, millisecond, level."""
 _begins = re.compile(BEGIN).match
 _whole = re.compile(rf"{BEGIN}(.*) \(([\w.$]+)\)\s*", re.DOTALL).fullmatch
 _ends = re.compile(r".* \((?:state\.change\.logger|kafka\.[\w.$]+)\)\s*").fullmatch
@@ -53,10 +53,10 @@ _word = re.compile(r"[A-Za-z]{2,}(?:'s)?:?").fullmatch
 
 
 class Record(NamedTuple):
-    """One record. ``line`` counts from 1; ``offset`` is how many characters precede it.
+    """A log record. ``line`` counts from 1; ``offset``: number of characters before it.
 
-    ``minute`` is the time up to the minute, ``second`` and ``ms`` the rest. ``trace`` are the lines
-    of a throwable that follow.
+    ``minute`` is the time up to the minute, ``second`` and ``ms`` the rest. ``trace``: the lines of
+    the throwable after the message.
     """
 
     line: int
@@ -71,7 +71,7 @@ class Record(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A line that is no record, nor a part of one."""
+    """A line that does not belong to a record."""
 
     line: int
     problem: str
@@ -79,7 +79,7 @@ class Unreadable(NamedTuple):
 
 
 class Fact(msgspec.Struct, gc=False):
-    """What a record says, in the words of event_schema.RAW_SCHEMA."""
+    """An event that a record reports; fields as in event_schema.RAW_SCHEMA."""
 
     kind: str
     topic: str | None = None
@@ -98,8 +98,10 @@ class Fact(msgspec.Struct, gc=False):
 
 
 class Said(NamedTuple):
-    """Who said something in which controller epoch (0: not known), and what: maybe nothing that
-    is asked for."""
+    """The meaning of a record: the controller that logged it, its epoch (0: unknown), its events.
+
+    ``facts`` may be empty: most records report nothing that a replay needs.
+    """
 
     controller: int
     epoch: int
@@ -110,7 +112,7 @@ NOTHING: Final = Said(-1, 0, ())
 
 
 def records(lines: Iterable[str], first_line: int = 1) -> Iterator[Record | Unreadable]:
-    """Records of a file's lines, from one that is not the continuation of another."""
+    """Yield the records of a file's lines; the first line must not continue a record."""
     begun: list[str] = []
     whole: re.Match[str] | None = None
     line = begin = first_line
@@ -139,7 +141,7 @@ def _finish(
 ) -> Iterator[Record | Unreadable]:
     used = 1
     if whole is None:
-        # A message may have several lines: the logger's name is behind the last.
+        # A message may have several lines: the logger's name is at the end of the last.
         ends = (n for n, text in enumerate(texts) if _ends(text))
         used = next(ends, len(texts)) + 1
         whole = _whole("\n".join(texts[:used]))
@@ -161,7 +163,7 @@ def _record(line: int, offset: int, whole: re.Match[str], trace: Sequence[str]) 
 
 
 def reason(trace: Sequence[str]) -> str | None:
-    """What a throwable says for itself: the message of its first line, else its class."""
+    """Return the message of a throwable, or its class if it has none; None without a throwable."""
     if not trace:
         return None
     found = _exception(trace[0].strip())
@@ -169,8 +171,10 @@ def reason(trace: Sequence[str]) -> str | None:
 
 
 def shape(message: str) -> str:
-    """The beginning of a message that others of its kind share: plain words up to the first that
-    is a value, at most five."""
+    """Return the words at the start of a message before the first value, at most five.
+
+    Messages of one kind share them, so that unknown lines can be counted by kind.
+    """
     words = message.split(" ")
     if message.startswith("["):
         ident, _, rest = message.partition("] ")
@@ -185,11 +189,11 @@ def shape(message: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def ids(text: str) -> list[int]:
-    """Broker ids in a list as Kafka prints it; callers share what they get."""
+    """Parse the broker ids of a list that Kafka prints; do not modify the result, it is cached."""
     return [int(found) for found in (_broker_id if "brokerId" in text else _id)(text)]
 
 
 @lru_cache(maxsize=1 << 12)
 def assignment(replicas: str, adding: str, removing: str) -> ReplicaAssignment:
-    """The groups of ASSIGNMENT."""
+    """Parse the groups of the pattern ASSIGNMENT."""
     return ReplicaAssignment(tuple(ids(replicas)), tuple(ids(adding)), tuple(ids(removing)))

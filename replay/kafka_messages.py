@@ -1,6 +1,6 @@
-"""How messages of Kafka's logs become facts: patterns whose groups are named after a fact's fields.
+"""Patterns that turn messages of Kafka's logs into facts; groups are named after Fact's fields.
 
-A log's own file lists its messages, each by its beginning, the kind of event and its patterns.
+The messages of each log are listed in kafka_state_changes.py and kafka_controller_lines.py.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ASSIGNMENT: Final = ("replicas", "adding", "removing", "targets")
 
 
 class Message(NamedTuple):
-    """A kind of message: how it may begin, and what reads it, or finds that it is another."""
+    """A kind of message: possible beginnings, and a parser that returns None for other messages."""
 
     begins: tuple[str, ...]
     read: Callable[[str, Trace], Facts | None]
 
 
 class Pattern:
-    """A regular expression, and the fields of a fact that its groups become."""
+    """A regular expression with groups that are fields of a fact."""
 
     def __init__(self, pattern: str) -> None:
         compiled = re.compile(pattern, re.DOTALL)
@@ -53,8 +53,10 @@ class Pattern:
         self._has_targets = "targets" in compiled.groupindex
 
     def fact(self, kind: str, found: re.Match[str], **fields: Any) -> Fact | None:
-        """A fact with the fields that groups say, else those given; None for a state that Kafka has
-        not. Groups of an assignment name a reassignment."""
+        """Return a fact from the groups of a match; ``fields`` are defaults for missing groups.
+
+        None if a state is unknown. Groups of an assignment give the name of the reassignment.
+        """
         for place, name, how in self._fields:
             if (text := found[place]) is not None:
                 fields[name] = how(text)
@@ -67,23 +69,23 @@ class Pattern:
 
 
 def wanted(groups: Mapping[str, str | None]) -> ReplicaAssignment:
-    """The assignment by the groups of ASSIGNMENT, or by ``targets``, the replicas it leads to."""
+    """Return the assignment in the groups of ASSIGNMENT, or in the group of target replicas."""
     replicas, adding, removing, targets = (groups.get(name) or "" for name in _ASSIGNMENT)
     return assignment(replicas or targets, adding, removing)
 
 
 def one(kind: str, *patterns: str, **more: Value) -> Message:
-    """A message that one of some patterns matches, as one fact.
+    """Return a kind of message that matches one of the patterns and becomes one fact.
 
-    ``more``: fields that no group says, maybe by the exception behind the message.
+    ``more``: values of further fields, or functions of the stack trace after the message.
     """
     compiled, kind = list(map(Pattern, patterns)), str(kind)
 
     def read(text: str, trace: Trace) -> Facts | None:
         for pattern in compiled:
             if found := pattern.match(text):
-                said = {name: how(trace) if callable(how) else how for name, how in more.items()}
-                fact = pattern.fact(kind, found, **said)
+                given = {name: how(trace) if callable(how) else how for name, how in more.items()}
+                fact = pattern.fact(kind, found, **given)
                 return None if fact is None else [fact]
         return None
 
@@ -91,29 +93,32 @@ def one(kind: str, *patterns: str, **more: Value) -> Message:
 
 
 def each(kind: str, whole: str, part: str, **more: str) -> Message:
-    """A message as a fact for each ``part`` of the group ``all`` of ``whole``, whose other
-    groups are said of each."""
+    """Return a kind of message with a list, which becomes a fact for each element.
+
+    ``whole`` matches the message, its group ``all`` the list; other groups are fields of each fact.
+    ``part`` matches an element.
+    """
     match, parts, kind = re.compile(whole, re.DOTALL).fullmatch, Pattern(part), str(kind)
 
     def read(text: str, _: Trace) -> Facts | None:
         found = match(text)
         if found is None:
             return None
-        said = {**more, **found.groupdict()}
-        listed = said.pop("all")
-        facts = (parts.fact(kind, at, **said) for at in parts.find(listed))
+        given = {**more, **found.groupdict()}
+        listed = given.pop("all")
+        facts = (parts.fact(kind, at, **given) for at in parts.find(listed))
         return [fact for fact in facts if fact is not None]
 
     return Message(_begins(whole), read)
 
 
 def _begins(*patterns: str) -> tuple[str, ...]:
-    """The literal text at the start of each pattern, which is enough to skip most messages."""
+    """Return the literal text at the start of each pattern, to skip other messages quickly."""
     return tuple(found[1] for pattern in patterns if (found := _begin(pattern)))
 
 
 def facts_of(messages: Iterable[Message], text: str, trace: Trace) -> Facts | None:
-    """What a message says by the first of ``messages`` that can read it; None if none can."""
+    """Parse a message by the first kind in ``messages`` that matches; None if none does."""
     for begins, read in messages:
         if text.startswith(begins) and (facts := read(text, trace)) is not None:
             return facts

@@ -1,9 +1,9 @@
-"""What a message of Kafka's state-change.log says, by the texts of Kafka 2.0 to 3.8.
+"""Parser of the messages in Kafka's state-change.log, for Kafka 2.0 to 3.8.
 
-Transitions of partitions and replicas, those that failed, replicas that left an ISR, leader epochs
-raised for reassignments. What brokers say of requests they got is known and left out.
-Mirrors the texts of kafka/controller/PartitionStateMachine.scala, ReplicaStateMachine.scala,
-KafkaController.scala and ControllerChannelManager.scala.
+Reads transitions of partitions and replicas, failed transitions, replicas removed from an ISR, and
+leader epochs bumped for reassignments. Messages of brokers about received requests are recognized
+and ignored. Mirrors the texts of kafka/controller/PartitionStateMachine.scala,
+ReplicaStateMachine.scala, KafkaController.scala and ControllerChannelManager.scala.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _CHANGED_REPLICA: Final = (
 _NEW_REPLICAS: Final = (
     rf"(?:replica assignment {ASSIGNMENT}|assigned replica list (?P<targets>[\d,]+))"
 )
-"""Kafka 2.3 and older name the target replicas alone."""
+"""Kafka 2.3 and older name only the target replicas."""
 _speaker = re.compile(r"\[(?:Broker|Controller) id=(\d+)(?: epoch=(\d+))?\] ").match
 find_common = re.compile(
     rf"^{BEGIN}\[Controller id=(\d+) epoch=(\d+)\] {_CHANGED_REPLICA} "
     r"\(state\.change\.logger\)\n(?=\[|\Z)",
     re.MULTILINE,
 ).finditer
-"""Whole records of the commonest kind, in text that ends with a whole one. Groups: those of BEGIN,
-and those for ``common_state_change``."""
+"""Finds complete records of the most common kind; the text must end with a complete record.
+
+Groups: those of BEGIN, then the arguments of ``common_state_change``."""
 _SENT: Final = Pattern(
     rf"Sent LeaderAndIsr request {LEADER_ISR_AND_EPOCH} with new {_NEW_REPLICAS} to leader -?\d+ "
     rf"for partition being reassigned {PARTITION}"
@@ -53,7 +54,7 @@ _KNOWN: Final = ("Sending ", "Received response ", "Received error ", "Mark repl
 
 
 def state_change(message: str, trace: Trace) -> Said | None:
-    """What a message says; None if it is none of Kafka's. ``trace`` is the throwable's lines."""
+    """Parse a message; None if it is not a known message of Kafka. ``trace``: its stack trace."""
     speaker = _speaker(message)
     if speaker is None:
         return None
@@ -68,7 +69,7 @@ def state_change(message: str, trace: Trace) -> Said | None:
 
 
 def common_state_change(groups: Sequence[str]) -> Said | None:
-    """What a record says that ``find_common`` found; None for states that are none of Kafka's."""
+    """Interpret the groups of a ``find_common`` match; None if a state is unknown."""
     controller, epoch, replica, topic, partition, before, after = groups
     if before not in STATE_CODES or after not in STATE_CODES:
         return None

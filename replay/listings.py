@@ -1,7 +1,7 @@
-"""The first rows of each answer, in words: in which order, how many, and which are not looked for.
+"""Listings: the first rows of each answer, in order, with names instead of codes.
 
-Collects; what the answers mean is known to the questions, and how they are shown to the pages. One
-question to the table of names for all the rows of an answer.
+Collects rows from Spark. The meaning of answers is in replay/questions, their layout in
+replay/page.py. Names of all listings are looked up in one query.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Rows = tuple[dict[str, Any], ...]
 
 
 def in_words(found: Mapping[str, Sequence[Row]], names: DataFrame) -> dict[str, Rows]:
-    """Rows as dictionaries by the columns' names, with words instead of codes; None for none.
+    """Return rows as dictionaries by column, with names instead of codes; None for no value.
 
-    A hash without a name, which a whole table has not, stays a number in words.
+    A hash without a name (impossible in a complete table) becomes its number as text.
     """
     codes = {
         (DOMAINS[column], row[column])
@@ -33,8 +33,8 @@ def in_words(found: Mapping[str, Sequence[Row]], names: DataFrame) -> dict[str, 
         for column in row.__fields__
         if column in DOMAINS and row[column] is not None
     }
-    told = _names(codes, names)
-    return {name: tuple(_in_words(row, told) for row in rows) for name, rows in found.items()}
+    known = _names(codes, names)
+    return {name: tuple(_in_words(row, known) for row in rows) for name, rows in found.items()}
 
 
 def _names(codes: Iterable[tuple[str, int]], names: DataFrame) -> dict[tuple[str, int], str]:
@@ -46,13 +46,13 @@ def _names(codes: Iterable[tuple[str, int]], names: DataFrame) -> dict[tuple[str
     return {(row.domain, row.code): row.name for row in found}
 
 
-def _in_words(row: Row, told: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+def _in_words(row: Row, known: Mapping[tuple[str, int], str]) -> dict[str, Any]:
     words = row.asDict()
     for column, value in words.items():
         if value is None:
             continue
         if column in DOMAINS:
-            words[column] = told.get((DOMAINS[column], value), str(value))
+            words[column] = known.get((DOMAINS[column], value), str(value))
         elif column in ANSWER_STATES:
             words[column] = _STATE_WORDS.get(value)
         elif column in PUBLISHED:
@@ -66,18 +66,18 @@ MOST_DRAWN: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows of an answer in words, the first by its order; ``total``: how many there are in all."""
+    """The first rows of an answer, with names for codes; ``total``: number of all its rows."""
 
     rows: tuple[dict[str, Any], ...] = ()
     total: int = 0
 
     @property
     def is_whole(self) -> bool:
-        """True if every row is here."""
+        """Whether the listing has every row of the answer."""
         return len(self.rows) == self.total
 
 
-# Behind a minus: the largest first, and what has none before all.
+# A minus sorts in descending order, null first: intervals that have not ended come first.
 _LONGEST: Final = ("-took_ms", "start_ms", "topic", "partition")
 _WORST: Final = ("-trouble", "source", "run")
 _FIRST: Final = ("t_ms", "place", "file", "line")
@@ -104,7 +104,7 @@ _ORDERS: Final[dict[str, tuple[str, ...]]] = {
 }
 _MANY: Final = ("epochs", "failovers", "offline_timeline", "leaders_over_time", "isr_churn")
 _ONLY: Final = {"topics": "trouble > 0", "brokers": "trouble > 0"}
-"""Which rows of an answer are worth a line."""
+"""Conditions on the rows that are listed."""
 _COUNTED_BY: Final = {
     "late_writes": "late_writes",
     "shared_epochs": "shared_epochs",
@@ -115,20 +115,20 @@ _COUNTED_BY: Final = {
     "unclean": "unclean",
     "flapping": "flapping_partitions",
 }
-"""Which count says whether there is anything to list: rows are not read again for nothing."""
+"""The count of each answer; if it is 0, its rows are not read at all."""
 
 
 def first_listed(
     tables: Mapping[str, DataFrame], counts: Mapping[str, int], names: DataFrame
 ) -> dict[str, Listing]:
-    """A listing of each table; an empty one where ``counts`` say that there is nothing."""
+    """Return a listing of each table, empty without a query if its entry in ``counts`` is 0."""
     listed = {
-        name: _first_rows(_told(frame, name), name)
+        name: _first_rows(_worth_listing(frame, name), name)
         for name, frame in tables.items()
         if name not in _COUNTED_BY or counts[_COUNTED_BY[name]]
     }
     totals = {
-        name: _told(tables[name], name).count() if len(rows) > _most(name) else len(rows)
+        name: _worth_listing(tables[name], name).count() if len(rows) > _most(name) else len(rows)
         for name, rows in listed.items()
     }
     words = in_words(listed, names)
@@ -137,12 +137,12 @@ def first_listed(
     }
 
 
-def _told(frame: DataFrame, name: str) -> DataFrame:
+def _worth_listing(frame: DataFrame, name: str) -> DataFrame:
     return frame.where(_ONLY[name]) if name in _ONLY else frame
 
 
 def _first_rows(frame: DataFrame, name: str) -> list[Row]:
-    """One row more than are listed, where there are so many."""
+    """Collect the rows to list and one more, which shows that the listing is incomplete."""
     order = [
         F.desc_nulls_first(column[1:]) if column.startswith("-") else F.col(column)
         for column in _ORDERS[name]

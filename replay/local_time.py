@@ -1,7 +1,7 @@
-"""Local times as they stand in log files, in milliseconds since 1970, by the rules of a time zone.
+"""Conversion of local times in log files to milliseconds since 1970, in a given time zone.
 
-Kafka's logs name no zone. Where clocks were put back, an hour is there twice: which one is meant
-shows where times go back in the file, and is said not to be known where they do not.
+Kafka's logs do not name a time zone. When clocks are set back, an hour occurs twice: the second
+occurrence starts where times in the file go back. If they do not, the lines are ambiguous.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE: Final = timedelta(minutes=1)
 _FORMAT: Final = "%Y-%m-%d %H:%M"
 _BACK_MS: Final = 60_000
-"""Lines of several threads may be out of order by less."""
+"""Times that go back by less do not count: lines of several threads may be out of order."""
 _APART_MS: Final = 12 * 3_600_000
 
 
 class Doubt(NamedTuple):
-    """A line whose time is not certain, the first of those beside one another."""
+    """The first of consecutive lines with an uncertain time."""
 
     line: int
     problem: str
@@ -29,9 +29,9 @@ class Doubt(NamedTuple):
 
 
 class LocalClock:
-    """Times of one file, in the order of its lines. ``zone`` None: UTC.
+    """Converts the times of one file, in the order of its lines. ``zone`` None: UTC.
 
-    ``doubts`` are what was not certain so far; ``close`` adds the last of them.
+    ``doubts``: lines with uncertain times so far; ``close`` adds the last of them.
     """
 
     def __init__(self, zone: str | None) -> None:
@@ -44,7 +44,10 @@ class LocalClock:
         self._last_ms = 0
 
     def ms(self, line: int, minute: str, second: str, ms: str) -> int | None:
-        """Milliseconds since 1970; None for what no calendar has. ``minute``: 2021-09-01 10:15."""
+        """Return milliseconds since 1970, or None for an invalid date.
+
+        ``minute``: the time up to the minute, such as 2021-09-01 10:15.
+        """
         begin = self._minutes.get(minute)
         if begin is None:
             begin = self._look_up(line, minute, int(second) * 1000)
@@ -53,7 +56,7 @@ class LocalClock:
         return begin + int(second) * 1000 + int(ms)
 
     def close(self) -> None:
-        """No line follows: a doubt that nothing resolved remains."""
+        """End the file: add the pending doubt, if no later line resolved it."""
         if self._first is not None and not self._is_second:
             self.doubts.append(self._first)
         self._first = None
@@ -67,7 +70,7 @@ class LocalClock:
                 return None
             first, second = self._since_1970(naive, 0), self._since_1970(naive, 1)
             if first > second:
-                # Clocks were put forward over it: a line from there has another zone.
+                # Clocks skipped this minute: the line must come from another time zone.
                 self.doubts.append(Doubt(line, NO_SUCH_TIME, minute))
             if first >= second:
                 self._minutes[minute] = first
@@ -91,7 +94,7 @@ class LocalClock:
 
 
 def is_ambiguous(zone: str | None, minute: str) -> bool:
-    """True for a minute that is there twice."""
+    """Return whether a local minute occurs twice, because clocks are set back."""
     if zone is None:
         return False
     try:

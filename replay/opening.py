@@ -1,7 +1,4 @@
-"""What a command is told to read: an event table, or logs that are made one for as long as it runs.
-
-Decides and opens; asks nothing.
-"""
+"""Opening the input of a command: an event table, or logs ingested into a temporary one."""
 
 from __future__ import annotations
 
@@ -30,8 +27,11 @@ SMALL_ROWS: Final = 100_000
 
 
 class Input(NamedTuple):
-    """What to read: the directory of a table, or else logs. ``name`` has whole paths, as the places
-    of the answers have. ``is_small``: compiling for it would cost more than it saves."""
+    """What to read: the directory of an event table, or log files.
+
+    ``name``: the absolute paths, as in the places of answers. ``is_small``: so few rows that
+    generating and compiling code for them costs more than it saves.
+    """
 
     name: str
     table: Path | None
@@ -40,12 +40,12 @@ class Input(NamedTuple):
 
 
 def are_small(found: Sequence[SourceFiles]) -> bool:
-    """Whether logs are so short that compiling for them would cost more than it saves."""
+    """Return whether logs are so short that compiling code for them costs more than it saves."""
     return sum(files.size for files in found) <= SMALL_BYTES
 
 
 def look_at(paths: Sequence[Path]) -> Input:
-    """What is under some paths, before Spark starts. Raises UsageError for what will not do."""
+    """Determine what the paths contain, without Spark. Raises UsageError for unusable paths."""
     named = ", ".join(str(path.absolute()) for path in paths[:_NAMED])
     name = named + (", .." if len(paths) > _NAMED else "")
     tables = [path for path in paths if is_table(path)]
@@ -56,8 +56,8 @@ def look_at(paths: Sequence[Path]) -> Input:
         return Input(name, None, found, are_small(found))
     if len(paths) > 1:
         raise UsageError(
-            f"{tables[0]} is an event table and is read alone",
-            hint="ingest all logs into one table",
+            f"{tables[0]} is an event table; it cannot be combined with other paths",
+            hint="ingest all logs into one event table",
         )
     return Input(name, tables[0], (), read_manifest(tables[0]).rows <= SMALL_ROWS)
 
@@ -66,9 +66,9 @@ def look_at(paths: Sequence[Path]) -> Input:
 def opened(
     spark: SparkSession, given: Input, options: SourceOptions, progress: Progress
 ) -> Iterator[EventTable]:
-    """The table, or one made of the logs in a temporary directory, gone after the block.
+    """Open the event table, or ingest the logs into a temporary one that ends with the block.
 
-    Raises UsageError for logs that executors elsewhere could not read, KlammError as ``ingest``.
+    Raises UsageError for logs with a remote Spark master, KlammError like ``ingest``.
     """
     if given.table is not None:
         yield open_table(spark, given.table)
@@ -76,8 +76,9 @@ def opened(
     master = str(spark.sparkContext.master)
     if not is_local(master) and not is_loopback(master):
         raise UsageError(
-            f"{given.name} is no event table, and a temporary one would not be seen by {master}",
-            hint="klamm replay ingest PATH.. --out a directory that all its workers see",
+            f"{given.name} is not an event table, and workers of {master} cannot read a temporary "
+            "one on this machine",
+            hint="run klamm replay ingest with --out on storage that all workers share",
         )
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
         ingest(spark, given.found, Path(folder), options, progress)

@@ -1,6 +1,6 @@
-"""What a replay found, as a page of plots and tables: of what happened first, then of the rest.
+"""The page of a replay: plots and tables of its answers, violations first.
 
-Answers -> report.values; the text on a terminal shows the same tables. Draws and computes nothing.
+Turns Answers into report.values; the text output shows the same tables. Computes nothing.
 """
 
 from __future__ import annotations
@@ -38,16 +38,19 @@ _NOUNS: Final = {
     "missing": ("lost row", "lost rows"),
     "lost_transactions": ("run of lost transactions", "runs of lost transactions"),
     "unclean": ("unclean election", "unclean elections"),
-    "repeated": ("row that is there twice", "rows that are there twice"),
+    "repeated": ("duplicate row", "duplicate rows"),
     "late_writes": ("late write", "late writes"),
-    "shared_epochs": ("epoch of two controllers", "epochs of two controllers"),
+    "shared_epochs": ("epoch with two controllers", "epochs with two controllers"),
 }
 Limits = Mapping[Question, Sequence[tuple[Reading, Answer]]]
 
 
 class Asked(NamedTuple):
-    """What the answers are of: words for the page's head, and from when on things were counted.
-    ``limits``: what cannot be told. ``folder`` is that of all files."""
+    """What was replayed: texts for the page's head.
+
+    ``name``: the input. ``from_ms``: earlier events are not counted. ``limits``: questions that
+    the sources cannot answer fully. ``folder``: common directory of all log files.
+    """
 
     name: str
     from_ms: int | None
@@ -57,7 +60,7 @@ class Asked(NamedTuple):
 
 
 def replay_page(asked: Asked, answers: Answers) -> Page:
-    """The page. Sections without anything to show are left out."""
+    """Return the page of a replay, without empty sections."""
     verdict, tone = verdict_of(answers)
     if asked.folder:
         answers = within(asked.folder, answers)
@@ -84,10 +87,10 @@ def replay_page(asked: Asked, answers: Answers) -> Page:
 
 
 def verdict_of(answers: Answers) -> tuple[str, Tone]:
-    """One sentence, and how bad it is."""
+    """Return the violations as one sentence, and its tone."""
     found = answers.violations
     if not found:
-        return "No violation was found.", Tone.GOOD
+        return "No violations found.", Tone.GOOD
     parts = [f"{count:,} {_NOUNS[name][count != 1]}" for name, count in found.items()]
     return f"Violations: {', '.join(parts)}.", Tone.BAD
 
@@ -101,10 +104,10 @@ def _figures(answers: Answers, limits: Limits) -> Iterator[Figure]:
     yield replace(partitions, name=f"{partitions.name}{logs}")
     yield _figure(violations, "violation", Tone.BAD if violations else Tone.GOOD)
     yield _figure(answers.listings["failovers"].total, "controller election")
-    name, offline_ms = "Offline, summed over partitions", counts["offline_ms"]
-    told = [at.how for _, at in limits.get(Question.OFFLINE, ())]
-    if told and set(told) == {How.NO}:
-        yield Figure("not told", name)
+    name, offline_ms = "offline, summed over partitions", counts["offline_ms"]
+    answered = [at.how for _, at in limits.get(Question.OFFLINE, ())]
+    if answered and set(answered) == {How.NO}:
+        yield Figure("unknown", name)
     else:
         tone = Tone.WARNING if offline_ms else Tone.GOOD
         yield Figure(duration_text(offline_ms), name, tone)
@@ -120,13 +123,13 @@ def _extent(answers: Answers) -> Iterator[tuple[str, str]]:
     first, last = answers.first_ms, answers.last_ms
     if first is not None and last is not None:
         yield "first event", f"{time_text(first)} UTC"
-        yield "last event", f"{time_text(last)} UTC, after {duration_text(last - first)}"
+        yield "last event", f"{time_text(last)} UTC, {duration_text(last - first)} later"
 
 
 def _logs(answers: Answers) -> Iterator[tuple[str, str]]:
     count = len(answers.logs)
     if count > 1:
-        yield "logs", f"{count:,}, by source and run; what several tell of is counted in each"
+        yield "logs", f"{count:,}, by source and run; events in several logs count in each"
 
 
 # Sections
@@ -147,13 +150,13 @@ def _violations(answers: Answers) -> Section:
             answers,
             "gaps",
             "Lost rows",
-            ("before", lambda row: f"{row['before_file']}:{row['before_line']}"),
-            ("when", lambda row: time_text(row["before_t_ms"])),
-            ("whose", key_text),
+            ("lost before", lambda row: f"{row['before_file']}:{row['before_line']}"),
+            ("time", lambda row: time_text(row["before_t_ms"])),
+            ("partition", key_text),
             ("rows", "missing"),
-            ("after", after_text),
+            ("lost after", after_text),
         ),
-        _places("Lost transactions", "before", answers.unread.lost),
+        _places("Lost transactions", "lost before", answers.unread.lost),
         table_of(
             answers,
             "unclean",
@@ -162,76 +165,81 @@ def _violations(answers: Answers) -> Section:
             ("leader", lambda row: f"{row['prev_leader']} → {row['leader']}"),
             ("leader epoch", "leader_epoch"),
             ("ISR before", lambda row: ids_text(row["prev_isr"])),
-            ("by", "election"),
+            ("election", "election"),
         ),
         table_of(
             answers,
             "duplicates",
-            "Rows that are there twice",
+            "Duplicate rows",
             ("first", place_text),
             ("last", lambda row: f"{row['copy_file']}:{row['copy_line']}"),
             ("controller epoch", "epoch"),
             ("seq", "seq"),
             ("copies", "copies"),
-            ("say the same", lambda row: "no" if row["is_contradiction"] else "yes"),
+            ("identical", lambda row: "no" if row["is_contradiction"] else "yes"),
         ),
         table_of(
             answers,
             "late_writes",
-            "Writes after a newer epoch",
+            "Writes after a newer epoch began",
             *PLACED,
-            ("what", "kind"),
+            ("kind", "kind"),
             ("controller", "controller"),
             ("controller epoch", "epoch"),
         ),
         table_of(
             answers,
             "shared_epochs",
-            "Epochs of two controllers",
+            "Epochs with two controllers",
             ("controller epoch", "epoch"),
             ("controllers", lambda row: ids_text(row["controllers"])),
             ("from", lambda row: time_text(row["first_ms"])),
         ),
     )
-    text = "What no controller may do, and what a log should not be: each with its file and line."
+    text = "Forbidden actions of controllers, and gaps and duplicates in logs, with file and line."
     return Section("Violations", text, there(listed))
 
 
 def _availability(answers: Answers, begin_ms: int) -> Section:
     columns: tuple[Column, ...] = (
-        ("whose", key_text),
+        ("partition", key_text),
         ("from", lambda row: time_cell(row["start_ms"])),
         ("to", lambda row: time_cell(row["end_ms"])),
-        ("took", took_text),
+        ("duration", took_text),
     )
     offline = longest(
         answers,
         "offline_intervals",
-        "Longest in OfflinePartition",
+        "Longest intervals in OfflinePartition",
         *columns,
         ("ended by", lambda row: row["ended_by"] or "not ended"),
     )
     leaderless = longest(
-        answers, "leaderless_intervals", "Longest without a leader", *columns, ("lost", "lost")
+        answers,
+        "leaderless_intervals",
+        "Longest intervals without a leader",
+        *columns,
+        ("previous leader", "lost"),
     )
     failed = table_of(
         answers,
         "failed",
-        "Transitions that failed",
+        "Failed transitions",
         *PLACED,
         ("from", "from_state"),
         ("to", "to_state"),
-        ("why", "outcome"),
+        ("reason", "outcome"),
     )
     blocks: list[Block] = [
         *offline_plots(answers, begin_ms),
         *there([offline, leaderless, failed]),
     ]
-    return Section("Offline partitions", "Partitions that nobody could write to.", blocks)
+    text = "Partitions that clients could not produce to, for lack of a leader."
+    return Section("Offline partitions", text, blocks)
 
 
 def _leaders(answers: Answers, begin_ms: int) -> Section:
-    text = "How many partitions each broker led."
+    text = "Number of partitions that each broker led."
     return Section("Leaders", text, list(leader_rows(answers, begin_ms)))
 
 
@@ -240,15 +248,15 @@ def _isrs(answers: Answers, begin_ms: int) -> Section:
         answers,
         "flapping",
         "Flapping replicas",
-        ("whose", key_text),
+        ("replica", key_text),
         ("left", "shrinks"),
-        ("came back", "expands"),
+        ("rejoined", "expands"),
         ("from", lambda row: time_text(row["start_ms"])),
         ("to", lambda row: time_text(row["end_ms"])),
     )
     text = (
-        "How often replicas left the set of in-sync replicas, and came back. A replica flaps that "
-        f"did both {FLAPS} times within {duration_text(FLAP_WINDOW_MS)}; its worst time is listed."
+        "How often replicas left and rejoined ISRs. A replica is flapping if it did both at least "
+        f"{FLAPS} times within {duration_text(FLAP_WINDOW_MS)}; its worst period is listed."
     )
     blocks: list[Block] = [*churn_maps(answers, begin_ms), *there([flapping])]
     return Section("ISRs", text, blocks)
@@ -259,14 +267,14 @@ def _reassignments(answers: Answers, begin_ms: int) -> Section:
         answers,
         "reassignments",
         "Longest reassignments",
-        ("whose", key_text),
+        ("partition", key_text),
         ("from", lambda row: time_cell(row["start_ms"])),
-        ("took", took_text),
+        ("duration", took_text),
         ("status", "status"),
         ("last phase", "last_phase"),
-        ("epochs it took", "epochs"),
+        ("controller epochs", "epochs"),
     )
-    text = "Unfinished ones first, then the longest."
+    text = "Unfinished reassignments first, then the longest."
     return Section("Reassignments", text, [*reassignment_bars(answers, begin_ms), *there([listed])])
 
 
@@ -274,14 +282,14 @@ def _controllers(answers: Answers) -> Section:
     failovers = table_of(
         answers,
         "failovers",
-        "Controllers, in order",
+        "Controllers in order of election",
         ("controller epoch", "epoch"),
         ("controller", "controller"),
         ("elected", lambda row: time_cell(row["elected_ms"])),
         ("ready after", lambda row: duration_cell(row["ready_after_ms"])),
         ("silence before", lambda row: duration_cell(row["silent_ms"])),
     )
-    text = "Who was elected, and how long it took until it served."
+    text = "Elected controllers, and the time until each was ready."
     return Section("Failovers", text, there([failovers]))
 
 
@@ -290,26 +298,37 @@ def _trouble(answers: Answers) -> Section:
     topics = table_of(
         answers,
         "topics",
-        "Topics with most trouble",
+        "Topics with the most problems",
         ("topic", "topic"),
-        *((name, name) for name in (*counted, "unclean", "offlines")),
-        ("Offline", lambda row: duration_cell(row["offline_ms"])),
+        *((_PROBLEM_COLUMNS[name], name) for name in (*counted, "unclean", "offlines")),
+        ("time offline", lambda row: duration_cell(row["offline_ms"])),
     )
     brokers = table_of(
         answers,
         "brokers",
-        "Brokers with most trouble",
+        "Brokers with the most problems",
         ("broker", "broker"),
-        *((name, name) for name in counted),
+        *((_PROBLEM_COLUMNS[name], name) for name in counted),
     )
-    text = "Trouble is the sum of the counts beside it; shrinks are replicas that left an ISR."
-    return Section("Trouble", text, there([topics, brokers]))
+    text = "The column problems is the sum of the counts beside it."
+    return Section("Problems", text, there([topics, brokers]))
+
+
+_PROBLEM_COLUMNS: Final = {
+    "trouble": "problems",
+    "illegal": "illegal transitions",
+    "missing": "lost rows",
+    "failed": "failed transitions",
+    "shrinks": "ISR shrinks",
+    "unclean": "unclean elections",
+    "offlines": "times offline",
+}
 
 
 def _damaged(unread: Unread) -> Section:
-    kinds = Table("Damaged lines by kind", ("problem", "lines"), list(unread.kinds.items()))
-    places = _places("Damaged lines", "where", unread.damaged)
-    text = "What could not be read, and how it begins; ZooKeeper's files are counted in bytes."
+    kinds = Table("Damaged lines by problem", ("problem", "lines"), list(unread.kinds.items()))
+    places = _places("Damaged lines", "place", unread.damaged)
+    text = "Unreadable lines and how they start. Places in ZooKeeper's files are byte offsets."
     return Section("Damaged lines", text, there([kinds, places]))
 
 
@@ -324,6 +343,6 @@ def _limits(limits: Limits) -> Section:
         for question, answers in limits.items()
         for reading, answer in answers
     ]
-    text = "None of these was guessed."
-    table = Table("Questions without a whole answer", ("question", "source", "told", "why"), rows)
-    return Section("What these sources cannot tell", text, [table] if rows else [])
+    text = "Questions that these logs answer only in part or not at all; nothing is guessed."
+    table = Table("Limited questions", ("question", "source", "answered", "reason"), rows)
+    return Section("Limits of these sources", text, [table] if rows else [])

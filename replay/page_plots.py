@@ -1,7 +1,7 @@
-"""The plots of a replay's page, of listings that are in order of source, run and time.
+"""Plots of a replay's page, one for each source and run.
 
-Answers -> report.values; several sources or runs have a plot each. ``begin_ms``: where it begins;
-what was before is one interval there.
+Listings must be in order of source, run and time. ``begin_ms`` is where a plot's time axis begins;
+earlier changes are summed up there.
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ from klamm.report.values import Bar, Gantt, HeatMap, StepPlot, StepRows, Steps, 
 
 MOST_RUNS: Final = 4
 _MOST_BROKERS: Final = 40
-_NOBODY: Final = -1
+_NO_BROKER: Final = -1
 _Row = dict[str, Any]
 
 
 def offline_plots(answers: Answers, begin_ms: int) -> Iterator[StepPlot]:
-    """How many partitions were Offline: exactly if every stay there is listed, else by intervals
-    of time."""
+    """Plot the number of Offline partitions over time.
+
+    Exact if the listing has every interval; else by buckets of time, with the largest possible
+    number inside each bucket.
+    """
     end_ms = _end(answers, begin_ms)
-    stays = answers.listings["offline_intervals"]
-    name = "offline_intervals" if stays.is_whole else "offline_timeline"
-    note = "" if stays.is_whole else f"{_every(answers)} Within an interval the most there may be."
+    intervals = answers.listings["offline_intervals"]
+    name = "offline_intervals" if intervals.is_whole else "offline_timeline"
+    note = "" if intervals.is_whole else f"{_every(answers)} In between: the possible maximum."
     for of_run, rows in _runs(answers, name):
-        if stays.is_whole:
-            points = _points_of_stays(rows, begin_ms)
+        if intervals.is_whole:
+            points = _points_of_intervals(rows, begin_ms)
         else:
-            points = _points_of_intervals(rows, begin_ms, answers.bucket_ms)
+            points = _points_of_buckets(rows, begin_ms, answers.bucket_ms)
         if any(value for _, value in points):
             steps = Steps("partitions in OfflinePartition", points)
             yield StepPlot(f"Offline partitions over time{of_run}", steps, end_ms, note)
 
 
-def _points_of_stays(rows: Sequence[_Row], begin_ms: int) -> list[tuple[int, float]]:
+def _points_of_intervals(rows: Sequence[_Row], begin_ms: int) -> list[tuple[int, float]]:
     changes: Counter[int] = Counter({begin_ms: 0})
     for row in rows:
         changes[max(row["start_ms"] or begin_ms, begin_ms)] += 1
@@ -49,7 +52,7 @@ def _points_of_stays(rows: Sequence[_Row], begin_ms: int) -> list[tuple[int, flo
     return list(zip(times, accumulate(changes[t_ms] for t_ms in times), strict=True))
 
 
-def _points_of_intervals(
+def _points_of_buckets(
     rows: Sequence[_Row], begin_ms: int, width_ms: int
 ) -> list[tuple[int, float]]:
     points: list[tuple[int, float]] = [(begin_ms, 0)]
@@ -61,7 +64,7 @@ def _points_of_intervals(
 
 
 def leader_rows(answers: Answers, begin_ms: int) -> Iterator[StepRows]:
-    """A row for each broker, and one for partitions without a leader if there ever were any."""
+    """Plot the number of partitions that each broker led, and of partitions without a leader."""
     end_ms = _end(answers, begin_ms)
     for of_run, rows in _runs(answers, "leaders_over_time"):
         by_broker: dict[int, list[tuple[int, float]]] = {}
@@ -69,22 +72,22 @@ def leader_rows(answers: Answers, begin_ms: int) -> Iterator[StepRows]:
             points = by_broker.setdefault(row["broker"], [])
             points.append((max(row["bucket_ms"], begin_ms), row["leaders"]))
         steps = [
-            Steps("no leader" if broker == _NOBODY else f"broker {broker}", points)
+            Steps("no leader" if broker == _NO_BROKER else f"broker {broker}", points)
             for broker, points in sorted(by_broker.items())
-            if broker != _NOBODY or any(value for _, value in points)
+            if broker != _NO_BROKER or any(value for _, value in points)
         ]
         yield StepRows(
             f"Leaders per broker over time{of_run}",
             steps[:_MOST_BROKERS],
             begin_ms,
             end_ms,
-            f"One scale for all; the number is that at the end. {_every(answers)}",
+            f"All rows share one scale; the number is the final value. {_every(answers)}",
             len(steps),
         )
 
 
 def churn_maps(answers: Answers, begin_ms: int) -> Iterator[HeatMap]:
-    """How often each broker left an ISR or joined one, by interval of time."""
+    """Plot how often the replicas of each broker left or joined an ISR, by bucket of time."""
     end_ms = _end(answers, begin_ms)
     width_ms = answers.bucket_ms
     for of_run, rows in _runs(answers, "isr_churn"):
@@ -103,14 +106,14 @@ def churn_maps(answers: Answers, begin_ms: int) -> Iterator[HeatMap]:
             begin_ms,
             width_ms,
             counts,
-            note="Replicas of the broker that left an ISR or joined one.",
+            note="Number of times that a replica of the broker left or joined an ISR.",
         )
 
 
 def reassignment_bars(answers: Answers, begin_ms: int) -> Iterator[Gantt]:
-    """The reassignments that are listed, as bars in order of time."""
+    """Plot the listed reassignments as bars, in order of start time."""
     is_whole = answers.listings["reassignments"].is_whole
-    note = "" if is_whole else "Only the unfinished and the longest of many."
+    note = "" if is_whole else "Only unfinished reassignments and the longest others."
     for of_run, rows in _runs(answers, "reassignments"):
         bars = [
             Bar(
@@ -132,7 +135,7 @@ def _outcome(row: _Row) -> str:
 
 
 def _runs(answers: Answers, name: str) -> Iterator[tuple[str, Sequence[_Row]]]:
-    """Words that tell a run from the others, none if it is alone, and its rows."""
+    """Yield for each run a title suffix (empty if there is only one log) and its rows."""
     rows = sorted(answers.listings[name].rows, key=lambda row: (row["source"], row["run"]))
     runs = [
         (key, list(of_run))
@@ -147,4 +150,4 @@ def _end(answers: Answers, begin_ms: int) -> int:
 
 
 def _every(answers: Answers) -> str:
-    return f"Told every {duration_text(answers.bucket_ms)}."
+    return f"Resolution: {duration_text(answers.bucket_ms)}."

@@ -1,6 +1,6 @@
-"""Listings as tables of a replay's page: which rows are shown, and how a row's cells read.
+"""Tables of a replay's page: which rows of a listing are shown, and the texts of their cells.
 
-Draws and computes nothing; which tables there are is known to replay/page.py.
+replay/page.py decides which tables there are.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ Column = tuple[str, str | Callable[[dict[str, Any]], Cell]]
 def table_of(
     answers: Answers, name: str, title: str, *columns: Column, most: int | None = None
 ) -> Table:
-    """A listing as a table: a column is a name and the row's field, or what is made of the row.
-    Where there are several logs, each row says whose it is."""
+    """Return a listing as a table of at most ``most`` rows.
+
+    A column is a head and either a field of the row or a function of the row. With several logs,
+    each row also names its source and run.
+    """
     listing = answers.listings.get(name, Listing())
-    told = (*log_columns(answers), *columns)
+    shown = (*log_columns(answers), *columns)
     rows = [
-        tuple(row[how] if isinstance(how, str) else how(row) for _, how in told)
+        tuple(row[how] if isinstance(how, str) else how(row) for _, how in shown)
         for row in listing.rows[:most]
     ]
-    return Table(title, [head for head, _ in told], rows, listing.total)
+    return Table(title, [head for head, _ in shown], rows, listing.total)
 
 
 def longest(answers: Answers, name: str, title: str, *columns: Column) -> Table:
-    """A listing of times as a table: long ones, and how many were short; some of these, if few
-    were long."""
+    """Return a listing of intervals as a table: those of a second or more, at least ten in all.
+
+    A note gives the number of shorter intervals left out.
+    """
     rows = answers.listings.get(name, Listing()).rows
     long = sum(row["took_ms"] is None or row["took_ms"] >= _SHORT_MS for row in rows)
     table = table_of(answers, name, title, *columns, most=max(long, _LEAST_SHOWN))
@@ -46,7 +51,7 @@ def longest(answers: Answers, name: str, title: str, *columns: Column) -> Table:
 
 
 def log_columns(answers: Answers) -> Iterator[Column]:
-    """The columns that tell logs apart: none where there is one."""
+    """Return the columns that distinguish logs: none if there is only one log."""
     sources = {source for source, _ in answers.logs}
     if len(sources) > 1:
         yield "source", "source"
@@ -55,7 +60,7 @@ def log_columns(answers: Answers) -> Iterator[Column]:
 
 
 def within(folder: str, answers: Answers) -> Answers:
-    """The same with files named as from ``folder``, which is told once."""
+    """Return the answers with file names relative to ``folder``, which the page names once."""
     unread = answers.unread
     return replace(
         answers,
@@ -83,57 +88,57 @@ _LEAST_SHOWN: Final = 10
 
 
 def there(tables: Iterable[Table]) -> list[Table]:
-    """Tables that have rows."""
+    """Return the tables that have rows."""
     return [table for table in tables if table.rows]
 
 
 def key_text(row: Mapping[str, Any]) -> str:
-    """A partition, or a replica of it."""
+    """Return the name of a row's partition, with the broker if the row is about a replica."""
     replica = row.get("replica", -1)
     on = f" on broker {replica}" if replica is not None and replica >= 0 else ""
     return f"{row['topic']}-{row['partition']}{on}"
 
 
 def place_text(row: Mapping[str, Any]) -> str:
-    """The file and line of a row."""
+    """Return the file and line of a row."""
     return f"{row['file']}:{row['line']}"
 
 
 def when_text(row: Mapping[str, Any]) -> str:
-    """The time of a row."""
+    """Return the time of a row."""
     return time_text(row["t_ms"])
 
 
 def after_text(row: Mapping[str, Any]) -> str:
-    """The place of the row before lost ones."""
+    """Return the place of the last row before a gap."""
     if row["after_file"] is None:
-        return "the first are lost"
+        return "start of the epoch"
     return f"{row['after_file']}:{row['after_line']}"
 
 
 PLACED: Final[tuple[Column, ...]] = (
-    ("where", place_text),
-    ("when", when_text),
-    ("whose", key_text),
+    ("place", place_text),
+    ("time", when_text),
+    ("partition", key_text),
 )
-"""The columns of a row that a log has about a partition or replica."""
+"""The columns of any row about a partition or replica: place in the log, time, key."""
 
 
 def time_cell(t_ms: int | None) -> str:
-    """A time, empty for none."""
+    """Return a time as text, empty for None."""
     return "" if t_ms is None else time_text(t_ms)
 
 
 def duration_cell(ms: int | None) -> str:
-    """A duration, empty for none."""
+    """Return a duration as text, empty for None."""
     return "" if ms is None else duration_text(ms)
 
 
 def took_text(row: Mapping[str, Any]) -> str:
-    """How long something took, if it has ended."""
+    """Return the duration of an interval, or "not ended"."""
     return "not ended" if row["end_ms"] is None else duration_cell(row["took_ms"])
 
 
 def ids_text(ids: Sequence[int] | None) -> str:
-    """Broker ids."""
+    """Return broker ids separated by commas, empty for None."""
     return "" if ids is None else ",".join(map(str, ids))

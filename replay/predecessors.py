@@ -1,11 +1,16 @@
-"""What came before each row, for sources whose rows do not say it: one sort a key.
+"""Adds the previous state, leader and ISR to rows of sources that do not log them.
 
-Adds only what the rows prove. A leadership's predecessor is the one whose version in ZooKeeper is
-one less: where a write is missing between two rows, nobody knows what it wrote. A controller that
-takes a replica out of an ISR says so itself, and raises the leader epoch; the same words with the
-leader epoch of before mean that the replica had left already, and that nothing was written. A
-state's predecessor is of the same controller epoch, as a new controller puts states anew without a
-row. Mirrors doRemoveReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
+One sort per partition or replica. Only proven values are added:
+
+- The predecessor of a leadership has the previous znode version. If a write is missing between two
+  rows, its content is unknown.
+- A controller that removes a replica from an ISR logs it and bumps the leader epoch. The same log
+  line with an unchanged leader epoch means that the replica was not in the ISR, and that nothing
+  was written.
+- The predecessor of a state is in the same controller epoch, because a new controller resets
+  states without logging it.
+
+Mirrors doRemoveReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -30,10 +35,10 @@ _REPLICA_STATES: Final = (Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED)
 
 
 def add_predecessors(events: DataFrame) -> DataFrame:
-    """Coded events with ``from_state``, ``since_ms``, ``prev_leader`` and ``prev_isr`` where known.
+    """Add ``from_state``, ``since_ms``, ``prev_leader`` and ``prev_isr`` to coded events if known.
 
-    Rows of one key are those of one source, run and partition, or replica for its states; a row
-    about no topic is a key of its own. What a row says itself is kept.
+    The predecessor of a row is searched in the same source, run and partition (for the state of a
+    replica: the same replica). Values that a row already has are kept.
     """
     key = (
         "source",
@@ -49,12 +54,12 @@ def add_predecessors(events: DataFrame) -> DataFrame:
         return F.last(F.when(condition, F.struct(*columns)), ignorenulls=True).over(before)
 
     is_stored = is_leadership() & F.col("zk_version").isNotNull()
-    tells_epoch = is_leadership() & F.col("leader_epoch").isNotNull()
+    has_leader_epoch = is_leadership() & F.col("leader_epoch").isNotNull()
     beside = events.withColumns(
         {
             "_state": last(is_kind(*STATE_KINDS), "to_state", "t_ms", "epoch"),
             "_leadership": last(is_stored, "leader", "isr", "zk_version", "t_ms"),
-            "_led": last(tells_epoch, "leader", "leader_epoch"),
+            "_led": last(has_leader_epoch, "leader", "leader_epoch"),
         }
     )
     leaves = is_kind(*TRANSITIONS, *FAILURES) & (F.col("_state.epoch") == F.col("epoch"))
@@ -87,10 +92,10 @@ def add_predecessors(events: DataFrame) -> DataFrame:
 
 
 def _before_removal() -> tuple[Column, Column]:
-    """Leader and ISR before a controller took a replica out; null where nothing was written, and
-    where the leader epoch before is not known.
+    """Return leader and ISR before a controller removed a replica from the ISR.
 
-    The last member stays, and the leader is another only if it is the replica that went.
+    Null if nothing was written, or if the previous leader epoch is unknown. The last replica stays
+    in the ISR, and the leader changes only if it is the removed replica.
     """
     is_written = F.col("leader_epoch") != F.col("_led.leader_epoch")
     is_next = F.col("leader_epoch") == F.col("_led.leader_epoch") + 1

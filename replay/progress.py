@@ -1,6 +1,6 @@
-"""What Spark is doing right now, on standard error: the stages of its own status tracker.
+"""Progress of Spark jobs on standard error, from Spark's status tracker.
 
-A line that is overwritten on a terminal, else a line for each step that is done.
+On a terminal one line that is overwritten; in any case a line for each finished step.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from rich.text import Text
 
 
 class Progress:
-    """Tells of the steps of one command. ``quiet``: says nothing at all."""
+    """Reports the steps of one command to ``stream``; ``quiet`` suppresses all output."""
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = stream or sys.stderr
         self._quiet = quiet
         self._begun_s = time.monotonic()
         self.elapsed_s: dict[str, float] = {}
-        """Of the steps that are done."""
+        """Duration of each finished step."""
 
     def note(self, text: str) -> None:
-        """Something is done since this was made."""
+        """Report a text with the seconds since this object was created."""
         self._say(text, time.monotonic() - self._begun_s)
 
     @contextmanager
     def step(self, spark: SparkSession, title: str) -> Iterator[None]:
-        """The Spark jobs of the block are what ``title`` says."""
+        """Show the progress of the block's Spark jobs under ``title``; report its duration."""
         begun_s = time.monotonic()
         columns = TextColumn("{task.description}"), _Tasks(spark.sparkContext.statusTracker())
         console = Console(file=self._stream)
@@ -56,14 +56,14 @@ class Progress:
 
 
 class _Tasks(ProgressColumn):
-    """How many tasks of the stages that run now are done, and how many there are."""
+    """Column with the finished and total tasks of the running stages."""
 
     def __init__(self, tracker: StatusTracker) -> None:
         super().__init__()
         self._tracker = tracker
 
     def render(self, task: Task) -> Text:
-        """The numbers; nothing while no stage runs."""
+        """Return the numbers; empty while no stage is running."""
         stages = [self._tracker.getStageInfo(n) for n in self._tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
         finished = sum(stage.numCompletedTasks for stage in known)

@@ -1,6 +1,6 @@
-"""Which sources a table was made of, and at which level Kafka's logs among them were written.
+"""Which sources a table was made from, and the log levels of Kafka's logs among them.
 
-Asks the rows that say so; what follows from it is declared in replay/answers.py.
+Read from the ``log_level`` rows; the consequences are declared in replay/answers.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from klamm.replay.event_schema import (
 
 
 class FileReading(NamedTuple):
-    """What a Kafka log's own level lets it tell."""
+    """A Kafka log file and its level, as a Reading."""
 
     run: str
     file: str
@@ -38,7 +38,7 @@ _DETAILED: Final = {
 
 
 def kafka_readings(events: DataFrame, names: DataFrame) -> list[FileReading]:
-    """Every Kafka log of a table by run and file, and the level that it shows."""
+    """Return every Kafka log of a table, by run and file, with its most detailed level."""
     levels = events.where(F.col("kind") == code_of(LOG_LEVEL, KINDS)).groupBy(
         "source", "run", "file"
     )
@@ -57,7 +57,7 @@ def kafka_readings(events: DataFrame, names: DataFrame) -> list[FileReading]:
 
 
 def readings(events: DataFrame, names: DataFrame) -> set[Reading]:
-    """All that a table was made of."""
+    """Return the sources of a table, with the levels of Kafka's logs."""
     sources = {SOURCES[row.source - 1] for row in events.select("source").distinct().collect()}
     whole = {JOURNAL: Reading.JOURNAL, ZOOKEEPER_LOG: Reading.ZOOKEEPER}
     return {

@@ -1,7 +1,4 @@
-"""The directory that a replay's answers are written to: whole, or not there.
-
-``answers.json`` is written last and marks it. Knows files, not what the answers mean.
-"""
+"""The directory with a replay's answers, created atomically; ``answers.json`` is written last."""
 
 from __future__ import annotations
 
@@ -22,24 +19,26 @@ PAGE: Final = "page.html"
 _KIND: Final = FolderKind(
     mark=ANSWERS,
     maker="replay",
-    if_there="--overwrite replaces a replay's answers",
-    if_other="holds no answers of a replay",
+    if_there="--overwrite replaces the answers of an earlier replay",
+    if_other="does not hold the answers of a replay",
 )
 
 
 def check_out(out: Path, *, overwrite: bool) -> None:
-    """Raises UsageError if ``out`` is there and may not be overwritten: only a directory that a
-    replay has made ever is."""
+    """Check that ``out`` may be created; only the answers of a replay may be overwritten.
+
+    Raises UsageError if it may not.
+    """
     check_folder(_KIND, out, overwrite=overwrite)
 
 
 def result_folder(out: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
-    """An empty directory that becomes ``out``; see ``whole_folder``."""
+    """Yield an empty directory that is renamed to ``out`` on success; see ``whole_folder``."""
     return whole_folder(_KIND, out, overwrite=overwrite)
 
 
 def as_values(answers: Answers) -> dict[str, Any]:
-    """All that was collected, as JSON has it."""
+    """Return the collected answers as the values of ``answers.json``."""
     return {
         "violations": answers.violations,
         "counts": dict(answers.counts),
@@ -60,13 +59,15 @@ def _listed(listing: Listing) -> dict[str, Any]:
 
 
 def write_answers(folder: Path, values: object) -> None:
-    """``answers.json``."""
+    """Write ``answers.json`` to ``folder``."""
     (folder / ANSWERS).write_bytes(msgspec.json.format(msgspec.json.encode(values)))
 
 
 def write_tables(folder: Path, table: EventTable, answers: Answers) -> None:
-    """Every whole answer as Parquet in words, a directory each, and the lines that could not be
-    read."""
+    """Write each complete answer, with names for codes, and the damaged lines as Parquet.
+
+    Every answer gets a directory of Parquet files in ``folder``.
+    """
     table.damaged.write.option("compression", "zstd").parquet(str(folder / DAMAGED))
     for name, frame in answers.tables.items():
         words = table.in_words(frame, ANSWER_STATES)

@@ -1,10 +1,9 @@
-"""Every question in as few passes over the events as there can be.
+"""Computes all answers of a replay in as few passes over the events as possible.
 
-Some read every row: epochs, histories by key, what changed by time, and the search for rows that
-tell of something rare. Their results are kept while the answers are, and all else is asked of them;
-what their counts say is not there is not looked for. What is small is in one piece, so that Spark
-moves nothing to sort it or to add it up.
-Collects only what has an end; prints nothing.
+Only some passes read every row: epochs, histories by key, changes by time, and the search for rare
+rows (failures, leader loss, reassignments). Their results are cached as long as the answers are
+open, and all other queries run on them; a query is skipped if a count shows that it has no rows.
+Small results are kept in one Spark partition, so that sorting and summing needs no shuffle.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from klamm.replay.event_table import EventTable
 from klamm.replay.filters import Filters, check, narrow, since
 from klamm.replay.listings import Listing, first_listed
 from klamm.replay.questions.availability import (
+    is_availability_change,
+    is_partition_state,
     leaderless_intervals,
     offline_intervals,
-    tells_availability,
-    tells_partition_state,
     with_held,
 )
 from klamm.replay.questions.columns import PARTITION, is_unclean, partition_code
@@ -45,12 +44,12 @@ from klamm.replay.questions.elections import (
 )
 from klamm.replay.questions.final_states import final_partitions, final_replicas
 from klamm.replay.questions.histories import SUMS, by_partition, by_replica, histories
-from klamm.replay.questions.reassignments import OPEN, reassignments, tells_reassignment
+from klamm.replay.questions.reassignments import OPEN, is_reassignment_row, reassignments
 from klamm.replay.questions.row_checks import (
     failed_transitions,
     gap_places,
     illegal_transitions,
-    tells_legality,
+    is_failure_or_illegal,
 )
 from klamm.replay.questions.timeline import (
     differences,
@@ -64,7 +63,7 @@ from klamm.replay.spark_errors import unpersist
 from klamm.replay.unread import Unread, unread
 
 MOST_SENT: Final = 100_000
-"""Rows that are worth sending to every processor instead of sorting all events."""
+"""Up to this many rows are broadcast to every processor; for more, all events are shuffled."""
 _NOT_LISTED: Final = ("zxid", "event_id", "cause_id", "has_predecessors")
 VIOLATIONS: Final = (
     "illegal",
@@ -75,20 +74,19 @@ VIOLATIONS: Final = (
     "late_writes",
     "shared_epochs",
 )
-"""The counts that say that something went wrong."""
+"""The counts that are violations: `klamm replay run` then exits with 14."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What was found; to be closed, as the tables' parts are kept until then.
+    """All answers of a replay. Close it: the results that its tables need are cached until then.
 
-    ``counts``: SUMS of histories, and events (from the time on that is asked for), partitions,
-    repeated (rows that are copies of others), late_writes, shared_epochs, open_reassignments,
-    flapping_partitions (whose ISRs changed often enough to look for flapping replicas),
-    lost_transactions (runs of them). ``tables`` are
-    whole answers in codes, not computed yet; ``listings`` has the first rows of each but of
-    partitions and replicas. ``bucket_ms``: how wide a bucket of time is. ``unread``: what the logs
-    do not say.
+    ``counts``: SUMS of histories, and events (from ``from_ms`` on), partitions, repeated (rows that
+    are copies of others), late_writes, shared_epochs, open_reassignments, flapping_partitions
+    (those with enough ISR changes to look for flapping replicas) and lost_transactions (ranges of
+    them). ``tables``: complete answers in codes, not computed yet. ``listings``: the first rows of
+    each table, except partitions and replicas. ``bucket_ms``: width of a time bucket. ``unread``:
+    damaged lines and lost transactions.
     """
 
     counts: Mapping[str, int]
@@ -102,16 +100,16 @@ class Answers:
 
     @property
     def violations(self) -> dict[str, int]:
-        """Those of VIOLATIONS that were found, and how often."""
+        """The counts of VIOLATIONS that are not 0."""
         return {name: self.counts[name] for name in VIOLATIONS if self.counts[name]}
 
     @property
     def logs(self) -> list[tuple[str, str]]:
-        """Source and run of all that was read: what each tells is told by itself."""
+        """Source and run of each log; answers are separate for each of them."""
         return sorted({(row["source"], row["run"]) for row in self.listings["epochs"].rows})
 
     def close(self) -> None:
-        """Forget what was kept for the tables."""
+        """Free the cached results that the tables need."""
         unpersist(self._kept)
 
     def __enter__(self) -> Answers:
@@ -122,7 +120,7 @@ class Answers:
 
 
 def answer(table: EventTable, filters: Filters | None = None) -> Answers:
-    """All answers. Raises UsageError as ``filters.check`` does."""
+    """Compute all answers. Raises UsageError like ``filters.check``."""
     asked = filters or Filters()
     check(table, asked)
     kept: list[DataFrame] = []
@@ -175,8 +173,11 @@ def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answe
 
 
 class _Extent(NamedTuple):
-    """What epochs say of all rows. ``late_epochs``: the first and last one that wrote something
-    after a newer one began, None if there is none."""
+    """Number and time range of all rows, from the epochs.
+
+    ``late_epochs``: the first and last epoch that wrote after a newer epoch began, None if there
+    are none.
+    """
 
     rows: int
     first_ms: int | None
@@ -186,10 +187,10 @@ class _Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What is asked: events that are left and there once, and what their epochs say of them.
+    """The filtered events without duplicates, and what their epochs say about them.
 
-    ``repeated`` are the numbers of rows that were there more often, ``copies`` how many were left
-    out. Buckets of time begin at ``start_ms``.
+    ``repeated``: the duplicate sequence numbers. ``copies``: number of duplicate rows removed. Time
+    buckets begin at ``start_ms``.
     """
 
     events: DataFrame
@@ -253,9 +254,10 @@ def _of_marked(
     replicas: DataFrame,
     keep: _Keep,
 ) -> dict[str, DataFrame]:
-    """What is asked of the rows that tell of something rare, and of all those of partitions where
-    counts say that there is something to find: each question finds its own among them, as it
-    would among all."""
+    """Answer the questions that need only rare rows, or all rows of partitions with findings.
+
+    Each question selects its own rows among these, with the same result as among all events.
+    """
     suspects = keep(flap_suspects(since(given.events, given.from_ms)))
     suspected = suspects.count() if counts["flapping_partitions"] else 0
     flagged = partitions.where("gaps + held > 0").select(partition_code())
@@ -264,10 +266,10 @@ def _of_marked(
     marked, of_flagged = _marked(
         given.events, flagged, suspected + counts["gaps"] + counts["held"], keep
     )
-    told = since(marked, given.from_ms)
+    counted = since(marked, given.from_ms)
     with_gaps = _beside(replicas.where("missing > 0"), counts["gaps"])
     held = _beside(partitions.where("held > 0").select(*PARTITION), counts["held"])
-    held_rows = _if(counts["held"], of_flagged).where(tells_partition_state())
+    held_rows = _if(counts["held"], of_flagged).where(is_partition_state())
     ends = histories(held_rows.join(held, list(PARTITION), "left_semi"))
     found = {
         "offline_intervals": offline_intervals(marked, ends, given.epochs),
@@ -278,9 +280,9 @@ def _of_marked(
     return {
         "gaps": keep(gap_places(_if(counts["gaps"], of_flagged), with_gaps)),
         "flapping": keep(flapping_replicas(suspected_rows)),
-        "illegal": illegal_transitions(told),
-        "failed": failed_transitions(told),
-        "unclean": unclean_elections(told),
+        "illegal": illegal_transitions(counted),
+        "failed": failed_transitions(counted),
+        "unclean": unclean_elections(counted),
         **{name: keep(_ended_since(frame, given.from_ms)) for name, frame in found.items()},
     }
 
@@ -288,10 +290,18 @@ def _of_marked(
 def _marked(
     events: DataFrame, flagged: DataFrame, count: int, keep: _Keep
 ) -> tuple[DataFrame, DataFrame]:
-    """Rows that tell of something rare, and rows among which are all of the partitions flagged, of
-    which there are ``count`` at most: the same ones, unless these are too many to be kept."""
-    tells = (tells_legality(), is_unclean(), tells_availability(), tells_reassignment())
-    is_marked = reduce(Column.__or__, tells)
+    """Return the rare rows, and a table with at least all rows of the flagged partitions.
+
+    There are at most ``count`` flagged partitions. Both results are the same table, unless there
+    are too many flagged partitions to cache their rows: the second is then all events.
+    """
+    rare = (
+        is_failure_or_illegal(),
+        is_unclean(),
+        is_availability_change(),
+        is_reassignment_row(),
+    )
+    is_marked = reduce(Column.__or__, rare)
     beside = events
     if 0 < count <= MOST_SENT:
         codes = F.broadcast(flagged.withColumn("_is_flagged", F.lit(True)))
@@ -311,12 +321,12 @@ def _of_time(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
 
 
 def _if(count: int, events: DataFrame) -> DataFrame:
-    """Events, unless what is looked for is known not to be there: Spark reads nothing then."""
+    """Return the events, or an empty table if ``count`` is 0: Spark then reads nothing."""
     return events if count else events.where(F.lit(False))
 
 
 def _beside(few: DataFrame, count: int) -> DataFrame:
-    """Rows that events are joined with: sent to where these are, unless they are too many."""
+    """Return rows to join events with, broadcast unless they are too many."""
     return F.broadcast(few) if count <= MOST_SENT else few
 
 
@@ -331,7 +341,7 @@ def _counts(partitions: DataFrame) -> dict[str, int]:
 
 
 def _ended_since(intervals: DataFrame, from_ms: int | None) -> DataFrame:
-    """Intervals with their length, of those that had not ended at a time."""
+    """Return intervals with their duration, without those that ended before ``from_ms``."""
     if from_ms is not None:
         intervals = intervals.where(F.col("end_ms").isNull() | (F.col("end_ms") >= from_ms))
     return intervals.withColumn("took_ms", F.col("end_ms") - F.col("start_ms"))

@@ -1,7 +1,6 @@
-"""One Spark session, here or on a cluster, with a Java found for it, gone when its block ends.
+"""Start and stop of a Spark session, local or on a cluster, with a suitable Java.
 
-Starts and stops Spark; what runs on it is the other files' business. Sessions follow one another in
-a process, two at once are a mistake.
+A process may have one session after another, but only one at a time.
 """
 
 from __future__ import annotations
@@ -49,24 +48,24 @@ _SETTINGS: Final = {
     "spark.sql.files.maxPartitionBytes": "16m",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
-    # Else each call that builds a column tells Java of its line here, which takes far longer.
+    # Otherwise each call that builds a column sends its Python line to the JVM, which is slow.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # A key has few rows: a small map before the large one finds next to nothing.
+    # Keys have few rows each: a small first-level hash map would hardly aggregate anything.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
-    # All questions are 400 classes: with room for the usual 100, each is compiled again and again.
+    # All questions generate 400 classes: the default cache of 100 would recompile them repeatedly.
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
-# Spark writes code for each query and compiles it, then Java compiles that again: for few rows this
-# costs more than it saves. `klamm replay run` took 46 s of CPU instead of 99 for 400 rows, and 71 s
-# instead of 113 for 100,000.
+# Spark generates and compiles code for each query, and the JVM compiles it again: for few rows this
+# costs more than it saves. Without it `klamm replay run` took 46 s of CPU instead of 99 for 400
+# rows, and 71 s instead of 113 for 100,000.
 _SMALL_SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _SMALL_JAVA: Final = "-XX:TieredStopAtLevel=1"
-# Few processors have no time for a collector that runs beside them. Spark calls a smaller heap too
-# small with this one, as it does not count the half that survivors move to.
+# On few processors a concurrent collector takes time from the job. With the parallel collector
+# Spark rejects a smaller heap as too small, because it does not count one survivor space.
 _PARALLEL: Final = "-XX:+UseParallelGC"
 _MIN_PARALLEL_MB: Final = 1024
 
@@ -75,12 +74,12 @@ _MIN_PARALLEL_MB: Final = 1024
 def spark_session(
     cores: int = 2, memory_mb: int = 1024, master: str | None = None, *, is_small: bool = False
 ) -> Iterator[SparkSession]:
-    """A session with ``cores`` threads on loopback, or on ``master``; Java has ended after it.
+    """Start a session with ``cores`` local threads, or on ``master``; stop its JVM after the block.
 
-    ``memory_mb`` is Java's heap, and that of each executor of a cluster. ``is_small``: so few
-    rows that compiling for them costs more than it saves. Run by spark-submit, the session is what
-    that was told. Raises JavaNotFound, UsageError or EnvironmentProblem for a master that will not
-    do, EnvironmentProblem with Java's last words if Spark does not start.
+    ``memory_mb``: heap of the JVM, and of each executor of a cluster, in MiB. ``is_small``: so few
+    rows that compiling code for them costs more than it saves. Under spark-submit, the options of
+    spark-submit apply instead. Raises JavaNotFound; UsageError or EnvironmentProblem for an invalid
+    or unreachable master; EnvironmentProblem with the JVM's last output if Spark does not start.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         with _submitted_session() as session:
@@ -102,13 +101,14 @@ def spark_session(
         log_path = Path(folder) / "spark.log"
         with (
             _environ(environment),
-            _interrupts_untold(),
+            _interrupt_reports_disabled(),
             _gateway(conf, log_path) as gateway,
         ):
             with _interrupt_handler_kept():
                 context = _context(conf, gateway)
-            # Where one signal ends both, Java is gone first; who asks it is told so anyway.
-            context._accumulatorServer.handle_error = _nothing_told  # type: ignore[method-assign]
+            # A signal to both processes ends the JVM first. Its callers get an error anyway, so the
+            # accumulator server must not print a traceback as well.
+            context._accumulatorServer.handle_error = _no_traceback  # type: ignore[method-assign]
             try:
                 with _stopped_at_the_end(context):
                     context.setLogLevel("ERROR")
@@ -117,7 +117,7 @@ def spark_session(
                         wait_for_executor(context, memory_mb)
                     yield SparkSession(context)
             except (Py4JError, ConnectionError) as error:
-                # What Spark tidies up after an interrupt may meet a connection that it closed.
+                # Spark's clean-up after an interrupt may use a connection that is already closed.
                 interrupt = interrupt_behind(error)
                 if interrupt is not None:
                     raise interrupt from None
@@ -130,14 +130,14 @@ def _stopped_at_the_end(context: SparkContext) -> Iterator[None]:
         yield
     finally:
         SparkSession._instantiatedSession = None
-        # It warns of a Java that is too busy to answer, which ends all the same.
+        # It warns if the JVM is too busy to answer; the JVM ends all the same.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             context.stop()
 
 
-def _nothing_told(request: object, client_address: object) -> None:
-    """Instead of a traceback on standard error."""
+def _no_traceback(request: object, client_address: object) -> None:
+    """Error handler that prints nothing, instead of a traceback on standard error."""
 
 
 def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
@@ -145,9 +145,9 @@ def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
         return SparkContext(conf=conf, gateway=gateway)
     except Py4JJavaError as error:
         causes = [line for line in str(error).splitlines() if line.startswith((":", "Caused by:"))]
-        words = causes[-1].partition(" ")[2] if causes else "no word from it"
+        words = causes[-1].partition(" ")[2] if causes else "no error message"
         raise EnvironmentProblem(
-            f"Spark did not start: {words}", hint=f"its master is {conf.get('spark.master')}"
+            f"Spark did not start: {words}", hint=f"Spark master: {conf.get('spark.master')}"
         ) from error
 
 
@@ -161,26 +161,26 @@ def _conf(master: str, memory_mb: int, folder: str, *, is_small: bool) -> SparkC
     conf.set("spark.executor.memory", f"{memory_mb}m")
     java = [_PARALLEL] if memory_mb >= _MIN_PARALLEL_MB else []
     java += [_SMALL_JAVA] if is_small else []
-    for who in ("driver", "executor"):
-        conf.set(f"spark.{who}.extraJavaOptions", " ".join(java))
+    for process in ("driver", "executor"):
+        conf.set(f"spark.{process}.extraJavaOptions", " ".join(java))
     conf.set("spark.local.dir", folder)
     conf.set("spark.sql.warehouse.dir", f"{folder}/warehouse")
     return conf
 
 
 def _python_there(python: str) -> str:
-    """Which Python the executors of a cluster run, unless it is the one that is here."""
+    """Return the Python of a cluster's executors: PYSPARK_PYTHON, else the path of this one."""
     return os.environ.get("PYSPARK_PYTHON", python)
 
 
 @contextmanager
 def _submitted_session() -> Iterator[SparkSession]:
-    """The session of spark-submit, which has started Java and ends it."""
+    """Open the session of spark-submit, which has started the JVM and stops it."""
     SparkContext._ensure_initialized()
     conf = SparkConf()
     for name, value in _SETTINGS.items():
         conf.setIfMissing(name, value)
-    with _interrupts_untold():
+    with _interrupt_reports_disabled():
         with _interrupt_handler_kept():
             context = SparkContext(conf=conf)
         try:
@@ -192,32 +192,32 @@ def _submitted_session() -> Iterator[SparkSession]:
 
 @contextmanager
 def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
-    """A JVM that writes what it has to say into a file, as Spark greets on standard error."""
+    """Start a JVM that writes its output to a file: Spark prints a banner on standard error."""
     with ExitStack() as stack:
         log = stack.enter_context(log_path.open("wb"))
         try:
-            # Interrupted inside, it would leave a JVM that waits for nobody.
+            # An interrupt inside would leave a JVM running without a parent.
             with _signals_deferred():
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
                 stack.callback(_end, gateway)
         except PySparkRuntimeError as error:
             words = log_path.read_text(errors="replace").split("\n")
-            last = next((line for line in reversed(words) if line.strip()), "no word from it")
+            last = next((line for line in reversed(words) if line.strip()), "no error message")
             raise EnvironmentProblem(
-                f"Spark did not start: {last.strip()}", hint=f"it was given {find_java().home}"
+                f"Spark did not start: {last.strip()}", hint=f"Java: {find_java().home}"
             ) from error
         yield gateway
 
 
 def _with_this_project(python_path: str) -> str:
-    """Where Spark's Python workers find what this process has imported."""
+    """Return a PYTHONPATH on which Spark's Python workers find this project."""
     here = str(Path(__file__).resolve().parents[1])
     return os.pathsep.join(part for part in (here, python_path) if part)
 
 
 def _end(gateway: JavaGateway) -> None:
     gateway.shutdown()
-    # A context keeps the gateway it was given for those that follow.
+    # SparkContext keeps its gateway for later contexts, but this one has ended.
     SparkContext._gateway = SparkContext._jvm = None
     gateway.proc.stdin.close()
     gateway.proc.wait(EXIT_TIMEOUT_S)
@@ -225,7 +225,10 @@ def _end(gateway: JavaGateway) -> None:
 
 @contextmanager
 def _signals_deferred() -> Iterator[None]:
-    """Signals that end the process come after the block; another thread gets none anyway."""
+    """Defer signals that end the process until after the block.
+
+    Does nothing outside the main thread, which receives no signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -244,7 +247,10 @@ def _signals_deferred() -> Iterator[None]:
 
 @contextmanager
 def _interrupt_handler_kept() -> Iterator[None]:
-    """Spark takes SIGINT for itself, to ask Java on a connection that may be in use just then."""
+    """Restore the SIGINT handler that Spark replaces.
+
+    Spark's handler would call the JVM on a connection that may be in use at that moment.
+    """
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -254,11 +260,11 @@ def _interrupt_handler_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_untold() -> Iterator[None]:
-    """py4j reports an interrupt with a traceback, through the root logger, and raises it too.
+def _interrupt_reports_disabled() -> Iterator[None]:
+    """Disable py4j's log output about interrupts; py4j raises them as well.
 
-    With its own logger it tells of the connections that are broken then; what else it tells of it
-    raises.
+    py4j logs a traceback of the interrupt to the root logger, and the broken connections to its own
+    logger. It raises every error that it logs, so that nothing is lost.
     """
     root, own = logging.getLogger(), logging.getLogger("py4j")
     level = own.level

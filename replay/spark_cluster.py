@@ -1,7 +1,5 @@
-"""What a Spark cluster needs that this process has by itself: klamm's packages, in one archive.
-
-Also what is checked before a job is sent to one, and the wait for its first executor. Starts
-nothing.
+"""Use of a remote Spark cluster: checks of its master, the archive of klamm's packages that its
+workers import, and the wait for its first executor.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from pyspark import SparkContext
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 PACKAGES: Final = ("cluster", "replay", "report", "statemachines", "zk")
-"""What Python workers import of klamm."""
+"""The packages of klamm that Python workers import."""
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?$")
 _STANDALONE: Final = re.compile(r"spark://(?P<hosts>[^:,/\s]+:\d+(,[^:,/\s]+:\d+)*)$")
@@ -31,23 +29,24 @@ _POLL_S: Final = 0.2
 
 
 def is_local(master: str) -> bool:
-    """True for a master that is this process."""
+    """Return whether a master URL means threads of this process: ``local[N]``."""
     return _LOCAL.match(master) is not None
 
 
 def is_loopback(master: str) -> bool:
-    """True for a master on this machine's loopback."""
+    """Return whether a master URL is on this machine's loopback interface."""
     return re.match(r"spark://(127\.|localhost[:,])", master) is not None
 
 
 def check_master(master: str) -> None:
-    """Raises UsageError for what is no master, EnvironmentProblem for one that does not answer."""
+    """Check a master URL. Raises UsageError if invalid, EnvironmentProblem if unreachable."""
     if is_local(master) or _OTHER.match(master):
         return
     standalone = _STANDALONE.match(master)
     if standalone is None:
         raise UsageError(
-            f"{master} is no Spark master", hint="for example local[4] or spark://host:7077"
+            f"{master} is not a Spark master URL",
+            hint="for example local[4] or spark://host:7077",
         )
     problems = []
     for at in standalone["hosts"].split(","):
@@ -59,15 +58,15 @@ def check_master(master: str) -> None:
             problems.append(f"{at}: {error}")
     raise EnvironmentProblem(
         f"no Spark master answers at {master} ({'; '.join(problems)})",
-        hint="its log and its web page name the address",
+        hint="the master's log and web page show its URL",
     )
 
 
 def wait_for_executor(context: SparkContext, memory_mb: int) -> None:
-    """Wait until the cluster has given an executor, however long others use it; say so if it takes
-    long, as Spark itself says nothing.
+    """Wait without a time limit until the cluster has assigned an executor.
 
-    Raises EnvironmentProblem if the cluster gives the job up.
+    Prints one line if that takes long: Spark itself prints nothing. Raises EnvironmentProblem if
+    the cluster cancels the job.
     """
     said_at_s = time.monotonic() + _PATIENCE_S
     is_said = False
@@ -75,8 +74,8 @@ def wait_for_executor(context: SparkContext, memory_mb: int) -> None:
         if not is_said and time.monotonic() > said_at_s:
             is_said = True
             sys.stderr.write(
-                f"waiting for {context.master}: no worker has had a free core and {memory_mb} MiB "
-                f"for {_PATIENCE_S:.0f} s (--memory-mb asks for less, Ctrl-C gives up)\n"
+                f"waiting for {context.master}: no worker with a free core and {memory_mb} MiB "
+                f"of memory for {_PATIENCE_S:.0f} s (lower --memory-mb, or give up with Ctrl-C)\n"
             )
             sys.stderr.flush()
         time.sleep(_POLL_S)
@@ -85,17 +84,17 @@ def wait_for_executor(context: SparkContext, memory_mb: int) -> None:
 def _has_executor(context: SparkContext) -> bool:
     java = context._jsc.sc()
     try:
-        # The driver counts as one.
+        # The driver is in the list, too.
         return bool(java.getExecutorMemoryStatus().size() > 1)
     except Py4JJavaError as error:
         raise EnvironmentProblem(
-            f"{context.master} gave the job up before it had an executor",
-            hint="the logs of its workers say why",
+            f"{context.master} cancelled the job before it had an executor",
+            hint="see the logs of its workers",
         ) from error
 
 
 def write_packages(archive: Path) -> Path:
-    """A zip of the packages that Python workers import, for Spark's ``--py-files``."""
+    """Write a zip of the packages that Python workers import, for Spark's ``--py-files``."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         found = [_ROOT / "__init__.py"]
         for package in PACKAGES:

@@ -1,7 +1,4 @@
-"""What Spark raises, in one line: a full disk, a file that went away, a worker's own words.
-
-Knows Spark's errors, no job.
-"""
+"""Spark's errors as one-line klamm errors: a full disk, a missing file, an error of a worker."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ _CAUSE: Final = re.compile(r"^Caused by: [\w.$]*?([\w$]+): (.+)$", re.M)
 
 
 @contextmanager
-def told_in_one_line(folder: Path) -> Iterator[None]:
-    """Spark's errors as klamm's own. ``folder`` is where the block writes.
+def one_line_errors(folder: Path) -> Iterator[None]:
+    """Raise Spark's errors in the block as klamm errors; ``folder`` is where the block writes.
 
     Raises EnvironmentProblem for a full disk, KlammError for everything else.
     """
@@ -43,7 +40,7 @@ def told_in_one_line(folder: Path) -> Iterator[None]:
 
 
 def interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """Return the Ctrl-C, or other ending signal, during whose handling an error was raised."""
+    """Return the KeyboardInterrupt (Ctrl-C or another ending signal) that preceded an error."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__context__
@@ -51,19 +48,19 @@ def interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def unpersist(frames: Iterable[DataFrame]) -> None:
-    """Free cached frames. A Java that has ended, or is about to, has freed them itself: its error
-    must not replace the one that ends the caller."""
+    """Free cached frames. Errors of a JVM that has ended are ignored: it has freed the frames, and
+    its error must not replace the one that ends the caller."""
     for frame in frames:
         with suppress(Py4JError, PySparkException, ConnectionError):
             frame.unpersist()
 
 
 def as_klamm_error(text: str, folder: Path) -> KlammError:
-    """What a failed job's text comes down to."""
+    """Return the klamm error that summarizes the error text of a failed Spark job."""
     if _FULL.search(text):
         return EnvironmentProblem(
-            f"no space left while {folder} was made",
-            hint="the directory of the table or that of temporary files (TMPDIR) is full",
+            f"no space left on the disk while writing {folder}",
+            hint="free space there, or in the directory for temporary files (TMPDIR)",
         )
     own = _OWN_ERROR.findall(text)
     if own:
@@ -71,6 +68,6 @@ def as_klamm_error(text: str, folder: Path) -> KlammError:
     causes = _PYTHON_ERROR.findall(text) or _CAUSE.findall(text)
     if causes:
         kind, words = causes[-1]
-        return KlammError(f"Spark's job failed: {words.strip()} ({kind})")
+        return KlammError(f"Spark job failed: {words.strip()} ({kind})")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return KlammError(f"Spark's job failed: {lines[0] if lines else 'without a word'}")
+    return KlammError(f"Spark job failed: {lines[0] if lines else 'no error message'}")

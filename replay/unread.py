@@ -1,7 +1,7 @@
-"""What the logs of a table do not say: lines that cannot be read, and transactions that are lost.
+"""Damaged lines and lost ZooKeeper transactions of a table.
 
-Counts are those of the manifest, places are collected up to an end. A run of missing transaction
-ids is no damaged line: nothing is there that could be read.
+Counts come from the manifest; only the first places are collected. Missing zxids are not damaged
+lines: the files have no bytes for them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from klamm.replay.listings import MOST_LISTED, Listing
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """``damaged`` and ``lost`` have a row a place: source, file, line (ZooKeeper: byte), problem,
-    text; ``kinds`` says how many damaged lines there are of each problem, ``holes`` how many runs
-    of transactions are lost."""
+    """The unread parts of a table's logs.
+
+    ``kinds``: number of damaged lines by problem. ``holes``: number of ranges of lost transactions.
+    ``damaged`` and ``lost``: one row per place, with source, file, line (in ZooKeeper's logs the
+    byte offset), problem and text.
+    """
 
     kinds: Mapping[str, int]
     holes: int
@@ -28,8 +31,10 @@ class Unread:
 
 
 def unread(table: EventTable) -> Unread:
-    """What a table's manifest counts, with the first places of each; nothing is asked of Spark
-    where there is nothing. Filters leave nothing out: a lost line may be of any topic and time."""
+    """Return what the manifest counts, with the first places; without a Spark query if all is 0.
+
+    Filters do not apply: a damaged line may be about any topic and time.
+    """
     kinds = Counter[str]()
     for source in table.manifest.sources:
         kinds.update(source.damaged)
@@ -40,7 +45,7 @@ def unread(table: EventTable) -> Unread:
 
 
 def damaged_lines(manifest_counts: Mapping[str, int]) -> int:
-    """How many of a source's problems are lines that could not be read."""
+    """Return the number of a source's damaged lines, without lost transactions."""
     return sum(n for problem, n in manifest_counts.items() if problem != LOST_TRANSACTIONS)
 
 

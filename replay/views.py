@@ -1,6 +1,6 @@
-"""An event table as views with words, for questions in SQL.
+"""SQL views of an event table, with names instead of codes (`klamm replay sql`).
 
-Makes views, and refuses what is no query; computes nothing.
+Creates views and accepts queries only; computes nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from klamm.replay.questions.final_states import final_tables
 VIEWS: Final = ("events", "partitions", "replicas", "names", "damaged")
 _QUERIES: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _ABOUT_VIEWS: Final = ("DESCRIBE", "DESC", "SHOW", "EXPLAIN")
-"""What changes nothing either, and is no query by Spark's grammar."""
+"""Read-only statements that Spark's grammar does not call queries."""
 _VIEW_NAMES: Final = ", ".join(VIEWS)
-_HINT: Final = f'"DESCRIBE events" for the columns of events; views: {_VIEW_NAMES}'
+_HINT: Final = f'"DESCRIBE events" lists the columns of events; views: {_VIEW_NAMES}'
 _first_word = re.compile(r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(\w*)", re.DOTALL).match
 
 
 def make_views(table: EventTable) -> None:
-    """The views ``VIEWS`` in the table's session; their states are words already.
+    """Create the views ``VIEWS`` in the Spark session of the table.
 
-    What partitions and replicas end with is told for each source and run: they are not one cluster.
+    Final states of partitions and replicas are per source and run, since these may be different
+    clusters.
     """
     at = F.timestamp_millis("t_ms")
     partitions, replicas = map(table.in_words, final_tables(table.events, *RUN))
@@ -48,17 +49,23 @@ def make_views(table: EventTable) -> None:
 
 
 def check_first_word(query: str) -> None:
-    """Raises UsageError for what is plainly no query. Needs no Spark, which takes long to start."""
+    """Check that the first word starts a query, before the slow start of Spark. Raises UsageError.
+
+    ``check_query`` does the full check.
+    """
     word = _word(query)
     if word not in (*_QUERIES, *_ABOUT_VIEWS):
-        said = f"{word} is no query" if word else "there is no query in it"
-        raise UsageError(f"this cannot be asked: {said}", hint=_HINT)
+        said = f"{word} does not start a query" if word else "the query is empty"
+        raise UsageError(f"invalid query: {said}", hint=_HINT)
 
 
 def check_query(spark: SparkSession, query: str) -> None:
-    """Raises UsageError for what is no query, as a statement could write. Needs no view."""
+    """Check that Spark parses a query and not a statement, which could write. Raises UsageError.
+
+    Needs no view.
+    """
     parser = spark._jsparkSession.sessionState().sqlParser()
-    with _wrong_query_told():
+    with _query_errors():
         if _word(query) in _ABOUT_VIEWS:
             parser.parsePlan(query)
         else:
@@ -66,12 +73,12 @@ def check_query(spark: SparkSession, query: str) -> None:
 
 
 def ask(spark: SparkSession, query: str) -> DataFrame:
-    """The query's result, not computed yet.
+    """Return the result of a query, not computed yet.
 
-    Raises UsageError as ``check_query`` does, and for names that are not there.
+    Raises UsageError like ``check_query``, and for unknown views or columns.
     """
     check_query(spark, query)
-    with _wrong_query_told():
+    with _query_errors():
         return spark.sql(query)
 
 
@@ -81,18 +88,19 @@ def _word(query: str) -> str:
 
 
 @contextmanager
-def _wrong_query_told() -> Iterator[None]:
-    with _spark_untold():
+def _query_errors() -> Iterator[None]:
+    """Raise Spark's errors about a query as UsageError."""
+    with _query_logs_disabled():
         try:
             yield
         except PySparkException as error:
             words = " ".join(str(error).split("SQLSTATE")[0].split())
-            raise UsageError(f"this cannot be asked: {words}", hint=_HINT) from error
+            raise UsageError(f"invalid query: {words}", hint=_HINT) from error
 
 
 @contextmanager
-def _spark_untold() -> Iterator[None]:
-    """Spark reports a wrong query on standard error, as JSON, and raises it too."""
+def _query_logs_disabled() -> Iterator[None]:
+    """Disable Spark's report of an invalid query on standard error (JSON); it also raises it."""
     loggers = [
         PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
     ]

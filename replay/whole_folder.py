@@ -1,7 +1,7 @@
-"""A directory that is whole or not there: made as DIR.partial, renamed when all is in it.
+"""Atomic creation of an output directory: written as DIR.partial, renamed when complete.
 
-Whatever goes wrong leaves neither a part that looks like a whole nor the loss of what was there.
-Knows files, not what they mean.
+A failure leaves neither a partial directory under the final name nor a damaged old one. Handles
+files only; their content is the caller's.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _OLD: Final = ".old"
 
 
 class FolderKind(NamedTuple):
-    """What is made: ``mark`` is the file that is written last, and that only this kind has.
+    """A kind of output directory, recognized by the file ``mark``, which is written last.
 
-    ``maker`` names the work; ``if_there`` is the hint where there is such a directory already, and
-    ``if_other`` says what one without the mark is.
+    ``maker`` names the job in errors. ``if_there``: hint if the directory already exists.
+    ``if_other``: end of the error for an existing directory without the mark.
     """
 
     mark: str
@@ -33,10 +33,12 @@ class FolderKind(NamedTuple):
 
 
 def check_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> None:
-    """Raises UsageError if ``folder`` is there and may not be overwritten: only one of its kind
-    ever is. Raises EnvironmentProblem if nobody may look there."""
+    """Check that ``folder`` may be created; only a directory of its kind may be overwritten.
+
+    Raises UsageError if it may not, EnvironmentProblem if the directory is not accessible.
+    """
     if not folder.name:
-        raise UsageError(f"{folder} cannot be made")
+        raise UsageError(f"{folder} cannot be created")
     try:
         if not folder.exists() and not folder.is_symlink():
             return
@@ -44,23 +46,23 @@ def check_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> None:
     except OSError as error:
         raise cannot_be_made(folder, error) from error
     if not overwrite:
-        raise UsageError(f"{folder} is there already", hint=kind.if_there)
+        raise UsageError(f"{folder} already exists", hint=kind.if_there)
     if not is_kind:
         raise UsageError(f"{folder} {kind.if_other} and is not overwritten")
 
 
 def cannot_be_made(path: Path, error: OSError) -> EnvironmentProblem:
-    """What the disk says, of the path that was asked for."""
+    """Return the error for an output path that the operating system refuses to create."""
     return EnvironmentProblem(
-        f"{path} cannot be made: {error.strerror}", hint="--out names what can be made and written"
+        f"{path} cannot be created: {error.strerror}", hint="--out needs a writable place"
     )
 
 
 @contextmanager
 def parents_made(path: Path) -> Iterator[None]:
-    """The directories above a path, which are gone again if the block fails and were not there.
+    """Create the parent directories of a path; if the block fails, remove those created here.
 
-    Raises EnvironmentProblem if the disk refuses them.
+    Raises EnvironmentProblem if they cannot be created.
     """
     missing: list[Path] = []
     try:
@@ -72,7 +74,7 @@ def parents_made(path: Path) -> Iterator[None]:
         yield
     except BaseException:
         for folder in missing:
-            # Somebody else may have put something there meanwhile.
+            # Another process may have put files into it meanwhile.
             with suppress(OSError):
                 folder.rmdir()
         raise
@@ -80,10 +82,10 @@ def parents_made(path: Path) -> Iterator[None]:
 
 @contextmanager
 def whole_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> Iterator[Path]:
-    """An empty directory beside ``folder``, which becomes it when the block has ended well.
+    """Yield an empty directory that is renamed to ``folder`` if the block succeeds.
 
-    The block writes the mark last. Raises UsageError as ``check_folder`` does, EnvironmentProblem
-    if the disk refuses the directory.
+    The block must write the mark last. Raises UsageError like ``check_folder``, EnvironmentProblem
+    if the directory cannot be created.
     """
     check_folder(kind, folder, overwrite=overwrite)
     partial = folder.with_name(folder.name + _PARTIAL)
@@ -104,8 +106,8 @@ def _make(kind: FolderKind, folder: Path, partial: Path) -> None:
         partial.mkdir()
     except FileExistsError:
         raise UsageError(
-            f"{partial} is there: another {kind.maker} is at work, or one was killed",
-            hint="remove it if none is",
+            f"{partial} exists: another {kind.maker} is running, or one was killed",
+            hint="remove the directory if none is running",
         ) from None
     except OSError as error:
         raise cannot_be_made(folder, error) from error

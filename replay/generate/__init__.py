@@ -1,1 +1,1 @@
-"""Makes logs of clusters that never were: seeded, with planted faults, in each source's format."""
+"""Generator of logs of synthetic clusters: seeded, with planted anomalies, in each log format."""

@@ -1,7 +1,7 @@
-"""Makes a history in a directory: its files in one format, and planted.json, which tells the truth.
+"""Generates a history in a directory: files in one format, and planted.json with the anomalies.
 
-The directory is there whole or not at all. What happens is in history.py, how it is written in one
-file a format.
+The directory is created atomically. history.py composes the history; each format has a writer
+module.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ TRUTH: Final = "planted.json"
 _KIND: Final = FolderKind(
     mark=TRUTH,
     maker="generator",
-    if_there="name a directory that is not",
-    if_other="holds no generated history",
+    if_there="--out takes a directory that does not exist",
+    if_other="does not hold a generated history",
 )
 _WRITERS: Final[Mapping[Format, Write]] = {
     Format.JOURNAL: write_journal,
@@ -46,9 +46,9 @@ _WRITERS: Final[Mapping[Format, Write]] = {
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """planted.json: what was asked for, and every anomaly with its places.
+    """The content of planted.json: the options, and every anomaly with its places.
 
-    ``cannot_hold``: kinds that this format cannot hold, and why.
+    ``cannot_hold``: kinds of anomaly that this format cannot contain, with the reasons.
     """
 
     run: str
@@ -71,10 +71,10 @@ def generate(
     *,
     on_rows: Callable[[int], None] | None = None,
 ) -> Truth:
-    """Make ``folder``. ``on_rows`` is told how many rows are written so far.
+    """Generate a history in the new directory ``folder``.
 
-    Raises UsageError for options that will not do and a directory that is there, EnvironmentProblem
-    if the disk refuses; nothing is left then.
+    ``on_rows`` is called with the number of rows written so far. Raises UsageError for invalid
+    options or an existing directory, EnvironmentProblem if writing fails; nothing is left then.
     """
     options.check(written_as)
     try:
@@ -113,12 +113,12 @@ def _fill(
         seed=options.seed,
         epochs=history.epochs,
         counts={kind: sum(one.kind is kind for one in found) for kind in Planted},
-        anomalies=[_told(one) for one in found],
+        anomalies=[_described(one) for one in found],
         cannot_hold={str(kind): why for kind, why in CANNOT_HOLD[written_as].items()},
     )
 
 
-def _told(anomaly: Anomaly) -> dict[str, Any]:
+def _described(anomaly: Anomaly) -> dict[str, Any]:
     fields = {
         name: getattr(anomaly, name)
         for name in anomaly.__dataclass_fields__

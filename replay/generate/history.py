@@ -1,7 +1,7 @@
-"""A whole history: which segment follows which, by a seed, until there are rows enough.
+"""Composition of a history from recorded segments, drawn with a seed, up to a number of rows.
 
-Yields blocks of rows in the order in which they were written, bounded in size; nothing is kept but
-what was recorded, numbers by partition, and what was planted.
+Yields bounded blocks of rows in the order of writing. Memory holds only the recorded segments, a
+few numbers per partition, and the planted anomalies.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _ROWS_A_PLANTED: Final = 100
 
 
 class History:
-    """One history. ``blocks`` can be asked for once."""
+    """One history. Call ``blocks`` only once."""
 
     def __init__(self, options: HistoryOptions) -> None:
         self.options = options
         self.layout = Layout(options)
         self.rows = 0
-        """How many there are so far."""
+        """Number of rows yielded so far."""
         self.epochs = 0
         self._rng = np.random.Generator(np.random.PCG64(options.seed))
         self._recording = self._record()
@@ -44,7 +44,7 @@ class History:
         self._due: list[tuple[int, Planted, int]] = []
 
     def blocks(self) -> Iterator[Block]:
-        """Rows, exactly as many as were asked for; those that were lost do not count."""
+        """Yield exactly the requested number of rows; lost rows do not count."""
         for block in self._all_blocks():
             is_there = block.columns["fate"] != LOST
             left = self.options.events - self.rows
@@ -106,10 +106,10 @@ class History:
         return self._segments[int(self._rng.integers(_RECORDED_SEGMENTS))]
 
     def _schedule(self) -> list[tuple[int, Planted, int]]:
-        """At which row each anomaly is due, and where it is planted, the last one first."""
+        """Draw the row and the partition of each anomaly; return them with the last one first."""
         options, rng = self.options, self._rng
         kinds = [kind for kind, count in options.planted.items() for _ in range(count)]
-        # No reassignment is recorded of a partition whose reassignment is stuck.
+        # Partitions with a stuck reassignment must not be reassigned by recorded segments.
         kinds.sort(key=lambda kind: kind is not Planted.STUCK)
         free = rng.permutation(np.nonzero(~self.layout.is_deleted)[0])
         free = free[np.argsort(self.layout.is_moved[free], kind="stable")]
@@ -121,8 +121,10 @@ class History:
         return sorted(zip(due, kinds, targets, strict=False), reverse=True)
 
     def _to_plant(self, coming: int) -> Iterator[tuple[Planted, int]]:
-        """What is due before the middle of the segment that comes; everything if there may be too
-        few rows behind it."""
+        """Yield the anomalies due before the middle of the next segment of ``coming`` rows.
+
+        Yields all of them if there may be too few rows after that segment.
+        """
         room = _TO * self.options.events - _ROWS_A_PLANTED * len(self._due)
         until = self.rows + coming // 2 if self.rows + coming < room else self.options.events
         while self._due and self._due[-1][0] <= until:

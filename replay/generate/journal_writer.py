@@ -1,7 +1,7 @@
-"""Rows of a history in words, one at a time, and the writer of klamm's own journal of them.
+"""Conversion of a history's rows to journal rows, and the writer of a klamm journal.
 
-The bytes are those that a controller's journal would have (runtime/journal.py). Writers of other
-formats stand in files beside this one.
+The bytes equal those of a controller's journal (runtime/journal.py). Writers of other formats are
+in the sibling modules.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow
 from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES
 from klamm.replay.generate.planting import Anomaly
-from klamm.replay.generate.rows import DAMAGED, LOST, NOBODY, NULL, OR_NULL, Array, Block
+from klamm.replay.generate.rows import DAMAGED, LOST, NO_BROKER, NULL, OR_NULL, Array, Block
 from klamm.replay.generate.tiling import Layout, run_name, topic_name
 
 FILE_NAME: Final = "journal.jsonl"
 GARBAGE: Final = b'{"v":1,"run_id":"\n'
-"""Half a row."""
+"""The start of a row, written as a damaged line."""
 CLUSTER_ID: Final = "generated"
 _ROWS_AT_ONCE: Final = 50_000
-"""Numbers of Python take ten times the room of an array's."""
+"""Rows converted at a time: Python integers take ten times the memory of array elements."""
 KIND_WORDS: Final = np.array(["", *map(str, KINDS)], object)
 ELECTION_WORDS: Final = np.array([None, *ELECTIONS], object)
 STATE_WORDS: Final = np.full(max(STATE_CODES.values()) + 1, None, object)
@@ -33,8 +33,11 @@ STATE_WORDS[list(STATE_CODES.values())] = list(STATE_CODES)
 
 
 class InWords(NamedTuple):
-    """A row. ``fate`` and ``mark`` as in rows.COLUMNS; ``p`` and ``topic`` are the layout's
-    numbers, -1 for none."""
+    """A row with names instead of codes.
+
+    ``fate`` and ``mark`` as in rows.COLUMNS; ``p`` and ``topic`` are numbers of the layout, -1 for
+    none.
+    """
 
     fate: int
     mark: int
@@ -44,14 +47,14 @@ class InWords(NamedTuple):
 
 
 def in_words(layout: Layout, block: Block) -> Iterator[InWords]:
-    """The rows of a block, those that were lost and damaged too."""
+    """Yield the rows of a block, including lost and damaged rows."""
     texts = np.array([*block.texts, None], object)
     for first in range(0, block.count, _ROWS_AT_ONCE):
         columns = {
             name: array[first : first + _ROWS_AT_ONCE] for name, array in block.columns.items()
         }
-        told = (columns[name].tolist() for name in ("fate", "mark", "p", "topic"))
-        yield from map(InWords, *told, _rows(layout, columns, texts))
+        known = (columns[name].tolist() for name in ("fate", "mark", "p", "topic"))
+        yield from map(InWords, *known, _rows(layout, columns, texts))
 
 
 def _rows(layout: Layout, columns: dict[str, Array], texts: Array) -> Iterator[JournalRow]:
@@ -83,25 +86,25 @@ def _rows(layout: Layout, columns: dict[str, Array], texts: Array) -> Iterator[J
 
 
 def _isrs(isrs: Array, leader: Array) -> Iterator[tuple[int, ...] | None]:
-    """Brokers without the places that are empty; None where there is no leader."""
+    """Yield ISRs without their empty places; None for a row without a leadership."""
     for isr, is_null in zip(isrs.tolist(), (leader == NULL).tolist(), strict=True):
-        yield None if is_null else tuple(broker for broker in isr if broker != NOBODY)
+        yield None if is_null else tuple(broker for broker in isr if broker != NO_BROKER)
 
 
 class Places:
-    """Where planted rows were written, relative to a directory."""
+    """Records where the rows of planted anomalies were written, relative to a directory."""
 
     def __init__(self, folder: Path, found: Sequence[Anomaly]) -> None:
         self.folder = folder
         self._found = found
 
-    def tell(self, mark: int, file: Path, line: int) -> None:
-        """A row with this mark stands there."""
+    def record(self, mark: int, file: Path, line: int) -> None:
+        """Record the place of a row of the anomaly with this mark."""
         self._found[mark].places.append((str(file.relative_to(self.folder)), line))
 
 
 Write = Callable[[Layout, Places, Iterable[Block]], None]
-"""Writes a history in one format. Raises OSError when the disk refuses."""
+"""A function that writes a history in one format. Raises OSError if writing fails."""
 
 
 def write_journal(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
@@ -112,5 +115,5 @@ def write_journal(layout: Layout, places: Places, blocks: Iterable[Block]) -> No
     with path.open("xb") as file:
         for line, (fate, mark, _, _, row) in enumerate(written, 1):
             if mark >= 0:
-                places.tell(mark, path, line)
+                places.record(mark, path, line)
             file.write(GARBAGE if fate == DAMAGED else encoder.encode(row) + b"\n")

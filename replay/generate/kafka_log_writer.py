@@ -1,7 +1,7 @@
-"""A history as Kafka's state-change.log or controller.log, a folder a broker, in Kafka 2.8's words.
+"""Writer of a history as Kafka's state-change.log or controller.log, with a directory per broker.
 
-At TRACE, so that transitions of replicas are told; times are UTC. Rows that such a log has no line
-for are left out. Lines are written by controller/state_change_log.py.
+Has the texts of Kafka 2.8 at level TRACE, which includes replica transitions; times are UTC. Rows
+for which Kafka logs no line are left out. Lines are formatted by controller/state_change_log.py.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _EXCEPTION: Final = "kafka.common.StateChangeFailedException"
 
 
 def write_kafka_logs(layout: Layout, places: Places, blocks: Iterable[Block], *, name: str) -> None:
-    """Write FOLDER/broker-N/NAME, ``name`` being that of one of Kafka's two logs."""
+    """Write FOLDER/broker-N/NAME; ``name`` is STATE_CHANGE_LOG or CONTROLLER_LOG."""
     with closing(_Writer(layout, places, name)) as writer:
         for block in blocks:
             writer.write(block)
 
 
 class _Writer:
-    """One log a broker, opened when it has something to say."""
+    """Writes one log per broker, opened with its first line. Also the clock of these logs."""
 
     def __init__(self, layout: Layout, places: Places, name: str) -> None:
         self._layout = layout
@@ -56,7 +56,7 @@ class _Writer:
         self._logs: dict[int, tuple[StateChangeLog, _File]] = {}
 
     def write(self, block: Block) -> None:
-        """The next rows."""
+        """Write the lines of the next rows."""
         for words in in_words(self._layout, block):
             if words.fate in (LOST, REPEATED):
                 continue
@@ -70,14 +70,14 @@ class _Writer:
             file.is_damaged = words.fate == DAMAGED
             say(log, Said(row, words, self._layout))
             if words.mark >= 0 and file.lines >= line:
-                self._places.tell(words.mark, file.path, line)
+                self._places.record(words.mark, file.path, line)
 
     def now_ms(self) -> int:
-        """The time of the row that is being written: the clock of its log."""
+        """Return the time of the current row, as the wall clock of its log."""
         return self._t_ms
 
     def monotonic_ms(self) -> float:
-        """The same."""
+        """Return the time of the current row."""
         return self._t_ms
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class _Writer:
 
 
 class _File:
-    """One log: how many lines it has. ``is_damaged``: what comes is not written to its end."""
+    """A log file that counts its lines. ``is_damaged``: cut off the end of the next line."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ class _File:
         self.close = self._file.close
 
     def write(self, text: str) -> None:
-        """Take whole lines."""
+        """Append complete lines."""
         if self.is_damaged:
             text = text.rpartition(" (")[0] + "\n"
         self.lines += text.count("\n")
@@ -119,7 +119,7 @@ class _File:
 
 
 class Said(NamedTuple):
-    """What a line is about."""
+    """The row of a line, with its layout."""
 
     row: JournalRow
     words: InWords
@@ -127,12 +127,12 @@ class Said(NamedTuple):
 
     @property
     def name(self) -> TopicPartition:
-        """The partition."""
+        """The partition of the row."""
         return TopicPartition(self.row.topic or "", self.row.partition)
 
     @property
     def stored(self) -> LeaderIsrAndControllerEpoch:
-        """The leader and ISR."""
+        """The leadership in the row."""
         row = self.row
         leader, epoch, version = row.leader, row.leader_epoch, row.zk_version
         assert leader is not None and epoch is not None and version is not None
@@ -172,7 +172,7 @@ def _partition_failed(log: StateChangeLog, said: Said) -> None:
 
 
 def _state_change(level: str, text: str) -> _Say:
-    """A line with values of ``Said`` in it."""
+    """Return a function that logs a format string, filled with ``row`` and ``said``."""
     return lambda log, said: log.state_change(level, [text.format(said=said, row=said.row)])
 
 
@@ -230,7 +230,7 @@ def _phase(log: StateChangeLog, said: Said) -> None:
 
 
 def parse_assignment(text: str | None) -> ReplicaAssignment:
-    """The assignment that a row's ``detail`` prints."""
+    """Parse the assignment in a row's ``detail``."""
     found = re.fullmatch(ASSIGNMENT, text or "")
     assert found is not None, text
     return assignment(*found.groups())

@@ -1,6 +1,6 @@
-"""What a generated history is like: its size, how often things fail, what is planted in it.
+"""Options of a generated history: size, failure rate, planted anomalies; and their checks.
 
-Values and their checks only; what the words mean in rows is in planting.py.
+planting.py turns the kinds of anomaly into rows.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from klamm.cluster.errors import UsageError
 
 REPLICATION_FACTOR: Final = 3
 ROWS_A_CREATION: Final = 8
-"""Rows that the creation of one partition takes: two of its own, two of each replica."""
+"""Rows for the creation of one partition: two for the partition, two for each replica."""
 _ROOM: Final = 2
 _ROWS_A_PLANTED: Final = 100
 
 
 class Planted(StrEnum):
-    """Each kind of anomaly that can be planted, by its name in ``--plant``."""
+    """The kinds of anomaly that can be planted, by their names in ``--plant``."""
 
     ILLEGAL = "illegal"
-    """A transition that the state machines do not know; it changes nothing."""
+    """A transition that the state machines do not allow; it has no effect."""
     GAP = "gap"
-    """A row that was lost."""
+    """A lost row."""
     DUPLICATE = "duplicate"
     """A row that was written twice."""
     UNCLEAN = "unclean"
-    """A leader from outside the ISR."""
+    """An election of a leader outside the ISR."""
     TWO_CONTROLLERS = "two-controllers"
-    """Another broker elected in an epoch that has its controller."""
+    """A second broker that is elected in the same controller epoch."""
     LATE_WRITE = "late-write"
-    """A controller that writes after a newer epoch began."""
+    """A write of a controller after a newer epoch began."""
     LEADERLESS = "leaderless"
-    """A partition without a leader for a while, its brokers being alive."""
+    """A partition that has no leader for a while although its brokers are alive."""
     STUCK = "stuck"
     """A reassignment that never ends."""
     FLAPPING = "flapping"
-    """A replica that leaves the ISR and returns, again and again."""
+    """A replica that leaves and rejoins the ISR repeatedly."""
     DAMAGED = "damaged"
-    """A line, or a transaction, that cannot be read."""
+    """An unreadable line or transaction."""
 
 
 class Format(StrEnum):
-    """How a history is written, by its name in ``--format``."""
+    """The formats of a history, by their names in ``--format``."""
 
     JOURNAL = "journal"
     STATE_CHANGE_LOG = "state-change-log"
@@ -58,36 +58,36 @@ _P = Planted
 CANNOT_HOLD: Final[dict[Format, dict[Planted, str]]] = {
     Format.JOURNAL: {},
     Format.STATE_CHANGE_LOG: {
-        _P.GAP: "its lines have no number",
-        _P.DUPLICATE: "its lines have no number",
-        _P.STUCK: "it does not tell of a reassignment's end",
-        _P.FLAPPING: "it does not tell of the ISRs that leaders change",
+        _P.GAP: "lines have no sequence numbers",
+        _P.DUPLICATE: "lines have no sequence numbers",
+        _P.STUCK: "the end of a reassignment is not logged",
+        _P.FLAPPING: "ISR changes by leaders are not logged",
     },
     Format.CONTROLLER_LOG: {
-        _P.ILLEGAL: "it tells of no transition",
-        _P.GAP: "its lines have no number",
-        _P.DUPLICATE: "its lines have no number",
-        _P.UNCLEAN: "it tells of no leader",
-        _P.LATE_WRITE: "its lines name no epoch",
-        _P.LEADERLESS: "it tells of no leader",
-        _P.FLAPPING: "it tells of an ISR without its leader and the one before",
+        _P.ILLEGAL: "transitions are not logged",
+        _P.GAP: "lines have no sequence numbers",
+        _P.DUPLICATE: "lines have no sequence numbers",
+        _P.UNCLEAN: "leaders are not logged",
+        _P.LATE_WRITE: "lines do not name the controller epoch",
+        _P.LEADERLESS: "leaders are not logged",
+        _P.FLAPPING: "ISRs are logged without the leader and the previous ISR",
     },
     Format.ZOOKEEPER: {
-        _P.ILLEGAL: "it tells of no transition",
-        _P.DUPLICATE: "a transaction that is there twice is one",
+        _P.ILLEGAL: "transitions are not stored",
+        _P.DUPLICATE: "copies of a transaction count once",
     },
     Format.PARQUET: {},
 }
-"""What a format cannot hold, and why: a reader of it can never find that."""
+"""The kinds of anomaly that no reader of a format can find, with the reasons."""
 
 
 def kinds_of(written_as: Format) -> list[Planted]:
-    """The kinds that a format can hold."""
+    """Return the kinds of anomaly that a format can contain."""
     return [kind for kind in Planted if kind not in CANNOT_HOLD[written_as]]
 
 
 def planted_table() -> str:
-    """Which kind fits which format, in Markdown, and why not."""
+    """Return a Markdown table of kinds of anomaly and formats, with reasons for each "no"."""
     lines = [f"| kind | {' | '.join(Format)} |", f"|---{'|---' * len(Format)}|"]
     for kind in Planted:
         cells = (CANNOT_HOLD[written_as].get(kind) for written_as in Format)
@@ -99,11 +99,11 @@ def planted_table() -> str:
 
 @dataclass(frozen=True, slots=True)
 class HistoryOptions:
-    """A history: the same options give the same rows.
+    """Options of a history; the same options give the same rows.
 
-    ``failure_rate``: the share of steps that are failures, of a broker or (one in five) of the
-    controller. ``skew``: the share of all partitions that one topic has, 0 for topics of
-    ``partitions_per_topic``.
+    ``events``: number of rows. ``failure_rate``: share of steps in which a broker or (one in five)
+    the controller fails. ``skew``: share of all partitions that belong to one large topic; the
+    others have ``partitions_per_topic`` partitions.
     """
 
     partitions: int
@@ -116,7 +116,7 @@ class HistoryOptions:
     skew: float = 0.0
 
     def check(self, written_as: Format) -> None:
-        """Raises UsageError for what cannot be made, or not be written so."""
+        """Check the options for a format. Raises UsageError if they are impossible."""
         cannot = {
             kind: CANNOT_HOLD[written_as][kind]
             for kind, count in self.planted.items()
@@ -125,22 +125,25 @@ class HistoryOptions:
         if cannot:
             whys = "; ".join(f"{kind}: {why}" for kind, why in cannot.items())
             raise UsageError(
-                f"format {written_as} cannot hold {whys}",
-                hint=f"it can hold {', '.join(kinds_of(written_as))}",
+                f"format {written_as} cannot contain these anomalies: {whys}",
+                hint=f"possible: {', '.join(kinds_of(written_as))}",
             )
         planted = sum(self.planted.values())
         if planted > self.partitions:
             raise UsageError(
-                f"{planted} anomalies need as many partitions", hint="raise --partitions"
+                f"{planted} anomalies need at least {planted} partitions, not {self.partitions}",
+                hint="raise --partitions",
             )
         rows = _ROOM * ROWS_A_CREATION * self.partitions if planted else 0
         rows = max(rows, ROWS_A_CREATION * self.partitions + self.brokers)
         rows += planted * _ROWS_A_PLANTED
-        # A write that is late needs a newer epoch, whose snapshot has every partition.
+        # A late write needs a newer epoch, which starts with a snapshot of all partitions.
         rows += self.planted.get(_P.LATE_WRITE, 0) * 2 * self.partitions * REPLICATION_FACTOR
         if self.events < rows:
             raise UsageError(
-                f"{self.partitions:,} partitions{_with(planted)} take {rows:,} events or more"
+                f"{self.partitions:,} partitions{_with(planted)} need at least {rows:,} events, "
+                f"not {self.events:,}",
+                hint="raise --events",
             )
 
 
@@ -149,7 +152,7 @@ def _with(planted: int) -> str:
 
 
 def parse_planted(text: str) -> dict[Planted, int]:
-    """``illegal=5,gap=3`` as counts. Raises UsageError."""
+    """Parse ``--plant``, such as ``illegal=5,gap=3``. Raises UsageError."""
     counts: dict[Planted, int] = {}
     wrong = []
     for part in filter(None, text.split(",")):
@@ -160,6 +163,6 @@ def parse_planted(text: str) -> dict[Planted, int]:
             wrong.append(part)
     if wrong:
         raise UsageError(
-            f"--plant: no kind and count: {', '.join(wrong)}", hint=f"kinds: {', '.join(Planted)}"
+            f"--plant: not KIND=N: {', '.join(wrong)}", hint=f"kinds: {', '.join(Planted)}"
         )
     return counts

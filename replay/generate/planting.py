@@ -1,8 +1,7 @@
-"""What is wrong on purpose: each anomaly done to a separate partition, and remembered.
+"""Planting of anomalies, each in a separate partition.
 
-Anomalies are planted while the cluster is calm, between two segments: before and after them
-everything is what a sound cluster would have written. Rows of an anomaly carry its mark, by which a
-writer tells where they stand.
+Anomalies are planted between two segments, while the cluster is calm: all other rows are those of a
+correct cluster. The rows of an anomaly carry its mark, so that the writer can record their places.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _PREFERRED: Final = str(PreferredReplicaElection())
 
 @dataclass(slots=True)
 class Anomaly:
-    """One that was planted. ``places``: file and line of its rows, in order, once written."""
+    """A planted anomaly. ``places``: file and line of its rows, in order, once written."""
 
     kind: Planted
     epoch: int
@@ -51,7 +50,7 @@ class Anomaly:
 
 
 class Planting:
-    """Plants anomalies; ``found`` are those that were, their places being marks."""
+    """Plants anomalies. ``found``: the planted anomalies; an index in it is the anomaly's mark."""
 
     def __init__(self, player: Player, rng: np.random.Generator) -> None:
         self.found: list[Anomaly] = []
@@ -60,14 +59,17 @@ class Planting:
         self._shared_epoch = 0
 
     def needs_new_epoch(self, kind: Planted) -> bool:
-        """True for a late write in the first epoch, and for a second controller where there is one
-        already."""
+        """Return whether a failover must come before an anomaly of this kind.
+
+        True for a late write in the first epoch, and for a second controller if the epoch already
+        has two.
+        """
         if kind is Planted.TWO_CONTROLLERS:
             return self._player.epoch == self._shared_epoch
         return kind is Planted.LATE_WRITE and self._player.epoch == 1
 
     def plant(self, kind: Planted, p: int) -> Block:
-        """The rows of one anomaly at a partition to which nothing else was done."""
+        """Return the rows of one anomaly; partition ``p`` must not have another anomaly."""
         subject = _Subject(self._player, p)
         do: Callable[[_Subject], None] = getattr(self, f"_{kind.name.lower()}")
         do(subject)
@@ -91,7 +93,7 @@ class Planting:
         brokers = range(1, self._player.layout.options.brokers + 1)
         return self._one_of(broker for broker in brokers if broker not in excluded)
 
-    # Rows that are wrong, missing, or there twice
+    # Wrong, lost and duplicate rows
 
     def _illegal(self, subject: _Subject) -> None:
         replica, to = -1, PartitionState.NEW.value
@@ -122,7 +124,7 @@ class Planting:
     # Leaders
 
     def _leave_alone(self, subject: _Subject) -> None:
-        """The followers' disks fail for a moment: the leader is alone in the ISR."""
+        """Let the followers' log directories fail briefly: only the leader stays in the ISR."""
         subject.event("LogDirEventNotification")
         for replica in subject.replicas[1:]:
             subject.take_offline(replica)
@@ -152,7 +154,7 @@ class Planting:
         leader, player = subject.leader, self._player
         mark = self._mark(Planted.LEADERLESS, subject, begin_ms=player.t_ms)
         subject.move(_OFFLINE, mark=mark, **subject.leadership())
-        # The leader's own disk is what failed: there is no candidate.
+        # The leader's own log directory failed, so that no candidate is left.
         subject.fail_election()
         subject.take_offline(leader, mark=mark)
         player.t_ms += int(self._rng.integers(1_000, 40_000))
@@ -181,7 +183,7 @@ class Planting:
         )
 
     def _late_write(self, subject: _Subject) -> None:
-        """The controller of before takes a replica out of the ISR; the leader takes it back."""
+        """Let the previous controller remove a replica from the ISR; the leader adds it again."""
         replica, epoch = self._follower(subject), self._player.epoch - 1
         tile, tile_epoch = self._player.epoch_before()
         controller = tile.controller(tile_epoch)
@@ -234,7 +236,7 @@ class Planting:
 
 @dataclass(slots=True)
 class _Key:
-    """A partition or replica: since when it is in its state, its last row's number, its state."""
+    """The current state of a partition or replica, since when, and its last ``key_seq``."""
 
     since_ms: int
     seq: int
@@ -242,7 +244,7 @@ class _Key:
 
 
 class _Subject:
-    """One partition of the calm cluster, and the rows that are written about it."""
+    """A partition of the calm cluster that gets an anomaly, with the rows written about it."""
 
     def __init__(self, player: Player, p: int) -> None:
         layout = player.layout
@@ -256,20 +258,20 @@ class _Subject:
         self._player = player
         tile, began_ms = player.played[-1]
         self.keys: dict[int, _Key] = {}
-        """By replica; the partition's is -1."""
+        """By replica; -1 for the partition."""
         for replica in (-1, *self.replicas):
             since_ms, seq = tile.key(*self.recorded(replica), tile.epochs - 1)
             state = PartitionState.ONLINE.value if replica < 0 else _ONLINE_REPLICA
             self.keys[replica] = _Key(began_ms + since_ms, seq, STATE_CODES[state])
 
     def recorded(self, replica: int) -> tuple[int, int]:
-        """The recorded partition, and its replica that stands for this one."""
+        """Return the recorded partition, and the recorded replica that stands for ``replica``."""
         layout = self._player.layout
         shift = int(layout.group[self.p]) * layout.brokers
         return int(layout.base[self.p]), replica - shift if replica >= 0 else replica
 
     def common(self) -> dict[str, Any]:
-        """Columns of every row."""
+        """Return the columns of every row."""
         player = self._player
         return {
             "t_ms": player.t_ms,
@@ -279,13 +281,13 @@ class _Subject:
         }
 
     def event(self, text: str) -> None:
-        """The controller begins with an event, a moment later."""
+        """Advance the time and start a new controller event."""
         self._player.t_ms += _STEP_MS
         self._player.event_id += 1
         self.record(Kind.EVENT, detail=text)
 
     def record(self, kind: Kind, by: tuple[int, int] | None = None, **columns: Any) -> None:
-        """A row; ``by``: of another controller, of which epoch."""
+        """Add a row; ``by``: controller and epoch, if not the current ones."""
         controller, epoch = by or (self._player.controller, self._player.epoch)
         numbers = {
             "controller": controller,
@@ -296,13 +298,13 @@ class _Subject:
         self.rows.append({**self.common(), **numbers, **kind_code, **columns})
 
     def on_key(self, kind: Kind, replica: int = -1, **columns: Any) -> None:
-        """A row of the partition, or of a replica."""
+        """Add a row of the partition (``replica`` -1) or of a replica, with the next key_seq."""
         key = self.keys[replica]
         key.seq += 1
         self.record(kind, p=self.p, replica=replica, key_seq=key.seq, **columns)
 
     def move(self, to: str, replica: int = -1, **columns: Any) -> None:
-        """The partition, or a replica, changes its state."""
+        """Add a state transition of the partition (``replica`` -1) or of a replica."""
         key, state = self.keys[replica], STATE_CODES[to]
         kind = Kind.PARTITION_TRANSITION if replica < 0 else Kind.REPLICA_TRANSITION
         moved = {"from_state": key.state, "to_state": state, "since_ms": key.since_ms}
@@ -312,12 +314,12 @@ class _Subject:
     # Leaders and ISRs
 
     def leadership(self) -> dict[str, Any]:
-        """Columns of what is stored."""
+        """Return the columns of the stored leadership."""
         names = ("leader", "leader_epoch", "isr", "zk_version")
         return {name: getattr(self, name) for name in names}
 
     def written(self, before: dict[str, Any]) -> dict[str, Any]:
-        """Columns of what was just stored, in a new version."""
+        """Bump the znode version; return the columns of the new and the previous leadership."""
         self.zk_version += 1
         previous = {"prev_leader": before["leader"], "prev_isr": before["isr"]}
         return {**self.leadership(), **previous}
@@ -325,7 +327,7 @@ class _Subject:
     def lead(
         self, leader: int, election: str, isr: tuple[int, ...] | None = None, mark: int = -1
     ) -> None:
-        """A leader is elected, of the same ISR if no other is given."""
+        """Elect a leader; the ISR stays unless another is given."""
         before = self.leadership()
         self.leader, self.isr = leader, isr or self.isr
         self.leader_epoch += 1
@@ -334,7 +336,7 @@ class _Subject:
         self.move(PartitionState.ONLINE.value, election=code, mark=mark, **columns)
 
     def fail_election(self) -> None:
-        """No clean leader can be had."""
+        """Add a failed leader election: no replica is eligible for a clean election."""
         key = self.keys[-1]
         self.on_key(
             Kind.PARTITION_FAILED,
@@ -346,7 +348,7 @@ class _Subject:
         )
 
     def take_offline(self, replica: int, mark: int = -1) -> None:
-        """A replica leaves the ISR, unless it left it before, and goes Offline."""
+        """Remove a replica from the ISR, unless it left before, and set it Offline."""
         before = columns = self.leadership()
         if replica in self.isr:
             if self.leader == replica:
@@ -358,12 +360,12 @@ class _Subject:
         self.move(ReplicaState.OFFLINE.value, replica)
 
     def shrink_isr(self, replica: int, fate: int = WRITTEN, mark: int = -1) -> None:
-        """The leader leaves a replica out that lags behind."""
+        """Let the leader remove a lagging replica from the ISR."""
         rest = tuple(broker for broker in self.isr if broker != replica)
         self._change_isr(rest, fate, mark)
 
     def expand_isr(self, mark: int = -1) -> None:
-        """The leader takes all replicas back."""
+        """Let the leader add all replicas to the ISR again."""
         if set(self.isr) != set(self.replicas):
             self._change_isr(self.replicas, WRITTEN, mark)
 

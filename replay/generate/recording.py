@@ -1,10 +1,10 @@
-"""Recordings of a simulated cluster: the segments of which a history is composed.
+"""Recordings of a simulated cluster: the segments from which a history is composed.
 
-One cluster is created and then lives through segments of failures, deletions, reassignments,
-elections and controller failovers. Between two segments it is calm: every broker is alive, every
-partition has its first assignment, all replicas in sync, and its preferred leader. A segment begins
-with a controller failover, after which the journal refers to nothing before it, so that segments
-can follow each other in any order and any number of times.
+One cluster is created and then goes through segments with failures, deletions, reassignments,
+elections and controller failovers. Between two segments it is calm: every broker is alive, and
+every partition has its first assignment, all replicas in sync, and its preferred leader. A segment
+begins with a controller failover, after which no journal row refers to earlier rows. Segments can
+therefore be repeated in any order.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from klamm.zk.znodes import ControllerZNode
 
 KEPT: Final = "kept"
 DELETED: Final = "deleted"
-"""The recorded topics: one that stays, and one that is deleted and created again."""
+"""The recorded topics: one that stays, and one that is repeatedly deleted and created."""
 _ELECTED: Final = Kind.CONTROLLER_ELECTED.value
 _PRODUCER: Final = Address("client", 1)
 _CHURNS: Final = 9
 _CONTROLLER_SHARE: Final = 0.2
-"""Of failures: those of the controller."""
+"""Share of failures that hit the controller."""
 _MAX_DEAD: Final = 2
 _TIMEOUT_MS: Final = 600_000
 _POLL_MS: Final = 250
 _POLLS_MAX: Final = 2_000
 _LAG_TIME_MS: Final = 4_000
 _CONFIG: Final = {
-    # From 2.8 on topics have ids, which could not be copied.
+    # With 2.8 topics have ids, which cannot be copied to other topics.
     "inter.broker.protocol.version": "2.7",
     "auto.leader.rebalance.enable": "false",
     "replica.lag.time.max.ms": str(_LAG_TIME_MS),
@@ -94,7 +94,7 @@ class Recording:
         self._taken = 0
 
     def creation(self) -> list[JournalRow]:
-        """The first segment: brokers start, topics are created."""
+        """Record the first segment: brokers start, topics are created."""
         cluster = self._driver.cluster
         cluster.begin_start_all()
         for broker_id in filter(cluster.spec.is_candidate, cluster.spec.broker_ids):
@@ -105,19 +105,19 @@ class Recording:
         return self._take()
 
     def failover(self) -> list[JournalRow]:
-        """A segment in which only the controller moves."""
+        """Record a segment with only a controller failover."""
         self._move_controller()
         self._wait(self._is_calm)
         return self._take()
 
     def segment(self) -> list[JournalRow]:
-        """The next segment of steps; the steps that fail are drawn."""
+        """Record the next segment: steps in random order, with random failures."""
         self._move_controller()
         steps = [self._churn] * _CHURNS + [self._elect, self._reassign, self._delete]
         self._rng.shuffle(steps)
         failing = [self._rng.random() < self._failure_rate for _ in steps]
         if self._failure_rate:
-            # A low rate shall be seen, too.
+            # Every segment has a failure, even with a low rate.
             failing[self._rng.randrange(len(steps))] |= not any(failing)
         for n, step in enumerate(steps):
             for broker in [broker for broker, until in self._dead.items() if until <= n]:
@@ -133,7 +133,10 @@ class Recording:
     # Steps
 
     def _churn(self) -> None:
-        """Some brokers are cut off until leaders shrink the ISRs of the partitions produced to."""
+        """Isolate some brokers until leaders remove them from the ISRs of some partitions.
+
+        Only partitions that are produced to are affected: the others have no lag.
+        """
         alive = self._alive()
         cut = set(self._rng.sample(alive, max(1, len(alive) // 6)))
         behind = {
@@ -153,7 +156,7 @@ class Recording:
         self._ask(ElectLeadersRequest(ElectionType.PREFERRED, None, _TIMEOUT_MS))
 
     def _reassign(self) -> None:
-        """Move some partitions back that were moved; else move one replica of some."""
+        """Move partitions back that were moved before; if there are none, move some replicas."""
         if self._dead:
             return
         targets = {tp: self.assignments[tp] for tp in self._moved}
@@ -169,7 +172,7 @@ class Recording:
         self._wait(lambda: not self._known().partitions_being_reassigned)
 
     def _delete(self) -> None:
-        """Delete a topic, or create it again."""
+        """Delete the topic DELETED, or create it again if it is deleted."""
         if self._missing or not self._of_topic(DELETED):
             self._create_missing()
             return
@@ -230,7 +233,7 @@ class Recording:
             self._ask(CreateTopicsRequest(topics, _TIMEOUT_MS))
         self._wait(lambda: set(self._known().leaderships) == set(self.assignments))
 
-    # Looking at the cluster
+    # State of the cluster
 
     def _of_topic(self, topic: str) -> list[TopicPartition]:
         return [tp for tp in self.assignments if tp.topic == topic]
@@ -256,7 +259,7 @@ class Recording:
     def _isrs_led_by_others(
         self, brokers: set[int]
     ) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
-        """The ISRs that some of these brokers are in, of partitions that others lead."""
+        """Yield partitions led by other brokers that have some of these brokers in their ISRs."""
         for tp, at in self._known().leaderships.items():
             leader, isr = at.leader_and_isr.leader, at.leader_and_isr.isr
             if leader not in (NO_LEADER, *brokers) and not brokers.isdisjoint(isr):
@@ -284,12 +287,12 @@ class Recording:
             if condition():
                 return
             self._driver.run_for(_POLL_MS)
-        raise AssertionError("a simulated cluster heals")
+        raise AssertionError("the simulated cluster did not reach the expected state")
 
     def _take(self) -> list[JournalRow]:
         self._driver.run_for(60_000)
         rows = self._driver.rows[self._taken :]
         self._taken = len(self._driver.rows)
         first = min(row.epoch for row in rows if row.kind == _ELECTED)
-        # A controller that was deposed may say that it resigned after its successor began.
+        # A deposed controller may record its resignation after its successor was elected.
         return sorted((row for row in rows if row.epoch >= first), key=lambda row: row.epoch)

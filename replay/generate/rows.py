@@ -1,7 +1,6 @@
-"""Rows of a history as columns of numbers, in blocks.
+"""Blocks of a history's rows, as columns of numbers.
 
-A row is one occurrence as the journal would have it, in the published codes. Knows nothing of what
-may follow what.
+A row corresponds to a row of klamm's journal, with the published codes.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from klamm.replay.generate.options import REPLICATION_FACTOR
 
 Array = NDArray[Any]
 NULL: Final = np.iinfo(np.int32).min
-"""What a column of whole numbers has where the row has no value."""
-NOBODY: Final = -1
-"""No broker in this place of an ISR."""
+"""The value of an integer column in rows without a value."""
+NO_BROKER: Final = -1
+"""An empty place in an ISR."""
 WIDTH: Final = REPLICATION_FACTOR + 1
-"""Replicas in an ISR at most: one is added before another one leaves."""
+"""Maximum size of an ISR: a reassignment adds a replica before it removes another."""
 
 WRITTEN: Final = 0
 LOST: Final = 1
-"""The row never reached the log; its number is taken all the same."""
+"""The row is not written, but uses up its sequence number."""
 REPEATED: Final = 2
-"""The row before, once more."""
+"""A copy of the previous row."""
 DAMAGED: Final = 3
-"""No row: something that cannot be read."""
+"""An unreadable line instead of a row."""
 
 COLUMNS: Final[dict[str, tuple[type, int]]] = {
     "fate": (np.int8, WRITTEN),
@@ -57,27 +56,29 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
     "outcome": (np.int32, -1),
     "detail": (np.int32, -1),
 }
-"""Type and value by default. ``p`` numbers all partitions of the history, ``topic`` all topics;
-``reassignment``, ``outcome`` and ``detail`` are places in ``Block.texts``; ``mark`` names what is
-planted there."""
+"""Type and default value of each column.
+
+``p`` numbers all partitions of the history, ``topic`` all topics. ``reassignment``, ``outcome`` and
+``detail`` are indexes in ``Block.texts``. ``mark`` is the number of the anomaly, -1 for none.
+"""
 OR_NULL: Final = ("leader", "prev_leader", "leader_epoch", "zk_version")
-"""Columns that have NULL where the row has no value."""
+"""Columns that are NULL in rows without a value."""
 TEXTS: Final = ("reassignment", "outcome", "detail")
 ISRS: Final = ("isr", "prev_isr")
-"""Columns of broker ids, WIDTH numbers a row, NOBODY in between. None where there is no leader
-(or no previous one)."""
+"""Columns of broker ids, WIDTH numbers per row, with NO_BROKER for empty places. The value is null
+if the row has no leader (or no previous leader)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows one after the other: columns of COLUMNS and ISRS by name."""
+    """Consecutive rows: the columns in COLUMNS and ISRS by name, and the texts they refer to."""
 
     columns: Mapping[str, Array]
     texts: list[str]
 
     @staticmethod
     def of(count: int, columns: dict[str, Array], texts: list[str]) -> Block:
-        """So many rows; a column that is not given has its value by default."""
+        """Create ``count`` rows; missing columns get their default value."""
         for name, (dtype, default) in COLUMNS.items():
             if name not in columns:
                 columns[name] = np.full(count, default, dtype)
@@ -85,7 +86,7 @@ class Block:
 
     @staticmethod
     def of_rows(rows: Sequence[Mapping[str, Any]]) -> Block:
-        """Rows that are values by column, texts and ISRs as they are."""
+        """Create a block from rows, which are mappings of columns to values, texts and ISRs."""
         texts = [str(row[name]) for name in TEXTS for row in rows if name in row]
         columns: dict[str, Array] = {
             name: np.array([row.get(name, default) for row in rows], dtype)
@@ -101,15 +102,15 @@ class Block:
 
     @property
     def count(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(self.columns["kind"])
 
     def first(self, count: int) -> Block:
-        """The first rows alone."""
+        """Return a block with only the first rows."""
         return Block({name: array[:count] for name, array in self.columns.items()}, self.texts)
 
 
 def isr_column(isrs: Iterable[Iterable[int]]) -> Array:
-    """ISRs in ascending order: parts of a history that follow each other agree about it."""
+    """Return a column of ISRs, sorted, so that consecutive parts of a history have equal ISRs."""
     listed = [sorted(isr) for isr in isrs]
-    return np.array([[*isr, *[NOBODY] * (WIDTH - len(isr))] for isr in listed], np.int16)
+    return np.array([[*isr, *[NO_BROKER] * (WIDTH - len(isr))] for isr in listed], np.int16)

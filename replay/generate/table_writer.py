@@ -1,7 +1,7 @@
-"""A history as an event table, written by this process without Spark: for tables of many rows.
+"""Writer of a history as an event table, in this process without Spark, for many rows.
 
-What `klamm replay ingest` would make of the same history's journal, but for the names of files: its
-rows are coded and stored as those of an ingest are. Parts are written as they come.
+The table equals that of `klamm replay ingest` on a journal of the same history, except for file
+names: rows are encoded and stored by the same code. Rows are written block by block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from klamm.replay.generate.journal_writer import (
 from klamm.replay.generate.rows import (
     DAMAGED,
     LOST,
-    NOBODY,
+    NO_BROKER,
     NULL,
     OR_NULL,
     REPEATED,
@@ -55,7 +55,7 @@ _OR_ZERO: Final = ("since_ms", "key_seq")
 
 @dataclass(slots=True)
 class _Tally:
-    """What was written so far, for the manifest."""
+    """Counts of the rows written so far, for the manifest."""
 
     counts: Counter[str] = field(default_factory=Counter)
     kinds: Counter[int] = field(default_factory=Counter)
@@ -86,7 +86,7 @@ def write_table(layout: Layout, places: Places, blocks: Iterable[Block]) -> None
 def _batches(
     layout: Layout, places: Places, blocks: Iterable[Block], tally: _Tally
 ) -> Iterator[pa.RecordBatch]:
-    """Rows and damaged lines by READ_SCHEMA."""
+    """Yield rows and damaged lines (READ_SCHEMA)."""
     topics = pa.array([topic_name(n) for n in range(int(layout.topic[-1]) + 1)])
     last_line = 0
     for block in blocks:
@@ -97,7 +97,7 @@ def _batches(
         last_line = int(lines[-1])
         for at in np.nonzero((block.columns["mark"] >= 0) & is_there)[0]:
             mark, line = int(block.columns["mark"][at]), int(lines[at])
-            places.tell(mark, places.folder / FILE_NAME, line)
+            places.record(mark, places.folder / FILE_NAME, line)
         text = GARBAGE.decode().strip()
         damaged = [Damaged(line, _PROBLEM, text) for line in lines[fate == DAMAGED].tolist()]
         tally.counts["damaged"] += len(damaged)
@@ -137,14 +137,14 @@ def _events(
 
 
 def _taken(words: pa.Array, places: Array) -> pa.Array:
-    """Words at some places; null for a place below 0."""
+    """Return the words at some places; null for a negative place."""
     return words.take(pa.array(places, mask=places < 0))
 
 
 def _lists(brokers: Array, leader: Array) -> pa.Array:
-    """ISRs as lists; null where there is no leadership."""
+    """Return ISRs as lists; null for rows without a leadership."""
     is_there = leader != NULL
-    member = (brokers != NOBODY) & is_there[:, None]
+    member = (brokers != NO_BROKER) & is_there[:, None]
     ends = np.cumsum(member.sum(axis=1), dtype=np.int32)
     offsets = np.concatenate((np.zeros(1, np.int32), ends))
     values = pa.array(brokers[member].astype(np.int32))

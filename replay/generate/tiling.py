@@ -1,8 +1,8 @@
-"""Plays recorded segments for any number of partitions: every recorded partition stands for many.
+"""Expansion of recorded segments to any number of partitions: each recorded one has many copies.
 
-A row of a recorded partition, topic or broker becomes a row of each one that it stands for. Times,
-controller epochs, leader epochs, versions and numbers of rows and events continue where the segment
-before ended. Everything is done to columns; nothing here looks at one row.
+A row of a recorded partition, topic or broker becomes a row of each of its copies. Times,
+controller epochs, leader epochs, znode versions, and the numbers of rows and events continue where
+the previous segment ended. All operations work on columns, none on single rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.replay.generate.options import HistoryOptions, Planted
 from klamm.replay.generate.recording import DELETED, KEPT
 from klamm.replay.generate.rows import (
     COLUMNS,
-    NOBODY,
+    NO_BROKER,
     NULL,
     OR_NULL,
     TEXTS,
@@ -34,24 +34,24 @@ from klamm.statemachines.partition_state import PartitionState
 START_MS: Final = 1_760_000_000_000
 BLOCK_ROWS: Final = 250_000
 CALM_MS: Final = 400_000
-"""Longer than the time within which a replica that leaves an ISR again and again is flapping."""
+"""Time between segments: longer than the window of flapping replicas (FLAP_WINDOW_MS)."""
 _RECORDED_KEPT: Final = 36
 _RECORDED_DELETED: Final = 6
 _RECORDED_BROKERS: Final = range(6, 12)
 _DELETED_PART: Final = 10
-"""One topic in so many is deleted and created again."""
+"""One in this many topics is deleted and created again."""
 _SHIFT: Final = 7
 _ONE, _PARTITIONS, _TOPICS, _BROKERS = range(4)
-"""What a recorded row becomes: one row, or one of each partition, topic or broker."""
+"""Expansion of a recorded row: one row, or one for each partition, topic or broker."""
 _PLAIN: Final = ("controller", "replica", "key_seq", "event_id", "cause_id")
 _NUMBER: Final = re.compile(r"\d+")
 
 
 class Layout:
-    """Names of topics, and the recorded partition and brokers that each partition is a copy of.
+    """Layout of the cluster: topics, partitions, and the recorded partition behind each.
 
-    Brokers are divided into groups as large as the recorded cluster; brokers left over are idle.
-    ``topic`` and ``number`` by partition, counted over all topics.
+    Brokers are divided into groups of the size of the recorded cluster; remaining brokers are idle.
+    ``topic`` and ``number``: topic number and partition number by partition of the history.
     """
 
     def __init__(self, options: HistoryOptions) -> None:
@@ -70,7 +70,7 @@ class Layout:
         self.kept = min(_RECORDED_KEPT, int((~is_deleted).sum()))
         self.deleted = min(_RECORDED_DELETED, int(is_deleted.sum()))
         self.base = np.zeros(count, np.int32)
-        """By partition: the recorded one, counted over both recorded topics."""
+        """By partition: its recorded partition, counted over both recorded topics."""
         self.group = np.zeros(count, np.int32)
         for mask, first, size in (
             (~is_deleted, 0, self.kept),
@@ -80,7 +80,7 @@ class Layout:
             self.base[mask] = first + nth % max(1, size)
             self.group[mask] = nth // max(1, size) % self.groups
         self.copies = np.argsort(self.base, kind="stable").astype(np.int32)
-        """Partitions, those of one recorded partition side by side."""
+        """All partitions, sorted by recorded partition."""
         self.assignments = spread(self.kept + self.deleted, self.brokers)
         """By recorded partition."""
         stuck = options.planted.get(Planted.STUCK, 0)
@@ -95,29 +95,29 @@ class Layout:
 
     @cached_property
     def names(self) -> list[TopicPartition]:
-        """By partition."""
+        """Topic and partition number by partition."""
         return [
             TopicPartition(topic_name(topic), number)
             for topic, number in zip(self.topic.tolist(), self.number.tolist(), strict=True)
         ]
 
     def assignment(self, p: int) -> tuple[int, ...]:
-        """A partition's replicas when it is created, and whenever the cluster is calm."""
+        """Return a partition's replicas at its creation and whenever the cluster is calm."""
         shift = int(self.group[p]) * self.brokers
         return tuple(broker + shift for broker in self.assignments[int(self.base[p])])
 
     def partitions_of(self, topic: int) -> tuple[int, int]:
-        """The number of a topic's first partition, and of the one behind its last."""
+        """Return the range of a topic's partitions: the first, and the one after the last."""
         first, end = np.searchsorted(self.topic, [topic, topic + 1])
         return int(first), int(end)
 
     def copies_of_broker(self, broker: int) -> list[int]:
-        """The brokers that one stands for which is in the first group."""
+        """Return the copies of a recorded broker, one in each group."""
         return [broker + group * self.brokers for group in range(self.groups)]
 
 
 def spread(count: int, brokers: int) -> list[tuple[int, ...]]:
-    """Replicas as Kafka spreads them: AdminUtils.assignReplicasToBrokersRackUnaware."""
+    """Assign replicas to brokers like Kafka's AdminUtils.assignReplicasToBrokersRackUnaware."""
     found = []
     for n in range(count):
         others = (n + 1 + (_SHIFT + n // brokers + k) % (brokers - 1) for k in range(2))
@@ -126,17 +126,17 @@ def spread(count: int, brokers: int) -> list[tuple[int, ...]]:
 
 
 def run_name(seed: int) -> str:
-    """The run of a history."""
+    """Return the run id of a history."""
     return f"generated-{seed}"
 
 
 def recorded_name(base: int, kept: int) -> TopicPartition:
-    """The name of a recorded partition by its number; the first ``kept`` are those of KEPT."""
+    """Return the name of a recorded partition; the first ``kept`` belong to the topic KEPT."""
     return TopicPartition(KEPT, base) if base < kept else TopicPartition(DELETED, base - kept)
 
 
 def topic_name(topic: int) -> str:
-    """The name of a topic by its number."""
+    """Return the name of a topic by its number."""
     return f"topic-{topic:05d}"
 
 
@@ -144,7 +144,7 @@ class Tile:
     """A recorded segment as columns; times, epochs, leader epochs and versions are relative."""
 
     def __init__(self, rows: list[JournalRow], layout: Layout) -> None:
-        """``rows``: a segment."""
+        """Convert the rows of a recorded segment."""
         self.texts: list[str] = [""]
         numbers: dict[str, int] = {"": 0}
 
@@ -186,8 +186,10 @@ class Tile:
         self.copies = self._copies(layout)
 
     def _make_relative(self, count: int) -> None:
-        """Leader epochs and versions count from those at the segment's begin, or from the creation
-        of a partition (``is_reset``)."""
+        """Make leader epochs and znode versions relative to the start of the segment.
+
+        From the creation of a partition on (``is_reset``) they are absolute.
+        """
         columns, base = self.columns, self.base
         refused = code_of(Kind.ALTER_ISR_REFUSED, KINDS)
         is_new = columns["kind"] == code_of(Kind.PARTITION_TRANSITION, KINDS)
@@ -211,7 +213,7 @@ class Tile:
             self.ends[name] = end
 
     def _copies(self, layout: Layout) -> Array:
-        """How many rows each row becomes."""
+        """Return the number of rows that each recorded row becomes."""
         topics = {name: len(found) for name, found in layout.topics.items()}
         of_topic = np.array([topics.get(name or "", 0) for name in self.topic])
         partitions = np.diff(layout.first_copy)[self.base]
@@ -220,12 +222,15 @@ class Tile:
 
     @property
     def count(self) -> int:
-        """How many rows it becomes."""
+        """Number of rows of the expanded segment."""
         return int(self.copies.sum())
 
     def key(self, base: int, replica: int, epoch: int) -> tuple[int, int]:
-        """Since when a partition (``replica`` -1) or replica is in its state at the end of a
-        relative epoch, as a relative time, and the number of its last row there."""
+        """Return when a partition or replica entered its last state of an epoch, and its key_seq.
+
+        ``replica`` -1: the partition. The epoch and the time are relative; the key_seq is that of
+        the last row in the epoch.
+        """
         columns = self.columns
         of_key = (self.base == base) & (columns["replica"] == replica)
         of_key &= columns["epoch"] == epoch
@@ -234,17 +239,20 @@ class Tile:
         return int(times.max(initial=0)), int(numbers.max(initial=0))
 
     def controller(self, epoch: int) -> int:
-        """The controller of a relative epoch."""
+        """Return the controller of a relative epoch."""
         return int(self.columns["controller"][self.columns["epoch"] == epoch][0])
 
 
 _FIRST_PHASE: Final = 20
-"""Codes of a reassignment's phases are greater."""
+"""Codes of states are smaller, codes of reassignment phases are greater."""
 
 
 class Player:
-    """Plays tiles one after the other, from the first on. What is now: ``t_ms``, ``epoch``,
-    ``controller``, ``event_id``; ``leader_epoch`` and ``zk_version`` by partition."""
+    """Plays tiles one after the other.
+
+    Current values: ``t_ms``, ``epoch``, ``controller``, ``event_id``; ``leader_epoch`` and
+    ``zk_version`` by partition.
+    """
 
     def __init__(self, layout: Layout) -> None:
         count = layout.options.partitions
@@ -256,22 +264,22 @@ class Player:
         self.leader_epoch = np.zeros(count, np.int32)
         self.zk_version = np.zeros(count, np.int32)
         self.played: list[tuple[Tile, int]] = []
-        """The last two tiles with the time at which each began, the last one last."""
+        """The last two tiles with their start times, the newer one last."""
         self._seqs: dict[tuple[int, int], int] = {}
 
     def next_seqs(self, controller: int, epoch: int, count: int = 1) -> Array:
-        """The numbers of the next rows of a controller in an epoch."""
+        """Return the sequence numbers of the next rows of a controller in an epoch."""
         last = self._seqs.get((controller, epoch), 0)
         self._seqs[controller, epoch] = last + count
         return np.arange(last + 1, last + count + 1)
 
     def epoch_before(self) -> tuple[Tile, int]:
-        """The tile of the epoch before the last one, and the epoch's number in it."""
+        """Return the tile with the epoch before the current one, and its relative epoch."""
         (before, _), (tile, _) = self.played[-2:] if len(self.played) > 1 else self.played * 2
         return (tile, tile.epochs - 2) if tile.epochs > 1 else (before, before.epochs - 1)
 
     def play(self, tile: Tile) -> Iterator[Block]:
-        """The rows of a tile. The player is at the tile's end when all were taken."""
+        """Yield the rows of a tile; after the last block the player is at the tile's end."""
         self._seqs = {key: seq for key, seq in self._seqs.items() if key[1] >= self.epoch}
         ends = np.cumsum(tile.copies)
         first = 0
@@ -336,7 +344,7 @@ class Player:
         return seqs
 
     def _texts(self, tile: Tile, columns: dict[str, Array]) -> list[str]:
-        """The texts of rows, each of them once; the columns get their places."""
+        """Return the distinct texts of rows, and set the columns to their indexes."""
         texts: list[str] = []
         layout, p, topic = self.layout, columns["p"], columns["topic"]
         for name in TEXTS:
@@ -381,7 +389,7 @@ def _shift_brokers(columns: dict[str, Array], shift: Array) -> None:
         columns[name][broker] += shift[broker].astype(columns[name].dtype)
     for name in ("isr", "prev_isr"):
         isrs = columns[name]
-        isrs += np.where(isrs == NOBODY, 0, shift[:, None]).astype(isrs.dtype)
+        isrs += np.where(isrs == NO_BROKER, 0, shift[:, None]).astype(isrs.dtype)
 
 
 def _expands(row: JournalRow) -> int:
@@ -395,13 +403,13 @@ def _or_null(number: int | None) -> int:
 
 
 def _topics(options: HistoryOptions) -> tuple[Array, Array]:
-    """Topic and number of each partition."""
-    everyone = np.arange(options.partitions, dtype=np.int32)
+    """Return the topic number and the partition number of each partition."""
+    partitions = np.arange(options.partitions, dtype=np.int32)
     large = round(options.skew * options.partitions)
-    rest = everyone - large
+    rest = partitions - large
     per_topic = options.partitions_per_topic
-    is_large = everyone < large
+    is_large = partitions < large
     first = 1 if large else 0
     topic = np.where(is_large, 0, first + rest // per_topic)
-    number = np.where(is_large, everyone, rest % per_topic)
+    number = np.where(is_large, partitions, rest % per_topic)
     return topic.astype(np.int32), number.astype(np.int32)

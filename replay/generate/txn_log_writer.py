@@ -1,8 +1,7 @@
-"""Writes ZooKeeper transaction logs (version-2/log.*) that ZooKeeper's own tools would read.
+"""Writer of ZooKeeper transaction logs (version-2/log.*), readable by ZooKeeper's own tools.
 
-Encodes what it is given, checksums it, and nothing else: whether changes make sense is the
-caller's business. The counterpart of zk/txn_log.py; mirrors
-org.apache.zookeeper.server.persistence.FileTxnLog in the layout of 3.5.
+Encodes transactions and adds checksums; does not check whether changes make sense. Counterpart of
+zk/txn_log.py; mirrors org.apache.zookeeper.server.persistence.FileTxnLog in the layout of 3.5.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ _INT: Final = Struct(">i")
 _END_OF_RECORD: Final = b"B"
 _OPEN_ACL: Final = b"\0\0\0\1\0\0\0\x1f\0\0\0\5world\0\0\0\6anyone"
 _UNKNOWN_CVERSION: Final = 1
-_SPOILT: Final = b"\xa5"
+_CORRUPT: Final = b"\xa5"
 PADDING_BYTES: Final = 1024
 
 
 def log_name(first_zxid: int) -> str:
-    """The name of the file whose first transaction that is."""
+    """Return the name of a log file by the zxid of its first transaction."""
     return f"log.{first_zxid:x}"
 
 
 class TxnLogWriter:
-    """A transaction log that is being written, of the transactions' zxids in ascending order."""
+    """Writes a transaction log; zxids must be in ascending order."""
 
     def __init__(self, path: Path) -> None:
-        """Create ``path``, which must not exist: FileExistsError."""
+        """Create the file. Raises FileExistsError if it exists."""
         self._file: BinaryIO = path.open("xb")
         self._file.write(_FILE_HEADER.pack(MAGIC, VERSION, 0))
 
     @property
     def offset(self) -> int:
-        """Where the next transaction begins, in bytes."""
+        """Byte at which the next transaction will begin."""
         return self._file.tell()
 
     def write(
@@ -56,7 +55,7 @@ class TxnLogWriter:
         cxid: int = 0,
         is_multi: bool | None = None,
     ) -> None:
-        """Append a transaction: of several changes a multi, of one only with ``is_multi``."""
+        """Append a transaction: a multi if there are several operations, or if ``is_multi``."""
         multi = len(ops) > 1 if is_multi is None else is_multi
         if multi:
             kind, body = TxnType.MULTI, _multi(ops)
@@ -68,12 +67,12 @@ class TxnLogWriter:
         self._file.write(b"".join((frame, payload, _END_OF_RECORD)))
 
     def damage_last(self) -> None:
-        """Spoil the last byte of the transaction that was written last: its checksum is wrong."""
+        """Corrupt the last byte of the last transaction, so that its checksum is wrong."""
         self._file.seek(-len(_END_OF_RECORD) - 1, SEEK_CUR)
-        self._file.write(_SPOILT + _END_OF_RECORD)
+        self._file.write(_CORRUPT + _END_OF_RECORD)
 
     def close(self) -> None:
-        """Pad the file with zeros, as ZooKeeper does (with 64 MiB), and close it."""
+        """Pad the file with zeros, like ZooKeeper (which pads up to 64 MiB), and close it."""
         self._file.write(b"\0" * PADDING_BYTES)
         self._file.close()
 
@@ -132,7 +131,7 @@ def _text(text: str) -> bytes:
 
 
 def _utf_16_units(text: str) -> bytes:
-    """Jute encodes each UTF-16 unit of its own."""
+    """Encode each UTF-16 unit separately, like Jute."""
     units = text.encode("utf-16-be", "surrogatepass")
     return b"".join(
         chr(int.from_bytes(units[n : n + 2])).encode("utf-8", "surrogatepass")

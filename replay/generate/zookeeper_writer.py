@@ -1,7 +1,7 @@
-"""A history as ZooKeeper 3.5's transaction logs: what brokers and controllers of Kafka 2.8 write.
+"""Writer of a history as ZooKeeper 3.5's transaction logs, with the writes of Kafka 2.8.
 
-Every znode that is set or deleted was created before, every controller's write checks
-/controller_epoch. A row that changes no znode leaves nothing. Mirrors kafka/zk/KafkaZkClient.scala.
+Every znode is created before it is set or deleted, and every write of a controller checks
+/controller_epoch. Rows that change no znode write nothing. Mirrors kafka/zk/KafkaZkClient.scala.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _Ops = list[TxnOp]
 
 
 def write_zookeeper(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
-    """Write FOLDER/version-2/log.ZXID, a hundred thousand transactions each."""
+    """Write FOLDER/version-2/log.ZXID with up to TXNS_A_FILE transactions each."""
     with closing(_Writer(layout, places)) as writer:
         for block in blocks:
             writer.write(block)
 
 
 class _Writer:
-    """A ZooKeeper as brokers and controllers have left it so far, and its open log."""
+    """Writes transactions; keeps the current sessions, epochs and znode versions."""
 
     def __init__(self, layout: Layout, places: Places) -> None:
         self._layout = layout
@@ -87,7 +87,7 @@ class _Writer:
         self._begin()
 
     def write(self, block: Block) -> None:
-        """The next rows."""
+        """Write the transactions of the next rows."""
         for words in in_words(self._layout, block):
             if words.fate != REPEATED:
                 self._t_ms = words.row.t_ms
@@ -109,13 +109,13 @@ class _Writer:
             self._log = TxnLogWriter(self._path)
             self._in_file = 0
         if mark >= 0:
-            self._places.tell(mark, self._path, self._log.offset)
+            self._places.record(mark, self._path, self._log.offset)
         self._log.write(self._zxid, self._t_ms, session, ops, is_multi=is_multi)
         self._zxid += 1
         self._in_file += 1
 
     def _fenced(self, row: JournalRow, *ops: TxnOp, mark: int = -1) -> None:
-        """What a controller writes, one multi an operation."""
+        """Write operations of a controller, each in a multi with the check of its epoch."""
         version = self._fences[row.controller, row.epoch]
         check = TxnOp(TxnType.CHECK, _EPOCH, version=version + 1)
         session = self._sessions.get(row.controller, _ADMIN)
@@ -130,7 +130,7 @@ class _Writer:
         for broker in range(1, self._layout.options.brokers + 1):
             self._register(broker)
 
-    # What rows say
+    # Rows
 
     def _write_row(self, words: InWords) -> None:
         row = words.row
@@ -163,7 +163,7 @@ class _Writer:
 
     def _elect(self, row: JournalRow, mark: int) -> None:
         if row.epoch > self._epoch and self._controller:
-            # Nobody says that it resigned: its session ends with it.
+            # The previous controller did not resign: its session ends.
             for broker in self._layout.copies_of_broker(self._controller):
                 self._end_session(broker)
         self._register(row.controller)
@@ -215,7 +215,7 @@ class _Writer:
         self._fenced(words.row, *(TxnOp(TxnType.CREATE, path) for path in paths))
 
     def _ask_deletion(self, topic: str) -> None:
-        # Each controller that takes the deletion over tells of it.
+        # Every controller that resumes the deletion has such a row.
         if topic not in self._deleting:
             self._deleting.add(topic)
             self._txn(_ADMIN, TxnOp(TxnType.CREATE, DeleteTopicsTopicZNode.path(topic)))

@@ -1,5 +1,5 @@
-"""What is asked of an event table: one file a family of questions.
+"""The questions of a replay: each file answers a group of them with Spark queries.
 
-Each function takes coded events, or what another has found, and returns a DataFrame that is not
-computed yet; its columns are codes, told in words by EventTable.in_words.
+Each function takes coded events, or the result of another function, and returns a DataFrame that
+is not computed yet. Its columns hold codes; EventTable.in_words replaces them by names.
 """

@@ -1,8 +1,9 @@
-"""When partitions were Offline or had no leader: intervals with start and end.
+"""Intervals in which partitions were Offline or had no leader.
 
-A row that leaves Offline says since when it was so; what an epoch ended with is closed by the next
-epoch's snapshot, which tells every state anew. Leaders are stored: that one is missing outlives an
-epoch, and is paired from the rows where it begins and ends, which alone are put in order.
+A transition out of Offline carries the time since when the partition was Offline. States that are
+still Offline at the end of a controller epoch are closed by the next epoch's snapshot, which lists
+every state again. Leaders are stored in ZooKeeper: a missing leader outlives an epoch, so its
+interval is paired from the rows where it begins and ends; only these rows are sorted.
 """
 
 from __future__ import annotations
@@ -33,24 +34,27 @@ _HELD: Final = (*PARTITION, "controller", "epoch")
 
 
 def offline_intervals(events: DataFrame, ends: DataFrame, epochs: DataFrame) -> DataFrame:
-    """``start_ms`` to ``end_ms`` of each stay in OfflinePartition; null: not known, not ended.
+    """Return the intervals in OfflinePartition, with ``start_ms`` and ``end_ms``.
 
-    ``ends`` are histories, or those among them that are held. ``ended_by``: transition, snapshot
-    (of the next epoch; the state may go on in an interval of its own) or null. A state found by a
-    snapshot starts with it.
+    Null: start not known, or not ended. ``ends``: histories, or only those with ``held`` 1.
+    ``ended_by``: transition, snapshot (of the next epoch, in which the state may continue as a
+    separate interval) or null. A state that a snapshot found starts with the snapshot.
     """
     return _left(events).unionByName(_held(ends, epochs))
 
 
 def with_held(histories: DataFrame, epochs: DataFrame, from_ms: int | None = None) -> DataFrame:
-    """Histories whose ``offline_ms`` has also what an epoch ended with, to the end of the run."""
+    """Add to ``offline_ms`` the Offline state that a history ends with.
+
+    It lasts until the next epoch's snapshot, else until the end of the run.
+    """
     end_ms = F.coalesce("next_snapshot_ms", "run_last_ms").alias("_end_ms")
     ends = epochs.select(*RUN, "controller", F.col("epoch").alias("_ended"), end_ms)
     start, end = F.col("state_ms"), F.col("_end_ms")
     if from_ms is not None:
         start, end = F.greatest(start, F.lit(from_ms)), F.greatest(end, F.lit(from_ms))
     held_ms = F.coalesce(F.when(F.col("held") == 1, end - start), F.lit(0))
-    # What has no key is not looked up: hardly any history is held.
+    # A null key finds nothing: the join costs little, because few histories end in Offline.
     return (
         histories.withColumn("_ended", F.when(F.col("held") == 1, F.col("epoch")))
         .join(F.broadcast(ends), [*RUN, "controller", "_ended"], "left")
@@ -59,13 +63,16 @@ def with_held(histories: DataFrame, epochs: DataFrame, from_ms: int | None = Non
     )
 
 
-def tells_partition_state() -> Column:
-    """True for the rows that decide what is held."""
+def is_partition_state() -> Column:
+    """Condition: the row sets a partition's state, by a transition or a snapshot."""
     return is_kind(Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION)
 
 
 def _left(events: DataFrame) -> DataFrame:
-    """A partition that is put Offline once more says so since then: its pieces are put together."""
+    """Return the intervals that ended with a transition.
+
+    A transition from Offline to Offline starts a new piece; consecutive pieces are joined.
+    """
     pieces = events.where(ends_offline_piece() & ~is_illegal()).select(
         *_HELD,
         F.col("since_ms").alias("start_ms"),
@@ -105,10 +112,10 @@ def _held(ends: DataFrame, epochs: DataFrame) -> DataFrame:
 
 
 def leaderless_intervals(events: DataFrame) -> DataFrame:
-    """``start_ms`` to ``end_ms`` of each time in which a state znode had leader -1.
+    """Return the intervals in which a state znode had leader -1, with ``start_ms`` and ``end_ms``.
 
-    ``lost`` is the leader before, null if not known; ``end_ms`` null: it never ended. The deletion
-    of a partition ends it; what is written of one that is being deleted is not told.
+    ``lost``: the previous leader, null if unknown. ``end_ms`` null: not ended. The deletion of a
+    partition ends its interval; writes to a partition that is being deleted start none.
     """
     none = F.col("leader") == NO_LEADER
     had_none = F.col("prev_leader") == NO_LEADER
@@ -131,22 +138,25 @@ def leaderless_intervals(events: DataFrame) -> DataFrame:
     order = Window.partitionBy(*PARTITION).orderBy("place")
     until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     is_gone = F.coalesce(F.last("_gone", ignorenulls=True).over(until_now), F.lit(False))
-    # A snapshot says again that there is none: only the first row that says so begins.
-    told = (
+    # Snapshots repeat that there is no leader: only the first such row starts an interval.
+    changes = (
         rows.withColumn("_is_gone", is_gone)
         .where("_ends OR (_starts AND NOT _is_gone)")
         .withColumn("_before", F.lag("_starts").over(order))
         .where(~(F.col("_starts") & F.coalesce("_before", F.lit(False))))
     )
     return (
-        told.withColumn("end_ms", F.lead("t_ms").over(order))
+        changes.withColumn("end_ms", F.lead("t_ms").over(order))
         .where("_starts")
         .select(*PARTITION, "epoch", "lost", F.col("t_ms").alias("start_ms"), "end_ms")
     )
 
 
-def tells_availability() -> Column:
-    """True for all rows that intervals begin or end with, but for what is held, and a few more."""
+def is_availability_change() -> Column:
+    """Condition for all rows that start or end an interval here, and for a few others.
+
+    States that are still Offline at the end of an epoch are not included; see ``with_held``.
+    """
     is_moved = is_kind(Kind.PARTITION_TRANSITION)
     comes_or_goes = (F.col("from_state") == NO_PARTITION) | (F.col("to_state") == NO_PARTITION)
     return (

@@ -1,7 +1,7 @@
-"""What the questions share: kinds, keys and the conditions that one row alone decides.
+"""Column expressions shared by the questions: kinds, keys, and conditions on a single row.
 
-Expressions only; nothing is computed here. The legal transitions are those of the product's own
-state machines, as bits of one number, so that no row is joined or compared with words.
+Legal transitions come from klamm's own state machines. They are encoded as the bits of one number,
+so that checking a row needs neither a join nor a string comparison.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ REPLICA: Final = (*PARTITION, "replica")
 HISTORY: Final = (*REPLICA, "controller", "epoch")
 """The key of ``key_seq``: a partition (replica -1) or a replica in one controller's epoch."""
 AT: Final = ("file", "line", "place", "t_ms", "controller", "epoch", "seq")
-"""Where and when a row stands."""
+"""Place and time of a row."""
 
 STATE_KINDS: Final = (
     Kind.PARTITION_SNAPSHOT,
     Kind.PARTITION_TRANSITION,
     Kind.REPLICA_TRANSITION,
 )
-"""Rows after which a key is in ``to_state``."""
+"""Kinds of rows after which a partition or replica is in ``to_state``."""
 TRANSITIONS: Final = (Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION)
 FAILURES: Final = (Kind.PARTITION_FAILED, Kind.REPLICA_FAILED)
 REPLICA_KINDS: Final = (Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED, Kind.ISR_REMOVED)
-"""Rows that ``key_seq`` counts for a replica."""
+"""Kinds of rows that belong to the history of a replica: ``key_seq`` counts them there."""
 LEADERSHIPS: Final = (
     Kind.PARTITION_SNAPSHOT,
     Kind.PARTITION_TRANSITION,
@@ -53,7 +53,7 @@ LEADERSHIPS: Final = (
     Kind.LEADER_EPOCH_BUMPED,
     LEADERSHIP_WRITTEN,
 )
-"""Rows that say what a state znode holds, if they say a leader at all."""
+"""Kinds of rows that give the content of a state znode, if they have a leader."""
 
 OFFLINE: Final = STATE_CODES[PartitionState.OFFLINE.value]
 ONLINE: Final = STATE_CODES[PartitionState.ONLINE.value]
@@ -65,17 +65,21 @@ _FIRST_REPLICA_STATE: Final = STATE_CODES[ReplicaState.NON_EXISTENT.value]
 
 
 def kind_code(kind: str) -> int:
-    """A kind's number."""
+    """Return the code of a kind."""
     return code_of(kind, KINDS)
 
 
 def is_kind(*kinds: str) -> Column:
-    """True for rows of one of these kinds."""
+    """Condition: the row is of one of these kinds."""
     return F.col("kind").isin(*(kind_code(kind) for kind in kinds))
 
 
 def legal_bits(before: Mapping[S, frozenset[S]], first: int) -> int:
-    """Bit (from - first) * states + (to - first) is set for every legal pair of codes."""
+    """Return legal transitions as bits.
+
+    For every legal pair of state codes, bit (from - first) * number of states + (to - first) is
+    set; ``first`` is the lowest code.
+    """
     count = len(before)
     return sum(
         1 << (STATE_CODES[source.value] - first) * count + STATE_CODES[target.value] - first
@@ -85,9 +89,9 @@ def legal_bits(before: Mapping[S, frozenset[S]], first: int) -> int:
 
 
 def is_illegal() -> Column:
-    """True for a transition that the state machine has not.
+    """Condition: the row is a transition that Kafka's state machine does not allow.
 
-    Judged by what the row itself says it comes from; one that does not say is not judged.
+    Decided by the row's own ``from_state``; a row without one is not illegal.
     """
     partition = _is_legal_pair(
         legal_bits(partition_state.VALID_PREVIOUS, _FIRST_PARTITION_STATE),
@@ -111,7 +115,7 @@ def _is_legal_pair(bits: int, first: int, count: int) -> Column:
 
 
 def goes_offline() -> Column:
-    """True for a partition's transition to Offline from another state."""
+    """Condition: a partition's transition to Offline from another state."""
     return (
         is_kind(Kind.PARTITION_TRANSITION)
         & (F.col("to_state") == OFFLINE)
@@ -120,35 +124,40 @@ def goes_offline() -> Column:
 
 
 def is_found_offline() -> Column:
-    """True for a snapshot's row of a partition whose leader died with the controller: the state
-    znode still names it. One that was Offline before has no leader there, and only goes on."""
+    """Condition: a snapshot's row of a partition that lost its leader together with the controller.
+
+    Its state znode still names the dead leader. A partition that was Offline before has leader -1
+    there, and its Offline state merely continues.
+    """
     is_offline = is_kind(Kind.PARTITION_SNAPSHOT) & (F.col("to_state") == OFFLINE)
     return is_offline & (F.col("leader") > NO_LEADER)
 
 
 def ends_offline_piece() -> Column:
-    """True for a row that says since when a partition was Offline, and leaves it so or not."""
+    """Condition: a transition from Offline, to another state or to Offline again."""
     return is_kind(Kind.PARTITION_TRANSITION) & (F.col("from_state") == OFFLINE)
 
 
 def replica_key() -> Column:
-    """The replica whose history a row belongs to, or -1 for its partition's."""
+    """Return the replica that a row's history belongs to; -1 for the history of the partition."""
     return F.when(is_kind(*REPLICA_KINDS), F.col("replica")).otherwise(-1)
 
 
 def partition_code() -> Column:
-    """``code``: a row's partition as one number, to find those of some partitions, and a few more
-    where two have one."""
+    """Return ``code``, a hash of the row's partition, to preselect rows of some partitions.
+
+    A collision selects rows of another partition as well.
+    """
     return F.xxhash64(*PARTITION).alias("code")
 
 
 def is_leadership() -> Column:
-    """True for rows that say what a state znode holds."""
+    """Condition: the row gives the content of a state znode."""
     return is_kind(*LEADERSHIPS) & F.col("leader").isNotNull()
 
 
 def is_unclean() -> Column:
-    """True for an election of a leader that was not in sync."""
+    """Condition: the election of a leader that was not in the previous ISR."""
     return (
         is_leadership()
         & ~is_kind(Kind.PARTITION_SNAPSHOT)
@@ -160,19 +169,21 @@ def is_unclean() -> Column:
 
 
 def moves_isr() -> Column:
-    """True for rows that say an ISR before and another one after."""
-    are_told = F.col("prev_isr").isNotNull() & F.col("isr").isNotNull()
-    return is_leadership() & are_told & (F.col("prev_isr") != F.col("isr"))
+    """Condition: the row changes the ISR, and has the ISRs before and after."""
+    are_known = F.col("prev_isr").isNotNull() & F.col("isr").isNotNull()
+    return is_leadership() & are_known & (F.col("prev_isr") != F.col("isr"))
 
 
 def isr_removed() -> Column:
-    """The replicas that left an ISR."""
+    """Return the replicas that left the ISR."""
     return F.array_except("prev_isr", "isr")
 
 
 def isr_added(removed: Column) -> Column:
-    """The replicas that joined an ISR which ``removed`` left; sizes often tell that there is
-    none."""
+    """Return the replicas that joined the ISR; ``removed`` are those that left it.
+
+    Often the sizes alone show that no replica joined.
+    """
     grown = F.size("isr") - F.size("prev_isr") + F.size(removed)
     return F.when(grown > 0, F.array_except("isr", "prev_isr")).otherwise(
         F.array().cast("array<int>")
@@ -180,11 +191,11 @@ def isr_added(removed: Column) -> Column:
 
 
 def isr_removed_count() -> Column:
-    """How many replicas left an ISR in a row."""
+    """Return the number of replicas that left the ISR in a row."""
     return F.when(moves_isr(), F.size(isr_removed())).otherwise(0)
 
 
 def isr_added_count(removed: Column) -> Column:
-    """How many replicas joined an ISR in a row that ``removed`` so many."""
+    """Return the number of replicas that joined the ISR; ``removed`` is the number that left it."""
     grown = F.size("isr") - F.size("prev_isr")
     return F.when(moves_isr(), grown + removed).otherwise(0)

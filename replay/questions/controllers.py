@@ -1,7 +1,7 @@
-"""Who was the controller and when: epochs, failovers, two controllers at once, late writes.
+"""Controllers over time: epochs, failovers, epochs with two controllers, late writes.
 
-One hash aggregation over every row gives a row an epoch and controller; all else is asked of that,
-which is small and in one piece, so that nothing is moved for it.
+One hash aggregation over all events gives a row for each epoch and controller. The other queries
+use that result, which is small and in one Spark partition, so that they need no shuffle.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _MARKS: Final = {
     "resigned_ms": Kind.CONTROLLER_RESIGNED,
     "moved_ms": Kind.CONTROLLER_MOVED,
 }
-"""The first row of a kind tells when something happened to an epoch."""
+"""The time of each event in an epoch's life is that of its first row of this kind."""
 IS_LATE: Final = "last_write_at > newer_at"
-"""Epochs that wrote something after a newer one began."""
+"""Condition: an epoch that wrote after a newer epoch began."""
 IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
 _IS_ZOOKEEPER: Final = f"source = {code_of(ZOOKEEPER_LOG, SOURCES)}"
 
 
 def epochs(events: DataFrame, from_ms: int | None = None) -> DataFrame:
-    """A row for each epoch of each controller, with the times of what makes an epoch.
+    """Return a row for each epoch of each controller, with the times of election, readiness etc.
 
-    ``rows`` is how many there are at or after ``from_ms``; all else is of every row.
-    ``first_at`` to ``last_write_at`` are places in ZooKeeper's logs, which have one order, and
-    times elsewhere. ``next_snapshot_ms``: when the next epoch told every state anew; it closes
-    what was open. ``newer_at``: the first row of a newer epoch.
+    ``rows``: number of rows at or after ``from_ms``; all other columns consider every row.
+    ``last_write_at`` and ``newer_at`` (the first row of a newer epoch) are places in ZooKeeper's
+    logs, which have a total order, and times in other logs. ``next_snapshot_ms``: the first
+    snapshot of a newer epoch, which ends all states of this epoch.
     """
     at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
     seq = F.when(F.expr(IS_JOURNAL), F.col("seq"))
@@ -79,11 +79,11 @@ def epochs(events: DataFrame, from_ms: int | None = None) -> DataFrame:
 
 
 def failovers(found: DataFrame) -> DataFrame:
-    """A row for each epoch that has a controller.
+    """Return a row for each elected controller.
 
-    ``silent_ms``: from the last row of any epoch before to the election; null if an older epoch
-    wrote later than that, and for a controller that is not the first of its epoch.
-    ``ready_after_ms``: from the election to the controller that serves. Null where no row tells.
+    ``silent_ms``: from the last row of any older epoch to the election; null if an older epoch has
+    later rows, and for a second controller of an epoch. ``ready_after_ms``: from the election until
+    the controller was ready. Null if the log does not have the row.
     """
     before = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(Window.unboundedPreceding, -1)
     silent_ms = F.col("elected_ms") - F.max("last_ms").over(before)
@@ -99,7 +99,7 @@ def failovers(found: DataFrame) -> DataFrame:
 
 
 def shared_epochs(found: DataFrame) -> DataFrame:
-    """Epochs in which more than one controller acted."""
+    """Return the epochs in which more than one controller acted."""
     return (
         found.where("epoch > 0 AND controller >= 0")
         .groupBy(*RUN, "epoch")
@@ -113,8 +113,11 @@ def shared_epochs(found: DataFrame) -> DataFrame:
 
 
 def late_writes(events: DataFrame, found: DataFrame) -> DataFrame:
-    """Writes of an epoch after a newer one began, by the order of ZooKeeper where a log has it,
-    else by the clocks of the two controllers. Only epochs that have some are looked through."""
+    """Return the writes of an epoch after a newer epoch began.
+
+    "After" is ZooKeeper's order in its own logs, else the clocks of the two controllers. Only
+    epochs that have late writes are searched.
+    """
     late = found.where(IS_LATE).select(*EPOCH, "newer_at")
     at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
     return (
@@ -126,7 +129,7 @@ def late_writes(events: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def is_write() -> Column:
-    """True for rows that say that a state znode was written."""
+    """Condition: the row records a write of a state znode."""
     is_first = is_kind(Kind.PARTITION_TRANSITION)
     return is_kind(LEADERSHIP_WRITTEN) | (
         is_leadership()

@@ -1,7 +1,7 @@
-"""Rows that are there twice, by (source, run, controller, epoch, seq): listed, and left out.
+"""Duplicate rows, with equal (source, run, controller, epoch, seq): listing and removal.
 
-Only journals number their rows. Epochs that have no row twice are not looked into. Of several rows
-the one that stands first by (file, line) is kept.
+Only journals number their rows. Epochs without duplicates are not searched. Of several copies, the
+first by (file, line) is kept.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SAID: Final = tuple(
     name for name in CODED_SCHEMA.fieldNames() if name not in ("file", "line", *_IDENTITY)
 )
 _STRETCH_BITS: Final = 6
-"""A stretch has as many numbers as a long has bits."""
+"""log2 of the numbers in a stretch: a long has a bit for each."""
 
 
 def duplicates(events: DataFrame) -> DataFrame:
-    """A row for each number that is there more than once: ``copies``, the place of the first, and
-    that of the last as ``copy_file`` and ``copy_line``.
+    """Return a row for each sequence number that occurs more than once.
 
-    ``is_contradiction``: the copies do not say the same.
+    ``copies``: number of rows. ``file`` and ``line``: place of the first copy; ``copy_file`` and
+    ``copy_line``: of the last. ``is_contradiction``: the copies differ.
     """
     place = F.struct("file", "line")
     said = F.xxhash64(*_SAID)
@@ -52,8 +52,10 @@ def duplicates(events: DataFrame) -> DataFrame:
 
 
 def _doubtful(events: DataFrame) -> DataFrame:
-    """Epochs of journals that have a number twice: in stretches of 64 numbers, of which bits tell
-    which are there."""
+    """Return the epochs of journals that have duplicate numbers.
+
+    For each stretch of 64 numbers, a bit set of the numbers present is compared with the row count.
+    """
     seen = F.bit_or(F.expr("shiftleft(1L, CAST(seq & 63 AS INT))"))
     return (
         events.where(IS_JOURNAL)
@@ -66,7 +68,7 @@ def _doubtful(events: DataFrame) -> DataFrame:
 
 
 def without(events: DataFrame, repeated: DataFrame) -> DataFrame:
-    """Events of which each number is there once; ``repeated`` is what ``duplicates`` found."""
+    """Return the events without duplicates; ``repeated`` is the result of ``duplicates``."""
     kept = repeated.select(*_IDENTITY, F.col("file").alias("_file"), F.col("line").alias("_line"))
     is_kept = F.col("_file").isNull() | (
         (F.col("_file") == F.col("file")) & (F.col("_line") == F.col("line"))

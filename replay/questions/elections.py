@@ -1,6 +1,6 @@
-"""Elections of leaders that were not in sync, and replicas that leave and join ISRs all the time.
+"""Unclean elections, and flapping replicas, which leave and rejoin ISRs repeatedly.
 
-Rows that carry the ISR before them tell it alone.
+Decided by rows that carry the previous ISR.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from klamm.replay.questions.timeline import by_broker
 
 FLAPS: Final = 5
 FLAP_WINDOW_MS: Final = 300_000
-"""A replica that left an ISR and came back so often in this time flaps: a broker that lags for the
-30 s of replica.lag.time.max.ms again and again does, one that is started anew does not."""
+"""A replica is flapping if it left and rejoined an ISR FLAPS times within this time.
+
+A broker that repeatedly lags for 30 s (replica.lag.time.max.ms) is; a restarted broker is not.
+"""
 _BURST: Final = ("shrinks", "expands", "start_ms", "end_ms")
 
 
 def unclean_elections(events: DataFrame) -> DataFrame:
-    """Leaders that were elected from outside the ISR, with the leader and the ISR before."""
+    """Return the elections of leaders outside the ISR, with the previous leader and ISR."""
     return events.where(is_unclean()).select(
         *PARTITION,
         *("prev_leader", "leader", "leader_epoch", "prev_isr", "isr", "election"),
@@ -41,11 +43,11 @@ def unclean_elections(events: DataFrame) -> DataFrame:
 def flap_suspects(
     events: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
 ) -> DataFrame:
-    """``code`` of each partition of which a replica may flap: half of the replica's departures are
-    in half of a window.
+    """Return the ``code`` of each partition with a replica that may be flapping.
 
-    A group is three numbers and moved before it is counted, as it has one row or two: all rows are
-    looked through at little cost.
+    Necessary condition: half of the needed departures are within half of a window. Rows are
+    shuffled before they are counted: groups have one or two rows, so that a partial aggregation
+    before the shuffle would save nothing.
     """
     left = events.where(moves_isr()).select(
         partition_code(), _half(window_ms), F.explode(isr_removed()).alias("replica")
@@ -67,12 +69,12 @@ def _half(window_ms: int) -> Column:
 def flapping_replicas(
     events: DataFrame, flaps: int = FLAPS, window_ms: int = FLAP_WINDOW_MS
 ) -> DataFrame:
-    """Replicas that left an ISR and joined it at least ``flaps`` times each within ``window_ms``.
+    """Return the replicas that left and joined an ISR at least ``flaps`` times in ``window_ms``.
 
-    Windows begin every half of their length, from 1970 on: what fits into half of one is whole in
-    another. A row for each replica, of the window with most changes, the first of several:
-    ``shrinks`` and ``expands`` in it, ``start_ms`` and ``end_ms`` of the first and last of them.
-    Only partitions that ``flap_suspects`` names can have one.
+    Windows overlap: one begins every ``window_ms`` / 2, counted from 1970. Each replica has one
+    row, for the window with the most changes (the first of equal ones): ``shrinks`` and
+    ``expands`` in it, and the times of the first and last change, ``start_ms`` and ``end_ms``.
+    Only partitions that ``flap_suspects`` returns can have such a replica.
     """
     moves = (
         events.where(moves_isr())

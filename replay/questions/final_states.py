@@ -1,7 +1,7 @@
-"""What every partition and replica ended with, or had at a moment.
+"""Final states and leaderships of partitions and replicas, or those as of a moment.
 
-A state as of a moment is the final state of the rows up to it. Of leaderships the pass over all
-rows finds the place of the last row that says one; what it says is looked up when it is asked.
+The state as of a moment is the final state of the rows up to it. The pass over all events finds
+only the place of a partition's last leadership; its content is joined when it is needed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def as_of(
     epoch: int | None = None,
     zxid: int | None = None,
 ) -> DataFrame:
-    """Rows up to a time, to the end of a controller epoch, or to a transaction, itself included.
+    """Return the rows up to a time, a controller epoch or a transaction, all inclusive.
 
-    Rows whose source tells no zxid are not among those up to one.
+    With ``zxid``, rows of sources without zxids are dropped.
     """
     for name, last in (("t_ms", time_ms), ("epoch", epoch), ("zxid", zxid)):
         if last is not None:
@@ -41,15 +41,14 @@ def as_of(
 
 
 def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
-    """State and leadership of each partition that is there; ``partitions`` is ``by_partition``.
+    """Return state and leadership of each existing partition; ``partitions`` is ``by_partition``.
 
-    ``state`` is 0 where the source tells no states; a partition whose state znode was last seen
-    deleted is left out.
+    ``state`` is 0 if the source has no states. Partitions with a deleted state znode are left out.
     """
     leaderships = events.where(is_leadership()).select(
         *PARTITION, F.col("place").alias("leadership_place"), *LEADERSHIP
     )
-    # Two controllers of one epoch may both have a row at a place.
+    # Two controllers of one epoch may both have a row at the same place.
     found = partitions.join(leaderships, [*PARTITION, "leadership_place"], "left").dropDuplicates(
         list(PARTITION)
     )
@@ -63,17 +62,17 @@ def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def final_replicas(replicas: DataFrame) -> DataFrame:
-    """State of each replica that is there; ``replicas`` is ``by_replica``."""
+    """Return the state of each existing replica; ``replicas`` is the result of ``by_replica``."""
     return replicas.where((F.col("replica") >= 0) & (F.col("state") != NO_REPLICA)).select(
         *REPLICA, "state", "state_place"
     )
 
 
 def final_tables(events: DataFrame, *cluster: str) -> tuple[DataFrame, DataFrame]:
-    """What partitions and replicas end with, their states in words.
+    """Return the final partitions and replicas, with the names of their states.
 
-    ``cluster`` are columns that tell clusters apart, if there may be several; they come first.
-    Without them the events are those of one cluster, in as many runs as there are.
+    ``cluster``: columns that distinguish clusters; they come first in the result. Without them all
+    runs are taken as one cluster.
     """
     if not cluster:
         events = events.withColumn("run", F.lit(0).cast("long"))

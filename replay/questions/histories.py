@@ -1,7 +1,8 @@
-"""The pass over every row: one hash aggregation by key, epoch and controller, without a sort.
+"""Histories: the main pass over all events, aggregated by partition or replica and epoch.
 
-All that is counted or found per key comes from it: final states, gaps, illegal transitions, ISR
-churn, states held at an epoch's end. Its result is small beside the rows and is asked many times.
+One hash aggregation without a sort yields everything that is counted per partition or replica:
+final states, gaps, illegal transitions, ISR churn, states held at an epoch's end. Its result is
+much smaller than the events and is queried many times.
 """
 
 from __future__ import annotations
@@ -43,26 +44,28 @@ COUNTS: Final = (
     "leader_changes",
     "offlines",
 )
-"""What is counted of each key."""
+"""The counts of each history."""
 
 
 def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
-    """A row for each key in each epoch of a controller.
+    """Return a row for each partition and replica in each controller epoch.
 
     Key: source, run, topic, partition, replica (-1: the partition's own rows), controller, epoch.
-    COUNTS are of rows at or after ``from_ms``; all else is of every row. ``missing``: numbers of
-    key_seq that no row has; ``gaps``: 1 if there are such. ``state``, entered at ``entered_ms`` by
-    the row at ``entered_place``, is the last one that a legal row led to, of which ``state_place``
-    is the last row. ``offlines`` counts how often partitions went Offline: by a transition, or
-    while there was no controller, so that the next one's snapshot found it. ``offline_ms`` is the
-    time to the next row; a state that was still held is not in it: ``held`` is 1 then.
-    ``leadership_place`` is the last row that says a leader, or that there is none any more. Null
-    where no row says it.
+    COUNTS consider rows at or after ``from_ms``, all other columns every row. Null if no row has
+    the value.
+
+    - ``missing``: number of key_seq values that no row has; ``gaps``: 1 if there are any.
+    - ``state``: the last state set by a legal row. ``state_place`` and ``state_ms``: the last row
+      that set it; ``entered_place`` and ``entered_ms``: the last row that changed it.
+    - ``offlines``: how often the partition went Offline, by a transition, or while there was no
+      controller, so that the next controller's snapshot found it Offline.
+    - ``offline_ms``: time in Offline, without a stay that has not ended: ``held`` is 1 then.
+    - ``leadership_place``: the last row with a leadership or the deletion of the state znode.
     """
     judged = events.where(F.col("topic").isNotNull()).withColumns(
         {"_illegal": is_illegal(), "_leads": is_leadership(), "_removed": isr_removed_count()}
     )
-    told = judged.select(
+    compact = judged.select(
         *PARTITION,
         replica_key().alias("replica"),
         "controller",
@@ -71,15 +74,15 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
         "t_ms",
         "to_state",
         "place",
-        _as_bits({**_conditions(from_ms), **_tells()}).alias("_bits"),
+        _as_bits({**_conditions(from_ms), **_place_conditions()}).alias("_bits"),
         F.when(_is_state() & ends_offline_piece(), _length(from_ms)).alias("offline_ms"),
     )
     state_place, entered_place, leadership_place = (
         F.when(_is_set(name), F.col("place")) for name in _PLACES
     )
-    # Moved once, by partition: each sum over keys of one that follows finds them together.
+    # One shuffle by partition: later sums by replica or partition need no further one.
     return (
-        told.repartition(*PARTITION)
+        compact.repartition(*PARTITION)
         .groupBy(*HISTORY)
         .agg(
             *(F.count_if(_is_set(name)).alias(name) for name in COUNTS),
@@ -101,7 +104,7 @@ def histories(events: DataFrame, from_ms: int | None = None) -> DataFrame:
 
 
 def is_held() -> Column:
-    """True for a partition's history that ends in Offline."""
+    """Condition: a partition's history that ends in Offline."""
     is_offline = (F.col("replica") == -1) & (F.col("state") == OFFLINE)
     return F.coalesce(is_offline, F.lit(False))
 
@@ -115,11 +118,11 @@ _LAST: Final = (
     "leadership_place",
 )
 SUMS: Final = ("missing", "gaps", *COUNTS, "held", "offline_ms")
-"""What is added up over the histories of a key."""
+"""The columns that are summed over the histories of a partition or replica."""
 
 
 def by_replica(found: DataFrame) -> DataFrame:
-    """Histories by partition (replica -1) and replica: sums over epochs, the last of each thing."""
+    """Combine histories by partition (replica -1) and replica: sums, and the last state."""
     return found.groupBy(*REPLICA).agg(
         *_sums(),
         F.max_by("state", "state_place").alias("state"),
@@ -129,9 +132,9 @@ def by_replica(found: DataFrame) -> DataFrame:
 
 
 def by_partition(found: DataFrame) -> DataFrame:
-    """Histories, or ``by_replica`` of them, by partition: sums over its replicas as well.
+    """Combine histories, or the result of ``by_replica``, by partition.
 
-    ``state`` is the partition's, not that of a replica.
+    Sums include the replicas; ``state`` is that of the partition.
     """
     own = F.when(F.col("replica") == -1, F.col("state_place"))
     return found.groupBy(*PARTITION).agg(
@@ -164,13 +167,13 @@ def _is_state() -> Column:
     return is_kind(*STATE_KINDS) & ~F.col("_illegal")
 
 
-def _tells() -> dict[str, Column]:
-    """Whether a row tells a state, a state that is entered, a leadership."""
+def _place_conditions() -> dict[str, Column]:
+    """Return conditions: the row sets a state, changes a state, or has a leadership."""
     state = _is_state()
-    # A state znode that was deleted says no leader from then on.
+    # The deletion of a state znode ends the leadership.
     leads = F.col("_leads") | is_kind(LEADERSHIP_DELETED)
-    told = (state, state & (F.col("from_state") != F.col("to_state")), leads)
-    return dict(zip(_PLACES, told, strict=True))
+    conditions = (state, state & (F.col("from_state") != F.col("to_state")), leads)
+    return dict(zip(_PLACES, conditions, strict=True))
 
 
 _PLACES: Final = ("state_place", "entered_place", "leadership_place")
@@ -178,7 +181,7 @@ _BITS: Final = {name: 1 << number for number, name in enumerate((*COUNTS, *_PLAC
 
 
 def _as_bits(conditions: Mapping[str, Column]) -> Column:
-    """Conditions as one number, as every row is moved with it."""
+    """Return conditions as the bits of one number, which keeps shuffled rows small."""
     bits = (F.when(is_so, _BITS[name]).otherwise(0) for name, is_so in conditions.items())
     return reduce(Column.bitwiseOR, bits)
 
@@ -188,7 +191,7 @@ def _is_set(name: str) -> Column:
 
 
 def _length(from_ms: int | None) -> Column:
-    """Of the time that a row ends, what is not before ``from_ms``."""
+    """Return the duration that a row ends, without the part before ``from_ms``."""
     start, end = F.col("since_ms"), F.col("t_ms")
     if from_ms is None:
         return end - start
@@ -196,6 +199,6 @@ def _length(from_ms: int | None) -> Column:
 
 
 def _missing() -> Column:
-    # Rows are counted from 1 in each epoch, so that a lost first row is missed as well.
+    # key_seq starts at 1 in each epoch, so that a lost first row counts as missing, too.
     first = F.least("_first", F.lit(1))
     return F.coalesce(F.col("_last") - first + 1 - F.col("_numbered"), F.lit(0))

@@ -1,7 +1,7 @@
-"""Reassignments: how long each took, how far it came, and which never ended.
+"""Reassignments: duration, last phase, and whether they ended.
 
-Told by the phases that controllers write, or by topic znodes whose assignment adds and removes
-replicas. These rows are few, and the only ones that are put in order.
+Found by the phases that controllers record, or by topic znodes with adding or removing replicas.
+Only these rows are sorted; they are few.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ OPEN: Final = "open"
 _FIRST: Final = STATE_CODES[Phase.U1.value]
 _ENDS: Final = (STATE_CODES[Phase.B7.value], STATE_CODES[Phase.B8.value])
 _LAST_LOGGED: Final = STATE_CODES[Phase.B6.value]
-"""What comes after it Kafka's controller.log names of none that was asked for through the API."""
+"""The last phase that Kafka's controller.log has for reassignments requested through the API."""
 
 
 def reassignments(events: DataFrame) -> DataFrame:
-    """A row for each reassignment in the order of its partition.
+    """Return a row for each reassignment of each partition.
 
-    ``status``: done, replaced (by the next one of the partition: overridden or cancelled) or open.
-    ``took_ms``: from its first row to the one that ends it. ``last_phase``: how far it came, 0
-    where the source names no phases. ``epochs``: how many controller epochs worked on it.
+    ``status``: done, replaced (by the partition's next one: overridden or cancelled) or open.
+    ``took_ms``: from its first row to the row that ends it. ``last_phase``: 0 if the source has no
+    phases. ``epochs``: number of controller epochs that worked on it.
     """
-    marks = events.where(tells_reassignment()).select(
+    marks = events.where(is_reassignment_row()).select(
         *PARTITION, "place", "t_ms", "epoch", "reassignment", "to_state", "kind", "detail"
     )
     order = Window.partitionBy(*PARTITION).orderBy("place")
@@ -67,8 +67,8 @@ def reassignments(events: DataFrame) -> DataFrame:
             "_left": F.lead("_target").over(following),
         }
     ).where("reassignment IS NOT NULL")
-    # An assignment that adds and removes nothing says that the one before it has ended: as it was
-    # meant to, or with other replicas.
+    # An assignment without adding and removing replicas ends the previous reassignment. It is done
+    # if the replicas are its target, else it was cancelled.
     is_meant = F.coalesce(F.col("_left") == F.col("_target"), F.lit(True))
     is_over = F.col("_next_ms").isNotNull() & F.col("_next").isNull() & is_meant
     end_ms = F.coalesce("_ended_ms", "_next_ms")
@@ -90,13 +90,13 @@ def reassignments(events: DataFrame) -> DataFrame:
     )
 
 
-def tells_reassignment() -> Column:
-    """True for rows that reassignments are told by."""
+def is_reassignment_row() -> Column:
+    """Condition: the row is a step of a reassignment or a written assignment."""
     return is_kind(Kind.REASSIGNMENT_PHASE, ASSIGNMENT_WRITTEN) & F.col("topic").isNotNull()
 
 
 def _target() -> Column:
-    """The replicas that an assignment leads to, sorted, by its text in ``detail``."""
+    """Return the target replicas of the assignment in ``detail``, sorted."""
     replicas, removing = (
         F.split(F.regexp_extract("detail", rf"\b{name}=([\d,]*)", 1), ",")
         for name in ("replicas", "removingReplicas")

@@ -1,6 +1,6 @@
-"""Rows that are missing by the numbers of their key, and rows of illegal or failed transitions.
+"""Gaps in the row numbers of partitions and replicas, and illegal or failed transitions.
 
-Whether a row is illegal is decided by what it says alone: replay/questions/columns.py.
+A transition is judged by its row alone; see replay/questions/columns.py.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from klamm.replay.questions.columns import (
 
 
 def gap_places(events: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Each gap of some partitions and replicas: between which rows, and how many it swallowed.
+    """Return the gaps of some partitions and replicas, with their places and ``missing`` rows.
 
-    ``replicas`` has their keys. ``after_*`` is the row before the gap, null where the first rows
-    are lost.
+    ``replicas``: their keys. ``after_*``: the row before the gap, null if the first rows are lost.
+    ``before_*``: the row after the gap.
     """
     rows = (
         events.where(F.col("key_seq").isNotNull() & F.col("topic").isNotNull())
@@ -33,12 +33,12 @@ def gap_places(events: DataFrame, replicas: DataFrame) -> DataFrame:
     )
     order = Window.partitionBy(*HISTORY).orderBy("key_seq", "file", "line")
     before = {name: F.lag(name).over(order) for name in ("key_seq", "file", "line", "t_ms")}
-    swallowed = F.col("key_seq") - F.coalesce("after_key_seq", F.lit(0)) - 1
+    missing = F.col("key_seq") - F.coalesce("after_key_seq", F.lit(0)) - 1
     return (
         rows.select(
             *rows.columns, *(column.alias(f"after_{name}") for name, column in before.items())
         )
-        .withColumn("missing", swallowed)
+        .withColumn("missing", missing)
         .where("missing > 0")
         .select(
             *HISTORY,
@@ -50,17 +50,17 @@ def gap_places(events: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def illegal_transitions(events: DataFrame) -> DataFrame:
-    """Transitions that the product's state machines do not have, with their file and line."""
+    """Return the transitions that the state machines do not allow, with file and line."""
     return events.where(is_illegal()).select(*REPLICA, "from_state", "to_state", *AT)
 
 
-def tells_legality() -> Column:
-    """True for rows that are listed here."""
+def is_failure_or_illegal() -> Column:
+    """Condition: the row is an illegal or a failed transition."""
     return is_illegal() | is_kind(*FAILURES)
 
 
 def failed_transitions(events: DataFrame) -> DataFrame:
-    """Transitions that were tried and refused; ``outcome`` tells why."""
+    """Return the transitions that failed; ``outcome`` is the reason."""
     return events.where(is_kind(*FAILURES)).select(
         *REPLICA, "from_state", "to_state", "election", "outcome", *AT
     )

@@ -1,8 +1,8 @@
-"""The cluster over time: offline partitions, leaders by broker, and changes of ISRs, in buckets.
+"""The cluster over time, in buckets: offline partitions, leaders by broker, and ISR changes.
 
-Rows that carry what came before them are differences, summed by bucket in one hash aggregation;
-each epoch's snapshot is where counting begins anew. Its result has rows by buckets, epochs and
-brokers, is in one piece, and is what all timelines are asked of.
+Rows that carry the previous value are differences; one hash aggregation sums them by bucket. Each
+controller epoch starts again from its snapshot. The result has rows by bucket, epoch and broker,
+is in one Spark partition, and is the input of all timelines.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ _NEW: Final = STATE_CODES[PartitionState.NEW.value]
 
 
 def bucket(first_ms: int, width_ms: int) -> Column:
-    """The bucket of a row: its time, rounded down to ``width_ms`` from ``first_ms``; before, -1."""
+    """Return the start of a row's bucket; all rows before ``first_ms`` share one earlier bucket."""
     number = F.floor((F.col("t_ms") - first_ms) / width_ms)
-    # All that was before is one bucket: where counting begins.
+    # The bucket before the first one sums up the initial values.
     return (F.greatest(number, F.lit(-1)) * width_ms + first_ms).alias("bucket_ms")
 
 
 def width_of(first_ms: int, last_ms: int, buckets: int = BUCKETS) -> int:
-    """How wide a bucket is, in ms, where there are ``buckets`` of them."""
+    """Return the width in ms of each of ``buckets`` buckets from the first to the last time."""
     return max(1, -(-(last_ms - first_ms + 1) // buckets))
 
 
 def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
-    """What changed by bucket: a row for each (leader lost, leader gained, replicas that left the
-    ISR, replicas that joined it) and how often.
+    """Return the changes by bucket.
 
-    ``went_offline``, ``came_back``: partitions; in rows of a snapshot, which count from nothing,
-    ``went_offline`` is how many are Offline.
+    A row for each combination of leader lost, leader gained, replicas that left the ISR and
+    replicas that joined it, with the number of events in ``rows``. ``went_offline``, ``came_back``:
+    number of partitions. In rows of a snapshot, which start from nothing, ``went_offline`` is the
+    number of Offline partitions.
     """
     is_snapshot = is_kind(Kind.PARTITION_SNAPSHOT)
     gains = is_leadership() & (
@@ -91,25 +92,25 @@ def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
 
 
 def offline_timeline(found: DataFrame) -> DataFrame:
-    """How many partitions were Offline at the end of each bucket in which that changed, the most
-    that may have been so at once (``most``), and how many went Offline and came back in it.
+    """Return the number of Offline partitions at the end of each bucket with a change.
 
-    Those that a snapshot found to have lost their leader with their controller went Offline by it.
-    ``found`` is what ``differences`` gives.
+    ``most``: the largest number that may have been Offline at once in the bucket. ``went_offline``
+    includes partitions that lost their leader together with the controller; they count at the next
+    snapshot. ``found`` is the result of ``differences``.
     """
-    # Rows of a snapshot are told apart by their leader, as is_found_offline() does.
+    # In snapshots a leader other than -1 means newly Offline, as in is_found_offline().
     is_new = ~F.col("is_snapshot") | (F.col("gained") > NO_LEADER)
     by_bucket = found.groupBy(*RUN, "epoch", "bucket_ms").agg(
         F.sum(F.when(is_new, F.col("went_offline"))).alias("went_offline"),
         F.sum("came_back").alias("came_back"),
         F.sum(F.col("went_offline") - F.col("came_back")).alias("_change"),
         F.bool_or(F.col("is_snapshot") | (F.col("went_offline") + F.col("came_back") > 0)).alias(
-            "_tells"
+            "_has_change"
         ),
     )
     until = Window.partitionBy(*RUN, "epoch").orderBy("bucket_ms")
     return (
-        by_bucket.where("_tells")
+        by_bucket.where("_has_change")
         .withColumn("offline", F.sum("_change").over(until))
         .groupBy(*RUN, "bucket_ms")
         .agg(
@@ -122,9 +123,9 @@ def offline_timeline(found: DataFrame) -> DataFrame:
 
 
 def leaders_over_time(found: DataFrame) -> DataFrame:
-    """How many partitions each broker led at the end of each bucket in which that changed.
+    """Return the number of partitions that each broker led at the end of each bucket with a change.
 
-    Broker -1: partitions that have no leader. ``found`` is what ``differences`` gives.
+    Broker -1: partitions without a leader. ``found`` is the result of ``differences``.
     """
     at = (*RUN, "epoch", "bucket_ms")
     gained = found.where("gained IS NOT NULL").select(
@@ -134,8 +135,8 @@ def leaders_over_time(found: DataFrame) -> DataFrame:
         *at, F.col("lost").alias("broker"), (-F.col("rows")).alias("_change")
     )
     changes = gained.unionByName(lost)
-    # Whom a snapshot does not name leads nothing from then on.
-    nobody = (
+    # A broker that a snapshot does not name leads no partition from then on.
+    without_partitions = (
         found.where("is_snapshot")
         .select(*at)
         .distinct()
@@ -144,7 +145,7 @@ def leaders_over_time(found: DataFrame) -> DataFrame:
     )
     until = Window.partitionBy(*RUN, "epoch", "broker").orderBy("bucket_ms")
     return (
-        changes.unionByName(nobody)
+        changes.unionByName(without_partitions)
         .groupBy(*at, "broker")
         .agg(F.sum("_change").alias("_change"))
         .withColumn("leaders", F.sum("_change").over(until))
@@ -154,9 +155,9 @@ def leaders_over_time(found: DataFrame) -> DataFrame:
 
 
 def isr_churn(found: DataFrame, first_ms: int) -> DataFrame:
-    """How often each broker left an ISR and joined one, by bucket, from ``first_ms`` on.
+    """Return how often replicas of each broker left and joined an ISR, by bucket.
 
-    ``found`` is what ``differences`` gives.
+    Counted from ``first_ms`` on. ``found`` is the result of ``differences``.
     """
     has_left = F.col("has_left")
     return (
@@ -170,7 +171,7 @@ def isr_churn(found: DataFrame, first_ms: int) -> DataFrame:
 
 
 def by_broker(found: DataFrame, *columns: str) -> DataFrame:
-    """A row for each broker of ``left`` and ``joined``; ``has_left`` if it is one of ``left``."""
+    """Return a row for each broker in ``left`` and ``joined``; ``has_left``: it is in ``left``."""
     return found.select(
         *RUN,
         *columns,

@@ -1,4 +1,4 @@
-"""Which topics and brokers had the most trouble, by what histories and timelines have counted."""
+"""Topics and brokers ranked by their number of problems, from the counts of other questions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TROUBLE: Final = ("missing", "illegal", "failed", "unclean", "shrinks", "offlin
 
 
 def topics_by_trouble(partitions: DataFrame) -> DataFrame:
-    """Topics and what happened to them; ``trouble`` is the sum of all that should not happen."""
+    """Return the counts of each topic; ``trouble`` is the sum of the counts that are problems."""
     return (
         partitions.groupBy(*RUN, "topic")
         .agg(*(F.sum(name).alias(name) for name in _COUNTED))
@@ -32,7 +32,7 @@ def topics_by_trouble(partitions: DataFrame) -> DataFrame:
 
 
 def brokers_by_trouble(replicas: DataFrame, churn: DataFrame) -> DataFrame:
-    """Brokers, what happened to their replicas, and how often these left an ISR."""
+    """Return the counts of each broker's replicas and their ISR shrinks; ``trouble``: the sum."""
     own = ("missing", "illegal", "failed")
     none = F.lit(0).cast("long")
     of_replicas = replicas.select(

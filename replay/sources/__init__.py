@@ -1,6 +1,6 @@
-"""Where events come from: one file a kind of log, all of which yield the rows of one schema.
+"""Sources of events: one module per kind of log; all yield rows of READ_SCHEMA.
 
-Says what a source is and helps it to make its rows; knows no kind of log.
+Defines what a source is, and helpers to build its rows; independent of the kind of log.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ READ_SCHEMA: Final = StructType(
         StructField("text", StringType(), nullable=True),
     ]
 )
-"""What a source reads: an event, or a damaged line, which has ``problem`` and ``text``.
+"""The rows that a source reads: events, and damaged lines, which have ``problem`` and ``text``.
 
-Of a damaged line only source, file and line mean something beside these.
+The other columns of a damaged line are meaningless, except source, file and line.
 """
 ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(READ_SCHEMA)
-"""READ_SCHEMA as Python workers hand it to Spark."""
+"""READ_SCHEMA in Arrow, as Python workers return it to Spark."""
 TEXT_CHARACTERS: Final = 200
 _DEFAULTS: Final[dict[str, Any]] = {
     "partition": -1,
@@ -44,10 +44,10 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
-    """What the files do not say: ``timezone`` of local times, by its IANA name, and the name of
-    the run where a source knows none (None: the folder's name, the chroot).
+    """Information that log files do not contain.
 
-    Raises UsageError for a time zone that is none.
+    ``timezone``: IANA name of the zone of local times. ``run``: name of the run for sources that do
+    not name one (None: the directory or the chroot). Raises UsageError for an unknown time zone.
     """
 
     timezone: str | None = None
@@ -58,17 +58,19 @@ class SourceOptions(msgspec.Struct, frozen=True):
             return
         try:
             ZoneInfo(self.timezone)
-        # A name may also be that of a directory of zones, or lead out of theirs.
+        # The name may also be a directory of zones (ValueError, OSError) or a path outside.
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise UsageError(
-                f"there is no time zone {self.timezone!r}", hint="as Europe/Berlin, or UTC"
+                f"unknown time zone {self.timezone!r}", hint="for example Europe/Berlin or UTC"
             ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Work that needs no other's: ``read`` yields the rows of a task, 0 <= n < ``count``, as Arrow
-    by READ_SCHEMA, in whatever process it is called."""
+    """Independent read tasks, 0 <= n < ``count``.
+
+    ``read`` yields the rows of task n as Arrow batches (READ_SCHEMA); it runs in any process.
+    """
 
     count: int
     read: Callable[[int], Iterator[pa.RecordBatch]]
@@ -79,10 +81,11 @@ class Tasks:
         job: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         schema: StructType | str,
     ) -> DataFrame:
-        """What ``job`` makes of the rows, task by task, in Spark's Python workers."""
+        """Apply ``job`` to the rows of each task in Spark's Python workers."""
 
         def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            # What is imported stays: to look at it again and again is a fifth of the time.
+            # Exempt imported modules from garbage collection: scanning them takes a fifth of the
+            # time.
             gc.freeze()
             taken = (n for batch in numbers for n in batch["id"].to_pylist())
             return job(batch for n in taken for batch in self.read(n))
@@ -90,7 +93,7 @@ class Tasks:
         return spark.range(self.count, numPartitions=max(self.count, 1)).mapInArrow(work, schema)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """All rows by READ_SCHEMA, read when they are asked for."""
+        """Return all rows (READ_SCHEMA), read lazily."""
         return self.run(spark, iter, READ_SCHEMA)
 
 
@@ -100,11 +103,12 @@ Find = Callable[[SparkSession, Sequence[Path], SourceOptions], Tasks | DataFrame
 class Source(NamedTuple):
     """A kind of log.
 
-    ``name`` is one of event_schema.SOURCES. ``recognizes``: is this file, whose first 64 KiB are
-    given (as they stand in it), one of these logs? ``find``: lines of several such files by
-    READ_SCHEMA, in one pass and with nothing computed yet; as tasks, unless rows of one file need
-    those of others. ``has_predecessors``: its rows carry what came before them.
-    ``unites_copies``: what several files hold is told once, so that equal ones may be given.
+    - ``name``: one of event_schema.SOURCES.
+    - ``recognizes``: returns whether a file is such a log; takes its path and first 64 KiB.
+    - ``find``: returns the lines of several files (READ_SCHEMA), read lazily in one pass; as tasks,
+      unless rows of one file depend on those of others.
+    - ``has_predecessors``: its rows carry the previous state and leadership.
+    - ``unites_copies``: events that are in several files count once, so that copies are allowed.
     """
 
     name: str
@@ -114,20 +118,20 @@ class Source(NamedTuple):
     unites_copies: bool = False
 
     def read(self, spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> DataFrame:
-        """The lines of several files by READ_SCHEMA."""
+        """Return the lines of several files (READ_SCHEMA), read lazily."""
         found = self.find(spark, paths, options)
         return found.rows(spark) if isinstance(found, Tasks) else found
 
 
 class SourceTables(NamedTuple):
-    """Events by RAW_SCHEMA, damaged lines by DAMAGED_SCHEMA; asking both reads twice."""
+    """Events (RAW_SCHEMA) and damaged lines (DAMAGED_SCHEMA); each of them reads the files."""
 
     events: DataFrame
     damaged: DataFrame
 
 
 def split(rows: DataFrame) -> SourceTables:
-    """What a source read, events and damaged lines apart."""
+    """Split the rows of a source into events and damaged lines."""
     return SourceTables(
         rows.where(F.col("problem").isNull()).select(*RAW_SCHEMA.fieldNames()),
         rows.where(F.col("problem").isNotNull()).select(*DAMAGED_SCHEMA.fieldNames()),
@@ -135,9 +139,9 @@ def split(rows: DataFrame) -> SourceTables:
 
 
 def event_batch(rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Events as Arrow: columns by name, each a list, an array or one value for all rows.
+    """Build an Arrow batch of events; each column is a list, an array or one value for all rows.
 
-    Columns that are left out are null, or 0, "", -1 where READ_SCHEMA has no null.
+    Missing columns are null, or 0, "" or -1 if READ_SCHEMA does not allow null.
     """
     arrays = []
     for field in ARROW_SCHEMA:
@@ -162,7 +166,7 @@ class Damaged(NamedTuple):
 
 
 def damaged_batch(source: str, file: str, lines: Sequence[Damaged]) -> pa.RecordBatch:
-    """Damaged lines of a file as Arrow."""
+    """Build an Arrow batch of the damaged lines of a file."""
     columns = {
         "source": source,
         "file": file,

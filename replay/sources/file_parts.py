@@ -1,7 +1,7 @@
-"""Large files of lines in parts for Spark's tasks, each of which knows its first line's number.
+"""Division of large text files into parts for Spark's tasks, with the line number of each part.
 
-A part has the lines that begin in it. Plain files are cut at equal distances; a compressed one is
-a part. Reads bytes; what the lines mean is a source's business.
+A line belongs to the part in which it begins. Plain files are cut at equal distances; a compressed
+file is one part. Independent of the meaning of the lines.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _TEXT_BYTES: Final = 800
 
 
 class FilePart(NamedTuple):
-    """Lines of a file that begin at ``begin`` <= byte < ``end``; ``lines_before`` precede them.
+    """The lines of a file that begin at ``begin`` <= byte < ``end``; ``lines_before`` precede them.
 
-    Of a compressed file it is all, and ``end`` is the number of its own bytes.
+    The part of a compressed file is the whole file; ``end`` is then its compressed size.
     """
 
     file: str
@@ -47,14 +47,14 @@ class FilePart(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Whole lines one after another; only the last of a file may lack its newline."""
+    """A block of complete lines; only the last line of a file may lack its newline."""
 
     data: bytes
     first_line: int
 
 
 class CutShort(NamedTuple):
-    """A compressed file that ends too early or is damaged: what follows ``line`` is not known."""
+    """A truncated or damaged compressed file: it is unreadable from ``line`` on."""
 
     line: int
     problem: str
@@ -62,7 +62,7 @@ class CutShort(NamedTuple):
 
 
 def part_size(spark: SparkSession, paths: Sequence[Path]) -> int:
-    """Bytes a part, such that all processors are done at about the same time."""
+    """Return the bytes per part that let all processors finish at about the same time."""
     size = sum(path.stat().st_size for path in paths)
     at_once = spark.sparkContext.defaultParallelism
     rounds = max(_LEAST_ROUNDS, -(-size // (PART_BYTES * at_once)))
@@ -70,7 +70,7 @@ def part_size(spark: SparkSession, paths: Sequence[Path]) -> int:
 
 
 def cut(spark: SparkSession, paths: Sequence[Path], part_bytes: int) -> list[FilePart]:
-    """The parts of files, in their order. Counts the lines of each part in a Spark job."""
+    """Cut files into parts, in order. A Spark job counts the lines of each part."""
     files = [list(cut_file(path, part_bytes)) for path in paths]
     uncounted = [part for parts in files if len(parts) > 1 for part in parts]
     counts: dict[FilePart, int] = {}
@@ -83,15 +83,15 @@ def cut(spark: SparkSession, paths: Sequence[Path], part_bytes: int) -> list[Fil
 
 
 def number(parts: Sequence[FilePart], counts: Sequence[int]) -> list[FilePart]:
-    """The parts of one file with their lines' numbers, by what ``count_lines`` says of each."""
+    """Set ``lines_before`` of the parts of one file, from the line count of each part."""
     before = itertools.accumulate(counts, initial=0)
     return [part._replace(lines_before=lines) for part, lines in zip(parts, before, strict=False)]
 
 
 def read_part(part: FilePart) -> Iterator[Lines | CutShort]:
-    """The lines of a part, some thousands at once.
+    """Yield the lines of a part in blocks.
 
-    Raises EnvironmentProblem if the file is shorter than it was when it was cut.
+    Raises EnvironmentProblem if the file has become shorter since it was cut into parts.
     """
     if part.compression is not None:
         yield from _read_compressed(part)
@@ -100,7 +100,7 @@ def read_part(part: FilePart) -> Iterator[Lines | CutShort]:
         file.seek(max(part.begin - 1, 0))
         line = part.lines_before + 1
         if part.begin:
-            # The line that a part begins in belongs to the part before.
+            # A line that begins in the previous part belongs to that part.
             file.readline()
             line += 1
         while file.tell() < part.end:
@@ -108,20 +108,20 @@ def read_part(part: FilePart) -> Iterator[Lines | CutShort]:
             if not data.endswith(_NEWLINE):
                 data += file.readline()
             if not data:
-                raise EnvironmentProblem(f"{part.file} was truncated while it was read")
+                raise EnvironmentProblem(f"{part.file} was truncated while klamm read it")
             yield Lines(data, line)
             line += data.count(_NEWLINE)
 
 
 def compression_of(head: bytes) -> str | None:
-    """How a file with these first bytes is compressed: "gzip", "zstd" or not at all."""
+    """Return the compression of a file with these first bytes: "gzip", "zstd" or None."""
     if head.startswith(GZIP_MAGIC):
         return "gzip"
     return "zstd" if head.startswith(ZSTD_MAGIC) else None
 
 
 def decompressed_head(head: bytes) -> bytes:
-    """The first bytes of a file without its compression: of a compressed one at most 64 KiB."""
+    """Decompress the first bytes of a file, up to 64 KiB; plain bytes are returned unchanged."""
     match compression_of(head):
         case "gzip":
             try:
@@ -137,8 +137,10 @@ def decompressed_head(head: bytes) -> bytes:
 
 
 def hold_the_same(one: Path, other: Path) -> bool:
-    """Whether two files are equal without their compression. What cannot be read is like nothing
-    but an equal file."""
+    """Return whether two files have equal contents, ignoring compression.
+
+    An unreadable compressed file equals only a file with the same bytes.
+    """
     if filecmp.cmp(one, other, shallow=False):
         return True
     compressions = [_compression(path) for path in (one, other)]
@@ -149,7 +151,7 @@ def hold_the_same(one: Path, other: Path) -> bool:
 
 
 def cut_file(path: Path, part_bytes: int) -> Iterator[FilePart]:
-    """The parts of one file, their lines not counted yet."""
+    """Cut one file into parts without counting lines."""
     file = str(path.absolute())
     compression = _compression(path)
     size = path.stat().st_size
@@ -161,7 +163,7 @@ def cut_file(path: Path, part_bytes: int) -> Iterator[FilePart]:
 
 
 def count_lines(part: FilePart) -> int:
-    """How many lines end between where two parts begin to look for their first."""
+    """Count the newlines between the points at which this part and the next start reading."""
     begin, end = max(part.begin - 1, 0), part.end - 1
     count = 0
     with open(part.file, "rb") as file:
@@ -177,7 +179,7 @@ def _compression(path: Path) -> str | None:
 
 
 def _sha256(path: Path, compression: str | None) -> bytes | None:
-    """Of what a file holds; None if that cannot be read to its end."""
+    """Return the hash of a file's decompressed content; None if it cannot be read completely."""
     if compression is None:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
@@ -213,11 +215,11 @@ def _read_compressed(part: FilePart) -> Iterator[Lines | CutShort]:
 
 
 class _Damage(Exception):
-    """ "truncated" or "damaged"."""
+    """Damage of a compressed file; its text is "truncated" or "damaged"."""
 
 
 def _gathered(blocks: Callable[[str], Iterator[bytes]], file: str) -> Iterator[bytes]:
-    """Small blocks brought together; what came before damage is not lost."""
+    """Join small blocks; at damage, yield the data before it and then raise."""
     gathered: list[bytes] = []
     size = 0
     try:
@@ -234,7 +236,7 @@ def _gathered(blocks: Callable[[str], Iterator[bytes]], file: str) -> Iterator[b
 
 
 def _gzip_blocks(name: str) -> Iterator[bytes]:
-    """What is in a gzip file of one or more members; zeros may follow one."""
+    """Yield the content of a gzip file with one or more members and optional zero padding."""
     with gzip.open(name) as file:
         try:
             while block := file.read1(_INPUT_BYTES):

@@ -1,7 +1,7 @@
-"""A journal that grows, as a streaming source of Spark: each line once, when it is complete.
+"""Streaming source of Spark for a growing journal: each line once, when it is complete.
 
-Spark's own stream of files never reads a file again that has grown. Which lines a batch has is said
-by places in the file, which Spark's checkpoint keeps.
+Spark's own file stream never reads a file again that has grown. The offsets of this source are read
+positions in the log; Spark keeps them in its checkpoint.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from klamm.replay.sources import READ_SCHEMA
-from klamm.replay.sources.growing_file import (
+from klamm.replay.sources.journal import batches_of
+from klamm.replay.sources.log_tail import (
     LogPart,
     beginning,
     last_line_end,
@@ -24,25 +25,24 @@ from klamm.replay.sources.growing_file import (
     place_of,
     read_log_part,
 )
-from klamm.replay.sources.journal import batches_of
 
 FORMAT: Final = "growingjournal"
 
 
-class GrowingJournal(DataSource):
-    """``spark.readStream.format("growingjournal").load(FILE)``, by READ_SCHEMA."""
+class FollowedJournal(DataSource):
+    """Data source for ``spark.readStream.format("growingjournal").load(FILE)`` (READ_SCHEMA)."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """READ_SCHEMA."""
+        """Return READ_SCHEMA."""
         return READ_SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader of the file that was given to ``load``."""
+        """Return a reader of the file given to ``load``."""
         return _Reader(self.options)
 
 

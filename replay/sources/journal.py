@@ -1,7 +1,7 @@
-"""Klamm's own journals as a source: JSON lines, plain or compressed by gzip or zstd.
+"""Source for klamm's own journals: JSON lines, plain or compressed with gzip or zstd.
 
-Spark's JSON reader does not say on which line a row stands; here Python workers read parts of
-files whose lines are counted. The schema is that of cluster.journal.JournalRow, and no other.
+Python workers read parts of files with known line numbers, because Spark's JSON reader does not
+give line numbers. Rows must have the schema of cluster.journal.JournalRow.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ _row = msgspec.json.Decoder(JournalRow)
 
 
 def journal_batches(data: bytes, file: str, first_line: int) -> Iterator[pa.RecordBatch]:
-    """Lines as batches by READ_SCHEMA. The last one may lack its newline: whole, or ``torn``.
+    """Parse lines into batches (READ_SCHEMA).
 
-    ``file`` and ``first_line``, which counts from 1, say where the lines stand.
+    The last line may lack its newline; if it is also incomplete, its problem is ``torn``. ``file``
+    and ``first_line``, counted from 1, are the place of the lines.
     """
     if not data:
         return
@@ -99,7 +100,7 @@ def journal_batches(data: bytes, file: str, first_line: int) -> Iterator[pa.Reco
 
 
 def is_row(line: bytes) -> bool:
-    """True for a line that a journal of some version may have written."""
+    """Return whether a line may be a row of a journal of any schema version."""
     try:
         fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
@@ -112,8 +113,8 @@ def _counted(first: int, count: int) -> pa.Array:
 
 
 def _rows_of(data: bytes) -> pa.Table | None:
-    """The rows of lines that are all good; None if one is not."""
-    # What stands in one line must be one object: the reader below does not mind newlines.
+    """Parse lines that are all valid rows; None if one is not."""
+    # Each line must be exactly one object: the reader below ignores newlines.
     if not data.startswith(b"{") or not data.endswith(b"}\n"):
         return None
     count = data.count(b"\n")
@@ -139,7 +140,7 @@ def _rows_of(data: bytes) -> pa.Table | None:
 
 
 def _problem(line: bytes) -> str | None:
-    """What is wrong with a line, in a word or two; None for a row."""
+    """Return the problem of a line in a few words; None for a valid row."""
     try:
         version = _version.decode(line).v
         if version != SCHEMA_VERSION:
@@ -156,11 +157,14 @@ def _problem(line: bytes) -> str | None:
 def _good_ones(
     lines: Sequence[bytes], problems: list[str | None]
 ) -> tuple[list[int], pa.Table | None]:
-    """Which lines are rows, and these; ``problems`` is told of more that are none."""
+    """Return the numbers of the valid lines, and their rows.
+
+    Adds to ``problems`` the lines that only the column reader rejects.
+    """
     good = [n for n, problem in enumerate(problems) if problem is None]
     rows = _rows_of(_joined(lines, good))
     if rows is None:
-        # Numbers too large for their columns, a name twice: JSON allows it, a journal has none.
+        # Valid JSON, but not a row: a number too large for its column, or a duplicate name.
         for n in good:
             if _rows_of(_joined(lines, [n])) is None:
                 problems[n] = NOT_A_ROW
@@ -197,7 +201,7 @@ _NAME: Final = "journal"
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """A file with a row of a journal among its first lines, or one with a journal's name."""
+    """Return whether a file is a journal: by its name, or by a row among its first lines."""
     data = decompressed_head(head)
     is_named = path.name.startswith(_NAME) and ".jsonl" in path.suffixes
     return is_named or any(is_row(line) for line in data.split(b"\n")[:_LOOKED_AT])
@@ -209,18 +213,18 @@ def find_rows(
     options: SourceOptions | None = None,
     part_bytes: int | None = None,
 ) -> Tasks:
-    """A task a part. ``options`` say nothing of a journal."""
+    """Return one read task per part of the journals; ``options`` are not used."""
     parts = cut(spark, paths, part_bytes or part_size(spark, paths))
     return Tasks(len(parts), lambda number: read_part_of_journal(parts[number]))
 
 
 def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
-    """The rows and the damaged lines of a part, by READ_SCHEMA."""
+    """Yield the rows and damaged lines of a part (READ_SCHEMA)."""
     return batches_of(read_part(part), part.file)
 
 
 def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.RecordBatch]:
-    """Return the rows and the damaged lines of some blocks of a file, as READ_SCHEMA."""
+    """Yield the rows and damaged lines of some blocks of a file (READ_SCHEMA)."""
     for found in blocks:
         if isinstance(found, CutShort):
             yield damaged_batch(JOURNAL, file, [Damaged(*found)])
@@ -231,7 +235,7 @@ def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.Rec
 def read_journals(
     spark: SparkSession, paths: Sequence[Path], part_bytes: int | None = None
 ) -> DataFrame:
-    """The lines of journals by READ_SCHEMA."""
+    """Return the lines of journals (READ_SCHEMA), read lazily."""
     return find_rows(spark, paths, part_bytes=part_bytes).rows(spark)
 
 

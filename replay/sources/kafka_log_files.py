@@ -1,9 +1,8 @@
-"""Kafka's log files: which belong to one broker and one cluster, in which order they were written,
-and where they can be cut for Spark's tasks.
+"""Files of Kafka's logs: grouping by broker and cluster, order of rotation, and parts for tasks.
 
-A part begins with a record, so that stack traces stay with their lines; it knows the number of its
-first line, how much of the run precedes it and, in controller.log, the epoch that its broker was in
-charge of. Finding that out reads each file once, without a look at most of its lines.
+A part begins with a record, so that stack traces stay with their records. It knows its first line
+number, the bytes of the run before it and, in controller.log, the broker's controller epoch at its
+start. To find these, each file is read once; most of its lines are not parsed.
 """
 
 from __future__ import annotations
@@ -50,8 +49,10 @@ _UPDATING: Final = b"] Updating assignment of partition "
 
 
 class LogPart(NamedTuple):
-    """A part of one file. ``before``: bytes of the run that precede it, uncompressed. ``epoch``:
-    what ControllerLines begins with, as is ``names_updates``."""
+    """A part of one file. ``before``: uncompressed bytes of the run before it.
+
+    ``epoch`` and ``names_updates``: initial arguments of ControllerLines.
+    """
 
     part: FilePart
     run: str
@@ -61,8 +62,7 @@ class LogPart(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """Where a part begins: the byte, the lines before it, the epoch there (None: as the file
-    began)."""
+    """The start of a part: byte, lines before it, epoch (None: as at the start of the file)."""
 
     begin: int
     lines: int
@@ -70,8 +70,11 @@ class _Cut(NamedTuple):
 
 
 class _Scan(NamedTuple):
-    """What a file is like: its size without compression, where it can be cut, the epoch at its
-    end (None: as it began), whether new assignments are announced."""
+    """Result of scanning a file.
+
+    ``size``: uncompressed bytes. ``cuts``: where parts begin. ``last_epoch``: the epoch at its end
+    (None: as at its start). ``names_updates``: whether new assignments are announced.
+    """
 
     size: int
     cuts: tuple[_Cut, ...]
@@ -87,9 +90,9 @@ def plan(
     zone: str | None,
     part_bytes: int,
 ) -> list[list[LogPart]]:
-    """Files in parts, those of one task together, in the order in which they were written.
+    """Divide files into parts, in the order in which they were written, grouped by task.
 
-    Raises UsageError for more logs of a run than places can tell apart.
+    Raises UsageError if the logs of a run are longer than 1 TiB, the range of ``place``.
     """
     groups = [group for _, group in sorted(files_of_brokers(paths).items())]
     names = dict(zip(paths, run_names(paths), strict=True))
@@ -112,12 +115,14 @@ def plan(
             epoch = epoch if scan.last_epoch is None else scan.last_epoch
     for name, size in before.items():
         if size >= 1 << EPOCH_SHIFT:
-            raise UsageError(f"the logs of {name} are longer than 1 TiB", hint="take some of them")
+            raise UsageError(
+                f"the logs of {name} are longer than 1 TiB", hint="replay fewer files at a time"
+            )
     return list(_packed(parts, part_bytes))
 
 
 def files_of_brokers(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]:
-    """Files by folder and name without what rotation adds, the oldest first."""
+    """Group files by directory and name without rotation suffix, the oldest file first."""
     groups: dict[tuple[str, str], list[tuple[tuple[int, str, int], Path]]] = {}
     for path in paths:
         stem, order = _rotation(path.name)
@@ -126,9 +131,11 @@ def files_of_brokers(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]
 
 
 def _rotation(name: str) -> tuple[str, tuple[int, str, int]]:
-    """A name without what rotation adds, and how old that says the file is: dates grow, and numbers
-    behind them; plain numbers count into the past; klamm's grow; the file without any of these
-    is being written."""
+    """Split the rotation suffix off a file name; return the stem and a sort key by age.
+
+    Dates, and numbers after a date, ascend with time; so do klamm's own suffixes. Plain numbers
+    descend: .1 is the newest rotated file. The file without a suffix is the newest.
+    """
     if rotated := parse_rotated(name):
         return rotated.live, (1, "", rotated.end)
     stem = name
@@ -142,10 +149,10 @@ def _rotation(name: str) -> tuple[str, tuple[int, str, int]]:
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """The run of each file: the folder of its cluster by as much of its path as tells it apart.
+    """Return the run of each file: the end of its cluster's directory path, as short as is unique.
 
-    Where folders of several brokers stand beside one another, that is the folder they are in; else
-    the broker's own.
+    If directories of several brokers are siblings, the cluster's directory is their parent; else it
+    is the broker's directory.
     """
     folders = {path: _cluster_folder(path.parent) for path in paths}
     different = set(folders.values())
@@ -173,13 +180,13 @@ def _parts(path: Path, scan: _Scan) -> Iterator[tuple[FilePart, _Cut]]:
         yield FilePart(file, 0, own_size, compression), scan.cuts[0]
         return
     for cut, following in pairwise((*scan.cuts, _Cut(own_size, 0, None))):
-        # read_part counts the end of the line before the part itself.
+        # read_part itself counts the line that ends at the start of the part.
         lines = cut.lines - 1 if cut.begin else 0
         yield FilePart(file, cut.begin, following.begin, None, lines), cut
 
 
 def _packed(parts: Iterable[LogPart], part_bytes: int) -> Iterator[list[LogPart]]:
-    """Small files share a task."""
+    """Group parts into tasks of up to ``part_bytes`` bytes, so that small files share a task."""
     task: list[LogPart] = []
     size = 0
     for part in parts:
@@ -221,9 +228,11 @@ def _scan(path: Path, zone: str | None, part_bytes: int) -> _Scan:
 
 
 def _cut_in(data: bytes, begin: int, zone: str | None) -> int | None:
-    """Where the first record behind ``begin`` stands. Not where a line may be the second half of
-    what the one before announced, and not in an hour that is there twice, which only the lines
-    before can tell."""
+    """Return the start of the first record after ``begin`` at which a part may begin; None if none.
+
+    Not at a line that may complete an announcement of the previous line, and not in an hour that
+    occurs twice: only earlier lines show which of the two it is.
+    """
     for found in _record.finditer(data, begin + 1):
         if not is_ambiguous(zone, found[1].decode()):
             return found.start()
@@ -231,7 +240,7 @@ def _cut_in(data: bytes, begin: int, zone: str | None) -> int | None:
 
 
 def _last_epoch(data: bytes) -> int | None:
-    """The epoch of the last line that changes it; 0 where it ended; None: no such line."""
+    """Return the epoch after the last line that changes it, 0 if it ended; None: no such line."""
     last = max((data.rfind(mark) for mark in _MARKS), default=-1)
     while last >= 0:
         begin = data.rfind(b"\n", 0, last) + 1

@@ -1,7 +1,7 @@
-"""Kafka's state-change.log and controller.log as sources, with their rotated files, of any broker.
+"""Sources for Kafka's state-change.log and controller.log, with rotated files, of any brokers.
 
-Their text has no number a row and no epoch in controller.log: places are bytes from the beginning
-of the run's logs, epochs are carried from elections. What the lines mean is said by
+The logs do not number their lines, and controller.log does not name epochs: places are byte offsets
+in the run's logs, and epochs are remembered from elections. Lines are parsed by
 replay/kafka_state_changes.py and replay/kafka_controller_lines.py.
 """
 
@@ -46,16 +46,16 @@ UTF_16: Final = "utf-16"
 _BATCH_ROWS: Final = 20_000
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _LEVELS: Final = ("TRACE", "DEBUG")
-"""Those that are looked for, the most detailed first; a log with neither is one at INFO."""
+"""The levels to look for, the most detailed first; a log with neither counts as INFO."""
 _Read = Callable[[str, Sequence[str]], Said | None]
 _Row = tuple[int, int, int, int, int, Fact]
-"""Line, seq, time, controller, epoch, and what is said."""
-_Told = tuple[int, int, str, str, str, str, Said | None]
-"""Line, offset, minute, second, millisecond, level, and what is said: None if that is unknown."""
+"""Line, seq, time in ms, controller, epoch, fact."""
+_Parsed = tuple[int, int, str, str, str, str, Said | None]
+"""Line, offset, minute, second, millisecond, level, meaning (None: unknown message)."""
 
 
 def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
-    """By its name, or by a record of its logger among the first lines."""
+    """Return whether a file is this log: by its name, or by the logger of its first record."""
     if path.name.startswith(name):
         return True
     lines = decompressed_head(head).decode("utf-8", "replace").splitlines()[:-1]
@@ -67,7 +67,7 @@ def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
 def _find_rows(
     source: str, spark: SparkSession, paths: Sequence[Path], options: SourceOptions
 ) -> Tasks:
-    """A task a part, or some small ones."""
+    """Return the read tasks of the log files: a task per part, or for several small parts."""
     zone = options.timezone
     tasks = plan(spark, paths, run=options.run, zone=zone, part_bytes=part_size(spark, paths))
 
@@ -79,12 +79,12 @@ def _find_rows(
 
 
 def _find_none(text: str) -> Iterator[re.Match[str]]:
-    """Among the lines of a controller.log none is much more common than the others."""
+    """Find nothing: controller.log has no kind of line that is worth a separate fast path."""
     return iter(())
 
 
 class _PartReader:
-    """One part of a file: its events, and what of it cannot be read, in batches."""
+    """Reads one part of a file: its events and damaged lines, in batches."""
 
     def __init__(self, source: str, log_part: LogPart, zone: str | None) -> None:
         self._source = source
@@ -106,11 +106,11 @@ class _PartReader:
             self._common = _find_none
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches by READ_SCHEMA."""
+        """Yield batches of READ_SCHEMA."""
         rows: list[_Row] = []
         begun_ms: int | None = None
         first_line = self._part.lines_before + (2 if self._part.begin else 1)
-        for line, offset, minute, second, ms, level, said in self._told(first_line):
+        for line, offset, minute, second, ms, level, said in self._parsed(first_line):
             if len(self._damaged) >= _BATCH_ROWS:
                 yield self._damage()
             if level not in self._levels:
@@ -141,7 +141,10 @@ class _PartReader:
         return damaged_batch(self._source, self._part.file, some)
 
     def _log_level(self, begun_ms: int) -> tuple[int, int, int, int, Fact]:
-        """What the whole part shows, at its last character, where no record begins."""
+        """Return the row with the level of the part.
+
+        Its place is the last character of the part, where no record can begin.
+        """
         level = next((name for name in _LEVELS if name in self._levels), "INFO")
         fact = Fact(LOG_LEVEL, detail=level)
         return self._before + self._characters - 1, begun_ms, -1, 0, fact
@@ -159,42 +162,42 @@ class _PartReader:
             self._damaged.append(Damaged(record.line, problem, record.message))
         return said
 
-    def _told(self, line: int) -> Iterator[_Told]:
-        """What the part's records say, from its first ``line`` on."""
+    def _parsed(self, line: int) -> Iterator[_Parsed]:
+        """Parse the records of the part; ``line`` is the number of its first line."""
         text = ""
         offset = 0
         for block in self._blocks():
             text += block
-            # The last record may go on in the block that follows.
+            # The last record may continue in the next block.
             end = text.rfind("\n[") + 1
             if not end and len(text) >= BLOCK_BYTES:
                 end = len(text)
-            yield from self._told_in(text[:end], line, offset)
+            yield from self._parse(text[:end], line, offset)
             line += text.count("\n", 0, end)
             offset += end
             text = text[end:]
-        yield from self._told_in(text, line, offset)
+        yield from self._parse(text, line, offset)
 
-    def _told_in(self, text: str, line: int, offset: int) -> Iterator[_Told]:
-        """The same of whole records: common ones at once, what is between them one by one."""
+    def _parse(self, text: str, line: int, offset: int) -> Iterator[_Parsed]:
+        """Parse complete records: common ones by one regular expression, others one by one."""
         at = 0
         for found in self._common(text):
             begin = found.start()
             if begin > at:
-                yield from self._told_one_by_one(text[at:begin], line, offset + at)
+                yield from self._parse_one_by_one(text[at:begin], line, offset + at)
                 line += text.count("\n", at, begin)
             minute, second, ms, level, *_ = groups = found.groups()
             said = common_state_change(groups[4:])
             if said is None:
-                yield from self._told_one_by_one(found[0], line, offset + begin)
+                yield from self._parse_one_by_one(found[0], line, offset + begin)
             else:
                 yield line, offset + begin, minute, second, ms, level, said
             line += 1
             at = found.end()
         if at < len(text):
-            yield from self._told_one_by_one(text[at:], line, offset + at)
+            yield from self._parse_one_by_one(text[at:], line, offset + at)
 
-    def _told_one_by_one(self, text: str, first_line: int, begin: int) -> Iterator[_Told]:
+    def _parse_one_by_one(self, text: str, first_line: int, begin: int) -> Iterator[_Parsed]:
         for record in records(text.removesuffix("\n").split("\n"), first_line):
             if isinstance(record, Unreadable):
                 self._damaged.append(Damaged(*record))
@@ -204,7 +207,7 @@ class _PartReader:
             yield line, begin + offset, minute, second, ms, level, said
 
     def _blocks(self) -> Iterator[str]:
-        """Whole lines; what cannot be decoded is told of."""
+        """Yield blocks of complete lines as text; undecodable lines are added to the damaged."""
         for found in read_part(self._part):
             if isinstance(found, CutShort):
                 self._damaged.append(Damaged(*found))
@@ -231,7 +234,7 @@ class _PartReader:
 
     def _batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
         lines, seqs, times, controllers, epochs, facts = zip(*rows, strict=True)
-        told = zip(*map(msgspec.structs.astuple, facts), strict=True)
+        fields = zip(*map(msgspec.structs.astuple, facts), strict=True)
         columns = {
             "source": self._source,
             "run": self._run,
@@ -242,7 +245,7 @@ class _PartReader:
             "seq": list(seqs),
             "controller": list(controllers),
             "epoch": list(epochs),
-            **dict(zip(Fact.__struct_fields__, map(list, told), strict=True)),
+            **dict(zip(Fact.__struct_fields__, map(list, fields), strict=True)),
         }
         return event_batch(len(rows), columns)
 

@@ -1,7 +1,7 @@
-"""Every kind of log that can be ingested, and which of the files that are given is of which kind.
+"""Registry of the kinds of logs, and detection of the kind of each given file.
 
-Looks at names and first bytes; reads no log but those that may be copies of each other. A new kind
-of log is one more row of ``SOURCES``.
+Detection uses names and first bytes; only possible copies of each other are read completely. A new
+kind of log is a new row of ``SOURCES``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KNOWN: Final = ", ".join(source.name for source in SOURCES)
 
 
 class _Log(NamedTuple):
-    """A file and how it ``begins`` without its compression, which copies have in common."""
+    """A log file; ``begins`` are its first decompressed bytes, which copies have in common."""
 
     path: Path
     source: Source
@@ -39,7 +39,7 @@ class _Log(NamedTuple):
 
 
 class SourceFiles(NamedTuple):
-    """Files of one kind of log, in the order in which they were given or found."""
+    """The files of one kind of log, in the order given or found."""
 
     source: Source
     paths: list[Path]
@@ -47,12 +47,12 @@ class SourceFiles(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total size of the files in bytes."""
         return sum(summary.size for summary in self.summaries)
 
 
 def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
-    """What there is to ingest under some paths, each a file, or a directory searched to its ground.
+    """Find the logs under some paths: files, and directories, which are searched recursively.
 
     The rotated files of a log are included. In a directory, files of an unknown kind are ignored.
     Raises UsageError for a missing path, an empty or unknown file, a directory without a log, and a
@@ -64,12 +64,12 @@ def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
     seen: dict[str | bytes, list[Path]] = {}
     for path in _with_rotated(paths):
         for file, source, summary, begins in _logs_under(path):
-            # Logs of two servers may begin and end alike; their source tells what is there twice.
+            # Logs of two ZooKeeper servers may be equal; their source unites copies of events.
             alike = seen.setdefault(str(file) if source.unites_copies else begins, [])
             for first in alike:
                 if first == file or hold_the_same(first, file):
-                    words = "is given twice" if first == file else f"has what {first} has"
-                    raise UsageError(f"{file} {words}", hint="its events would be there twice")
+                    words = "is given twice" if first == file else f"is a copy of {first}"
+                    raise UsageError(f"{file} {words}", hint="its events would count twice")
             alike.append(file)
             files = found.setdefault(source.name, SourceFiles(source, [], []))
             files.paths.append(file)
@@ -94,23 +94,25 @@ def _logs_under(path: Path) -> Iterator[_Log]:
     if path.is_dir():
         logs = [log for file in _files(path) if (log := _recognized(file)) is not None]
         if not logs:
-            raise UsageError(f"there is no log in {path}", hint=f"known: {_KNOWN}")
+            raise UsageError(f"no logs found in {path}", hint=f"known kinds of logs: {_KNOWN}")
         yield from logs
         return
     if not path.exists():
-        raise UsageError(f"there is no {path}")
+        raise UsageError(f"{path} does not exist")
     if not path.is_file():
         raise UsageError(f"{path} is neither a file nor a directory")
     if path.stat().st_size == 0:
         raise UsageError(f"{path} is empty")
     log = _recognized(path)
     if log is None:
-        raise UsageError(f"{path} is no log that klamm knows", hint=f"known: {_KNOWN}")
+        raise UsageError(
+            f"{path} is not a log that klamm knows", hint=f"known kinds of logs: {_KNOWN}"
+        )
     yield log
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Return all files except those that rotation has compressed or is compressing."""
+    """Yield all files except those that rotation has compressed or is compressing."""
     for parent, folders, names in os.walk(folder):
         folders.sort()
         finished = set(names)

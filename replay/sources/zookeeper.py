@@ -1,8 +1,8 @@
-"""ZooKeeper's transaction logs and snapshots as a source of events.
+"""Source for ZooKeeper's transaction logs and snapshots.
 
-Unites the logs of several servers by zxid, says what none of them has, and refuses those that
-disagree. The log of a server that holds several clusters gives a run a chroot. What the files say
-is read in replay/sources/zookeeper_reader.py, what follows in zookeeper_events.py.
+Unites the logs of several servers by zxid, reports transactions that none of them has, and rejects
+logs that contradict each other. Each chroot is a separate run. Files are read by
+replay/sources/zookeeper_reader.py; events are derived in zookeeper_events.py.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _SAME: Final = ("zxid", "op_index", "kind", "chroot", "topic", "partition", "bro
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """True for a transaction log or a snapshot."""
+    """Return whether a file is a transaction log or a snapshot of ZooKeeper."""
     return is_txn_log(path, head) or is_snapshot(path, head)
 
 
 def read(spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> DataFrame:
-    """Events and damages by READ_SCHEMA, of files of one ensemble; of a damage only what it has.
+    """Return events and damaged places (READ_SCHEMA) in the files of one ensemble.
 
-    Which transactions there are is found at once, and so is a disagreement of two files: a
-    UsageError. What is read is kept on disk, as it is asked several things. Of the snapshots one
-    is used, if the logs do not begin at the beginning.
+    The ranges of transactions are read at once; the changes are cached on disk, because several
+    queries use them. At most one snapshot is used, if the logs do not begin with the first
+    transaction. Raises UsageError if two files have different transactions with the same zxid.
     """
     spark.dataSource.register(ZooKeeperLogs)
     files = find_files(paths)
@@ -102,14 +102,14 @@ def _refuse_disagreement(digests: DataFrame) -> None:
     if differing:
         ((zxid, one, other),) = differing
         raise UsageError(
-            f"zxid 0x{zxid:x} is one transaction in {one.file} at byte {one.offset} and another "
-            f"in {other.file} at byte {other.offset}",
+            f"zxid 0x{zxid:x} is a different transaction in {one.file} at byte {one.offset} and in "
+            f"{other.file} at byte {other.offset}",
             hint="replay the logs of one ZooKeeper ensemble at a time",
         )
 
 
 def _once(changes: DataFrame) -> DataFrame:
-    """Of a transaction that several files have, the first file's; damages as they are."""
+    """Deduplicate transactions across files, keeping the first file's; keep all damaged places."""
     first = Window.partitionBy(*_SAME).orderBy("file", "offset")
     number = F.when(F.col("problem").isNull(), F.row_number().over(first)).otherwise(1)
     return changes.withColumn("_number", number).where("_number = 1").drop("_number")

@@ -1,7 +1,7 @@
-"""What a ZooKeeper transaction says about a Kafka cluster.
+"""Interpretation of a ZooKeeper transaction as changes of a Kafka cluster.
 
-One transaction at a time, in one process, without Spark and without memory: what follows from
-several of them (who held a session, which epoch a fence stands for) is found in
+Stateless, one transaction at a time, without Spark. Facts that need several transactions (the
+broker of a session, the controller epoch of a fence) are derived in
 replay/sources/zookeeper_events.py. Mirrors kafka.zk.ZkData and the writes of
 kafka.zk.KafkaZkClient.
 """
@@ -37,9 +37,9 @@ from klamm.zk.znodes import (
 
 
 class ZNode(NamedTuple):
-    """A znode that matters: ``what`` it is, of which topic, broker or partition.
+    """A znode that a replay reads: ``what`` it is, and its topic, broker or partition.
 
-    ``chroot``: what stands before its path in Kafka, "" for nothing.
+    ``number``: broker id or partition, -1 for neither. ``chroot``: "" for none.
     """
 
     chroot: str
@@ -68,7 +68,7 @@ _IDENTIFYING: Final = re.compile(
 
 @lru_cache(maxsize=65536)
 def znode_of(path: str) -> ZNode | None:
-    """Which of the znodes that matter here a path is; the chroot is what stands before."""
+    """Parse the path of a znode that a replay reads; None for all others."""
     match = _IDENTIFYING.fullmatch(path)
     if match is None or match["other"]:
         return None
@@ -85,9 +85,9 @@ def znode_of(path: str) -> ZNode | None:
 
 
 EPOCH_WRITTEN: Final = "epoch_written"
-"""/controller_epoch was written by itself."""
+"""/controller_epoch was written in a separate transaction."""
 CONTROLLER_CREATED: Final = "controller_created"
-"""/controller was created by itself."""
+"""/controller was created in a separate transaction."""
 SESSION_CLOSED: Final = "session_closed"
 SESSION_CLOSED_DETAIL: Final = "session closed"
 _ERRORS: Final = {
@@ -103,16 +103,16 @@ _ERRORS: Final = {
     -112: "SESSIONEXPIRED",
 }
 _CAUSED_BY_ANOTHER: Final = (0, -2)
-"""Error numbers of a multi's operations that failed only as another one did."""
+"""Error numbers of operations that failed only because another operation of the multi did."""
 
 
 class Change(NamedTuple):
-    """One thing that happened to a cluster, as far as its transaction tells.
+    """A change of a Kafka cluster, as far as a single transaction shows it.
 
-    ``kind``: of event_schema.KINDS, or one of those above. ``op_index``: of the operation in its
-    multi. ``chroot``: "" for none, None where a refused multi does not tell. ``epoch``: of the
-    controller, as the data has it. ``fence``: the version of /controller_epoch that the writer
-    asked for, None without a check.
+    ``kind``: one of event_schema.KINDS, or of the constants above. ``op_index``: of the operation
+    in its multi. ``chroot``: "" for none, None if a rejected multi does not show it. ``epoch``: the
+    controller epoch in the data. ``fence``: the version of /controller_epoch that the writer
+    checked, None without a check.
     """
 
     kind: str
@@ -133,7 +133,7 @@ class Change(NamedTuple):
 
 
 def changes_of(txn: Txn) -> list[Change]:
-    """What a transaction changed in Kafka's clusters, in its order; often nothing."""
+    """Return the changes of Kafka clusters in a transaction, in order; often none."""
     if not txn.is_multi:
         return list(_changes_of_op(txn.ops[0], 0, None))
     if txn.is_rejected:
@@ -153,13 +153,13 @@ def _fence(ops: Iterable[TxnOp]) -> int | None:
         if op.type is TxnType.CHECK:
             znode = znode_of(op.path)
             if znode is not None and znode.what == EPOCH:
-                # The log has the version after the check.
+                # The log stores the version plus one.
                 return op.version - 1
     return None
 
 
 def _registered(changes: list[Change]) -> list[Change]:
-    """A controller's election, or a broker's registration, told once."""
+    """Combine the two changes of a controller's election, or of a broker's registration."""
     first, second, *rest = changes
     if first.chroot == second.chroot:
         if (first.kind, second.kind) == (CONTROLLER_CREATED, EPOCH_WRITTEN):
@@ -175,7 +175,7 @@ def _refused(txn: Txn) -> Change:
     numbers = [op.number for op in txn.ops if op.type is TxnType.ERROR]
     number = next((number for number in numbers if number not in _CAUSED_BY_ANOTHER), numbers[0])
     outcome = _ERRORS.get(number, str(number))
-    # Of the operations before the one that failed the log keeps what they were.
+    # Operations before the failed one are logged with their paths.
     for op in txn.ops:
         znode = znode_of(op.path) if op.path else None
         if znode is not None:
@@ -207,7 +207,7 @@ def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[Change]
 def malformed(
     znode: ZNode, path: str, reason: str, version: int, index: int, fence: int | None
 ) -> Change:
-    """What there is to say of a znode that cannot be read, for this reason."""
+    """Return the change for a znode with malformed data; ``reason`` says what is wrong."""
     return Change(
         Kind.ZNODE_MALFORMED.value,
         index,
@@ -255,7 +255,10 @@ def written(
     index: int,
     fence: int | None,
 ) -> Iterator[Change]:
-    """What a znode's data says. Raises MalformedZNode, UnparsableJson after what can be read."""
+    """Yield the changes of writing a znode's data.
+
+    Raises MalformedZNode or UnparsableJson after the changes that can be read.
+    """
     chroot = znode.chroot
     match znode.what:
         case "state":
@@ -268,7 +271,7 @@ def written(
         case "controller":
             broker = ControllerZNode.decode(data)
             if broker is None:
-                raise UnparsableJson("no JSON")
+                raise UnparsableJson("not JSON")
             yield Change(CONTROLLER_CREATED, index, chroot, broker=broker)
         case "controller_epoch":
             epoch = ControllerEpochZNode.decode(data)
@@ -282,7 +285,7 @@ def _leadership(
 ) -> Change:
     found = TopicPartitionStateZNode.decode(data, version)
     if found is None:
-        raise UnparsableJson("no JSON")
+        raise UnparsableJson("not JSON")
     state = found.leader_and_isr
     return Change(
         LEADERSHIP_WRITTEN,

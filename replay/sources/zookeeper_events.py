@@ -1,9 +1,9 @@
-"""Raw events out of changes that ZooKeeper's logs tell: what needs more than one transaction.
+"""Derivation of raw events from the changes in ZooKeeper's logs.
 
-Which controller a fence stands for, who held a session, what a closed session left (before 3.6 the
-log does not say), which epoch it was. The few rows about controllers and brokers are sorted; those
-about partitions are only joined with them. What cannot be known is null, or -1 for a controller and
-an epoch. Reads no file.
+Adds what needs more than one transaction: the controller of a fence, the broker of a session, the
+ephemeral znodes of a closed session (which logs before ZooKeeper 3.6 do not list), and the
+controller epoch. The few rows about controllers and brokers are sorted; rows about partitions are
+only joined with them. Unknown values are null, or -1 for a controller and an epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from klamm.replay.sources.zookeeper_changes import (
 _EPOCHS: Final = (Kind.CONTROLLER_ELECTED.value, EPOCH_WRITTEN)
 _BIRTHS: Final = (Kind.CONTROLLER_ELECTED.value, CONTROLLER_CREATED, Kind.BROKER_ONLINE.value)
 _DEATHS: Final = (Kind.CONTROLLER_RESIGNED.value, Kind.BROKER_OFFLINE.value)
-_UNTOLD: Final = (CONTROLLER_CREATED, EPOCH_WRITTEN, SESSION_CLOSED)
+_INTERNAL: Final = (CONTROLLER_CREATED, EPOCH_WRITTEN, SESSION_CLOSED)
 _ROOT: Final = "/"
 _UNKNOWN: Final = -1
 _COUNTER_MASK: Final = (1 << 32) - 1
@@ -43,33 +43,34 @@ _WRITER: Final = "written by broker "
 
 
 def events_of(changes: DataFrame, run: str | None) -> DataFrame:
-    """Events by RAW_SCHEMA of changes (rows ``changes`` of the data source, each zxid once).
+    """Return the events (RAW_SCHEMA) of changes, which must have each zxid once.
 
-    ``changes`` is read several times: let it be stored. ``run``: a name before the chroot.
+    ``changes`` is read several times: persist it before. ``run``: prefix of the chroot in run
+    names.
     """
-    told = changes.where(F.col("problem").isNull())
-    births = told.where(F.col("kind").isin(*_BIRTHS))
+    valid = changes.where(F.col("problem").isNull())
+    births = valid.where(F.col("kind").isin(*_BIRTHS))
     sessions = _sessions(births)
     is_by_fence = F.coalesce(
         F.col("fence").isNotNull() | (F.col("kind") == LEADERSHIP_WRITTEN), F.lit(False)
     )
-    fenced = _with_generation(told.where(is_by_fence), told, sessions)
-    others = told.where(~is_by_fence & ~F.col("kind").isin(*_DEATHS, SESSION_CLOSED))
+    fenced = _with_generation(valid.where(is_by_fence), valid, sessions)
+    others = valid.where(~is_by_fence & ~F.col("kind").isin(*_DEATHS, SESSION_CLOSED))
     named = _with_owners(others, sessions, births).unionByName(
-        _deaths(told, births), allowMissingColumns=True
+        _deaths(valid, births), allowMissingColumns=True
     )
     return _raw(fenced.unionByName(_with_epochs(named), allowMissingColumns=True), run)
 
 
 def _sessions(births: DataFrame) -> DataFrame:
-    """``session``, ``session_chroot``, ``session_broker``: whose sessions those of brokers are."""
+    """Return the sessions of brokers: ``session``, ``session_chroot``, ``session_broker``."""
     return births.groupBy("session").agg(
         F.min("chroot").alias("session_chroot"), F.max("broker").alias("session_broker")
     )
 
 
 def _until(rows: DataFrame, *key: str) -> DataFrame:
-    """With ``until_zxid``: where the next row of the same key begins; null for the last one."""
+    """Add ``until_zxid``: where the next row with the same key begins; null for the last one."""
     following = Window.partitionBy(*key).orderBy("from_zxid")
     return rows.withColumn("until_zxid", F.lead("from_zxid").over(following))
 
@@ -80,12 +81,12 @@ def _lasts() -> Column:
     )
 
 
-def _with_generation(rows: DataFrame, told: DataFrame, sessions: DataFrame) -> DataFrame:
-    """Rows of controllers, and ISRs that leaders wrote themselves: ``controller``, ``epoch``.
+def _with_generation(rows: DataFrame, valid: DataFrame, sessions: DataFrame) -> DataFrame:
+    """Add ``controller`` and ``epoch`` to writes of controllers and to ISRs written by leaders.
 
-    A fence is a version of /controller_epoch, which is written once an epoch.
+    A fence is a version of /controller_epoch, which is written once per epoch.
     """
-    epochs = told.where(F.col("kind").isin(*_EPOCHS)).select(
+    epochs = valid.where(F.col("kind").isin(*_EPOCHS)).select(
         F.col("chroot").alias("of_chroot"),
         F.col("zk_version").alias("of_version"),
         F.col("zxid").alias("from_zxid"),
@@ -99,8 +100,8 @@ def _with_generation(rows: DataFrame, told: DataFrame, sessions: DataFrame) -> D
         of_chroot & (F.col("fence") == F.col("of_version")) & _lasts(),
         "left",
     ).drop("of_chroot", "of_version", "from_zxid", "until_zxid")
-    # A leader that writes by itself does so without a fence, and its data has the epoch that made
-    # it the leader, which may be over.
+    # Leaders write ISRs without a fence. The epoch in their data is that of their election, which
+    # may have ended: the current epoch is used if it is newer.
     current = _until(epochs.withColumnRenamed("generation", "current"), "of_chroot").drop(
         "of_version", "of_broker"
     )
@@ -118,9 +119,9 @@ def _with_generation(rows: DataFrame, told: DataFrame, sessions: DataFrame) -> D
 
 
 def _with_owners(rows: DataFrame, sessions: DataFrame, births: DataFrame) -> DataFrame:
-    """What no fence tells of: ``controller``, and the broker of a session that was refused.
+    """Add ``controller`` to rows without a fence, and the broker to rejected writes.
 
-    A refusal to somebody who never was a broker of a Kafka cluster is left out.
+    Rejected writes of sessions that never were brokers of a Kafka cluster are dropped.
     """
     elections = _until(
         births.where(F.col("kind") == Kind.CONTROLLER_ELECTED.value).select(
@@ -131,7 +132,7 @@ def _with_owners(rows: DataFrame, sessions: DataFrame, births: DataFrame) -> Dat
         "of_session",
     )
     is_refused = F.col("kind") == WRITE_REFUSED
-    # Of a multi whose first operation failed nothing is left: with this error it was the fence.
+    # A multi with a failed first operation is logged without paths: BADVERSION means the fence.
     is_fenced_off = is_refused & F.col("chroot").isNull() & (F.col("outcome") == _FENCED_OFF)
     is_its = is_fenced_off & (F.col("session") == F.col("of_session"))
     joined = rows.join(F.broadcast(sessions), "session", "left").join(
@@ -153,12 +154,12 @@ def _with_owners(rows: DataFrame, sessions: DataFrame, births: DataFrame) -> Dat
     )
 
 
-def _deaths(told: DataFrame, births: DataFrame) -> DataFrame:
-    """Ends of ephemerals, each once, with ``controller``: deleted, or left by a session.
+def _deaths(valid: DataFrame, births: DataFrame) -> DataFrame:
+    """Return the ends of ephemeral znodes, with ``controller``: deletions and closed sessions.
 
-    A session leaves what it created if nothing befell it in between.
+    A closed session removes the znodes that it created and that were not deleted before.
     """
-    deleted = told.where(F.col("kind").isin(*_DEATHS))
+    deleted = valid.where(F.col("kind").isin(*_DEATHS))
     of_broker = F.col("kind").isin(Kind.BROKER_ONLINE.value, Kind.BROKER_OFFLINE.value)
     znode = Window.partitionBy("chroot", F.when(of_broker, F.col("broker"))).orderBy(
         "zxid", "op_index"
@@ -181,7 +182,7 @@ def _deaths(told: DataFrame, births: DataFrame) -> DataFrame:
     )
     lasts = F.col("next_zxid").isNull() | (F.col("next_zxid") > F.col("zxid"))
     left = (
-        told.where(F.col("kind") == SESSION_CLOSED)
+        valid.where(F.col("kind") == SESSION_CLOSED)
         .join(created, "session")
         .where((F.col("born_zxid") < F.col("zxid")) & lasts)
         .withColumns(
@@ -197,31 +198,32 @@ def _deaths(told: DataFrame, births: DataFrame) -> DataFrame:
         )
     )
     controller = F.coalesce("holder", F.lit(_UNKNOWN)).alias("controller")
-    columns: list[str | Column] = [*told.columns, controller]
+    columns: list[str | Column] = [*valid.columns, controller]
     return lives.where(~is_birth).select(*columns).unionByName(left.select(*columns))
 
 
 def _with_epochs(rows: DataFrame) -> DataFrame:
-    """The epoch that it was, where a row does not tell one."""
+    """Set ``epoch`` to the current controller epoch in rows that do not have one."""
     until_now = (
         Window.partitionBy("chroot")
         .orderBy("zxid", "op_index")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    told = F.when(F.col("kind").isin(*_EPOCHS), F.col("epoch"))
-    current = F.last(told, ignorenulls=True).over(until_now)
+    written = F.when(F.col("kind").isin(*_EPOCHS), F.col("epoch"))
+    current = F.last(written, ignorenulls=True).over(until_now)
     return rows.withColumn("epoch", F.coalesce("epoch", current))
 
 
 def _raw(rows: DataFrame, run: str | None) -> DataFrame:
-    """RAW_SCHEMA's columns."""
+    """Convert rows to RAW_SCHEMA."""
     name = F.when(F.col("chroot") == "", F.lit(_ROOT)).otherwise(F.col("chroot"))
     if run is not None:
         name = F.concat(F.lit(run), F.col("chroot"))
     index = F.least(F.col("op_index"), F.lit(_LAST_INDEX)).cast("long")
     counter = F.shiftleft(F.col("zxid").bitwiseAND(F.lit(_COUNTER_MASK)), ZK_COUNTER_SHIFT)
     place = F.shiftleft(F.shiftright("zxid", 32), ZK_EPOCH_SHIFT) + counter + index
-    # Written by itself, and not for the first time: a controller of before 2.2, or somebody's hand.
+    # A separate write of the epoch that is not the first one: by a controller before Kafka 2.2, or
+    # manual.
     is_election = (F.col("kind") == EPOCH_WRITTEN) & (F.col("zk_version") > 0)
     kind = F.when(is_election, Kind.CONTROLLER_ELECTED.value).otherwise(F.col("kind"))
     columns: dict[str, Column] = {
@@ -239,9 +241,9 @@ def _raw(rows: DataFrame, run: str | None) -> DataFrame:
     }
     is_controllers = kind.isin(Kind.CONTROLLER_ELECTED.value, Kind.CONTROLLER_RESIGNED.value)
     columns["replica"] = F.when(is_controllers, _UNKNOWN).otherwise(columns["replica"])
-    told = rows.where(~F.col("kind").isin(*_UNTOLD) | is_election)
-    present: Sequence[str] = told.columns
-    return told.select(
+    events = rows.where(~F.col("kind").isin(*_INTERNAL) | is_election)
+    present: Sequence[str] = events.columns
+    return events.select(
         *(
             columns.get(field.name, F.col(field.name) if field.name in present else F.lit(None))
             .cast(field.dataType)

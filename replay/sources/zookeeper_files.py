@@ -1,7 +1,7 @@
-"""Which files of ZooKeeper there are, what the logs among them lack, and where two overlap.
+"""ZooKeeper's files: logs and snapshots under given paths, missing zxids, and overlaps.
 
-Pure: looks at names, the beginnings of files and runs of transaction numbers; reads no transaction.
-A zxid is ZooKeeper's epoch << 32 | a counter, which has no holes inside an epoch.
+Uses file names, first bytes and ranges of zxids; does not read transactions. A zxid is ZooKeeper's
+epoch << 32 | a counter, which has no gaps inside an epoch.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _HEAD_BYTES: Final = 64 * 1024
 
 
 def is_txn_log(path: Path, head: bytes) -> bool:
-    """True if a file that begins so is a transaction log, perhaps one that holds nothing."""
+    """Return whether a file with these first bytes is a transaction log, possibly an empty one."""
     if head.startswith(txn_log.MAGIC):
         return True
     return bool(_LOG_NAME.fullmatch(path.name)) and not head.strip(b"\0")
 
 
 def is_snapshot(path: Path, head: bytes) -> bool:
-    """True if a file that begins so is a snapshot, plain or packed."""
+    """Return whether a file with these first bytes is a snapshot, plain or compressed."""
     return head.startswith(snapshot_file.MAGIC) or (
         bool(_SNAPSHOT_NAME.fullmatch(path.name)) and head.startswith(_PACKED)
     )
 
 
 class ZooKeeperFiles(NamedTuple):
-    """Transaction logs and snapshots, each file once."""
+    """Transaction logs and snapshots without duplicates."""
 
     logs: tuple[Path, ...]
     snapshots: tuple[Path, ...]
 
 
 def find_files(paths: Iterable[Path]) -> ZooKeeperFiles:
-    """The logs and snapshots that are given, or are in a directory (or its ``version-2``).
+    """Find the logs and snapshots at the paths; of a directory, in it or in its ``version-2``.
 
-    Raises UsageError for a path that is none and a directory without any, and EnvironmentProblem
-    for a file that is neither, or of another version.
+    Raises UsageError for a missing path and a directory without such files, EnvironmentProblem for
+    a file that is neither a log nor a snapshot, or of another version.
     """
     logs: dict[Path, Path] = {}
     snapshots: dict[Path, Path] = {}
@@ -77,8 +77,8 @@ def _files(paths: Iterable[Path]) -> Iterable[Path]:
         ]
         if not found:
             raise UsageError(
-                f"{path} holds no ZooKeeper transaction log",
-                hint=f"log.* and snapshot.* lie in a server's dataLogDir/{VERSION_DIRECTORY}",
+                f"{path} has no ZooKeeper transaction logs",
+                hint=f"log.* and snapshot.* are in a server's dataLogDir/{VERSION_DIRECTORY}",
             )
         yield from found
 
@@ -92,7 +92,7 @@ def _head(path: Path) -> bytes:
 
 
 class FileStretch(NamedTuple):
-    """Transactions without a hole between them: in which file, and at what byte they begin."""
+    """A range of consecutive transactions in a file; ``offset``: byte of the first."""
 
     first_zxid: int
     last_zxid: int
@@ -101,8 +101,11 @@ class FileStretch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Transactions that no file has. ``file`` and ``offset``: of what follows them; ``is_between``:
-    something is known of what was before them, too."""
+    """A range of transactions that no file has.
+
+    ``file`` and ``offset``: place of the next transaction. ``is_between``: earlier transactions, or
+    a snapshot, are known.
+    """
 
     file: str
     offset: int
@@ -112,7 +115,7 @@ class Gap(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is missing, in words."""
+        """Describe the missing transactions."""
         count = self.last_zxid - self.first_zxid + 1
         if count == 1:
             return f"zxid 0x{self.first_zxid:x}: 1 transaction"
@@ -120,7 +123,7 @@ class Gap(NamedTuple):
 
 
 def has_overlap(stretches: Iterable[FileStretch]) -> bool:
-    """True if a transaction is in the files twice."""
+    """Return whether a transaction is in more than one place."""
     last = -1
     for stretch in sorted(stretches):
         if stretch.first_zxid <= last:
@@ -130,10 +133,10 @@ def has_overlap(stretches: Iterable[FileStretch]) -> bool:
 
 
 def find_gaps(stretches: Iterable[FileStretch], start_zxid: int | None) -> list[Gap]:
-    """Holes in the counters of each epoch, by place.
+    """Return the gaps in the counters of each epoch, in order.
 
-    ``start_zxid``: of the snapshot to start from; without one, what comes before the first
-    transaction is missing too. What an epoch's leader wrote last before it was lost, nobody knows.
+    ``start_zxid``: zxid of the snapshot to start from; without one, all transactions before the
+    first are missing, too. Missing transactions at the end of an epoch cannot be detected.
     """
     gaps = []
     last = -1 if start_zxid is None else start_zxid
@@ -148,9 +151,9 @@ def find_gaps(stretches: Iterable[FileStretch], start_zxid: int | None) -> list[
 
 
 def start_snapshot(snapshots: Sequence[Path], first_zxid: int | None) -> Path | None:
-    """The snapshot to begin with where the logs begin at ``first_zxid`` (None: there are none).
+    """Return the snapshot to start from if the logs begin at ``first_zxid`` (None: no logs).
 
-    The oldest that holds all that came before, else the newest.
+    The oldest snapshot that contains all earlier transactions, else the newest.
     """
     by_zxid = sorted(snapshots, key=snapshot_file.snapshot_zxid)
     if not by_zxid:

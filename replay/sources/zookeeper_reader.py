@@ -1,11 +1,11 @@
-"""``spark.read.format("zktxnlog")``: ZooKeeper's transaction logs as rows, one partition a file.
+"""Spark data source ``zktxnlog``: ZooKeeper's transaction logs as rows, one partition per file.
 
-Reads files and hands on what they say; joins nothing. ``load(path)`` takes a log, a snapshot or a
-server's directory; the option ``paths`` several, as a JSON list; ``rows`` says which rows:
+``spark.read.format("zktxnlog").load(path)`` takes a log, a snapshot or a server's directory; the
+option ``paths`` takes several, as a JSON list. The option ``rows`` selects the kind of rows:
 
 - ``operations`` (the default): every operation of every transaction of the logs;
-- ``changes``: what they and the snapshots say about Kafka's clusters;
-- ``stretches``: which transactions a log has, without reading them;
+- ``changes``: changes of Kafka clusters in the logs and snapshots;
+- ``stretches``: the ranges of consecutive transactions in each log;
 - ``digests``: a digest of each transaction, to compare the logs of two servers.
 """
 
@@ -48,10 +48,10 @@ from klamm.zk.znodes import MalformedZNode, UnparsableJson
 SNAPSHOT_DETAIL: Final = "snapshot"
 
 
-class Standing(NamedTuple):
-    """A change that a snapshot shows: what was written last, when and by which session.
+class SnapshotChange(NamedTuple):
+    """The last write of a znode in a snapshot.
 
-    ``session_id`` is that of an ephemeral, else 0.
+    ``session_id``: owner of an ephemeral znode, else 0.
     """
 
     offset: int
@@ -61,17 +61,17 @@ class Standing(NamedTuple):
     change: Change
 
 
-def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[Standing]:
-    """The last write of each znode that is in a snapshot. Who wrote it is not in there."""
-    controllers: dict[str, list[Standing]] = {}
+def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[SnapshotChange]:
+    """Yield the last write of each znode in a snapshot; a snapshot does not name the writer."""
+    controllers: dict[str, list[SnapshotChange]] = {}
     for entry in entries:
         znode = znode_of(entry.path)
         if znode is None:
             continue
         node = entry.node
-        for change in _standing(znode, entry):
+        for change in _last_changes(znode, entry):
             at = (node.czxid, node.ctime_ms) if _is_at_creation(change) else _last_write(entry)
-            row = Standing(entry.offset, *at, node.ephemeral_owner, change)
+            row = SnapshotChange(entry.offset, *at, node.ephemeral_owner, change)
             if znode.what in (CONTROLLER, EPOCH):
                 controllers.setdefault(znode.chroot, []).append(row)
             else:
@@ -80,9 +80,9 @@ def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[Standing]:
         yield from _election_in_snapshot(rows)
 
 
-def _standing(znode: ZNode, entry: SnapshotEntry) -> Iterator[Change]:
+def _last_changes(znode: ZNode, entry: SnapshotEntry) -> Iterator[Change]:
     node = entry.node
-    # The data at its creation is gone if it was written again.
+    # After a second write the data of the creation is lost.
     is_new = node.czxid == node.mzxid
     try:
         for change in written(
@@ -103,8 +103,8 @@ def _last_write(entry: SnapshotEntry) -> tuple[int, int]:
     return entry.node.mzxid, entry.node.mtime_ms
 
 
-def _election_in_snapshot(rows: list[Standing]) -> Iterator[Standing]:
-    """One multi wrote both znodes if they have one zxid."""
+def _election_in_snapshot(rows: list[SnapshotChange]) -> Iterator[SnapshotChange]:
+    """Combine /controller and /controller_epoch if one multi wrote both: they have one zxid."""
     by_kind = {row.change.kind: row for row in rows}
     created, epoch = by_kind.get(CONTROLLER_CREATED), by_kind.get(EPOCH_WRITTEN)
     if created is None or epoch is None or created.zxid != epoch.zxid:
@@ -134,7 +134,7 @@ _TYPES: Final = {
 
 
 def _schema(columns: str) -> pa.Schema:
-    """A file and an offset in it, and columns, which may be null: each a name and a type."""
+    """Return a schema of file, offset and the given nullable columns, each a name and a type."""
     fields = (column.split() for column in columns.split(","))
     return pa.schema([*_FILE, *(pa.field(name, _TYPES[kind]) for name, kind in fields)])
 
@@ -162,19 +162,19 @@ class _Kind(NamedTuple):
 
 
 class ZooKeeperLogs(DataSource):
-    """The data source: to be registered with a session by ``spark.dataSource.register``."""
+    """The data source; register it with ``spark.dataSource.register``."""
 
     @classmethod
     def name(cls) -> str:
-        """Its name for ``format``."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of the rows that are asked for."""
+        """Return the schema of the kind of rows in the option ``rows``."""
         return from_arrow_schema(_kind(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of what the options name."""
+        """Return a reader of the files in the options."""
         return _Reader(dict(self.options))
 
 
@@ -190,7 +190,7 @@ class _Reader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One a file; of files without any, one that yields nothing."""
+        """Return one partition per file."""
         files = find_files(_paths(self._options))
         parts = [_FilePartition(str(path), False) for path in files.logs]
         if _kind(self._options).has_snapshots:
@@ -198,9 +198,9 @@ class _Reader(DataSourceReader):
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A file's rows, as Arrow."""
+        """Return the rows of a file as Arrow batches."""
         assert isinstance(partition, _FilePartition)
-        # What is imported stays: to look at it again and again is a fifth of the time.
+        # Exempt imported modules from garbage collection: scanning them takes a fifth of the time.
         gc.freeze()
         kind, before = _kind(self._options), int(self._options.get("before", -1))
         path = Path(partition.path)
@@ -211,7 +211,7 @@ class _Reader(DataSourceReader):
 def _kind(options: Any) -> _Kind:
     name = options.get("rows", OPERATIONS)
     if name not in _KINDS:
-        raise UsageError(f"rows {name}: one of {', '.join(_KINDS)} is meant")
+        raise UsageError(f"option rows: {name} is not one of {', '.join(_KINDS)}")
     return _KINDS[name]
 
 
@@ -238,7 +238,10 @@ def _batch(rows: list[_Row], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _txn_rows(columns: int, rows_of: Callable[[Txn], Iterable[_Row]], path: Path) -> Iterator[_Row]:
-    """What ``rows_of`` a transaction says behind its place, session and time; damages too."""
+    """Yield rows of a log: place, zxid, session and time, then the columns of ``rows_of``.
+
+    Damaged transactions become rows, too; ``columns`` is the number of columns.
+    """
     file = str(path)
     for txn in read_txn_log(path):
         if isinstance(txn, TxnDamage):
@@ -260,9 +263,9 @@ def _operations_of(txn: Txn) -> Iterator[_Row]:
 
 
 def _snapshot_rows(path: Path, before: int) -> Iterator[_Row]:
-    """Of the last writes that a snapshot shows, those that are older than the logs.
+    """Yield the last writes in a snapshot that are older than the logs, with zxid < ``before``.
 
-    Its checksum stands at its end, so that nothing is handed on before all is read.
+    The checksum is at the end of the file, so that all rows are read before the first is yielded.
     """
     file = str(path)
     try:
@@ -281,8 +284,8 @@ def _stretch_rows(path: Path) -> Iterator[_Row]:
     for count, stretch in enumerate(read_stretches(path), 1):
         if count > _MOST_STRETCHES:
             raise EnvironmentProblem(
-                f"{path} has more than {_MOST_STRETCHES} holes",
-                hint="zookeeper's TxnLogToolkit shows what is in it",
+                f"{path} has more than {_MOST_STRETCHES:,} gaps between its zxids",
+                hint="inspect the file with ZooKeeper's TxnLogToolkit",
             )
         yield (str(path), *stretch)
 
@@ -294,7 +297,10 @@ def _digest_rows(path: Path) -> Iterator[_Row]:
 
 
 def _digest(txn: Txn) -> int:
-    """A number for what a transaction says; servers may differ in what closed sessions left."""
+    """Return a hash of a transaction's content.
+
+    Paths of closed sessions are excluded: servers may differ in them.
+    """
     ops = [op._replace(paths=None) if op.type is TxnType.CLOSE_SESSION else op for op in txn.ops]
     text = repr((txn.session_id, txn.cxid, txn.t_ms, txn.is_multi, *map(tuple, ops)))
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)

@@ -65,16 +65,16 @@ def started(*args: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Pop
 @pytest.mark.parametrize(
     ("content", "args", "message"),
     [
-        (None, [], "there is no "),
+        (None, [], "does not exist"),
         (b"", [], "is empty"),
-        (b"hello\n", [], "is no log that klamm knows"),
-        (b'{"a":1}\n', [], "is no log that klamm knows"),
-        (row(1), ["--timezone", "Mars/Phobos"], "there is no time zone 'Mars/Phobos'"),
-        (row(1), ["--timezone", "../etc"], "there is no time zone '../etc'"),
+        (b"hello\n", [], "is not a log that klamm knows"),
+        (b'{"a":1}\n', [], "is not a log that klamm knows"),
+        (row(1), ["--timezone", "Mars/Phobos"], "unknown time zone 'Mars/Phobos'"),
+        (row(1), ["--timezone", "../etc"], "unknown time zone '../etc'"),
         (row(1), ["SAME"], "is given twice"),
-        (row(1), ["COPY"], "copy has what "),
-        (row(1), ["--out", "."], "is there already"),
-        (row(1), ["--follow", "--overwrite"], "--follow requires exactly one journal"),
+        (row(1), ["COPY"], "is a copy of "),
+        (row(1), ["--out", "."], "already exists"),
+        (row(1), ["--follow", "--overwrite"], "--follow excludes --overwrite"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
@@ -106,7 +106,7 @@ def test_a_directory_of_something_else_is_refused(
     (tmp_path / "notes" / "empty").touch()
     out = str(tmp_path / "table")
     assert main(["replay", "ingest", str(tmp_path / "notes"), "--out", out]) == 2
-    assert "error: there is no log in " in capsys.readouterr().err
+    assert "error: no logs found in " in capsys.readouterr().err
 
 
 def test_servers_may_have_equal_snapshots(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_file_beside_its_compressed_copy_is_refused(
     packed = tmp_path / "journal.jsonl.packed"
     (tmp_path / "journal.jsonl").write_bytes(whole)
     packed.write_bytes(pack(whole))
-    with pytest.raises(UsageError, match=r"journal\.jsonl\.packed has what \S+/journal\.jsonl has"):
+    with pytest.raises(UsageError, match=r"journal\.jsonl\.packed is a copy of \S+/journal\.jsonl"):
         find_files([tmp_path])
     for other in (pack(whole[:-1]), pack(whole)[:-9]):
         packed.write_bytes(other)
@@ -166,10 +166,10 @@ def test_what_is_no_table_is_never_replaced(
     (tmp_path / "precious").mkdir()
     args = ["replay", "ingest", str(journal), "--overwrite", "--out"]
     assert main([*args, str(tmp_path / "precious")]) == 2
-    assert "is no event table and is not overwritten" in capsys.readouterr().err
+    assert "is not an event table and is not overwritten" in capsys.readouterr().err
     (tmp_path / "table.partial").mkdir()
     assert main([*args, str(tmp_path / "table")]) == 2
-    assert "another ingest is at work, or one was killed" in capsys.readouterr().err
+    assert "another ingest is running, or one was killed" in capsys.readouterr().err
     assert (tmp_path / "precious").is_dir() and (tmp_path / "table.partial").is_dir()
 
 
@@ -189,8 +189,8 @@ def test_what_was_read_is_told_as_json(
     assert [line.split(":")[0] for line in err.splitlines()] == [
         "Spark has started",
         "read journal",
-        "name the codes",
-        "count",
+        "write names",
+        "count events",
     ]
 
 
@@ -205,16 +205,16 @@ def test_what_was_read_is_told_as_text() -> None:
     ]
     damaged = [Damaged("f", 4, "torn", '{"v')]
     assert list(manifest_lines(Manifest(1, sources), damaged)) == [
-        "journal: 3,000 events of 1 file in 2.0 s (1,500 per second)",
+        "journal: 3,000 events from 1 file in 2.0 s (1,500 per second)",
         "  run r: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:02.000 UTC, "
         "controller epochs 1 to 2, 1 row missing",
-        "  out of order: epoch 1 stands after epoch 2 at f:3; read in the order of their numbers",
+        "  out of order: epoch 1 follows epoch 2 at f:3; replayed by sequence number",
         "  damaged, torn: 1 line",
-        "controller.log: 1 event of 0 files in 0.5 s (2 per second), and 1.2 s to find the "
+        "controller.log: 1 event from 0 files in 0.5 s (2 per second), and 1.2 s to find the "
         "predecessor of each event",
         "  run k: 1970-01-01 00:00:01.000 to 1970-01-01 00:00:01.000 UTC",
         f"  damaged, {CUT}: 1 file",
-        "zookeeper: 5 events of 0 files in 1.0 s (5 per second)",
+        "zookeeper: 5 events from 0 files in 1.0 s (5 per second)",
         "  lost transactions: 2 runs",
         '  f:4: torn: {"v',
     ]
@@ -235,7 +235,7 @@ def test_a_full_disk_leaves_no_table(tmp_path: Path) -> None:
         out, err = ingest.communicate(timeout=110)
     assert (ingest.returncode, out) == (1, "")
     last = err.splitlines()[-2:]
-    assert last[0] == f"error: no space left while {disk}/t.partial was made"
+    assert last[0] == f"error: no space left on the disk while writing {disk}/t.partial"
     assert last[1].startswith("hint: ")
 
 

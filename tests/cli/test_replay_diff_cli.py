@@ -94,7 +94,7 @@ def test_a_source_or_run_that_no_side_has_is_refused(
 ) -> None:
     for option, asked in (("--source", "controller.log"), ("--run", "nowhere")):
         assert main(["replay", "diff", str(journal), str(dumped), option, asked]) == 2
-        assert f"error: {option} {asked}: not found in A or B\n" in capsys.readouterr().err
+        assert f"error: {option} {asked}: neither A nor B has it\n" in capsys.readouterr().err
 
 
 def test_two_logs_that_differ_end_in_14_and_say_where(
@@ -106,9 +106,9 @@ def test_two_logs_that_differ_end_in_14_and_say_where(
     changed = [*rows]
     changed[last] = msgspec.structs.replace(rows[last], leader=1)
     code, told = diff(capsys, journal, written(tmp_path / "other.jsonl", changed))
-    assert (code, told[3:5]) == (14, ["1 differ:", "  t-0: leader 0 in A, 1 in B"])
+    assert (code, told[3:5]) == (14, ["Differences: 1", "  t-0: leader 0 in A, 1 in B"])
     assert told[5].startswith(f"First divergence: {journal}:{last + 1} in A, ")
-    assert told[5].endswith(", which B never had.") and len(told) == 6
+    assert told[5].endswith("; B never had it.") and len(told) == 6
 
 
 def test_two_logs_that_part_and_end_alike_end_in_14(
@@ -153,7 +153,7 @@ def test_a_log_beside_a_live_zookeeper(
     epoch = stored.leader_epoch
     assert code == 14
     assert told[4:] == [
-        "7 differ:",
+        "Differences: 7",
         "  single-0: isr 2 in A, none in B",
         "  single-0: leader -1 in A, none in B",
         "  single-0: leader_epoch 1 in A, none in B",
@@ -184,7 +184,7 @@ def test_a_log_beside_a_dump(
             "partition": 0,
             "replica": -1,
             "field": "existence",
-            "a": "there",
-            "b": "not there",
+            "a": "present",
+            "b": "absent",
         }
     ]

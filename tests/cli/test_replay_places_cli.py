@@ -13,7 +13,7 @@ from klamm.cli.main import main
 from tests.unit.report.pages import read_page
 
 ROW = '{"v":1,"run_id":"r","t_ms":1767348900250,"seq":1,"controller":0,"epoch":1,"kind":"event"}\n'
-HINT = "hint: --out names what can be made and written\n"
+HINT = "hint: --out needs a writable place\n"
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_directory_that_the_disk_refuses_is_told_by_the_name_it_was_given(
 ) -> None:
     assert main(["replay", "run", str(journal), "--out", out]) == 1
     told = capsys.readouterr().err
-    assert told == f"error: {out} cannot be made: No such file or directory\n{HINT}"
+    assert told == f"error: {out} cannot be created: No such file or directory\n{HINT}"
 
 
 def test_an_archive_is_made_with_the_directories_above_it(
@@ -42,7 +42,7 @@ def test_an_archive_is_made_with_the_directories_above_it(
     long = tmp_path / "c" / ("x" * 250 + ".zip")
     assert main(["replay", "package", "--out", str(long)]) == 1
     told = capsys.readouterr().err
-    assert told == f"error: {long} cannot be made: File name too long\n{HINT}"
+    assert told == f"error: {long} cannot be created: File name too long\n{HINT}"
     assert not long.parent.exists()
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_query_is_refused_before_anything_is_read(
     writes = "WITH a AS (SELECT 1) INSERT INTO b SELECT * FROM a"
     assert main(["replay", "sql", writes, str(journal)]) == 2
     told = capsys.readouterr().err
-    assert "error: this cannot be asked" in told and "read journal" not in told
+    assert "error: invalid query" in told and "read journal" not in told
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("TZ", "Asia/Kolkata")
         time.tzset()

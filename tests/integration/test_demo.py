@@ -75,7 +75,7 @@ def test_everything_agrees_after_two_losses_where_no_java_is_installed(
     assert (replayed["violations"], replayed["counts"]["events"]) == ({}, len(rows))
     assert replayed["counts"]["partitions"] == 21
     page = read_page(Path(replayed["page"]).read_text(encoding="utf-8"))
-    assert page.only("p", "verdict").text == "No violation was found."
+    assert page.only("p", "verdict").text == "No violations found."
     assert loaded(page) == []
     controllers = next(t for t in page.all("table") if "Controllers" in t.only("caption").text)
     assert [row.all("td")[1].text for row in controllers.only("tbody").all("tr")] == [

@@ -119,12 +119,12 @@ def test_two_words_of_one_code_are_refused(spark: SparkSession, tmp_path: Path) 
     spark.createDataFrame([("topic", 1, "b")], NAMES_SCHEMA).write.mode("append").parquet(
         str(parts)
     )
-    with pytest.raises(KlammError, match="topic a and topic b have the same code"):
+    with pytest.raises(KlammError, match="topic a and topic b have the same hash code"):
         write_names(spark, parts, tmp_path / "others")
 
 
 def test_what_is_no_whole_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is no event table: it has no manifest\.json"):
+    with pytest.raises(UsageError, match=r"is not an event table: it has no manifest\.json"):
         open_table(spark, tmp_path)
     (tmp_path / "manifest.json").write_text('{"schema_version":1,')
     with pytest.raises(UsageError, match="is damaged"):

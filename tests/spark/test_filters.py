@@ -40,16 +40,16 @@ def test_what_is_there_is_taken(table: EventTable) -> None:
 @pytest.mark.parametrize(
     ("asked", "words", "hint"),
     [
-        ({"topics": ("t", "v")}, "no event of topic v", "names are exact"),
-        ({"brokers": (1, 9)}, "no event of a partition of broker 9", "one that it led"),
-        ({"brokers": (3,)}, "no event of a partition of broker 3", "one that it led"),
-        ({"brokers": (2,), "topics": ("t",)}, "a partition of broker 2", "one that it led"),
-        ({"as_of_ms": 9}, r"up to 1970-01-01 00:00:00\.009", "the first is of 1970-01-01 00:00"),
-        ({"to_ms": 8}, r"up to 1970-01-01 00:00:00\.008", "the first is of 1970-01-01 00:00"),
-        ({"from_ms": 61}, r"from 1970-01-01 00:00:00\.061 on", "the last is of 1970-01-01"),
-        ({"as_of_epoch": 7}, "no controller epoch 7", "there are those from 4 to 6"),
-        ({"as_of_epoch": 3}, "no controller epoch 3", "there are those from 4 to 6"),
-        ({"as_of_zxid": 0x1F}, "no event up to zxid 0x1f", "the first is of 0x20"),
+        ({"topics": ("t", "v")}, "no events of topic v", "exact topic name"),
+        ({"brokers": (1, 9)}, "no events about partitions of broker 9", "the broker led it"),
+        ({"brokers": (3,)}, "no events about partitions of broker 3", "the broker led it"),
+        ({"brokers": (2,), "topics": ("t",)}, "partitions of broker 2", "the broker led it"),
+        ({"as_of_ms": 9}, r"up to 1970-01-01 00:00:00\.009", "the first event is at 1970-01-01"),
+        ({"to_ms": 8}, r"up to 1970-01-01 00:00:00\.008", "the first event is at 1970-01-01"),
+        ({"from_ms": 61}, r"from 1970-01-01 00:00:00\.061 UTC on", "the last event is at 1970"),
+        ({"as_of_epoch": 7}, "no events of controller epoch 7", "epochs: 4 to 6"),
+        ({"as_of_epoch": 3}, "no events of controller epoch 3", "epochs: 4 to 6"),
+        ({"as_of_zxid": 0x1F}, "no events up to zxid 0x1f", "the first event has zxid 0x20"),
     ],
 )
 def test_what_is_not_there_is_refused(
@@ -66,8 +66,8 @@ def test_logs_without_zxids_and_epochs_say_so(table: EventTable) -> None:
     events = table.events.where("zxid IS NULL")
     told = EventTable(events, table.names, table.damaged, Manifest(SCHEMA_VERSION, [source]))
     for asked, hint in (
-        (Filters(as_of_zxid=5), "ZooKeeper's logs tell zxids"),
-        (Filters(as_of_epoch=1), "none is told"),
+        (Filters(as_of_zxid=5), "only ZooKeeper's logs have zxids"),
+        (Filters(as_of_epoch=1), "these logs name no controller epochs"),
     ):
         with pytest.raises(UsageError) as caught:
             check(told, asked)

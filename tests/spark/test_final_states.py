@@ -163,11 +163,11 @@ def test_what_only_one_side_has_is_found(
     without = [at for at in stored if at.topic != "unborn"]
     found = compare_tree([*without, StoredPartition("u", 0, (0,), 0, 0, (0,), 0)])
     assert sorted(found.lines) == [
-        "u-0 on broker 0: the journal knows nothing of it",
-        "u-0: the journal knows nothing of it",
-        "unborn-0 on broker 2: the journal ends with state None, ZooKeeper does not have it",
-        "unborn-0: the journal ends with state NewPartition, leader None, leader_epoch None, "
-        "isr None, zk_version None, ZooKeeper does not have it",
+        "u-0 on broker 0: missing in the journal",
+        "u-0: missing in the journal",
+        "unborn-0 on broker 2: missing in ZooKeeper; the journal ends with state None",
+        "unborn-0: missing in ZooKeeper; the journal ends with state NewPartition, leader None, "
+        "leader_epoch None, isr None, zk_version None",
     ]
 
 

@@ -114,7 +114,7 @@ def test_stop_and_restart_give_equal_totals(
     append(journal, rows(26, 40))
     with following(follower, journal) as second:
         second.wait_for(32)
-        with pytest.raises(UsageError, match=r"table follows \S+/journal\.jsonl and is not whole"):
+        with pytest.raises(UsageError, match=r"table follows \S+/journal\.jsonl and is incomplete"):
             look_at([table])
         manifest = second.stopped()
     assert seqs_and_lines(spark, table) == lines + [(n, n + 1) for n in range(9, 41)]
@@ -136,7 +136,7 @@ def test_starting_and_storing_are_no_idle_time(spark: SparkSession, tmp_path: Pa
     journal.write_bytes(rows(11, 12))
     with pytest.raises(EnvironmentProblem, match="was truncated") as caught:
         follow(spark, open_followed(journal, table), table, threading.Event(), idle_timeout_s=0)
-    assert caught.value.hint is not None and caught.value.hint.startswith(f"{table} has what was")
+    assert caught.value.hint is not None and caught.value.hint.startswith(f"{table} keeps the")
     assert look_at([table]).table == table
     assert read_manifest(table) == manifest
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     with pytest.raises(UsageError, match="takes one journal"):
         open_followed(tmp_path, tmp_path / "table")
-    with pytest.raises(UsageError, match="is there already, and does not follow"):
+    with pytest.raises(UsageError, match="already exists and does not follow"):
         open_followed(journal, tmp_path / "full")
     assert not (tmp_path / "table").exists()
     open_followed(journal, tmp_path / "table")

@@ -22,7 +22,7 @@ from klamm.replay.generate.generate import Truth, generate
 from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from klamm.replay.generate.planting import FLAPS
 from klamm.replay.ingest import make_table
-from klamm.replay.questions.availability import tells_partition_state
+from klamm.replay.questions.availability import is_partition_state
 from klamm.replay.questions.columns import OFFLINE, kind_code
 from klamm.replay.questions.histories import histories
 from klamm.replay.questions.timeline import differences, offline_timeline
@@ -192,7 +192,7 @@ def test_who_dies_with_the_controller_is_offline_whoever_counts(
     states: dict[tuple[int, int], int] = {}
     went = Counter[int]()
     found = Counter[int]()
-    for row in events.where(tells_partition_state()).orderBy("place").collect():
+    for row in events.where(is_partition_state()).orderBy("place").collect():
         key = (row.topic, row.partition)
         if row.to_state == OFFLINE and states.get(key) != OFFLINE:
             counter = found if row.kind == kind_code(Kind.PARTITION_SNAPSHOT) else went

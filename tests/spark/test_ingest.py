@@ -166,7 +166,7 @@ def test_a_truncated_gzip_gives_what_is_before_its_end(spark: SparkSession, tmp_
 def test_no_table_is_made_of_what_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b'{"v":9,"run_id":"r","seq":1,"kind":"event"}\n' * 3)
-    with pytest.raises(KlammError, match="no event in 1 files") as caught:
+    with pytest.raises(KlammError, match="no events found in 1 files") as caught:
         make_table(spark, [path], tmp_path / "table")
     assert caught.value.hint == "damaged lines: schema version 9: 3"
     assert [at.name for at in tmp_path.iterdir()] == ["journal.jsonl"]
@@ -200,7 +200,7 @@ def test_an_interrupted_ingest_leaves_what_was_there(spark: SparkSession, journa
 def test_a_table_is_replaced_only_if_that_is_asked_for(spark: SparkSession, journal: Path) -> None:
     table = journal.with_name("table")
     make_table(spark, [journal], table)
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         make_table(spark, [journal], table)
     journal.write_bytes(encoded(row(1)))
     assert make_table(spark, [journal], table, overwrite=True).rows == 1
@@ -229,6 +229,6 @@ def test_a_full_disk_is_told_in_a_line() -> None:
     text = "SparkException: Job aborted\nCaused by: java.io.IOException: No space left on device"
     error = as_klamm_error(text, Path("t"))
     assert isinstance(error, EnvironmentProblem)
-    assert error.message == "no space left while t was made"
+    assert error.message == "no space left on the disk while writing t"
     other = as_klamm_error("E\nCaused by: a.b.FileNotFound: no x\n\tat y", Path("t"))
-    assert other.message == "Spark's job failed: no x (FileNotFound)"
+    assert other.message == "Spark job failed: no x (FileNotFound)"

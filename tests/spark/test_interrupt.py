@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from klamm.replay.spark import SparkSession
-from klamm.replay.spark_errors import told_in_one_line
+from klamm.replay.spark_errors import one_line_errors
 
 ROOT = Path(__file__).parents[2]
 LONG_JOB = """
@@ -86,7 +86,7 @@ def test_a_cleanup_without_java_does_not_hide_the_interrupt() -> None:
 def test_what_java_raises_during_an_interrupt_is_not_told(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(KeyboardInterrupt), told_in_one_line(tmp_path):
+    with pytest.raises(KeyboardInterrupt), one_line_errors(tmp_path):
         try:
             raise KeyboardInterrupt
         finally:

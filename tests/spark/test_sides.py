@@ -54,10 +54,10 @@ def table(spark: SparkSession, raw_events: Callable[..., DataFrame]) -> EventTab
 def test_what_is_more_than_one_cluster_is_refused_with_what_to_say(table: EventTable) -> None:
     with pytest.raises(UsageError, match=r"sources: state-change\.log, zookeeper") as caught:
         side_of(table, "x")
-    assert caught.value.hint == "--source state-change.log takes one of them"
-    with pytest.raises(UsageError, match="x holds several runs: /a, /b") as caught:
+    assert caught.value.hint == "select one, for example --source state-change.log"
+    with pytest.raises(UsageError, match="x has several runs: /a, /b") as caught:
         side_of(table, "x", source="zookeeper")
-    assert caught.value.hint == "--run /a takes one of them"
+    assert caught.value.hint == "select one, for example --run /a"
 
 
 def test_one_source_and_one_run_are_taken(table: EventTable) -> None:

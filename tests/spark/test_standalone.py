@@ -126,7 +126,7 @@ def test_a_job_that_no_worker_has_room_for_says_what_it_waits_for(
         waiting.send_signal(signal.SIGINT)
         told, errors = waiting.communicate(timeout=60)
     assert said == (
-        f"waiting for {master}: no worker has had a free core and 3000 MiB for 10 s "
-        "(--memory-mb asks for less, Ctrl-C gives up)\n"
+        f"waiting for {master}: no worker with a free core and 3000 MiB of memory for 10 s "
+        "(lower --memory-mb, or give up with Ctrl-C)\n"
     )
     assert (waiting.returncode, told, errors) == (130, "", "")

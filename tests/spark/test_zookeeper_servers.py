@@ -95,7 +95,7 @@ def test_servers_that_disagree_are_refused(spark: SparkSession, tmp_path: Path) 
     other.register(1, 1)
     other.elect(1, 2, 1)
     two = write_log(tmp_path / "two", other.txns)
-    with pytest.raises(UsageError, match="zxid 0x2 is one transaction in") as raised:
+    with pytest.raises(UsageError, match="zxid 0x2 is a different transaction in") as raised:
         read_events(spark, one, two)
     assert str(one) in raised.value.message
     assert str(two) in raised.value.message

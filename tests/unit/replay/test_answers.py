@@ -25,7 +25,7 @@ def test_what_none_of_some_sources_tells() -> None:
     }
     assert Question.REPLICA_STATES in found and Question.FAILOVERS not in found
     info = answer(Question.REPLICA_STATES, Reading.STATE_CHANGE_INFO)
-    assert (info.how, info.why) == (How.NO, "transitions of replicas are TRACE lines")
+    assert (info.how, info.why) == (How.NO, "replica transitions are logged at TRACE")
     assert Question.REPLICA_STATES in limits([Reading.ZOOKEEPER])
     assert Question.LEADERSHIPS not in limits([Reading.ZOOKEEPER, Reading.STATE_CHANGE_INFO])
 

@@ -120,6 +120,6 @@ def test_a_file_that_is_truncated_while_it_is_read_is_an_error(tmp_path: Path) -
     path.write_bytes(b"one\ntwo\n")
     (part,) = cut_file(path, 100)
     path.write_bytes(b"one\n")
-    with pytest.raises(EnvironmentProblem, match="log was truncated while it was read"):
+    with pytest.raises(EnvironmentProblem, match="log was truncated while klamm read it"):
         for _ in zip(range(9), read_part(part), strict=False):
             pass

@@ -80,15 +80,15 @@ def test_the_folder_of_all_files_is_not_in_each_row() -> None:
 @pytest.mark.parametrize(
     ("readings", "told"),
     [
-        ([Reading.ZOOKEEPER], "not told"),
-        ([Reading.STATE_CHANGE_INFO, Reading.CONTROLLER_INFO], "not told"),
+        ([Reading.ZOOKEEPER], "unknown"),
+        ([Reading.STATE_CHANGE_INFO, Reading.CONTROLLER_INFO], "unknown"),
         ([Reading.ZOOKEEPER, Reading.JOURNAL], "0 ms"),
         ([Reading.STATE_CHANGE_TRACE], "0 ms"),
     ],
 )
 def test_no_time_offline_is_told_by_who_cannot_know(readings: list[Reading], told: str) -> None:
     page = replay_page(Asked("x", None, [], limits(readings)), answers_of())
-    (figure,) = (at for at in page.figures if at.name.startswith("Offline"))
+    (figure,) = (at for at in page.figures if at.name.startswith("offline"))
     assert figure.value == told
 
 

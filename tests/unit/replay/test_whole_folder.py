@@ -1,4 +1,4 @@
-"""A directory that cannot be made is told of in klamm's own words."""
+"""A directory that cannot be created raises an EnvironmentProblem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_directory_in_what_is_a_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "table"
     with (
-        pytest.raises(EnvironmentProblem, match="file/table cannot be made: "),
+        pytest.raises(EnvironmentProblem, match="file/table cannot be created: "),
         new_table_folder(folder, overwrite=False),
     ):
         pytest.fail("there is no directory to work in")
@@ -23,7 +23,7 @@ def test_a_directory_in_what_is_a_file_cannot_be_made(tmp_path: Path) -> None:
 def test_a_directory_that_another_works_in_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "table.partial").mkdir()
     with (
-        pytest.raises(UsageError, match="another ingest is at work"),
+        pytest.raises(UsageError, match="another ingest is running"),
         new_table_folder(tmp_path / "table", overwrite=False),
     ):
         pytest.fail("the directory is another's")
@@ -54,7 +54,7 @@ def test_what_another_put_there_meanwhile_stays(tmp_path: Path) -> None:
 def test_a_name_that_no_directory_can_have(tmp_path: Path) -> None:
     folder = tmp_path / "missing" / ("x" * 300)
     with (
-        pytest.raises(EnvironmentProblem, match="cannot be made: File name too long"),
+        pytest.raises(EnvironmentProblem, match="cannot be created: File name too long"),
         new_table_folder(folder, overwrite=False),
     ):
         pytest.fail("there is no directory to work in")

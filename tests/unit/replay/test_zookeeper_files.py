@@ -42,7 +42,7 @@ def test_a_file_is_read_once_however_it_is_named() -> None:
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         find_files([tmp_path / "none"])
-    with pytest.raises(UsageError, match="holds no ZooKeeper transaction log"):
+    with pytest.raises(UsageError, match="has no ZooKeeper transaction logs"):
         find_files([tmp_path])
 
 

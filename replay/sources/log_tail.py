@@ -30,11 +30,11 @@ _NO_FILE: Final = 0
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Read position in a log: ``byte`` of its newest file is the one after the last complete line.
+    """Read position in a log: ``byte`` of its newest file follows the last complete line.
 
-    ``base`` bytes of rotated files precede that file. ``inode`` tells it from another of its name,
-    0: it was not looked at. ``lines`` of the whole log end before ``byte``; ``check`` is a CRC-32
-    of up to 4 KiB before it, as a file may be cut and written anew.
+    ``base``: bytes of the log in rotated files before that file. ``inode``: identifies the file, 0
+    if it was not opened. ``lines``: lines of the whole log before ``byte``. ``check``: CRC-32 of up
+    to 4 KiB before ``byte``, to detect a file that was truncated and rewritten.
     """
 
     file: str
@@ -45,13 +45,15 @@ class Place(msgspec.Struct, frozen=True):
     base: int = 0
 
     def as_offset(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """Return the position as an offset that Spark can store."""
         return msgspec.structs.asdict(self)
 
 
 class LogPart(NamedTuple):
-    """Lines of a log that begin at ``begin`` <= byte < ``end`` of the whole log, and lie in one of
-    its files, whatever that is called when it is read."""
+    """Lines that begin at ``begin`` <= byte < ``end`` of a whole log, inside one of its files.
+
+    The file may be renamed by a rotation before it is read.
+    """
 
     file: str
     begin: int
@@ -60,7 +62,7 @@ class LogPart(NamedTuple):
 
 
 def place_of(offset: dict[str, Any]) -> Place:
-    """What ``as_offset`` made."""
+    """Convert the result of ``as_offset`` back to a Place."""
     return msgspec.convert(offset, Place)
 
 
@@ -76,7 +78,7 @@ def beginning(path: Path) -> Place:
 
 
 def last_line_end(place: Place) -> Place:
-    """After the last complete line that is there now: a half one waits.
+    """Return the position after the last complete line; an incomplete line is not read yet.
 
     Raises EnvironmentProblem if the file was removed, replaced or truncated since ``place``, or if
     the lines after ``place`` were deleted after a rotation.
@@ -92,13 +94,13 @@ def last_line_end(place: Place) -> Place:
                 start = _after_rotation(place, base) if is_rotated else place
                 return _last_line_end(file, start)
         except FileNotFoundError:
-            if is_rotated:  # the next file is about to be made
+            if is_rotated:  # the next file is not created yet
                 return _after_rotation(place, base)
             raise EnvironmentProblem(f"{place.file} no longer exists") from None
 
 
 def parts_between(start: Place, end: Place, part_bytes: int = PART_BYTES) -> list[LogPart]:
-    """The lines between two places, in parts that can be read at once."""
+    """Divide the lines between two places into parts of bounded size."""
     parts = []
     lines = start.lines
     begin, last = start.base + start.byte, end.base + end.byte
@@ -119,7 +121,10 @@ def count_lines(part: LogPart) -> int:
 
 
 def read_log_part(part: LogPart) -> list[Lines | CutShort]:
-    """The lines of a part, as ``read_part`` has them. Raises EnvironmentProblem."""
+    """Read the lines of a part like ``read_part``.
+
+    Raises EnvironmentProblem if the lines are no longer there.
+    """
     while True:
         found = locate(part)
         try:

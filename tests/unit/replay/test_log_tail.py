@@ -12,7 +12,7 @@ import pytest
 
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.replay.sources.file_parts import CutShort
-from klamm.replay.sources.growing_file import (
+from klamm.replay.sources.log_tail import (
     LogPart,
     Place,
     beginning,
