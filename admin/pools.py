@@ -32,7 +32,7 @@ _OPENING: Final = (
     yaml.BlockMappingStartToken,
 )
 _CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
-_HINT: Final = "docs/pools.md shows a whole file"
+_HINT: Final = "docs/rehearsal.md shows a whole file"
 
 
 class _Entry(NamedTuple):
