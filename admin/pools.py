@@ -32,7 +32,7 @@ _OPENING: Final = (
     yaml.BlockMappingStartToken,
 )
 _CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
-_HINT: Final = "docs/pools.md has an example"
+_HINT: Final = "docs/rehearsal.md has an example"
 
 
 class _Entry(NamedTuple):

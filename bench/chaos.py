@@ -2,7 +2,7 @@
 
 `klamm up` runs in a separate process, as a user runs it. The harness acts only through its HTTP API
 and signals to its ZooKeeper, and judges only from znodes (read with kazoo), HTTP answers and /proc.
-It imports no module of klamm. docs/reliability.md lists the checks.
+It imports no module of klamm. docs/failures.md lists the checks.
 """
 
 from __future__ import annotations

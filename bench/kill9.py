@@ -2,7 +2,7 @@
 
 Each cycle starts `klamm up` on the same data directory, checks that all acknowledged data is there,
 adds load, and kills it at a random moment: while it starts, serves, rotates its journal or ends.
-After each kill no process, lock or port may be left. docs/reliability.md lists the
+After each kill no process, lock or port may be left. docs/failures.md lists the
 checks.
 """
 

@@ -1,6 +1,6 @@
-"""The generated parts of docs/drills.md: the words of the language, the drills that ship, a run.
+"""Generated sections of docs/drills.md: actions, conditions, shipped drills and an example run.
 
-All of it comes from drills/; docs/generate.py puts it into the page.
+They come from drills/; docs/generate.py writes them into the page.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ EXAMPLE = "leader-loss"
 
 
 def action_table() -> str:
-    """Every action of a step."""
+    """Return the table of actions."""
     rows = [(f"`{kind.example}`", kind.about) for kind in ACTIONS.values()]
-    return table(("a step that has", "does"), rows)
+    return table(("action", "effect"), rows)
 
 
 def condition_table() -> str:
-    """Every condition."""
+    """Return the table of conditions."""
     rows = [
         (f"`{kind.example}`", kind.about + (" Only under `expect`." if kind.is_of_tool else ""))
         for kind in CONDITIONS.values()
@@ -33,7 +33,7 @@ def condition_table() -> str:
 
 
 def drill_table() -> str:
-    """Every drill that ships."""
+    """Return the table of shipped drills."""
     rows = [
         (f"`{drill.name}`", drill.worlds, len(drill.steps), drill.about)
         for drill in map(named_drill, NAMES)
@@ -42,12 +42,23 @@ def drill_table() -> str:
 
 
 def example_file() -> str:
-    """One drill that ships, whole."""
+    """Return the text of the example drill."""
     return f"```yaml\n{named_text(EXAMPLE)}```\n"
 
 
 def example_run() -> str:
-    """What that drill prints with seed 0."""
+    """Return the output of the example drill with seed 0."""
+    return _block(_run_lines())
+
+
+def short_run() -> str:
+    """Return the same output without the description and the setup of the cluster."""
+    heading, *lines = _run_lines()
+    first = next(at for at, line in enumerate(lines) if line.endswith("  kill: 1"))
+    return _block([heading.partition(":")[0], "   ...", *lines[first:]])
+
+
+def _run_lines() -> list[str]:
     drill = named_drill(EXAMPLE)
     lines = [text.heading(drill.name, "simulated, seed 0", drill.about)]
     for part in play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))):
@@ -55,6 +66,10 @@ def example_run() -> str:
             lines += text.verdict_lines(drill.name, part)
         else:
             lines += text.step_lines(part)
+    return lines
+
+
+def _block(lines: list[str]) -> str:
     return "```\n" + "\n".join(lines) + "\n```\n"
 
 

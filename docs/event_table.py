@@ -1,4 +1,4 @@
-"""The tables of docs/event-table.md, from replay/event_schema.py."""
+"""Tables of the event table's columns and codes in docs/replay.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klamm.replay.event_schema import CODED_SCHEMA, COLUMN_TEXTS, STATE_CODES
 
 
 def column_table() -> str:
-    """Every column: its type, whether it may be null, what it says."""
+    """Return the table of columns: type, whether it may be null, meaning."""
     rows = [
         (
             field.name,
@@ -21,11 +21,11 @@ def column_table() -> str:
         )
         for field in CODED_SCHEMA
     ]
-    return table(("column", "type", "null", ""), rows)
+    return table(("column", "type", "null", "meaning"), rows)
 
 
 def code_table() -> str:
-    """Every code of every published list."""
+    """Return the table of published codes."""
     rows = [(name, _codes(enumerate(words, 1))) for name, words in PUBLISHED.items()]
     states = [(code, word) for word, code in STATE_CODES.items()]
     return table(("column", "codes"), [*rows, ("from_state, to_state", _codes(states))])

@@ -1,7 +1,7 @@
-"""Makes the generated parts of the docs afresh: `make docs`.
+"""Regenerate the generated sections of the documentation: `make docs`.
 
-A page keeps its own text; what is between ``<!-- generated: NAME -->`` and ``<!-- end -->`` comes
-from the code and from runs of klamm. tests/unit/docs says when a page has gone stale.
+Text between ``<!-- generated: NAME -->`` and ``<!-- end -->`` comes from the code and from runs of
+klamm; the rest of a page is written manually. tests/unit/docs fails for a stale page.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _SECTION = re.compile(
 
 
 def fill(page: str, sections: Mapping[str, Callable[[], str]]) -> str:
-    """The page with each section made afresh. Raises KeyError for a name that has no section."""
+    """Return the page with every section regenerated. Raises KeyError for an unknown section."""
     return _SECTION.sub(
         lambda found: found["begin"] + sections[found["name"]]() + found["end"], page
     )
 
 
 def quirk_table() -> str:
-    """Every quirk: what Kafka 2.8.2 does, and what klamm does."""
+    """Return the table of quirks: the behaviour of Kafka 2.8.2 and of klamm."""
     texts = quirk_texts()
     rows = [(name, *texts[field]) for name, field in quirks.NAMES.items()]
     return table(("quirk", "Kafka 2.8.2", "klamm"), rows)
 
 
 def quirk_texts() -> dict[str, tuple[str, ...]]:
-    """The paragraphs of each quirk's docstring, by field."""
+    """Return the paragraphs of each quirk's docstring, by field."""
     tree = ast.parse(Path(quirks.__file__).read_text(encoding="utf-8"))
     body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Quirks")
     texts = {}
@@ -59,8 +59,11 @@ def quirk_texts() -> dict[str, tuple[str, ...]]:
 
 
 def scenario_table() -> str:
-    """Every recorded scenario, and how klamm without quirks differed from Kafka: first how much
-    and by which quirks, then below the table in full."""
+    """Return the table of recorded scenarios, and the differences of klamm without quirks.
+
+    The table has the number of differences and the quirks that cause them; the differences in full
+    follow below it.
+    """
     rows: list[tuple[str, str, int, str]] = []
     in_full: list[str] = []
     for name in SCENARIOS:
@@ -73,12 +76,12 @@ def scenario_table() -> str:
             in_full += ["", f"The differences of {name}:", ""]
             in_full += [f"- `{line}`" for line in differences]
         rows.append((name, scenario["about"], steps, shown))
-    heading = ("scenario", "what is done", "steps", "differences")
+    heading = ("scenario", "actions", "steps", "differences")
     return table(heading, rows) + "".join(f"{line}\n" for line in in_full)
 
 
 def _explanation(scenario: str, differences: int) -> str:
-    """By which quirks a scenario differs: those that make it differ less, and what is left then."""
+    """Return which quirks reduce the differences of a scenario, and how many remain with them."""
     fewer = [
         name
         for name, field in quirks.NAMES.items()
@@ -90,7 +93,7 @@ def _explanation(scenario: str, differences: int) -> str:
 
 
 def route_table() -> str:
-    """Every path of the HTTP API, what its body says, and what it does."""
+    """Return the table of HTTP routes with the fields of their bodies."""
     rows = []
     for route in ROUTES:
         path = re.sub(r":\w+\}", "}", route.path)
@@ -99,11 +102,11 @@ def route_table() -> str:
         does = " ".join(str(inspect.getdoc(route.handler)).split())
         body = f"`{{{', '.join(words)}}}`" if words else ""
         rows.append((f"{route.method} `{path}`", body, does))
-    return table(("request", "body", "what it does"), rows)
+    return table(("request", "body", "effect"), rows)
 
 
 def broker_config_table() -> str:
-    """Every config of brokers."""
+    """Return the table of broker configs."""
     rows = []
     for one in BROKER_CONFIGS.values():
         taken = [
@@ -117,7 +120,7 @@ def broker_config_table() -> str:
 
 
 def topic_config_table() -> str:
-    """Every config of topics."""
+    """Return the table of topic configs."""
     heading = ("config", "type", "default", "values", "broker's config")
     return table(heading, [_columns(one) for one in TOPIC_CONFIGS.values()])
 
@@ -130,7 +133,7 @@ def _columns(one: Config) -> tuple[str, ...]:
 
 
 def package_table() -> str:
-    """The packages from the highest to the lowest, by the layers that the linter checks."""
+    """Return the table of packages, from the highest import layer to the lowest."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     layers = next(c["layers"] for c in contracts if c["id"] == "layers")
@@ -139,7 +142,7 @@ def package_table() -> str:
         packages = layer.split(" | ")
         names = "<br>".join(f"`{package}/`" for package in packages)
         rows.append((names, "<br>".join(map(_purpose, packages))))
-    return table(("packages", "what lives there"), rows)
+    return table(("packages", "contents"), rows)
 
 
 def _purpose(package: str) -> str:
@@ -148,7 +151,7 @@ def _purpose(package: str) -> str:
 
 
 PAGES: dict[str, Callable[[str], str]] = {
-    "README.md": lambda page: fill(page, {"packages": package_table}),
+    "README.md": lambda page: fill(page, {"short run": drill_tables.short_run}),
     "docs/architecture.md": lambda page: fill(page, {"packages": package_table}),
     "docs/configs.md": lambda page: fill(
         page, {"broker configs": broker_config_table, "topic configs": topic_config_table}
@@ -162,23 +165,23 @@ PAGES: dict[str, Callable[[str], str]] = {
         },
     ),
     "docs/http-api.md": lambda page: fill(page, {"routes": route_table, "bounds": bound_table}),
-    "docs/event-table.md": lambda page: fill(page, event_table.SECTIONS),
-    "docs/replay.md": lambda page: fill(page, {"planted": planted_table}),
-    "docs/replay-sources.md": lambda page: fill(page, {"answers": answer_table}),
+    "docs/replay.md": lambda page: fill(
+        page, {"planted": planted_table, "answers": answer_table, **event_table.SECTIONS}
+    ),
     "docs/drills.md": lambda page: fill(page, drill_tables.SECTIONS),
-    "docs/state-machines.md": lambda page: fill(page, state_machines.SECTIONS),
+    "docs/controller.md": lambda page: fill(page, state_machines.SECTIONS),
 }
-"""The pages with generated parts, by their place in the project: how each is filled."""
+"""How each page with generated sections is filled, by its path in the repository."""
 
 
 def main() -> None:
-    """Write every page that has changed."""
+    """Write every page with a stale section."""
     for name, filled in PAGES.items():
         path = ROOT / name
         page = path.read_text(encoding="utf-8")
         if (fresh := filled(page)) != page:
             path.write_text(fresh, encoding="utf-8")
-            print(f"{name} is made afresh")
+            print(f"regenerated {name}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The generated parts of docs/state-machines.md: a diagram and a table of each state machine.
+"""Generated sections of docs/controller.md: a diagram and a table of each state machine.
 
-docs/generate.py puts them into the page.
+docs/generate.py writes them into the page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MACHINES: Final[tuple[tuple[str, Enum, Mapping[Any, tuple[Any, ...]]], ...]] = 
 
 
 def diagram(initial: Enum, previous: Mapping[Any, tuple[Any, ...]]) -> str:
-    """A mermaid state diagram: the initial state, then every legal transition."""
+    """Return a mermaid state diagram: the initial state, then every legal transition."""
     machine = machine_of(initial, previous)
     lines = ["stateDiagram-v2", "    direction LR", f"    [*] --> {machine.initial}"]
     lines += [f"    {move.source} --> {move.dest}" for move in machine.get_transitions()]
@@ -31,7 +31,7 @@ def diagram(initial: Enum, previous: Mapping[Any, tuple[Any, ...]]) -> str:
 
 
 def legal_table(initial: Enum, previous: Mapping[Any, tuple[Any, ...]]) -> str:
-    """A row for each state, a cross under each legal target."""
+    """Return a table with a row for each state and a cross under each legal target."""
     states = list(type(initial))
     rows = [
         (source, *("x" if source in previous[target] else " " for target in states))

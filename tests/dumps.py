@@ -1,7 +1,7 @@
 """Dumps made of the trees that real Kafka 2.8.2 left, and what klamm may write when it goes on.
 
 A recorded tree has no registrations' data, topic ids or paths outside of what was watched; here
-they are filled in. ``unexplained`` judges: docs/from-dump.md lists the same rules for people.
+they are filled in. ``unexplained`` judges: docs/rehearsal.md lists the same rules.
 """
 
 from __future__ import annotations
@@ -136,58 +136,58 @@ RULES = (
     Rule(
         r"/brokers/ids/(?P<id>\d+)",
         "created",
-        "the registration of a broker that runs",
+        "the registration of a live broker",
         lambda before, m: int(m["id"]) in before.live,
     ),
     Rule(r"/controller", "created", "the new controller", _always),
-    Rule(r"/controller_epoch", "created or changed", "one more with each election", _always),
+    Rule(r"/controller_epoch", "created or changed", "raised by each election", _always),
     Rule(
         r"/.*",
         "created",
-        "a path that every starting broker makes, if the dump lacks it",
+        "a path that every starting broker creates if it is missing",
         lambda _, m: m[0] in _PATHS,
     ),
-    Rule(r"/cluster(/id)?", "created", "the cluster's id, if the dump lacks it", _always),
-    Rule(r"/feature", "created or changed", "as 2.8 writes it at failover", _always),
+    Rule(r"/cluster(/id)?", "created", "the cluster id, if it is missing", _always),
+    Rule(r"/feature", "created or changed", "written at failover, as in 2.8", _always),
     Rule(
         rf"{TOPIC}",
         "changed",
-        "a topic id, if it has none",
+        "a topic id, if the topic has none",
         lambda before, m: "topic_id" not in before.json(m[0]),
     ),
     Rule(
         rf"{TOPIC}/partitions(/\d+(/state)?)?",
         "created",
-        "a partition that had no state yet is created",
+        "a partition without a state is created",
         lambda before, m: not before.is_deleted(m["topic"]),
     ),
     Rule(
         STATE,
         "changed",
         "the leader or a member of the ISR is dead, a live replica is outside the ISR, or a "
-        "preferred election was asked for",
+        "preferred election was requested",
         lambda before, m: before.may_change_state(m["topic"], m["partition"]),
     ),
     Rule(
         rf"(/admin/reassign_partitions|{TOPIC}|{STATE.replace('topic>', 'of>')})",
         "changed or deleted",
-        "a reassignment goes on",
+        "a reassignment continues",
         lambda before, m: m[0].startswith("/admin") or before.is_reassigned(m["topic"] or m["of"]),
     ),
     Rule(
         rf"({TOPIC}|/config/topics/(?P<configured>[^/]+)|/admin/delete_topics/(?P<deleted>[^/]+))"
         r"(/.*)?",
         "deleted",
-        "the deletion of a topic goes on",
+        "a topic deletion continues",
         lambda before, m: before.is_deleted(m["topic"] or m["configured"] or m["deleted"]),
     ),
     Rule(
-        r"/admin/preferred_replica_election", "deleted", "the elections asked for are held", _always
+        r"/admin/preferred_replica_election", "deleted", "the requested elections are done", _always
     ),
     Rule(
         r"/(isr_change|log_dir_event)_notification/.*",
         "deleted",
-        "a notification is taken in",
+        "a notification is processed",
         _always,
     ),
 )

@@ -1,7 +1,7 @@
 """The text of `klamm zk dump`, read back: its znodes, or the line that is wrong.
 
 Pure but for ``read_dump``, which reads a file. What is done with a dump is in zk/dump_store.py
-(reading it as a Store) and zk/load_plan.py (writing it). docs/from-dump.md describes the format.
+(reading it as a Store) and zk/load_plan.py (writing it). docs/rehearsal.md describes the format.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.dumps import RULES, RecordedTree, Tree, recorded_trees, tree_of, unex
 from tests.sim.worlds import active_controller
 
 TREES = tuple(recorded_trees())
-DOCS = Path(__file__).parents[2] / "docs" / "from-dump.md"
+DOCS = Path(__file__).parents[2] / "docs" / "rehearsal.md"
 
 
 def epoch(tree: Tree) -> int:

@@ -120,7 +120,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_the_docs_file_is_one_and_the_docs_name_every_kind_of_violation() -> None:
-    docs = (Path(__file__).parents[3] / "docs" / "pools.md").read_text()
+    docs = (Path(__file__).parents[3] / "docs" / "rehearsal.md").read_text()
     pools = parse_pools(docs.split("```yaml\n")[1].split("```")[0])
     named = [pools.pool_of(topic) for topic in ("orders-eu", "orders-us", "__consumer_offsets")]
     assert [pool and pool.name for pool in named] == ["pool2", "pool1", "spare"]

@@ -30,9 +30,9 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_house_names_every_event_of_the_controller() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    table = page.split("| from outside |")[1].split("\n\n")[0]
+def test_the_page_of_the_controller_names_every_event() -> None:
+    page = (ROOT / "docs" / "controller.md").read_text(encoding="utf-8")
+    table = page.split("| source | event |")[1].split("\n\n")[0]
     cells = [row.split("|")[2] for row in table.splitlines() if row.count("|") == 4]
     named = {name for cell in cells for name in re.findall(r"\w+", cell)}
     abstract = {"ControllerEvent", "PendingRequestTimeout", "RequestReceived", "ResponseReceived"}
@@ -41,4 +41,4 @@ def test_the_house_names_every_event_of_the_controller() -> None:
         for name, value in vars(events).items()
         if isinstance(value, type) and issubclass(value, events.ControllerEvent)
     }
-    assert named == exist - abstract, "the table of events in docs/architecture.md"
+    assert named == exist - abstract, "the table of events in docs/controller.md"

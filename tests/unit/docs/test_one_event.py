@@ -1,4 +1,4 @@
-"""docs/one-event.md walks through functions that exist, in the order in which they are called."""
+"""docs/controller.md names functions that exist, in the order in which they are called."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.serving import klamm_up
 from tests.sim.worlds import create_topic, three_brokers
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "one-event.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "controller.md").read_text(encoding="utf-8")
 
 
 class Name(NamedTuple):
@@ -30,10 +30,10 @@ class Name(NamedTuple):
     function: str
 
 
-CREATION, REASSIGNMENT = PAGE.split("\n# A reassignment")
-WALK, DOORS = CREATION.split("\n## Doors")
-COMMAND, REST = REASSIGNMENT.split("\n## The server")
-_, AFTERWARDS = REST.split("\n## The controller")
+_, CREATION, REASSIGNMENT = re.split(r"\n## .*: \w+ files\n", PAGE.split("\n## State machines")[0])
+WALK, _ = CREATION.split("\n### Related functions")
+COMMAND, REST = REASSIGNMENT.split("\n### The server")
+_, AFTERWARDS = REST.split("\n### The controller")
 NAME = re.compile(r"`([\w/]+\.py): ([\w.]+)`")
 NAMES = [Name(*found) for found in NAME.findall(PAGE)]
 STEPS, COMMAND_STEPS, CONTROLLER_STEPS = (
@@ -51,7 +51,7 @@ def functions(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
 
 
 def test_six_files_are_opened_in_order() -> None:
-    headings = re.findall(r"^## (\d)\. .*: `([\w/]+\.py)`$", WALK, re.M)
+    headings = re.findall(r"^### (\d)\. .*: `([\w/]+\.py)`$", WALK, re.M)
     assert [number for number, _ in headings] == list("123456")
     opened = [file for _, file in headings]
     assert len(set(opened)) == 6
