@@ -267,7 +267,9 @@ class _File:
 
     # -- checks
 
-    def _checks(self, fields: dict[str, Entry], *, is_answered: bool) -> tuple[Check | Quiesce, ...]:
+    def _checks(
+        self, fields: dict[str, Entry], *, is_answered: bool
+    ) -> tuple[Check | Quiesce, ...]:
         """Return the checks of a step: on the tool's result, ``until``, then ``expect``.
 
         The conditions of ``expect`` on the cluster are checked after it has quiesced.
