@@ -177,7 +177,7 @@ def set_up_feature_versioning(controller: KafkaController) -> None:
         try:
             existing = FeatureZNode.decode(found[0])
         except MalformedZNode as error:
-            if controller.quirks.hazard_c2:
+            if controller.quirks.malformed_znode_fails_the_event:
                 raise
             controller.set_malformed_apart([error.at(FeatureZNode.path)])
             return

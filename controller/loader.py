@@ -128,10 +128,10 @@ def read_topics(
     Raises MalformedZNode with hazard C2, which serves any topic that can be read, as Kafka does.
     """
     found = controller.zk.get_topic_assignments(topics, watch=True)
-    if not controller.quirks.hazard_c11:
+    if not controller.quirks.empty_reassignment_is_started:
         for topic, read in found.values.items():
             found.values[topic] = _with_replicas_kept(controller, read)
-    if not controller.quirks.hazard_c2:
+    if not controller.quirks.malformed_znode_fails_the_event:
         for topic, read in list(found.values.items()):
             reason = _why_not_served(read)
             if reason is not None:
@@ -196,7 +196,7 @@ def _set_duplicate_ids_apart(
         owner = known.get(read.topic_id) or owners.setdefault(read.topic_id, topic)
         if owner != topic:
             contested.setdefault(read.topic_id, [owner]).append(topic)
-    if not contested or controller.quirks.hazard_c2:
+    if not contested or controller.quirks.malformed_znode_fails_the_event:
         return
     for topic_id, topics in contested.items():
         owner = known.get(topic_id) or _created_first(controller, topics)

@@ -36,7 +36,7 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
         try:
             answers = _alter(controller, request)
         except ControllerMoved as moved:
-            if not controller.quirks.hazard_c5:
+            if not controller.quirks.fenced_controller_does_not_resign:
                 raise
             controller.log.error("Error when processing AlterIsr", error=moved)
             controller.reply(event.message, refuse_alter_isr(request, Errors.UNKNOWN_SERVER_ERROR))

@@ -157,7 +157,7 @@ def process_broker_modification(controller: KafkaController, event: BrokerModifi
     try:
         new = controller.zk.get_broker(broker_id, watch=True)
     except MalformedZNode as error:
-        if controller.quirks.hazard_c2:
+        if controller.quirks.malformed_znode_fails_the_event:
             raise
         controller.set_malformed_apart([error])
         return

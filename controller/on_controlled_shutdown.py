@@ -47,7 +47,7 @@ def process_controlled_shutdown(controller: KafkaController, event: ControlledSh
         with controller.answering_failure(event):
             remaining = _relieve(controller, request.broker_id)
     except ControllerMoved:
-        if controller.quirks.hazard_c5:
+        if controller.quirks.fenced_controller_does_not_resign:
             return
         raise
     response = ControlledShutdownResponse(Errors.NONE, tuple(remaining))
@@ -91,12 +91,12 @@ def _relieve(controller: KafkaController, broker_id: int) -> list[TopicPartition
             (led if leadership.leader_and_isr.leader == broker_id else followed).append(tp)
     machine = controller.partition_state_machine
     machine.handle_state_changes(led, PartitionState.ONLINE, _ELECTION)
-    if controller.quirks.hazard_c7:
+    if controller.quirks.stop_replica_before_the_epoch_bump:
         _stop_following(controller, broker_id, followed)
     if followed:
         offline = {broker_id: followed}
         controller.replica_state_machine.handle_state_changes(offline, ReplicaState.OFFLINE)
-    if not controller.quirks.hazard_c7:
+    if not controller.quirks.stop_replica_before_the_epoch_bump:
         # The broker refuses an order that has the leader epoch which it knows already.
         _stop_following(controller, broker_id, followed)
     return context.partition_leaders_on_broker(broker_id)

@@ -128,7 +128,7 @@ def _read(controller: KafkaController) -> _Asked | None:
     except UnparsableJson as error:
         malformed = MalformedZNode(str(error), None)
     except MalformedZNode as error:
-        if controller.quirks.hazard_c2:
+        if controller.quirks.malformed_znode_fails_the_event:
             raise error.at(_PATH) from None
         malformed = error
     controller.set_malformed_apart([malformed.at(_PATH)])
@@ -255,7 +255,7 @@ def leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
     leadership = controller.context.partition_leadership_info(tp)
     if leadership is not None:
         return leadership.leader_and_isr.leader
-    if controller.quirks.hazard_c1:
+    if controller.quirks.leaderless_preferred_election_fails_the_event:
         raise LookupError(f"partition {tp} never had a leader")
     return None
 

@@ -63,7 +63,7 @@ def _numbers_of(
     Anything else is set apart; with hazard C2 it is passed over.
     """
     path, prefix = notifications
-    if not controller.quirks.hazard_c2:
+    if not controller.quirks.malformed_znode_fails_the_event:
         controller.set_malformed_apart(
             MalformedZNode("not a notification", None).at(f"{path}/{name}")
             for name in names
@@ -80,7 +80,7 @@ def delete_notifications(
     With hazard C2 a znode that no broker made stays.
     """
     path, prefix = notifications
-    if controller.quirks.hazard_c2:
+    if controller.quirks.malformed_znode_fails_the_event:
         names = [name for name in names if name.startswith(prefix)]
     paths = [f"{path}/{name}" for name in names]
     controller.controller_zk.delete_notifications(paths, controller.context.epoch_zk_version)
@@ -158,7 +158,7 @@ def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[
     context = controller.context
     controller.log.info(f"Handling log directory failure for brokers {id_list(broker_ids)}")
     asked = dict.fromkeys(broker_ids)
-    if not controller.quirks.hazard_c10:
+    if not controller.quirks.log_dir_failure_revives_offline_replicas:
         live = context.live_or_shutting_down_broker_ids
         asked = {broker_id: None for broker_id in asked if broker_id in live}
     replicas = context.replicas_on_brokers(asked)

@@ -153,7 +153,7 @@ def _refuse_no_brokers(
     Unlike a request an entry may name a broker that is not alive: it waits for it. With hazard C11
     it may have no replicas.
     """
-    is_possible = min(target) >= 0 if target else context.quirks.hazard_c11
+    is_possible = min(target) >= 0 if target else context.quirks.empty_reassignment_is_started
     return None if is_possible else validate_replicas(context, tp, target)
 
 
@@ -220,7 +220,7 @@ def initialize_partition_reassignments(controller: KafkaController) -> None:
 
     Replicas that a cancel cut short has left behind are taken out first.
     """
-    if not controller.quirks.hazard_c9:
+    if not controller.quirks.crash_leaves_stray_replicas:
         _stop_stray_replicas(controller)
     resumed = _reassign_as_znode_asks(controller)
     maybe_resume_reassignments(controller, lambda tp, _: tp not in resumed)

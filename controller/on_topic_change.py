@@ -114,7 +114,7 @@ def process_partition_modifications(
     # With hazard C2 a znode that cannot be read ends the event, which must not cost others theirs.
     taken = (
         []
-        if controller.quirks.hazard_c2
+        if controller.quirks.malformed_znode_fails_the_event
         else controller.events.take_following(PartitionModifications)
     )
     following = [(queued, event.topic) for queued, event in taken]

@@ -448,7 +448,7 @@ class PartitionReassignments:
             return Entries(known[1], stat.version)
         try:
             targets = ReassignPartitionsZNode.decode(data)
-            if controller.quirks.hazard_c2 and None in targets.values():
+            if controller.quirks.malformed_znode_fails_the_event and None in targets.values():
                 raise MalformedZNode("an entry without replicas", NULL_POINTER)
             self._decoded = (data, targets)
             return Entries(targets, stat.version)
@@ -456,7 +456,7 @@ class PartitionReassignments:
             controller.log.warn(f"Ignoring partition reassignment due to invalid json: {error}")
             malformed = MalformedZNode(str(error), None)
         except MalformedZNode as error:
-            if controller.quirks.hazard_c2:
+            if controller.quirks.malformed_znode_fails_the_event:
                 raise error.at(_PATH) from None
             malformed = error
         controller.set_malformed_apart([malformed.at(_PATH)])

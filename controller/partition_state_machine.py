@@ -139,7 +139,10 @@ class PartitionStateMachine:
         The context takes nothing from the others, which somebody else wrote.
         """
         controller = self._controller
-        if controller.quirks.hazard_c2 or controller.quirks.hazard_c4:
+        if (
+            controller.quirks.malformed_znode_fails_the_event
+            or controller.quirks.lost_reply_leaves_the_partition_stuck
+        ):
             return
         failed = [tp for tp in plan.creates if tp in outcome.failures]
         if failed:

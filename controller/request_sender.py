@@ -160,7 +160,9 @@ def sent_batch(
         was_left = isinstance(error, BatchNotEmpty)
         if not was_left:
             abandon(False)
-        if not (quirks.hazard_c6 or (quirks.kafka_12315 and was_left)):
+        if not (
+            quirks.failed_state_change_leaves_the_batch_dirty or (quirks.kafka_12315 and was_left)
+        ):
             raise
         swallowed.append(error)
 

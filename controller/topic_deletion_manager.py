@@ -156,7 +156,7 @@ class TopicDeletionManager:
         context = self._controller.context
         waiting = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
         forgotten = sorted(waiting.intersection(topics))
-        if forgotten and not self._controller.quirks.hazard_c8:
+        if forgotten and not self._controller.quirks.deleted_topic_znode_leaves_stale_state:
             self._controller.controller_zk.delete_topics(forgotten, context.epoch_zk_version)
 
     # Queueing

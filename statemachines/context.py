@@ -212,7 +212,7 @@ class ControllerContext:
             leadership = self.leaderships.get(tp)
             self._count_imbalance(tp, assignment, leadership, -1)
             self._index_replicas(tp, assignment.replicas, ())
-            if not self.quirks.hazard_c8:
+            if not self.quirks.deleted_topic_znode_leaves_stale_state:
                 self.put_partition_state(tp, PartitionState.NON_EXISTENT)
                 for broker_id in assignment.replicas:
                     self.put_replica_states(broker_id, (tp,), ReplicaState.NON_EXISTENT)

@@ -155,7 +155,7 @@ def _plan_online(
     """A replica on a failed directory is online once its broker has said so, not before. With
     hazard C10 it is at once."""
     failed = context.replicas_on_offline_dirs.get(replica_id)
-    if not failed or context.quirks.hazard_c10:
+    if not failed or context.quirks.log_dir_failure_revives_offline_replicas:
         return tps
     asked.extend(tp for tp in tps if tp in failed)
     return [tp for tp in tps if tp not in failed]

@@ -95,7 +95,7 @@ class ControllerBrokerRequestBatch:
         later ``new_batch`` raises.
         """
         quirks = self.context.quirks
-        if not (quirks.kafka_12315 if moved else quirks.hazard_c6):
+        if not (quirks.kafka_12315 if moved else quirks.failed_state_change_leaves_the_batch_dirty):
             self.clear()
 
     def add_leader_and_isr_request_for_brokers(

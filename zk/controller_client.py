@@ -164,7 +164,7 @@ class ControllerZkClient:
                 finished[tp] = StateChangeFailed(reason(result.code, op.path))
                 if result.code is ResultCode.NODEEXISTS:
                     there.append(tp)
-        if there and not self._quirks.hazard_c4:
+        if there and not self._quirks.lost_reply_leaves_the_partition_stuck:
             self._adopt(there, states, finished)
         return WriteOutcome(finished)
 

@@ -74,9 +74,9 @@ class Decoded(msgspec.Struct, Generic[K, V]):
 class KafkaZkClient(ZNodeClient):
     """Kafka's znodes by name. ``watch`` arms the one-shot watch of what is read.
 
-    ``quirks.hazard_c2``: a malformed znode raises MalformedZNode as in Kafka 2.8.2, and one that
-    is not JSON counts as empty or absent. ``registered_by_session``: the session whose broker
-    registration may be replaced.
+    With the quirk malformed_znode_fails_the_event, a malformed znode raises MalformedZNode as in
+    Kafka 2.8.2, and one that is not JSON counts as empty or absent. ``registered_by_session``: the
+    session whose broker registration may be replaced.
     """
 
     def __init__(self, store: Store, quirks: Quirks = NO_QUIRKS) -> None:
@@ -413,13 +413,13 @@ class KafkaZkClient(ZNodeClient):
 
     def _set_apart(self, error: MalformedZNode, path: str, malformed: list[MalformedZNode]) -> None:
         """Keep a malformed znode's error as a value; with hazard C2 raise it if Kafka does."""
-        if self.quirks.hazard_c2 and error.kafka_class is not None:
+        if self.quirks.malformed_znode_fails_the_event and error.kafka_class is not None:
             raise error.at(path)
         malformed.append(error.at(path))
 
     def _refuse_not_json(self) -> None:
         """Refuse what is not JSON; with hazard C2 go on, as Kafka does, and overwrite it later."""
-        if not self.quirks.hazard_c2:
+        if not self.quirks.malformed_znode_fails_the_event:
             raise MalformedZNode("not JSON", kafka_class=None)
 
 

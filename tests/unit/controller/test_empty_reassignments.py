@@ -1,6 +1,6 @@
 """Entries of /admin/reassign_partitions without replicas, and topic znodes that they left behind.
 
-Kafka 2.8.2 begins such a reassignment, and no controller ever completes it (hazard C11).
+Kafka 2.8.2 starts such a reassignment, and no controller ever completes it (quirk C11).
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ def test_a_topic_that_loses_its_duplicate_id_is_served(cluster: Cluster) -> None
     assert ids(cluster, "a") != [taken]
 
 
-def test_with_hazard_c2_a_duplicate_id_fails_the_failover_as_in_kafka() -> None:
-    cluster = Cluster(quirks=Quirks(hazard_c2=True))
+def test_with_quirk_c2_a_duplicate_id_fails_the_failover_as_in_kafka() -> None:
+    cluster = Cluster(quirks=Quirks(malformed_znode_fails_the_event=True))
     cluster.start(1, 2)
     for topic in ("a", "b"):
         put_topic(cluster, topic, "s3nWlBdbSrOVXGRSwPAkdA")
