@@ -179,7 +179,7 @@ def set_up_feature_versioning(controller: KafkaController) -> None:
         except MalformedZNode as error:
             if controller.quirks.malformed_znode_fails_the_event:
                 raise
-            controller.set_malformed_apart([error.at(FeatureZNode.path)])
+            controller.quarantine_malformed([error.at(FeatureZNode.path)])
             return
         if existing.status is FeatureZNodeStatus.DISABLED and existing.features:
             controller.log.warn(

@@ -262,9 +262,9 @@ class KafkaController:
         """
         return on_malformed_state.refresh_leaderships(self, partitions, watch)
 
-    def set_malformed_apart(self, malformed: Iterable[MalformedZNode]) -> None:
+    def quarantine_malformed(self, malformed: Iterable[MalformedZNode]) -> None:
         """Remember, log and journal znodes that cannot be read; the rest is served."""
-        on_malformed_state.set_malformed_apart(self, malformed)
+        on_malformed_state.quarantine_malformed(self, malformed)
 
     def reply(self, message: Message, body: Response) -> None:
         """Answer a request."""

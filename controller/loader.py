@@ -43,7 +43,7 @@ def initialize_controller_context(controller: KafkaController) -> None:
     watch_brokers(controller, list(brokers.values))
     partitions = list(context.all_partitions())
     states = controller.zk.get_partition_states(partitions)
-    controller.set_malformed_apart(states.malformed)
+    controller.quarantine_malformed(states.malformed)
     for tp, leadership in states.values.items():
         context.put_partition_leadership_info(tp, leadership)
     # Kafka does this after the replicas' first transitions, which change no partition's state.
@@ -62,7 +62,7 @@ def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBro
     Of those that cannot be read the data are watched, so that they are served once mended.
     """
     found = controller.zk.get_all_brokers_and_epochs_in_cluster(watch=True)
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
     malformed = {error.path for error in found.malformed}
     for path in list(controller.malformed):
         if path.startswith(f"{BrokerIdsZNode.path}/") and path not in malformed:
@@ -110,7 +110,7 @@ def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdR
     context = controller.context
     controller.watches.topics.update(topics)
     found = read_topics(controller, topics)
-    _set_duplicate_ids_apart(controller, found)
+    _quarantine_duplicate_ids(controller, found)
     if found.malformed or found.missing:
         context.set_all_topics(context.all_topics.difference(topics).union(found.values))
     loaded = _with_topic_ids(controller, list(found.values.values()))
@@ -137,7 +137,7 @@ def read_topics(
             if reason is not None:
                 del found.values[topic]
                 found.malformed.append(MalformedZNode(reason, None).at(TopicZNode.path(topic)))
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
     return found
 
 
@@ -181,7 +181,7 @@ def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
     return None
 
 
-def _set_duplicate_ids_apart(
+def _quarantine_duplicate_ids(
     controller: KafkaController, found: Decoded[str, TopicIdReplicaAssignment]
 ) -> None:
     """Quarantine topics with a duplicate topic id; the topic that was created first keeps it.
@@ -205,7 +205,7 @@ def _set_duplicate_ids_apart(
                 del found.values[topic]
                 reason = f"its id {topic_id} belongs to topic {owner}: write it without topic_id"
                 found.malformed.append(MalformedZNode(reason, None).at(TopicZNode.path(topic)))
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
 
 
 def _created_first(controller: KafkaController, topics: list[str]) -> str:

@@ -159,7 +159,7 @@ def process_broker_modification(controller: KafkaController, event: BrokerModifi
     except MalformedZNode as error:
         if controller.quirks.malformed_znode_fails_the_event:
             raise
-        controller.set_malformed_apart([error])
+        controller.quarantine_malformed([error])
         return
     was_malformed = controller.malformed.pop(BrokerIdZNode.path(broker_id), None) is not None
     old = context.live_brokers.get(broker_id)

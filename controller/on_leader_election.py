@@ -131,7 +131,7 @@ def _read(controller: KafkaController) -> _Asked | None:
         if controller.quirks.malformed_znode_fails_the_event:
             raise error.at(_PATH) from None
         malformed = error
-    controller.set_malformed_apart([malformed.at(_PATH)])
+    controller.quarantine_malformed([malformed.at(_PATH)])
     return _Asked((), stat.version)
 
 

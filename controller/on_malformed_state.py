@@ -35,7 +35,7 @@ def refresh_leaderships(
         return []
     context = controller.context
     found = controller.zk.get_partition_states(partitions, watch)
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
     for tp, leadership in found.values.items():
         if leadership.controller_epoch > context.epoch:
             raise ControllerMoved(
@@ -46,7 +46,7 @@ def refresh_leaderships(
     return [tp for tp in partitions if tp not in found.values]
 
 
-def set_malformed_apart(controller: KafkaController, malformed: Iterable[MalformedZNode]) -> None:
+def quarantine_malformed(controller: KafkaController, malformed: Iterable[MalformedZNode]) -> None:
     """Remember, log and journal znodes that cannot be read; the rest is served."""
     states: list[TopicPartition] = []
     for error in malformed:
@@ -81,7 +81,7 @@ def process_partition_state_modifications(
         del controller.malformed[path]
         return
     found = controller.zk.get_partition_states([tp], watch=True)
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
     if found.malformed:
         return
     controller.malformed.pop(path, None)

@@ -64,7 +64,7 @@ def _numbers_of(
     """
     path, prefix = notifications
     if not controller.quirks.malformed_znode_fails_the_event:
-        controller.set_malformed_apart(
+        controller.quarantine_malformed(
             MalformedZNode("not a notification", None).at(f"{path}/{name}")
             for name in names
             if not name.startswith(prefix)
@@ -108,7 +108,7 @@ def process_isr_change_notification(controller: KafkaController, _: IsrChangeNot
     """
     with _deleted_at_the_end(controller, ISR_CHANGES) as numbers:
         found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
-        controller.set_malformed_apart(found.malformed)
+        controller.quarantine_malformed(found.malformed)
         partitions = list(dict.fromkeys(tp for named in found.values.values() for tp in named))
         if partitions:
             _take_over(controller, partitions)
@@ -145,7 +145,7 @@ def process_log_dir_event_notification(
     """
     with _deleted_at_the_end(controller, LOG_DIR_EVENTS) as numbers:
         found = controller.zk.get_broker_ids_from_log_dir_events(numbers)
-        controller.set_malformed_apart(found.malformed)
+        controller.quarantine_malformed(found.malformed)
         on_broker_log_dir_failure(controller, list(found.values.values()))
 
 

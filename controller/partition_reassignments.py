@@ -459,7 +459,7 @@ class PartitionReassignments:
             if controller.quirks.malformed_znode_fails_the_event:
                 raise error.at(_PATH) from None
             malformed = error
-        controller.set_malformed_apart([malformed.at(_PATH)])
+        controller.quarantine_malformed([malformed.at(_PATH)])
         return Entries({}, stat.version)
 
 

@@ -108,7 +108,7 @@ class PartitionStateMachine:
             written = self._write(plan)
             outcome = apply_partition_state_changes(context, plan, self.batch, written)
             self._report(outcome, plan)
-            self._set_malformed_states_apart(plan, outcome)
+            self._quarantine_malformed_states(plan, outcome)
             results.update(outcome.failures)
             for tp in plan.updates:
                 leadership = context.leaderships[tp]
@@ -133,7 +133,7 @@ class PartitionStateMachine:
             {**created.finished, **updated.finished}, [*created.retry, *updated.retry]
         )
 
-    def _set_malformed_states_apart(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
+    def _quarantine_malformed_states(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
         """Look why states could not be created: one that was there may be malformed.
 
         The context takes nothing from the others, which somebody else wrote.
@@ -146,7 +146,7 @@ class PartitionStateMachine:
             return
         failed = [tp for tp in plan.creates if tp in outcome.failures]
         if failed:
-            controller.set_malformed_apart(controller.zk.get_partition_states(failed).malformed)
+            controller.quarantine_malformed(controller.zk.get_partition_states(failed).malformed)
 
     def _read_again(
         self, partitions: Sequence[TopicPartition], plan: PartitionPlan, results: ElectionResults
@@ -181,7 +181,7 @@ class PartitionStateMachine:
         if not topics:
             return frozenset()
         found = controller.zk.get_topic_configs(topics)
-        controller.set_malformed_apart(found.malformed)
+        controller.quarantine_malformed(found.malformed)
         default = str(controller.dynamic_config.unclean_leader_election_enable).lower()
         malformed = {error.path for error in found.malformed}
         if controller.malformed:

@@ -174,7 +174,7 @@ class KafkaZkClient(ZNodeClient):
             try:
                 ids.append(parse_int(name))
             except MalformedZNode as error:
-                self._set_apart(error, f"{BrokerIdsZNode.path}/{name}", malformed)
+                self._quarantine(error, f"{BrokerIdsZNode.path}/{name}", malformed)
         return sorted(ids), malformed
 
     def get_all_brokers_and_epochs_in_cluster(
@@ -403,7 +403,7 @@ class KafkaZkClient(ZNodeClient):
             try:
                 value = decode(key, result)
             except MalformedZNode as error:
-                self._set_apart(error, path, malformed)
+                self._quarantine(error, path, malformed)
                 continue
             if value is None:
                 missing.append(key)
@@ -411,7 +411,9 @@ class KafkaZkClient(ZNodeClient):
                 values[key] = value
         return Decoded(values, missing, malformed)
 
-    def _set_apart(self, error: MalformedZNode, path: str, malformed: list[MalformedZNode]) -> None:
+    def _quarantine(
+        self, error: MalformedZNode, path: str, malformed: list[MalformedZNode]
+    ) -> None:
         """Keep a malformed znode's error as a value; with hazard C2 raise it if Kafka does."""
         if self.quirks.malformed_znode_fails_the_event and error.kafka_class is not None:
             raise error.at(path)
