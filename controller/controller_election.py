@@ -25,7 +25,7 @@ from klamm.controller.on_notifications import (
     ISR_CHANGES,
     LOG_DIR_EVENTS,
     delete_notifications,
-    names_of,
+    list_notifications,
 )
 from klamm.controller.on_reassignment import initialize_partition_reassignments
 from klamm.controller.topic_deletion_manager import load_topic_deletions
@@ -143,9 +143,9 @@ def fail_over(controller: KafkaController) -> None:
     log.info("Registering handlers")
     controller.watches.activate()
     log.info("Deleting log dir event notifications")
-    delete_notifications(controller, LOG_DIR_EVENTS, names_of(controller, LOG_DIR_EVENTS))
+    delete_notifications(controller, LOG_DIR_EVENTS, list_notifications(controller, LOG_DIR_EVENTS))
     log.info("Deleting isr change notifications")
-    delete_notifications(controller, ISR_CHANGES, names_of(controller, ISR_CHANGES))
+    delete_notifications(controller, ISR_CHANGES, list_notifications(controller, ISR_CHANGES))
     log.info("Initializing controller context")
     loader.initialize_controller_context(controller)
     load_topic_deletions(controller)

@@ -133,7 +133,7 @@ def read_topics(
             found.values[topic] = _with_replicas_kept(controller, read)
     if not controller.quirks.malformed_znode_fails_the_event:
         for topic, read in list(found.values.items()):
-            reason = _why_not_served(read)
+            reason = _malformed_reason(read)
             if reason is not None:
                 del found.values[topic]
                 found.malformed.append(MalformedZNode(reason, None).at(TopicZNode.path(topic)))
@@ -170,7 +170,7 @@ def _with_replicas_kept(
     return served
 
 
-def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
+def _malformed_reason(topic: TopicIdReplicaAssignment) -> str | None:
     """Why an assignment cannot be one: a partition that could never be led, moved or deleted."""
     for tp, assignment in topic.assignment.items():
         replicas = assignment.replicas

@@ -128,10 +128,10 @@ def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasBy
     }
     controller.replica_state_machine.handle_state_changes(not_deleted, ReplicaState.OFFLINE)
     controller.topic_deletion_manager.fail_replica_deletion(replicas)
-    nobody_was_told = not not_deleted and all(
+    no_update_sent = not not_deleted and all(
         isinstance(result, StateChangeFailed) for result in elected.values()
     )
-    if not with_offline_leader or (nobody_was_told and not controller.quirks.kafka_13225):
+    if not with_offline_leader or (no_update_sent and not controller.quirks.kafka_13225):
         controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, ())
 
 

@@ -45,7 +45,7 @@ def process_controlled_shutdown(controller: KafkaController, event: ControlledSh
         return
     try:
         with controller.answering_failure(event):
-            remaining = _relieve(controller, request.broker_id)
+            remaining = _drain(controller, request.broker_id)
     except ControllerMoved:
         if controller.quirks.fenced_controller_does_not_resign:
             return
@@ -69,7 +69,7 @@ def _fence_broker(controller: KafkaController, request: ControlledShutdownReques
     return None
 
 
-def _relieve(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
+def _drain(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
     """Move what the broker leads, stop what it follows; gives what it leads still.
 
     A partition of one replica, or that never had a leader, is left as it is.

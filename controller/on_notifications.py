@@ -50,12 +50,12 @@ LOG_DIR_EVENTS: Final = Notifications(
 )
 
 
-def names_of(controller: KafkaController, notifications: Notifications) -> list[str]:
+def list_notifications(controller: KafkaController, notifications: Notifications) -> list[str]:
     """The children there are now, sorted, whoever made them; arms the child watch."""
     return controller.zk.get_children(notifications.path, watch=True)
 
 
-def _numbers_of(
+def _sequence_numbers(
     controller: KafkaController, notifications: Notifications, names: Sequence[str]
 ) -> list[str]:
     """The sequence numbers of the notifications among ``names``.
@@ -93,9 +93,9 @@ def _deleted_at_the_end(
     controller: KafkaController, notifications: Notifications
 ) -> Iterator[list[str]]:
     """The sequence numbers of the notifications there are now, which are deleted in the end."""
-    names = names_of(controller, notifications)
+    names = list_notifications(controller, notifications)
     try:
-        yield _numbers_of(controller, notifications, names)
+        yield _sequence_numbers(controller, notifications, names)
     finally:
         delete_notifications(controller, notifications, names)
 

@@ -69,10 +69,10 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
     """Act on the entries of /admin/reassign_partitions that were not acted on before, and take away
     those that cannot be; gives the partitions that are moved."""
     if not controller.zk.path_exists(_PATH, watch=True):
-        controller.reassignments.forget_taken_up({})
+        controller.reassignments.retain_acknowledged({})
         return set()
     entries = controller.reassignments.read_znode().targets
-    targets = controller.reassignments.take_up(entries)
+    targets = controller.reassignments.acknowledge(entries)
     asked = {tp: target for tp, target in targets.items() if target is not None}
     wanted, results = _build_reassignments(controller, asked, _refuse_no_brokers)
     results.update((tp, EMPTY_REPLICA_LIST) for tp in targets if tp not in asked)
@@ -194,7 +194,7 @@ def _maybe_trigger_partition_reassignment(
         else:
             results[tp] = refused
             _journal_failed(controller, tp, reassignment, _text(refused))
-    failed = _go_on(controller, accepted)
+    failed = _continue(controller, accepted)
     return results | {tp: _UNKNOWN_ERROR if tp in failed else _NONE for tp in accepted}
 
 
@@ -251,7 +251,7 @@ def maybe_resume_reassignments(
         assignment = context.partition_full_replica_assignment(tp)
         if should_resume(tp, assignment):
             resumed[tp] = assignment
-    _go_on(controller, resumed)
+    _continue(controller, resumed)
 
 
 def maybe_complete_reassignments(
@@ -271,10 +271,10 @@ def maybe_complete_reassignments(
         f"have all caught up with the leader for reassigning partition {tp}"
         for tp, assignment in completed.items()
     )
-    _go_on(controller, completed)
+    _continue(controller, completed)
 
 
-def _go_on(controller: KafkaController, assignments: Assignments) -> Collection[TopicPartition]:
+def _continue(controller: KafkaController, assignments: Assignments) -> Collection[TopicPartition]:
     """Take reassignments as far as they can go; gives those that failed."""
     if not assignments:
         return ()

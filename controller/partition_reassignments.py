@@ -80,31 +80,33 @@ class PartitionReassignments:
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
-        self._taken_up: ReassignmentTargets = {}
+        self._acknowledged: ReassignmentTargets = {}
         self._decoded: tuple[bytes | None, ReassignmentTargets] | None = None
 
     def shutdown(self) -> None:
         """The controller resigned."""
-        self._taken_up.clear()
+        self._acknowledged.clear()
         self._decoded = None
 
-    def take_up(self, entries: ReassignmentTargets) -> ReassignmentTargets:
+    def acknowledge(self, entries: ReassignmentTargets) -> ReassignmentTargets:
         """Those of the znode's ``entries`` that are still to be acted on, as from now they are.
 
         With the quirk KAFKA-9478 this is asked only for a znode just created: all of them.
         """
-        self.forget_taken_up(entries)
+        self.retain_acknowledged(entries)
         if self._controller.quirks.kafka_9478:
             return entries
-        taken_up = self._taken_up
-        new = {tp: to for tp, to in entries.items() if tp not in taken_up or taken_up[tp] != to}
-        self._taken_up.update(new)
+        acknowledged = self._acknowledged
+        new = {
+            tp: to for tp, to in entries.items() if tp not in acknowledged or acknowledged[tp] != to
+        }
+        self._acknowledged.update(new)
         return new
 
-    def forget_taken_up(self, left: Container[TopicPartition]) -> None:
+    def retain_acknowledged(self, left: Container[TopicPartition]) -> None:
         """Only these entries are left in the znode."""
-        for tp in [tp for tp in self._taken_up if tp not in left]:
-            del self._taken_up[tp]
+        for tp in [tp for tp in self._acknowledged if tp not in left]:
+            del self._acknowledged[tp]
 
     def on_partition_reassignment(
         self, reassignments: Mapping[TopicPartition, ReplicaAssignment]
@@ -120,9 +122,11 @@ class PartitionReassignments:
         deletions.mark_topic_ineligible_for_deletion(topics, REASSIGNMENT)
         self._update_current_reassignments(reassignments, run)
         context = self._controller.context
-        going_on = {tp: a for tp, a in reassignments.items() if tp not in run.failures}
-        complete = {tp: a for tp, a in going_on.items() if is_reassignment_complete(context, tp, a)}
-        incomplete = {tp: a for tp, a in going_on.items() if tp not in complete}
+        continuing = {tp: a for tp, a in reassignments.items() if tp not in run.failures}
+        complete = {
+            tp: a for tp, a in continuing.items() if is_reassignment_complete(context, tp, a)
+        }
+        incomplete = {tp: a for tp, a in continuing.items() if tp not in complete}
         if incomplete:
             self._start(incomplete, run)
         if complete:
@@ -166,11 +170,11 @@ class PartitionReassignments:
         dropped = {tp: replicas for tp, replicas in unneeded.items() if tp in changed}
         if dropped:
             self.stop_unneeded_replicas(dropped)
-        going_on = [tp for tp in reassignments if tp not in run.failures]
-        context.partitions_being_reassigned.update(going_on)
+        continuing = [tp for tp in reassignments if tp not in run.failures]
+        context.partitions_being_reassigned.update(continuing)
         if not self._controller.config.is_alter_isr_enabled:
-            self._controller.watches.register_reassigned(going_on)
-            self._controller.refresh_leaderships(going_on, watch=True)
+            self._controller.watches.register_reassigned(continuing)
+            self._controller.refresh_leaderships(continuing, watch=True)
 
     def _store_assignments(self, phase: Phase, assignments: Assignments, run: _Run) -> None:
         """U1 and B6: write the topic znodes, one write a topic."""
@@ -402,7 +406,7 @@ class PartitionReassignments:
                 )
             result = controller.controller_zk.fenced_write([op], context.epoch_zk_version)[0]
             if result.code is ResultCode.OK:
-                self.forget_taken_up(left)
+                self.retain_acknowledged(left)
                 self._decoded = (data, left)
                 if not left:
                     controller.malformed.pop(_PATH, None)

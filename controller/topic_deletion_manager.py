@@ -179,7 +179,7 @@ class TopicDeletionManager:
         if newly:
             self._report_halted(newly, REASSIGNMENT)
 
-    def _queue_those_that_wait_no_more(self) -> None:
+    def _queue_after_reassignment(self) -> None:
         """A reassignment may end in many ways; none has to tell."""
         context = self._controller.context
         if context.topics_waiting_for_reassignment:
@@ -202,7 +202,7 @@ class TopicDeletionManager:
 
     def _resume_deletions(self) -> None:
         """Take every queued topic one step further: complete, then retry, then start."""
-        self._queue_those_that_wait_no_more()
+        self._queue_after_reassignment()
         context, log = self._controller.context, self._controller.log
         if context.topics_to_be_deleted:
             shown = ",".join(sorted(context.topics_to_be_deleted))
