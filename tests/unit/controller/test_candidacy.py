@@ -53,7 +53,7 @@ def test_failed_failovers_come_at_growing_intervals_across_candidates() -> None:
     assert all(earlier <= later for earlier, later in itertools.pairwise(pauses))
     assert cluster.candidacy.failed_failovers == len(times)
     (error,) = given_up
-    assert f"{FAILED_FAILOVERS_MAX} failovers in a row failed" in error.message
+    assert f"{FAILED_FAILOVERS_MAX} consecutive failovers failed" in error.message
     assert "has another name" in error.message
 
 
