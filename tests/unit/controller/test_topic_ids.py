@@ -73,7 +73,7 @@ def test_of_two_topics_with_one_id_the_older_is_served(cluster: Cluster) -> None
     put_topic(cluster, "a", taken)
     for _ in range(2):
         assert cluster.active.context.all_topics == {"b"}
-        reason = f"its id {taken} belongs to topic b: write it without topic_id"
+        reason = f"topic id {taken} already belongs to topic b: remove topic_id from the znode"
         assert cluster.active.status()["malformed"] == {TopicZNode.path("a"): reason}
         assert cluster.state(B0).leader == 1
         cluster.assert_nothing_failed()
