@@ -1,13 +1,13 @@
-"""Notifications of brokers: numbered children of a znode, deleted once they are read.
+"""Handlers of broker notifications: sequential children of a znode, deleted after they are read.
 
 The controller lists the notifications when it processes the event, and deletes exactly those
-(KAFKA-5879): one that comes meanwhile fires the watch again.
+(KAFKA-5879): one that is created in the meantime fires the watch again.
 
-/isr_change_notification names partitions whose ISR the leader wrote itself, as leaders do before
-the inter-broker protocol 2.7. /log_dir_event_notification names brokers that lost a log
-directory, but not the replicas on it: the broker is sent every replica that it hosts;
-on_responses.py takes those offline that it answers with KAFKA_STORAGE_ERROR, and puts those
-online that were offline and get NONE. Mirrors processIsrChangeNotification,
+/isr_change_notification lists partitions whose ISR was written by the leader itself, as leaders do
+before inter-broker protocol 2.7. /log_dir_event_notification lists brokers with a failed log
+directory, but not the replicas on it: the broker is sent every replica that it hosts, and
+on_responses.py takes the replicas offline that it answers with KAFKA_STORAGE_ERROR, and takes
+offline replicas online that it answers with NONE. Mirrors processIsrChangeNotification,
 updateLeaderAndIsrCache, processLogDirEventNotification and onBrokerLogDirFailure of
 kafka/controller/KafkaController.scala.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Notifications(NamedTuple):
-    """Where notifications of a kind are, and how their names begin."""
+    """Parent znode of one kind of notification, and the prefix of their names."""
 
     path: str
     prefix: str
@@ -51,16 +51,16 @@ LOG_DIR_EVENTS: Final = Notifications(
 
 
 def list_notifications(controller: KafkaController, notifications: Notifications) -> list[str]:
-    """The children there are now, sorted, whoever made them; arms the child watch."""
+    """Return all children of the parent znode, sorted, and watch its children."""
     return controller.zk.get_children(notifications.path, watch=True)
 
 
 def _sequence_numbers(
     controller: KafkaController, notifications: Notifications, names: Sequence[str]
 ) -> list[str]:
-    """The sequence numbers of the notifications among ``names``.
+    """Return the sequence numbers of the notifications among ``names``.
 
-    Anything else is set apart; with hazard C2 it is passed over.
+    Other znodes are quarantined; with the quirk malformed_znode_fails_the_event they are skipped.
     """
     path, prefix = notifications
     if not controller.quirks.malformed_znode_fails_the_event:
@@ -75,9 +75,9 @@ def _sequence_numbers(
 def delete_notifications(
     controller: KafkaController, notifications: Notifications, names: Sequence[str]
 ) -> None:
-    """Delete children, whatever they hold.
+    """Delete children of the parent znode, whether they are notifications or not.
 
-    With hazard C2 a znode that no broker made stays.
+    With the quirk malformed_znode_fails_the_event, only notifications are deleted.
     """
     path, prefix = notifications
     if controller.quirks.malformed_znode_fails_the_event:
@@ -92,7 +92,7 @@ def delete_notifications(
 def _deleted_at_the_end(
     controller: KafkaController, notifications: Notifications
 ) -> Iterator[list[str]]:
-    """The sequence numbers of the notifications there are now, which are deleted in the end."""
+    """Yield the sequence numbers of the current notifications, and delete these afterwards."""
     names = list_notifications(controller, notifications)
     try:
         yield _sequence_numbers(controller, notifications, names)
@@ -101,10 +101,10 @@ def _deleted_at_the_end(
 
 
 def process_isr_change_notification(controller: KafkaController, _: IsrChangeNotification) -> None:
-    """Read the states that notifications name, tell every broker, and delete the notifications.
+    """Read the partition states listed in notifications, and send them to all brokers.
 
-    A notification that cannot be read is set apart and deleted like the others. With hazard C2 it
-    fails the event, and all are deleted unread.
+    The notifications are deleted; a malformed one is quarantined and deleted too. With the quirk
+    malformed_znode_fails_the_event, it fails the event, and all are deleted without effect.
     """
     with _deleted_at_the_end(controller, ISR_CHANGES) as numbers:
         found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
@@ -115,7 +115,7 @@ def process_isr_change_notification(controller: KafkaController, _: IsrChangeNot
 
 
 def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
-    """Put the states as their leaders wrote them into the context, and spread them."""
+    """Read the states that leaders wrote into the context, and send them to all brokers."""
     context = controller.context
     known = [tp for tp in partitions if context.partition_replica_assignment(tp)]
     before = {tp: context.partition_leadership_info(tp) for tp in known}
@@ -138,10 +138,10 @@ def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]
 def process_log_dir_event_notification(
     controller: KafkaController, _: LogDirEventNotification
 ) -> None:
-    """Ask the brokers that notifications name for their replicas, and delete the notifications.
+    """Find the failed replicas of the brokers listed in notifications.
 
-    A notification that cannot be read is set apart and deleted like the others. With hazard C2 it
-    fails the event, and all are deleted unread.
+    The notifications are deleted; a malformed one is quarantined and deleted too. With the quirk
+    malformed_znode_fails_the_event, it fails the event, and all are deleted without effect.
     """
     with _deleted_at_the_end(controller, LOG_DIR_EVENTS) as numbers:
         found = controller.zk.get_broker_ids_from_log_dir_events(numbers)
@@ -150,10 +150,11 @@ def process_log_dir_event_notification(
 
 
 def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
-    """Send the brokers all of their replicas, to learn which are on a failed directory.
+    """Send the brokers all of their replicas, to learn which are on a failed log directory.
 
-    Replicas on directories that failed before are sent too, and stay offline until their broker
-    answers NONE. A dead broker is not asked. Kafka 2.8.2 puts all of them online (hazard C10).
+    Replicas on directories that failed earlier are sent too, and stay offline until their broker
+    answers NONE. Dead brokers are skipped. Kafka 2.8.2 marks all these replicas as online (quirk
+    log_dir_failure_revives_offline_replicas).
     """
     context = controller.context
     controller.log.info(f"Handling log directory failure for brokers {id_list(broker_ids)}")
