@@ -220,11 +220,11 @@ def test_what_is_wrong_is_one_line(
 @pytest.mark.parametrize(
     ("znodes", "code", "said"),
     [
-        ([ZNode("/", None)], 1, "error: there is no znode /brokers/ids\n"),
+        ([ZNode("/", None)], 1, "error: znode /brokers/ids does not exist\n"),
         (
             [ZNode("brokers", None)],
             2,
-            "error: not a dump: line 1: 'brokers' is no path of a znode\n",
+            "error: not a dump: line 1: 'brokers' is not a valid znode path\n",
         ),
         ([ZNode("/a", base64="?")], 2, "error: not a dump: line 1: the base64 of /a"),
         (

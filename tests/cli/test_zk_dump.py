@@ -85,7 +85,7 @@ def test_waves_smaller_than_the_tree_give_the_same(
 @pytest.mark.parametrize(
     ("path", "code", "said"),
     [
-        ("/nothing", 1, "error: there is no znode /nothing\n"),
+        ("/nothing", 1, "error: znode /nothing does not exist\n"),
         ("brokers", 2, "error: 'brokers' is no path of a znode\n"),
         ("/a//b", 2, "error: '/a//b' is no path of a znode\n"),
     ],
