@@ -220,13 +220,13 @@ def test_what_is_wrong_is_one_line(
 @pytest.mark.parametrize(
     ("znodes", "code", "said"),
     [
-        ([ZNode("/", None)], 1, "error: znode /brokers/ids does not exist\n"),
+        ([ZNode("/", None)], 1, "error: there is no znode /brokers/ids\n"),
         (
             [ZNode("brokers", None)],
             2,
             "error: not a dump: line 1: 'brokers' is not a valid znode path\n",
         ),
-        ([ZNode("/a", base64="?")], 2, "error: not a dump: line 1: the base64 of /a"),
+        ([ZNode("/a", base64="?")], 2, "error: not a dump: line 1: invalid base64 of /a"),
         (
             [ZNode("/a", "", ephemeral_owner="x")],
             2,

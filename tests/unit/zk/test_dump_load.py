@@ -126,7 +126,10 @@ def test_zookeepers_own_and_what_was_not_read_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("znodes", "said"),
     [
-        ([ZNode("/big", data="x" * MAX_TRANSACTION_BYTES)], "/big holds 1048567 bytes, more than"),
+        (
+            [ZNode("/big", data="x" * MAX_TRANSACTION_BYTES)],
+            "/big has 1048567 bytes, which exceeds",
+        ),
         ([ZNode("/controller"), ZNode("/controller/x")], "below /controller, which is ephemeral"),
         ([ZNode(LOADING_PATH, data="{}")], "it was made during a load"),
     ],
@@ -141,7 +144,7 @@ def test_a_place_that_is_not_empty_is_left_as_it_is() -> None:
     store.write([[Create(f"/{name}", b"")] for name in "gfedcba"])
     before = tree_of(store)
     prepared: list[None] = []
-    with pytest.raises(NotEmpty, match=r"there are /a, /b, /c, /d, /e and 2 more"):
+    with pytest.raises(NotEmpty, match=r"found /a, /b, /c, /d, /e and 2 more"):
         load(store, plan(), prepare=lambda: prepared.append(None))
     assert tree_of(store) == before
     assert prepared == []
@@ -162,7 +165,7 @@ def test_what_was_cut_short_is_said_and_ends_when_it_is_repeated(error: type[Exc
     assert isinstance(caught.value.__cause__, error)
     assert caught.value.hint is not None and "--undo" in caught.value.hint
     store.server.before_op = None
-    with pytest.raises(StoreError, match="its load was cut short"):
+    with pytest.raises(StoreError, match="its load was interrupted"):
         check_no_load_is_open(store)
     other = plan_load(source(2))
     with pytest.raises(NotEmpty, match=r"load of another dump was inter.*/a, /klamm-loading"):
@@ -185,7 +188,7 @@ def test_what_was_cut_short_is_taken_away() -> None:
     store.server.before_op = None
     assert undo(store, [plan_load([]), plan()]) >= 128
     assert [znode.path for znode in dump(store)] == ["/"]
-    with pytest.raises(NotEmpty, match="nothing is deleted"):
+    with pytest.raises(NotEmpty, match="nothing was deleted"):
         undo(store, [plan_load([]), plan()])
 
 
