@@ -166,7 +166,7 @@ def test_ctrl_c_says_what_is_left_and_the_same_command_ends_it(
     assert hint.startswith("hint: run the same command to resume the load")
     up = ["up", "--brokers", "1", "--zookeeper", f"{chroot}/copy", "--data-dir", str(tmp_path)]
     assert main([*up, "--port", "0"]) == 1
-    assert "its load was cut short (/klamm-loading is there)" in capsys.readouterr().err
+    assert "its load was interrupted (/klamm-loading exists)" in capsys.readouterr().err
     code, out, _ = run(capsys, str(path), "--zookeeper", f"{chroot}/copy", "--json")
     assert code == 0
     assert json.loads(out)["found"] > 0
