@@ -211,38 +211,38 @@ class ControllerZkClient:
                 )
                 for tp in pending
             ]
-            unsettled: list[TopicPartition] = []
+            unresolved: list[TopicPartition] = []
             results = self._fenced.write(ops, epoch_zk_version)
             for tp, op, result in zip(pending, ops, results, strict=True):
                 if result.code is ResultCode.OK:
                     finished[tp] = states[tp].with_zk_version(result.version)
                 elif result.code is ResultCode.CONNECTIONLOSS:
                     perhaps_written.add(tp)
-                    unsettled.append(tp)
+                    unresolved.append(tp)
                 elif result.code is not ResultCode.BADVERSION:
                     finished[tp] = StateChangeFailed(reason(result.code, op.path))
                 elif tp in perhaps_written:
-                    unsettled.append(tp)
+                    unresolved.append(tp)
                 else:
                     retry.append(tp)
-            pending = self._settle(unsettled, states, controller_epoch, finished, retry)
+            pending = self._resolve(unresolved, states, controller_epoch, finished, retry)
         return WriteOutcome(finished, retry)
 
-    def _settle(
+    def _resolve(
         self,
-        unsettled: Sequence[TopicPartition],
+        unresolved: Sequence[TopicPartition],
         states: Mapping[TopicPartition, LeaderAndIsr],
         controller_epoch: int,
         finished: _Finished,
         retry: list[TopicPartition],
     ) -> list[TopicPartition]:
         """Read states with an unknown write outcome; return those that must be written again."""
-        if not unsettled:
+        if not unresolved:
             return []
-        read = self._reader.get_partition_states(unsettled)
+        read = self._reader.get_partition_states(unresolved)
         absent = set(read.missing)
         again = []
-        for tp in unsettled:
+        for tp in unresolved:
             found, wanted = read.values.get(tp), states[tp]
             if tp in absent:
                 path = TopicPartitionStateZNode.path(tp)

@@ -16,7 +16,7 @@ from klamm.cluster.errors import StoreError
 from klamm.zk.store import GetChildren, GetData, ReadOp, ResultCode, Stat, Store
 from klamm.zk.znode_client import missing_chroot, store_error
 
-ZNODES_A_WAVE: Final = 5_000
+ZNODES_PER_BATCH: Final = 5_000
 _GONE: Final = (ResultCode.NONODE, ResultCode.NOAUTH)
 
 
@@ -57,8 +57,8 @@ def dump(store: Store, path: str = "/", chroot: str = "") -> list[ZNode]:
     level = [path]
     while level:
         below: list[str] = []
-        for start in range(0, len(level), ZNODES_A_WAVE):
-            below += _read(store, level[start : start + ZNODES_A_WAVE], found)
+        for start in range(0, len(level), ZNODES_PER_BATCH):
+            below += _read(store, level[start : start + ZNODES_PER_BATCH], found)
         level = below
     if path not in found and path == "/":
         raise missing_chroot(chroot)

@@ -31,9 +31,9 @@ from klamm.zk.store import (
 )
 from klamm.zk.znode_client import store_error
 
-ZNODES_A_WAVE: Final = 5_000
-OPS_A_TRANSACTION: Final = 100
-_TO_BE_SETTLED: Final = (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
+ZNODES_PER_BATCH: Final = 5_000
+OPS_PER_TRANSACTION: Final = 100
+_TO_BE_RESOLVED: Final = (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
 
 T = TypeVar("T")
 
@@ -85,10 +85,10 @@ def load(
         _create_all(store, [Create(LOADING_PATH, mark)])
     done = there = 0
     try:
-        for start in range(0, len(plan.creates), ZNODES_A_WAVE):
-            wave = plan.creates[start : start + ZNODES_A_WAVE]
-            there += _create_all(store, wave)
-            done += len(wave)
+        for start in range(0, len(plan.creates), ZNODES_PER_BATCH):
+            batch = plan.creates[start : start + ZNODES_PER_BATCH]
+            there += _create_all(store, batch)
+            done += len(batch)
             on_progress(done, len(plan.creates))
         for path, count in plan.counters:
             _advance(store, path, count)
@@ -150,10 +150,10 @@ def undo(
         )
     deleted, done = 0, 0
     backwards = plan.creates[::-1]
-    for start in range(0, len(backwards), ZNODES_A_WAVE):
-        wave = backwards[start : start + ZNODES_A_WAVE]
-        deleted += _delete_all(store, [op.path for op in wave])
-        done += len(wave)
+    for start in range(0, len(backwards), ZNODES_PER_BATCH):
+        batch = backwards[start : start + ZNODES_PER_BATCH]
+        deleted += _delete_all(store, [op.path for op in batch])
+        done += len(batch)
         on_progress(done, len(backwards))
     _delete_all(store, [LOADING_PATH])
     return deleted
@@ -173,7 +173,7 @@ def _advance(store: Store, path: str, count: int) -> None:
     child = f"{'' if path == '/' else path}{LOADING_PATH}"
     pair: list[WriteOp] = [Create(child, None), Delete(child)]
     while count:
-        group = min(count, OPS_A_TRANSACTION // 2)
+        group = min(count, OPS_PER_TRANSACTION // 2)
         result = store.write([pair * group])[0]
         if result.code is ResultCode.OK:
             count -= group
@@ -226,7 +226,7 @@ def _grouped(ops: Sequence[WriteOp]) -> Iterator[list[WriteOp]]:
     total = 0
     for op in ops:
         size = op_size(op)
-        if group and (len(group) == OPS_A_TRANSACTION or total + size > GROUP_BYTES):
+        if group and (len(group) == OPS_PER_TRANSACTION or total + size > GROUP_BYTES):
             yield group
             group, total = [], 0
         group.append(op)
@@ -235,17 +235,17 @@ def _grouped(ops: Sequence[WriteOp]) -> Iterator[list[WriteOp]]:
         yield group
 
 
-def _create_all(store: Store, wave: Sequence[Create]) -> int:
+def _create_all(store: Store, batch: Sequence[Create]) -> int:
     """Create these znodes; return how many of them existed already with the same data.
 
     Raises StoreError, also if one of them exists with other data.
     """
-    there, left = 0, list(wave)
+    there, left = 0, list(batch)
     while left:
         unsure: list[Create] = []
         groups = list(_grouped(left))
         for group, result in zip(groups, store.write(groups), strict=True):
-            if result.code in _TO_BE_SETTLED:
+            if result.code in _TO_BE_RESOLVED:
                 unsure += [op for op in group if isinstance(op, Create)]
             elif result.code is not ResultCode.OK:
                 raise store_error(result.code, group[max(result.failed_index, 0)].path)

@@ -66,9 +66,9 @@ class FencedWriter:
         results: dict[int, OpResult] = {}
         groups = self._grouped(ops, transaction_size([fence]))
         while groups:
-            wave: list[Transaction] = [[fence, *(ops[i] for i in g.indices)] for g in groups]
+            batch: list[Transaction] = [[fence, *(ops[i] for i in g.indices)] for g in groups]
             again: list[_Group] = []
-            for group, answer in zip(groups, self._store.write(wave), strict=True):
+            for group, answer in zip(groups, self._store.write(batch), strict=True):
                 if answer.code is ResultCode.OK:
                     results.update(zip(group.indices, answer.results[1:], strict=True))
                 elif answer.code is ResultCode.SESSIONEXPIRED:

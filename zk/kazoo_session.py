@@ -26,8 +26,8 @@ from kazoo.retry import KazooRetry
 
 from klamm.cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
 from klamm.zk.kazoo_connection import Connection, SessionHandler, attempt_timeout_s
+from klamm.zk.kazoo_pipeline import Completion, PipelinedBatch, Wait, block, unless_lost
 from klamm.zk.kazoo_watches import WatchTable
-from klamm.zk.kazoo_waves import Completion, Wait, Wave, block, unless_lost
 from klamm.zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity, tls_failure
 from klamm.zk.store import (
@@ -88,7 +88,7 @@ class KazooSession:
             self.wait = unless_lost(lost_limit_ms / 1000, lambda: bool(self._client.connected))
         self._listeners: tuple[Listener, ...] = ()
         self._lock = threading.Lock()
-        self._held: list[Wave] = []
+        self._held: list[PipelinedBatch] = []
         self._dead: ResultCode | None = ResultCode.SESSIONEXPIRED
         self._closed = False
         self._running = threading.Event()
@@ -147,9 +147,9 @@ class KazooSession:
         """
         if not requests:
             return
-        wave = Wave(requests, repeat, self._wave_settled)
-        self._send(wave, requests)
-        (wait or self.wait)(wave)
+        batch = PipelinedBatch(requests, repeat, self._batch_completed)
+        self._send(batch, requests)
+        (wait or self.wait)(batch)
         for request in requests:
             if request.error is not None:
                 raise request.error
@@ -240,42 +240,42 @@ class KazooSession:
         client.add_listener(lambda state: self._on_client_state(client, state))
         return client
 
-    def _send(self, wave: Wave, requests: Sequence[Request]) -> None:
-        wave.sending(len(requests))
+    def _send(self, batch: PipelinedBatch, requests: Sequence[Request]) -> None:
+        batch.sending(len(requests))
         dead, client = self._dead, self._client
         for request in requests:
             if dead is None:
                 client._call(request, request)
             else:
-                request.settle(dead, None)
+                request.complete(dead, None)
         if client.client_state in _GONE:
             # Kazoo has discarded its queue: requests added since then would wait forever.
             for request in requests:
-                request.settle(self._dead or ResultCode.SESSIONEXPIRED, None)
+                request.complete(self._dead or ResultCode.SESSIONEXPIRED, None)
 
-    def _wave_settled(self, wave: Wave) -> None:
-        if not wave.lost():
-            wave.finish()
+    def _batch_completed(self, batch: PipelinedBatch) -> None:
+        if not batch.lost():
+            batch.finish()
             return
         with self._lock:
             # Kazoo changes its state before it fails lost requests and before it notifies
             # listeners of a connection. So a batch is either held here in time, or continues.
             if self._dead is None and self._client.client_state != KeeperState.CONNECTED:
-                self._held.append(wave)
+                self._held.append(batch)
                 return
-        self._resume(wave)
+        self._resume(batch)
 
-    def _resume(self, wave: Wave) -> None:
-        lost, dead = wave.lost(), self._dead
-        if dead is None and wave.repeat:
+    def _resume(self, batch: PipelinedBatch) -> None:
+        lost, dead = batch.lost(), self._dead
+        if dead is None and batch.repeat:
             for request in lost:
                 request.forget()
-            self._send(wave, lost)
+            self._send(batch, lost)
             return
         if dead is not None:
             for request in lost:
                 request.code = dead
-        wave.finish()
+        batch.finish()
 
     def _on_client_state(self, client: KazooClient, state: str) -> None:
         # Kazoo would only log an error here, and then wait forever.
@@ -302,8 +302,8 @@ class KazooSession:
             held, self._held = self._held, []
             self._opening.finish()
         self._dispatch(SessionEvent(SessionState.CONNECTED))
-        for wave in held:
-            self._resume(wave)
+        for batch in held:
+            self._resume(batch)
 
     def _on_lost(self, client: KazooClient) -> None:
         auth_failed = client.client_state == KeeperState.AUTH_FAILED
@@ -318,8 +318,8 @@ class KazooSession:
         self._dispatch(
             SessionEvent(SessionState.AUTH_FAILED if auth_failed else SessionState.EXPIRED)
         )
-        for wave in held:
-            self._resume(wave)
+        for batch in held:
+            self._resume(batch)
 
     def _on_watch_event(self, buffer: bytes, offset: int) -> None:
         number, full_path = read_watch_event(buffer, offset)

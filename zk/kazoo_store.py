@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+from klamm.zk.kazoo_pipeline import Wait, within
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_watches import set_watches, watch_for
-from klamm.zk.kazoo_waves import Wait, within
 from klamm.zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 from klamm.zk.store import (
@@ -162,5 +162,5 @@ def newest_zxid(
 
 
 def _code(request: Request) -> ResultCode:
-    assert request.code is not None, "the wave is finished, so each request has its code"
+    assert request.code is not None, "the batch is finished, so each request has its code"
     return request.code

@@ -80,10 +80,10 @@ class WatchTable:
         due = self._sent[0]
         taken = _take(due.watches, path, used_up)
         if kind is WatchKind.DELETED:
-            if not taken and path in due.told_deleted:
+            if not taken and path in due.reported_deleted:
                 return False
             if taken & CHILD and taken != CHILD:
-                due.told_deleted.add(path)
+                due.reported_deleted.add(path)
         return True
 
     def sent(self, request: SetWatches) -> None:
@@ -136,12 +136,12 @@ class SetWatches(Request):
     """
 
     type = 101
-    __slots__ = ("_table", "told_deleted", "watches")
+    __slots__ = ("_table", "reported_deleted", "watches")
 
     def __init__(self, payload: bytes, watches: dict[str, int], table: WatchTable) -> None:
         super().__init__(payload)
         self.watches = watches
-        self.told_deleted: set[str] = set()
+        self.reported_deleted: set[str] = set()
         self._table = table
 
     def serialize(self) -> bytes:
@@ -153,11 +153,11 @@ class SetWatches(Request):
         """Read the empty reply."""
         return True
 
-    def settle(self, code: ResultCode, reply: Any) -> None:
+    def complete(self, code: ResultCode, reply: Any) -> None:
         """Update the table before completing: the next event may be from one of these watches."""
         if self.code is None:
             self._table.answered(self, code is ResultCode.OK)
-        super().settle(code, reply)
+        super().complete(code, reply)
 
 
 def set_watches(

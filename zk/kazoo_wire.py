@@ -35,9 +35,9 @@ from klamm.zk.store import (
 )
 
 if TYPE_CHECKING:
-    from klamm.zk.kazoo_waves import Wave
+    from klamm.zk.kazoo_pipeline import PipelinedBatch
 
-READS_A_REQUEST: Final = 1_000
+READS_PER_REQUEST: Final = 1_000
 
 _GET_DATA, _GET_CHILDREN, _EXISTS = 4, 8, 3
 _CREATE, _DELETE, _SET_DATA, _CHECK = 1, 2, 5, 13
@@ -67,7 +67,7 @@ _RESULT_CODES: Final[dict[int, ResultCode]] = {
 }
 
 _new_tuple = tuple.__new__
-_settling = threading.Lock()
+_completing = threading.Lock()
 
 
 def _acl_bytes(acl: Acl) -> bytes:
@@ -138,7 +138,7 @@ class Request:
                 f"{MAX_TRANSACTION_BYTES} bytes; it was not sent"
             )
         self.payload = payload
-        self.listener: Wave | None = None
+        self.listener: PipelinedBatch | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -157,24 +157,24 @@ class Request:
 
     def set(self, reply: Any) -> None:
         """Complete the request with a parsed reply; called by kazoo."""
-        self.settle(ResultCode.OK, reply)
+        self.complete(ResultCode.OK, reply)
 
     def set_exception(self, error: Exception) -> None:
         """Complete the request with an error; called by kazoo, possibly twice."""
         number = getattr(error, "code", None)
         if number is None:
             self.error = error
-        self.settle(ResultCode.SYSTEMERROR if number is None else result_code(number), None)
+        self.complete(ResultCode.SYSTEMERROR if number is None else result_code(number), None)
 
-    def settle(self, code: ResultCode, reply: Any) -> None:
+    def complete(self, code: ResultCode, reply: Any) -> None:
         """Complete the request and notify its listener; the first call counts."""
-        with _settling:
+        with _completing:
             if self.code is not None:
                 return
             self.reply = reply
             self.code = code
         if self.listener is not None:
-            self.listener.settled(self)
+            self.listener.request_completed(self)
 
 
 class MultiRead(Request):
@@ -224,7 +224,7 @@ def multi_reads(ops: Sequence[ReadOp], chroot: Chroot) -> Iterator[MultiRead]:
     for index, op in enumerate(ops):
         full_path = add_chroot(op.path)
         length = len(full_path)
-        if index - first == READS_A_REQUEST or (parts and size + length + 23 > GROUP_BYTES):
+        if index - first == READS_PER_REQUEST or (parts and size + length + 23 > GROUP_BYTES):
             yield MultiRead(ops[first:index], b"".join((*parts, _END)))
             parts, first, size = [], index, 0
         kind = _GET_CHILDREN if type(op) is GetChildren else _GET_DATA
@@ -265,12 +265,12 @@ class SingleRead(Request):
             offset += number
         return ReadResult(ok, data, Stat._make(_STAT.unpack_from(buffer, offset)))
 
-    def settle(self, code: ResultCode, reply: Any) -> None:
+    def complete(self, code: ResultCode, reply: Any) -> None:
         """Complete the request; for an Exists, kazoo turns NONODE into a reply of None."""
         if code is ResultCode.OK and self.code is None:
             reply = reply or ReadResult(ResultCode.NONODE)
             self._on_read(self.op, reply)
-        super().settle(code, reply)
+        super().complete(code, reply)
 
 
 class Multi(Request):

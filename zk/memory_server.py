@@ -53,7 +53,7 @@ class _Session:
     notify: Callable[[StoreEvent], None]
     watches: SavedWatches | None = None
     expired: bool = False
-    told: bool = False
+    notified: bool = False
 
 
 class MemoryServer:
@@ -103,13 +103,13 @@ class MemoryServer:
         self._expire_at_ms.pop(session_id, None)
         self._end(session_id)
         if notify:
-            self.tell_expired(session_id)
+            self.notify_expired(session_id)
 
-    def tell_expired(self, session_id: int) -> None:
+    def notify_expired(self, session_id: int) -> None:
         """Notify the client of an expired session, once."""
         session = self._sessions[session_id]
-        if session.expired and not session.told:
-            session.told = True
+        if session.expired and not session.notified:
+            session.notified = True
             session.notify(SessionEvent(SessionState.EXPIRED))
 
     def disconnect(self, session_id: int, notify: bool = True) -> None:
@@ -126,7 +126,7 @@ class MemoryServer:
         """Reconnect a session; its client gets the missed watch events, or the expiry."""
         session = self._sessions[session_id]
         if session.expired:
-            self.tell_expired(session_id)
+            self.notify_expired(session_id)
             return
         if self._expire_at_ms.pop(session_id, None) is None:
             return
@@ -201,7 +201,7 @@ class MemoryServer:
         for path, node in self.tree.items():
             digest.update(repr((path, node.data, node.stat(), node.creations)).encode())
         sessions = [
-            (session_id, s.timeout_ms, s.watches, s.expired, s.told)
+            (session_id, s.timeout_ms, s.watches, s.expired, s.notified)
             for session_id, s in self._sessions.items()
         ]
         expiries = sorted(self._expire_at_ms.items())

@@ -134,7 +134,7 @@ class MemoryStore:
         server = self.server
         while not self._closed and not server.is_connected(self._session_id):
             if not server.is_alive(self._session_id):
-                server.tell_expired(self._session_id)
+                server.notify_expired(self._session_id)
                 return False
             assert self.yield_control is not None, "this session cannot be reconnected"
             self.yield_control()

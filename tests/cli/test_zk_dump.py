@@ -78,7 +78,7 @@ def test_waves_smaller_than_the_tree_give_the_same(
     chroot: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = dump(capsys, "--zookeeper", chroot)
-    monkeypatch.setattr(dump_module, "ZNODES_A_WAVE", 1)
+    monkeypatch.setattr(dump_module, "ZNODES_PER_BATCH", 1)
     assert dump(capsys, "--zookeeper", chroot) == whole
 
 

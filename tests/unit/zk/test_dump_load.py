@@ -51,8 +51,8 @@ def source(count: int = 300) -> list[ZNode]:
 
 @pytest.fixture(autouse=True)
 def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dump_load, "ZNODES_A_WAVE", 64)
-    monkeypatch.setattr(dump_load, "OPS_A_TRANSACTION", 10)
+    monkeypatch.setattr(dump_load, "ZNODES_PER_BATCH", 64)
+    monkeypatch.setattr(dump_load, "OPS_PER_TRANSACTION", 10)
 
 
 def plan() -> LoadPlan:

@@ -103,17 +103,20 @@ def unless_lost(limit_s: float, is_connected: Callable[[], bool]) -> Wait:
     return wait
 
 
-class Wave(Completion):
+class PipelinedBatch(Completion):
     """Requests that are sent together; finished when each has a reply or is finally lost."""
 
     def __init__(
-        self, requests: Sequence[Request], repeat: bool, on_settled: Callable[[Wave], None]
+        self,
+        requests: Sequence[Request],
+        repeat: bool,
+        on_completed: Callable[[PipelinedBatch], None],
     ) -> None:
         super().__init__()
         self.requests = requests
         self.repeat = repeat
-        self._on_settled = on_settled
-        self._unsettled = 0
+        self._on_completed = on_completed
+        self._incomplete = 0
         self._lock = threading.Lock()
         for request in requests:
             request.listener = self
@@ -124,12 +127,12 @@ class Wave(Completion):
 
     def sending(self, count: int) -> None:
         """Record that ``count`` requests are about to be sent."""
-        self._unsettled = count
+        self._incomplete = count
 
-    def settled(self, request: Request) -> None:
+    def request_completed(self, request: Request) -> None:
         """Record that a request has its reply or was lost."""
         with self._lock:
-            self._unsettled -= 1
-            last = self._unsettled == 0
+            self._incomplete -= 1
+            last = self._incomplete == 0
         if last:
-            self._on_settled(self)
+            self._on_completed(self)
