@@ -25,8 +25,8 @@ from klamm.cluster.requests import (
     UpdateMetadataResponse,
 )
 from klamm.runtime.journal import FileJournal
+from klamm.zk.kazoo_pipeline import Wait
 from klamm.zk.kazoo_session import KazooSession
-from klamm.zk.kazoo_waves import Wait
 from klamm.zk.kazoo_wire import Multi, Request
 
 _API_OF = {

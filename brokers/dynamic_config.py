@@ -158,10 +158,11 @@ class DynamicConfigManager:
     def _process(self, names: Sequence[str]) -> None:
         """Handle new notifications in order, and delete obsolete ones.
 
-        With hazard C2 a znode without a number blocks all processing from then on.
+        With the quirk malformed_znode_fails_the_event, a znode without a sequence number stops the
+        processing, now and whenever it is listed again.
         """
         odd = [name for name in names if _NUMBERED.fullmatch(name) is None]
-        is_blocked = bool(odd) and self._quirks.hazard_c2
+        is_blocked = bool(odd) and self._quirks.malformed_znode_fails_the_event
         if is_blocked:
             names = names[: names.index(odd[0])]
         self._forget_all_but(names)
@@ -170,7 +171,7 @@ class DynamicConfigManager:
         for name, result in zip(unseen, self._read(unseen), strict=True):
             if result.stat is None:
                 continue
-            never = result.data is None and self._quirks.hazard_c2
+            never = result.data is None and self._quirks.malformed_znode_fails_the_event
             self._created_ms[name] = math.inf if never else result.stat.ctime_ms
             change = None if name in odd else self._decode(name, result.data)
             if change is not None:

@@ -28,7 +28,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.version import klamm_version
 from klamm.zk.acl_migration import set_acls
 from klamm.zk.dump import dump
-from klamm.zk.dump_load import apart, cut_short, load, undo
+from klamm.zk.dump_load import cut_short, load, run_on_thread, undo
 from klamm.zk.dump_text import read_dump
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_store import KazooStore
@@ -142,11 +142,13 @@ def load_command(
     store = KazooStore(session)
     try:
         if undo_:
-            count = apart(lambda: undo(store, (whole, without_mark), progress), session.close)
+            count = run_on_thread(
+                lambda: undo(store, (whole, without_mark), progress), session.close
+            )
             text = f"{count} znodes of an interrupted load were deleted from {zookeeper}"
             _print_outcome({"zookeeper": zookeeper, "deleted": count}, as_json, text)
             return
-        result = apart(
+        result = run_on_thread(
             lambda: load(
                 store, plan, last=last, prepare=session.create_chroot, on_progress=progress
             ),

@@ -1,1 +1,1 @@
-"""Leaf values of the control plane: no I/O, clock or threads; every folder may import it."""
+"""Shared values of the control plane: no I/O, clocks or threads; every package may import them."""

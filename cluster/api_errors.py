@@ -1,4 +1,4 @@
-"""Kafka's protocol error codes that control requests and admin requests answer with.
+"""Kafka's protocol error codes in responses to control, client and admin requests.
 
 Mirrors org.apache.kafka.common.protocol.Errors: the same names and numbers.
 """

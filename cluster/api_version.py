@@ -1,6 +1,6 @@
-"""Inter-broker protocol versions: what a broker of the cluster may assume of the others.
+"""Inter-broker protocol versions: names, order, and the features that depend on them.
 
-Only their names and order, and what klamm's parts decide by them. Mirrors kafka.api.ApiVersion.
+Mirrors kafka.api.ApiVersion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAMES: Final = (
     *("2.4-IV0", "2.4-IV1", "2.5-IV0", "2.6-IV0", "2.7-IV0", "2.7-IV1", "2.7-IV2"),
     *("2.8-IV0", "2.8-IV1"),
 )
-# A name without its part after the dash means the last one that begins so.
+# A name without its part after the dash stands for the last version with that prefix.
 _ORDER: Final = {name.partition("-")[0]: n for n, name in enumerate(_NAMES)} | {
     name: n for n, name in enumerate(_NAMES)
 }
@@ -25,12 +25,15 @@ LATEST: Final = _NAMES[-1]
 
 
 def is_api_version(version: str) -> bool:
-    """True if ``version`` names one."""
+    """Return True if ``version`` is a valid version."""
     return _key(version) in _ORDER
 
 
 class ApiVersion:
-    """One version, from e.g. ``2.8``, ``2.7-IV1`` or ``2.6.2``. Raises InvalidConfig."""
+    """Inter-broker protocol version, parsed from e.g. ``2.8``, ``2.7-IV1`` or ``2.6.2``.
+
+    Raises InvalidConfig.
+    """
 
     def __init__(self, version: str = LATEST) -> None:
         if not is_api_version(version):
@@ -39,26 +42,29 @@ class ApiVersion:
 
     @property
     def is_alter_isr_supported(self) -> bool:
-        """Leaders propose ISRs to the controller; before 2.7-IV2 they write them."""
+        """True if leaders propose ISRs to the controller; before 2.7-IV2 they write them."""
         return self._number >= _ORDER["2.7-IV2"]
 
     @property
     def is_feature_versioning_supported(self) -> bool:
-        """The controller enables /feature; before 2.7-IV0 it disables it."""
+        """True if the controller enables /feature; before 2.7-IV0 it disables it."""
         return self._number >= _ORDER["2.7-IV0"]
 
     @property
     def tells_new_replicas(self) -> bool:
-        """LeaderAndIsr says which replicas are new; before 1.0 a broker that lost a log directory
-        cannot know what may be made elsewhere."""
+        """True if LeaderAndIsr marks new replicas.
+
+        Before 1.0-IV0 a broker with a failed log directory cannot know which replicas it may
+        create in another directory.
+        """
         return self._number >= _ORDER["1.0-IV0"]
 
     @property
     def uses_topic_ids(self) -> bool:
-        """Topics get ids, from 2.8-IV0 on."""
+        """True if topics get ids, from 2.8-IV0 on."""
         return self._number >= _ORDER["2.8-IV0"]
 
 
 def _key(version: str) -> str:
-    """What of a version says which one it is: the rest does not matter."""
+    """Return the significant part of a version, which identifies it."""
     return ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])

@@ -1,6 +1,6 @@
-"""Requests that only clients send, as plain values: what they ask before they produce or fetch.
+"""Requests that only clients send, except Fetch and Produce, as plain values.
 
-Nothing here reads a metadata cache or a log. Mirrors the request schemas of 2.8: Metadata v11,
+Mirrors the request schemas of 2.8: Metadata v11,
 ListOffsets v6, OffsetForLeaderEpoch v4, InitProducerId v4. Fetch and Produce are in
 cluster/data_requests.py.
 """
@@ -25,22 +25,23 @@ from klamm.cluster.types import NO_EPOCH, Broker, TopicPartition
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
-"""What ListOffsets takes for the end of what may be read, and for the log's start."""
+"""Timestamps in ListOffsets that stand for the end of the readable log and for its start."""
 
 
 class MetadataRequest(msgspec.Struct, frozen=True):
-    """Which brokers live, and who leads the partitions of ``topics``, or of all if that is None.
+    """Request for the live brokers and the partition leaders of ``topics`` (None: of all topics).
 
-    Any broker answers, from its cache, which may be behind. Nobody creates a topic for it.
+    Any broker answers from its metadata cache, which may be stale. Missing topics are not created.
     """
 
     topics: tuple[str, ...] | None = None
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
-    """One partition. ``leader`` is -1 with LEADER_NOT_AVAILABLE: there is none, or none that lives.
+    """Metadata of one partition.
 
-    ``offline_replicas``: those on brokers or in directories that are down.
+    ``leader`` is -1, with LEADER_NOT_AVAILABLE, if there is no live leader. ``offline_replicas``:
+    replicas on dead brokers or failed log directories.
     """
 
     error: Errors
@@ -53,7 +54,7 @@ class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
-    """One topic; its partitions in the order of their ids."""
+    """Metadata of one topic; its partitions in the order of their ids."""
 
     error: Errors
     name: str
@@ -62,7 +63,7 @@ class TopicMetadata(msgspec.Struct, frozen=True):
 
 
 class MetadataResponse(msgspec.Struct, frozen=True):
-    """Live brokers, the controller's id (-1: unknown), and the topics in the order asked for."""
+    """Live brokers, the controller's id (-1: unknown), and topics in the requested order."""
 
     brokers: tuple[Broker, ...]
     controller_id: int
@@ -70,9 +71,11 @@ class MetadataResponse(msgspec.Struct, frozen=True):
 
 
 class ListOffsetsPartition(msgspec.Struct, frozen=True, gc=False):
-    """Which offset: the first of a record as late as ``timestamp_ms``, or one of the two above.
+    """The offset to look up in one partition.
 
-    ``current_leader_epoch``: what the client knows; -1 is not checked.
+    ``timestamp_ms``: the first record with at least this timestamp, or LATEST_TIMESTAMP or
+    EARLIEST_TIMESTAMP. ``current_leader_epoch``: leader epoch known to the client; -1 is not
+    checked.
     """
 
     timestamp_ms: int
@@ -80,13 +83,13 @@ class ListOffsetsPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class ListOffsetsRequest(msgspec.Struct, frozen=True):
-    """A client's question to the leaders of partitions; it reads what is not committed, too."""
+    """Offset lookups sent to partition leaders; isolation level read_uncommitted."""
 
     partitions: Mapping[TopicPartition, ListOffsetsPartition]
 
 
 class ListedOffset(msgspec.Struct, frozen=True, gc=False):
-    """An offset, and the timestamp and leader epoch of its record; -1 where there is none."""
+    """A found offset with the timestamp and leader epoch of its record; -1 for missing values."""
 
     error: Errors
     timestamp_ms: int = NO_TIMESTAMP
@@ -95,43 +98,46 @@ class ListedOffset(msgspec.Struct, frozen=True, gc=False):
 
 
 class ListOffsetsResponse(msgspec.Struct, frozen=True):
-    """An answer for every partition of the request."""
+    """A result for every partition of the request."""
 
     partitions: Mapping[TopicPartition, ListedOffset]
 
 
 class OffsetForLeaderPartition(msgspec.Struct, frozen=True, gc=False):
-    """Where did ``leader_epoch`` end? ``current_leader_epoch``: what the client knows."""
+    """Lookup of the end offset of ``leader_epoch`` in one partition.
+
+    ``current_leader_epoch``: leader epoch known to the client; -1 is not checked.
+    """
 
     leader_epoch: int
     current_leader_epoch: int = NO_EPOCH
 
 
 class OffsetsForLeaderEpochRequest(msgspec.Struct, frozen=True):
-    """How a consumer learns whether the log was cut below its position (KIP-320)."""
+    """End offsets of leader epochs, for a consumer to detect a truncated log (KIP-320)."""
 
     partitions: Mapping[TopicPartition, OffsetForLeaderPartition]
 
 
 class LeaderEpochEnd(msgspec.Struct, frozen=True, gc=False):
-    """The largest epoch up to the one asked for, and its end; (-1, -1) if the log knows none."""
+    """The largest epoch up to the requested one, with its end; (-1, -1) if there is none."""
 
     error: Errors
     end: EpochEndOffset = UNDEFINED_EPOCH_END
 
 
 class OffsetsForLeaderEpochResponse(msgspec.Struct, frozen=True):
-    """An answer for every partition of the request."""
+    """A result for every partition of the request."""
 
     partitions: Mapping[TopicPartition, LeaderEpochEnd]
 
 
 class InitProducerIdRequest(msgspec.Struct, frozen=True):
-    """An id for an idempotent producer, from any broker. There are no transactions."""
+    """Request to any broker for the id of an idempotent producer; without transactions."""
 
 
 class InitProducerIdResponse(msgspec.Struct, frozen=True):
-    """An id that no other producer of the cluster has, and its first epoch."""
+    """A producer id that is unique in the cluster, and its first epoch."""
 
     error: Errors
     producer_id: int = NO_PRODUCER_ID

@@ -1,10 +1,10 @@
-"""Kafka's configs of brokers and topics that klamm knows: the one table that every part reads.
+"""Table of all broker and topic configs that klamm supports.
 
-A row has what is to be known of a config; values keep the text that they were given as, and are
-parsed by whoever reads them. Nothing is stored here. Names, types, defaults and limits are those of
-kafka.server.KafkaConfig, kafka.log.LogConfig and kafka.server.DynamicConfig, texts those of
-org.apache.kafka.common.config.ConfigDef. Where Kafka takes values that mean nothing (a negative
-timeout), klamm has a limit of its own. docs/configs.md shows the table.
+Config values are stored elsewhere as text, and parsed by their readers with this table. Names,
+types, defaults and limits are those of kafka.server.KafkaConfig, kafka.log.LogConfig and
+kafka.server.DynamicConfig, texts those of org.apache.kafka.common.config.ConfigDef. Where Kafka
+accepts meaningless values (a negative timeout), klamm adds a limit. docs/configs.md shows the
+table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NETWORK_IN_CAPACITY: Final = "klamm.network.in.bytes.per.second"
 NETWORK_OUT_CAPACITY: Final = "klamm.network.out.bytes.per.second"
 LOG_DIR_CAPACITY: Final = "klamm.log.dir.bytes.per.second"
 CAPACITIES: Final = (LOG_DIR_CAPACITY, NETWORK_IN_CAPACITY, NETWORK_OUT_CAPACITY)
-"""klamm's own: what the disks and the network of a simulated broker carry."""
+"""klamm's own configs: bandwidths of the log directories and network of a simulated broker."""
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -40,14 +40,14 @@ _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
 
 
 class Scope(Enum):
-    """What can have a config."""
+    """Type of the entities that have a config."""
 
     BROKER = "broker"
     TOPIC = "topic"
 
 
 class Type(Enum):
-    """Kafka's types of configs: what their texts stand for."""
+    """Kafka's types of config values."""
 
     BOOLEAN = "boolean"
     DOUBLE = "double"
@@ -58,8 +58,10 @@ class Type(Enum):
 
 
 class Validator(NamedTuple):
-    """What a value must be, in words, and what raises InvalidConfig for a config's name and one
-    that is not."""
+    """Constraint on a value: a description, and a check of (config name, parsed value).
+
+    The check raises InvalidConfig.
+    """
 
     words: str
     check: Callable[[str, Any], None]
@@ -140,18 +142,22 @@ def _check_log_dirs(_: str, value: str) -> None:
 
 
 def split_log_dirs(text: str) -> tuple[str, ...]:
-    """The paths in the text of log.dirs, or of log.dir."""
+    """Return the paths in a value of log.dirs or log.dir."""
     return tuple(path for path in (part.strip() for part in text.split(",")) if path)
 
 
 @dataclass(frozen=True)
 class Config:
-    """One config.
+    """One config of brokers or topics.
 
-    ``default`` None: there is none. ``synonyms``: for a broker's config those in coarser units that
-    count if it is not set, for a topic's the broker's config that does. ``at_start``: ``klamm up``
-    and drills take it; ``dynamic``: brokers take it while they run. With neither it comes from
-    elsewhere, such as an option of ``klamm up``. Topics take all of theirs at any time.
+    - ``default`` None: the config has no default.
+    - ``synonyms``: configs that apply if this one is not set: for a broker config those in coarser
+      units, for a topic config the broker config.
+    - ``at_start``: ``klamm up`` and drills accept the broker config.
+    - ``dynamic``: the broker config can be changed while the broker runs.
+
+    A broker config with neither is set in another way, for example by an option of ``klamm up``.
+    Topic configs can be changed at any time.
     """
 
     scope: Scope
@@ -165,22 +171,22 @@ class Config:
 
     @cached_property
     def default_value(self) -> Any:
-        """The default, parsed."""
+        """Parsed default; None without a default."""
         return None if self.default is None else _parse(self.name, self.type, self.default)
 
     def parse(self, text: str) -> Any:
-        """The value that ``text`` stands for. Raises InvalidConfig if it is not valid."""
+        """Parse and validate a value. Raises InvalidConfig."""
         value = _parse(self.name, self.type, text)
         if self.validator is not None:
             self.validator.check(self.name, value)
         return value
 
     def value(self, configs: Mapping[str, str]) -> Any:
-        """The value among ``configs``, or the default. Raises InvalidConfig."""
+        """Return the parsed value in ``configs``, or the default. Raises InvalidConfig."""
         return self.parse(configs[self.name]) if self.name in configs else self.default_value
 
     def is_valid(self, text: str) -> bool:
-        """True if ``text`` stands for a value that the config may have."""
+        """Return True if ``text`` is a valid value of the config."""
         try:
             self.parse(text)
         except InvalidConfig:
@@ -188,7 +194,7 @@ class Config:
         return True
 
     def text(self, value: Any) -> str:
-        """A value as Kafka writes it."""
+        """Format a parsed value as Kafka does."""
         if isinstance(value, list):
             return ",".join(value)
         return str(value).lower() if isinstance(value, bool) else str(value)
@@ -319,18 +325,18 @@ CONFIGS: Final = (
     _topic("segment.ms", "log.roll.ms", _LONG, "604800000", _POSITIVE),
     _topic(UNCLEAN, UNCLEAN, _BOOLEAN, "false"),
 )
-"""Every config, those of a scope sorted by name."""
+"""All configs, sorted by scope and name."""
 BROKER_CONFIGS: Final = {one.name: one for one in CONFIGS if one.scope is Scope.BROKER}
 TOPIC_CONFIGS: Final = {one.name: one for one in CONFIGS if one.scope is Scope.TOPIC}
 
 
 def with_synonyms(name: str) -> tuple[str, ...]:
-    """A broker's config and those that count if it is not set, the strongest first."""
+    """Return a broker config and its synonyms, in order of precedence."""
     return (name, *BROKER_CONFIGS[name].synonyms) if name in BROKER_CONFIGS else (name,)
 
 
 def topic_default(config: Config, broker: Mapping[str, str]) -> Any:
-    """What a topic that does not override ``config`` has on a broker with these configs.
+    """Return the value of a topic config that is not overridden, on a broker with these configs.
 
     Raises InvalidConfig.
     """
@@ -343,7 +349,7 @@ def topic_default(config: Config, broker: Mapping[str, str]) -> Any:
 
 
 def broker_fields(fields: Collection[str], configs: Mapping[str, str]) -> dict[str, Any]:
-    """The values of a broker with these configs, for those ``fields`` that are named like a config.
+    """Return the values of a broker's configs for the ``fields`` that are named like a config.
 
     Raises InvalidConfig.
     """
@@ -352,7 +358,7 @@ def broker_fields(fields: Collection[str], configs: Mapping[str, str]) -> dict[s
 
 
 def check_broker_configs(configs: Mapping[str, str]) -> None:
-    """Check what a cluster is to be started with. Raises UsageError."""
+    """Check the broker configs with which a cluster is started. Raises UsageError."""
     known = [one.name for one in BROKER_CONFIGS.values() if one.at_start]
     for name, text in configs.items():
         if name not in known:

@@ -21,7 +21,8 @@ Until then their logs are at most L(T + m - m) = L(T), and what they know is at 
 L(T + m - 3m) = L(T - 2m), the high watermark at T. If a follower revokes it, the follower's log is
 L(T - m), and until the leader is notified by T + m, the leader counts L(T + m - 2m), the same.
 
-Only values here. Kafka has nothing like it; it replaces a Produce request every few milliseconds.
+This file has values only. Kafka has no such workloads; they replace a Produce request every few
+milliseconds.
 """
 
 from __future__ import annotations
@@ -54,34 +55,38 @@ class RateSchedule(NamedTuple):
     since_timestamp_ms: int
 
     def end_at(self, at_ms: float) -> int:
-        """The end of the log (exclusive) at a monotonic time."""
+        """Return the end offset of the log (exclusive) at a monotonic time in ms."""
         start, records_per_s, _, since_ms, _ = self
         if at_ms <= since_ms:
             return start
         return start + floor((at_ms - since_ms) * (records_per_s / 1000))
 
     def timestamp_at(self, at_ms: float) -> int:
-        """A monotonic time as a timestamp."""
+        """Convert a monotonic time in ms to a timestamp in ms since the epoch."""
         return self.since_timestamp_ms + max(0, floor(at_ms - self.since_ms))
 
 
 def record_count(records_per_s: float, since_ms: float, at_ms: float) -> int:
-    """How many records a constant rate has made since it began."""
+    """Return how many records a constant rate has produced since it started."""
     return max(0, floor((at_ms - since_ms) * (records_per_s / 1000)))
 
 
 class RateAgreement(msgspec.Struct, frozen=True, gc=False):
-    """A schedule that a leader offers to a follower at the leader's end, over a connection between
-    them. The follower accepts by naming it in its next fetch."""
+    """A schedule that a leader offers to a follower with the same log end, over one connection.
+
+    The follower accepts it by including it in its next fetch.
+    """
 
     schedule: RateSchedule
     connection: int
 
 
 class ConstantRate(msgspec.Struct, frozen=True, gc=False):
-    """What is produced to one partition from now on, with acks -1: the records of a workload from
-    number ``first_record`` on; those that are late already at once. ``number`` identifies this
-    request of the producer."""
+    """Records that a producer produces to one partition at a constant rate, with acks -1.
+
+    They start with number ``first_record`` of the workload; overdue records are appended at once.
+    ``number`` identifies this request of the producer.
+    """
 
     records_per_s: float
     record_size_bytes: int
@@ -92,19 +97,22 @@ class ConstantRate(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConstantRateRequest(msgspec.Struct, frozen=True):
-    """A producer's rates. ``connection``: its loss tells the producer that the leader is gone."""
+    """Constant rates of a producer, by partition.
+
+    ``connection``: its loss notifies the producer that the leader is gone.
+    """
 
     connection: int
     partitions: Mapping[TopicPartition, ConstantRate]
 
 
 class ConstantRateProgress(msgspec.Struct, frozen=True, gc=False):
-    """A leader's answer to a rate, sent again whenever it changes.
+    """A leader's response to a ConstantRate, sent again whenever it changes.
 
-    ``acknowledged``: what the ISR has since the last such answer. ``is_scheduled``: the rest is
-    acknowledged by the schedule from now on, at this leader epoch. Without a schedule the rate is
-    returned, because of the error or without one: no more records are appended. ``number``: of the
-    ConstantRate.
+    ``acknowledged``: records that the ISR has replicated since the last response. ``is_scheduled``:
+    later records of this leader epoch are acknowledged according to the schedule. ``schedule``
+    None: the leader has ended the rate, with or without an error, and appends no more records.
+    ``number``: number of the ConstantRate.
     """
 
     error: Errors
@@ -115,18 +123,18 @@ class ConstantRateProgress(msgspec.Struct, frozen=True, gc=False):
     is_scheduled: bool = False
 
     def after(self, earlier: ConstantRateProgress) -> ConstantRateProgress:
-        """Merge this answer and what an earlier one acknowledged."""
+        """Merge the acknowledged records of an earlier response into this one."""
         acknowledged = (*earlier.acknowledged, *self.acknowledged)
         return msgspec.structs.replace(self, acknowledged=acknowledged)
 
 
 class ConstantRateResponse(msgspec.Struct, frozen=True):
-    """Changes in the partitions of one producer; sent at any time, and repeatedly."""
+    """Progress of a producer's partitions; an unsolicited response, sent at every change."""
 
     partitions: Mapping[TopicPartition, ConstantRateProgress]
 
 
 class RevokeRates(msgspec.Struct, frozen=True):
-    """From a follower to its leader: it left the schedules of these leader epochs."""
+    """Notification from a follower to its leader: it revoked the schedules of these epochs."""
 
     partitions: Mapping[TopicPartition, int]

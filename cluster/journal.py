@@ -1,7 +1,7 @@
-"""The schema of journal.jsonl: one flat row per occurrence, published and versioned.
+"""Schema of journal.jsonl: one flat row per occurrence; public and versioned.
 
-A row carries what came before it (``from``, ``since_ms``, ``prev_leader``, ``prev_isr``), so that
-most questions about a run need no ordering. Fields at their defaults are left out of the file.
+A row contains the previous values (``from``, ``since_ms``, ``prev_leader``, ``prev_isr``), so that
+most questions about a run need no ordering. Fields with default values are omitted from the file.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 SCHEMA_VERSION: Final = 1
 NOT_JSON: Final = "not json"
 NOT_A_ROW: Final = "not a row"
-"""Reasons why a line of a journal is damaged."""
+"""Reasons why a line of a journal is invalid."""
 
 
 class Kind(StrEnum):
-    """Every kind of row, by its name in the file."""
+    """Kinds of rows; the value is the name in the file."""
 
     RUN_START = "run_start"
     CONTROLLER_ELECTED = "controller_elected"
@@ -73,11 +73,13 @@ class _Shape(msgspec.Struct, gc=False):
 class JournalRow(_Shape, omit_defaults=True, gc=False):
     """One occurrence.
 
-    ``t_ms`` is the clock's wall time; ``seq`` counts the rows of one controller in one epoch from
-    1; ``key_seq`` counts the rows of one partition or replica in one epoch from 1; ``event_id`` is
-    the controller event that was being processed and ``cause_id`` the event that caused it. Rows
-    that no controller writes are of controller -1 and epoch 0, those about the journal itself of
-    controller -2 and epoch 0.
+    - ``t_ms``: wall time, in milliseconds since the epoch.
+    - ``seq``: number of the row among the rows of one controller in one epoch, from 1.
+    - ``key_seq``: number of the row among those of one partition or replica in one epoch, from 1.
+    - ``event_id``: the controller event being processed; ``cause_id``: the event that caused it.
+
+    Rows that no controller writes have controller -1 and epoch 0; rows about the journal itself
+    have controller -2 and epoch 0.
     """
 
     cluster_id: str | None = None

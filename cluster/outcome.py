@@ -1,7 +1,7 @@
-"""What ZooKeeper acknowledged of a wave of partition state writes.
+"""Result of a pipelined batch of partition state writes.
 
-The value that passes from the fenced controller client (zk/) to the apply step of the state
-machines (statemachines/), which do not know each other. Mirrors
+Passed from the fenced controller client (zk/) to the apply step of the state machines
+(statemachines/), which do not import each other. Mirrors
 kafka.zk.KafkaZkClient.UpdateLeaderAndIsrResult.
 """
 
@@ -14,10 +14,10 @@ from klamm.cluster.types import LeaderAndIsr, TopicPartition
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """Result of writing partition states; every partition written is in exactly one of the two.
+    """Result of writing partition states; every partition is in exactly one of the two fields.
 
-    ``finished``: the state as stored, with its new ``zk_version``, or why it could not be stored.
-    ``retry``: partitions whose znode had another version (BADVERSION): read again, plan again.
+    ``finished``: the stored state with its new ``zk_version``, or why it could not be stored.
+    ``retry``: partitions with another znode version (BADVERSION), to be read and planned again.
     """
 
     finished: dict[TopicPartition, LeaderAndIsr | StateChangeFailed] = {}

@@ -1,7 +1,7 @@
 """Limits on partitions per request and per cluster.
 
 A policy like Kafka's kafka.server.policy.CreateTopicPolicy. It is checked before placement, so that
-a huge number of partitions costs no memory.
+a request for too many partitions uses no memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HINT = "klamm up --max-partitions-per-request and --max-partitions set the limi
 
 
 class PartitionLimits(msgspec.Struct, frozen=True):
-    """Both limits, each at least 1. Raises UsageError otherwise."""
+    """Both limits. Raises UsageError if one is less than 1."""
 
     per_request: int = 200_000
     cluster: int = 1_000_000

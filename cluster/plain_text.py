@@ -1,7 +1,7 @@
-"""Escapes text from outside before it is shown: names, hosts, racks and reasons.
+"""Escaping of text from outside before it is shown: names, hosts, racks and reasons.
 
-Control characters, line breaks and changes of the writing direction become JSON escape sequences.
-So JSON stays JSON with the same meaning.
+Control characters, line breaks and bidirectional formatting characters become JSON escape
+sequences, so that JSON keeps its meaning.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _obeyed_in_line = re.compile(f"[\t{_LINE_BREAKS}{_CONTROLS}{_BIDI}\ufeff]")
 
 
 def harmless(text: str) -> str:
-    """Escape control characters and changes of direction in text of any number of lines."""
-    # Nearly all text is harmless: this test is many times as fast as the pattern.
+    """Escape control and bidirectional formatting characters in multi-line text."""
+    # Nearly all text is harmless, and this test is much faster than the pattern.
     if text.isascii() and text.isprintable():
         return text
     return _obeyed.sub(_escaped, text)
 
 
 def harmless_line(text: str) -> str:
-    """Escape line breaks and tabs, too."""
+    """Like ``harmless``, but also escape line breaks and tabs."""
     if text.isascii() and text.isprintable():
         return text
     return _obeyed_in_line.sub(_escaped, text)

@@ -1,6 +1,6 @@
-"""The seams between the decisions and the world: Clock, Transport, Journal, and views of a broker.
+"""Protocols between controller or broker logic and its environment: clock, transport, journal.
 
-Only protocols: implementations live in runtime/.
+Also the controller's views of its own broker. The implementations are in runtime/ and brokers/.
 """
 
 from __future__ import annotations
@@ -14,53 +14,56 @@ from klamm.cluster.types import TopicPartition
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """Source of time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, for timestamps."""
+        """Return the wall time in milliseconds since the epoch, for timestamps."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back, for timers and durations."""
+        """Return the monotonic time in milliseconds, for timers and durations."""
         ...
 
 
 class Transport(Protocol):
-    """Carries messages between actors: in order between two that stay alive, otherwise lost."""
+    """Carrier of messages between actors.
+
+    Messages between two actors arrive in order while both are alive, and are lost otherwise.
+    """
 
     def send(self, message: Message) -> None:
-        """Hand a message over; never blocks, never raises because the other side is gone."""
+        """Send a message; never blocks, and never raises if the destination is gone."""
         ...
 
 
 class Journal(Protocol):
-    """Where rows go that say what happened. Rows are complete; the journal only stores them."""
+    """Store of journal rows."""
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows in this order."""
+        """Append rows in this order."""
         ...
 
     def flush(self) -> None:
-        """Hand what was added to the operating system."""
+        """Flush the appended rows to the operating system."""
         ...
 
 
 class MetadataView(Protocol):
-    """What the controller may ask of its own broker's metadata cache."""
+    """The controller's view of its own broker's metadata cache."""
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The leader that the cache shows; None if it does not know the partition."""
+        """Return the cached leader of a partition; None if the partition is unknown."""
         ...
 
     def num_partitions(self, topic: str) -> int:
-        """How many partitions of a topic the cache knows; 0 if it does not know the topic."""
+        """Return the cached number of partitions of a topic; 0 if the topic is unknown."""
         ...
 
 
 class DynamicConfigView(Protocol):
-    """What the controller may ask of its own broker's config, which may change while it runs."""
+    """The controller's view of its own broker's configs that may change while it runs."""
 
     @property
     def unclean_leader_election_enable(self) -> bool:
-        """Whether a topic whose config does not say may have a leader out of sync."""
+        """Whether topics without this config allow unclean leader elections."""
         ...

@@ -1,9 +1,8 @@
-"""What producers, leaders and followers hand each other: records, as bytes or as mere numbers.
+"""Records that producers, leaders and followers exchange: batches as bytes, or only their numbers.
 
-A cluster whose replicas are segment logs carries record batches as Kafka stores and sends them; one
-whose replicas are interval logs carries how many records there are, of which leader epoch and how
-many bytes. Values only: nothing here reads, writes or checks a log. A record is known by its leader
-epoch and offset, for only one leader writes in an epoch. Mirrors the parts of
+With segment logs, requests carry record batches as Kafka stores and sends them. With interval logs,
+they carry the number of records, their leader epoch and their size. A record is identified by its
+leader epoch and offset, because only one leader appends in an epoch. Mirrors the parts of
 org.apache.kafka.common.record that requests need.
 """
 
@@ -39,8 +38,10 @@ class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ProducerBatch(NamedTuple):
-    """What a log remembers of one batch of an idempotent producer, to know it when it is sent again
-    (kafka.log.BatchMetadata). Both ends are inclusive."""
+    """Metadata of one batch of an idempotent producer, to detect duplicates.
+
+    Both ends are inclusive. Mirrors kafka.log.BatchMetadata.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -52,29 +53,29 @@ class ProducerBatch(NamedTuple):
 
 
 class IntervalRecords(msgspec.Struct, frozen=True, gc=False):
-    """Records that are only counted: contiguous intervals and what is known of their batches."""
+    """Offset-only records: contiguous intervals, and metadata of their producer batches."""
 
     intervals: tuple[Interval, ...]
     producer_batches: tuple[ProducerBatch, ...] = ()
 
 
 Records = IntervalRecords | bytes
-"""Records with their offsets. ``bytes``: v2 batches one after the other, as Kafka stores and sends
-them; ``b""`` or no interval if there are none."""
+"""Records with their offsets. ``bytes``: consecutive v2 batches as Kafka stores and sends them.
+Without records: ``b""``, or no interval."""
 
 
 def size_of(records: Records) -> int:
-    """How many bytes records are."""
+    """Return the size of records in bytes."""
     if isinstance(records, bytes):
         return len(records)
     return sum(interval.size_bytes for interval in records.intervals)
 
 
 class CountedBatch(NamedTuple):
-    """A batch from a producer to an interval log. ``max_timestamp_ms`` -1: the time of the append.
+    """A batch that a producer appends to an interval log.
 
-    ``base_sequence`` belongs to its first record; -1, as the producer's id and epoch, if the
-    producer is not idempotent.
+    ``max_timestamp_ms`` -1: the time of the append. ``base_sequence``: sequence number of the first
+    record. It is -1, like the producer's id and epoch, if the producer is not idempotent.
     """
 
     record_count: int
@@ -86,22 +87,22 @@ class CountedBatch(NamedTuple):
 
 
 Produced = CountedBatch | bytes
-"""What a producer sends to one partition. ``bytes``: one v2 batch whose base offset is 0."""
+"""A batch sent by a producer to one partition. ``bytes``: one v2 batch with base offset 0."""
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest leader epoch at or below a requested one, and where it ends (exclusive)."""
+    """The largest leader epoch at or below a requested one, and its end offset (exclusive)."""
 
     leader_epoch: int
     end_offset: int
 
 
 UNDEFINED_EPOCH_END: Final = EpochEndOffset(-1, -1)
-"""The answer to a question about an epoch of which a log knows nothing."""
+"""Result of a lookup of an epoch that is unknown to the log."""
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by its time: timestamp in ms, offset, and its leader epoch."""
+    """Timestamp, offset and leader epoch of a record found by timestamp."""
 
     timestamp_ms: int
     offset: int

@@ -1,13 +1,12 @@
 """Requests and responses between controller, brokers and clients, as plain values.
 
-The controller and the brokers know each other only through these and a Transport. Mirrors the
-request schemas that an inter-broker protocol of 2.8 uses: LeaderAndIsr v5, UpdateMetadata v7,
-StopReplica v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0,
-ListPartitionReassignments v0, ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2,
-AlterReplicaLogDirs v1. What carries records is in cluster/data_requests.py, what clients ask in
-cluster/client_requests.py, those of constant-rate workloads in cluster/constant_rate.py. States
-that are the same for every broker are shared between requests, so nothing may change them after
-they were sent.
+The controller and the brokers communicate only with these over a Transport. Mirrors the request
+schemas of inter-broker protocol 2.8: LeaderAndIsr v5, UpdateMetadata v7, StopReplica v3, AlterIsr
+v0, CreateTopics v7, AlterPartitionReassignments v0, ListPartitionReassignments v0,
+ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2, AlterReplicaLogDirs v1. Requests with
+records are in cluster/data_requests.py, other requests of clients in cluster/client_requests.py,
+those of constant-rate workloads in cluster/constant_rate.py. Requests to several brokers share
+partition states, so these must not be changed after sending.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from klamm.cluster.types import (
 
 
 class Address(NamedTuple):
-    """Who sends or receives a message: a role ("broker", "controller", "client") and an id."""
+    """Sender or receiver of a message: a role ("broker", "controller", "client") and an id."""
 
     role: str
     id: int
@@ -42,18 +41,18 @@ class Address(NamedTuple):
 
 
 NO_CORRELATION_ID: Final = -1
-"""Of a message that is no answer to a request."""
+"""Correlation id of a message that is not a response to a request."""
 
 
 class Disconnected(msgspec.Struct, frozen=True):
-    """From the transport itself, in the name of the other side: the connection to it is gone.
+    """Notification by the transport that the connection to the message's source was lost.
 
-    What was under way on it is lost, and nobody knows what of it had arrived.
+    Messages in flight are lost; it is unknown which of them had arrived.
     """
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message on a Transport. A reply carries the correlation id of its request."""
+    """One message on a Transport. A response has the correlation id of its request."""
 
     source: Address
     destination: Address
@@ -62,7 +61,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class SentPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """What the controller sends of a partition. ``leader`` -2 means that it is being deleted."""
+    """Partition state in a control request. ``leader`` -2: the partition is being deleted."""
 
     topic_partition: TopicPartition
     controller_epoch: int
@@ -74,7 +73,7 @@ class SentPartitionState(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaderAndIsrPartitionState(SentPartitionState, frozen=True, gc=False):
-    """What one broker must know to lead or follow one partition."""
+    """Partition state with which a broker becomes leader or follower."""
 
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
@@ -82,13 +81,13 @@ class LeaderAndIsrPartitionState(SentPartitionState, frozen=True, gc=False):
 
 
 class UpdateMetadataPartitionState(SentPartitionState, frozen=True, gc=False):
-    """What every broker caches of one partition."""
+    """Partition state for the metadata caches of brokers."""
 
     offline_replicas: tuple[int, ...] = ()
 
 
 class StopReplicaPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """Stop a replica. ``leader_epoch`` -2 marks the deletion of its topic and skips the check."""
+    """Replica to stop. ``leader_epoch`` -2: not checked, because its topic is being deleted."""
 
     topic_partition: TopicPartition
     leader_epoch: int
@@ -96,7 +95,7 @@ class StopReplicaPartitionState(msgspec.Struct, frozen=True, gc=False):
 
 
 class FencedRequest(msgspec.Struct, frozen=True):
-    """What every request of a controller says, so that brokers can refuse an old one's."""
+    """Base of control requests, with the epochs by which brokers reject stale requests."""
 
     controller_id: int
     controller_epoch: int
@@ -104,14 +103,14 @@ class FencedRequest(msgspec.Struct, frozen=True):
 
 
 class PartitionErrors(msgspec.Struct, frozen=True):
-    """``error`` for the whole request; ``partition_errors`` for every partition it named."""
+    """``error`` of the whole request, and an error for each of its partitions."""
 
     error: Errors
     partition_errors: Mapping[TopicPartition, Errors]
 
 
 class LeaderAndIsrRequest(FencedRequest, frozen=True):
-    """Which partitions the receiving broker leads and follows; ``topic_ids`` by topic name."""
+    """Partitions that the receiving broker leads or follows; ``topic_ids`` by topic name."""
 
     partition_states: Sequence[LeaderAndIsrPartitionState]
     topic_ids: Mapping[str, str]
@@ -119,7 +118,7 @@ class LeaderAndIsrRequest(FencedRequest, frozen=True):
 
 
 class LeaderAndIsrResponse(PartitionErrors, frozen=True):
-    """How the broker took up its partitions."""
+    """Response to LeaderAndIsr."""
 
 
 class UpdateMetadataRequest(FencedRequest, frozen=True):
@@ -131,23 +130,23 @@ class UpdateMetadataRequest(FencedRequest, frozen=True):
 
 
 class UpdateMetadataResponse(msgspec.Struct, frozen=True):
-    """``error`` for the whole request."""
+    """Response to UpdateMetadata, with the ``error`` of the whole request."""
 
     error: Errors
 
 
 class StopReplicaRequest(FencedRequest, frozen=True):
-    """Replicas that the receiving broker stops, some of them to be deleted."""
+    """Replicas that the receiving broker stops, and deletes if ``delete_partition`` is set."""
 
     partition_states: Sequence[StopReplicaPartitionState]
 
 
 class StopReplicaResponse(PartitionErrors, frozen=True):
-    """Which replicas were stopped."""
+    """Response to StopReplica."""
 
 
 class AlterIsrRequest(msgspec.Struct, frozen=True):
-    """ISRs that a leader proposes (KIP-497): the state it has, with the new ISR."""
+    """ISRs that a leader proposes (KIP-497): its current state with the new ISR."""
 
     broker_id: int
     broker_epoch: int
@@ -155,14 +154,14 @@ class AlterIsrRequest(msgspec.Struct, frozen=True):
 
 
 class AlterIsrResponse(msgspec.Struct, frozen=True):
-    """``error`` for the whole request, or a new state or an error for every partition."""
+    """``error`` of the whole request, or the new state or an error for every partition."""
 
     error: Errors
     partitions: Mapping[TopicPartition, LeaderAndIsr | Errors]
 
 
 class CreatableTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A topic to create. -1 is the broker's default; ``assignments`` excludes both counts."""
+    """A topic to create. -1: the broker's default, required if ``assignments`` is given."""
 
     name: str
     num_partitions: Int32 = -1
@@ -180,7 +179,7 @@ class CreateTopicsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class CreatableTopicResult(msgspec.Struct, frozen=True):
-    """What became of one topic of a CreateTopicsRequest."""
+    """Result for one topic of a CreateTopicsRequest."""
 
     name: str
     error: Errors = Errors.NONE
@@ -197,9 +196,10 @@ class CreateTopicsResponse(msgspec.Struct, frozen=True):
 
 
 class NewPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many partitions a topic is to have; ``new_assignments`` None: placed by the controller.
+    """New number of partitions of a topic, and the replicas of the added partitions.
 
-    ``new_assignments``: the replicas of each partition that is added, in order.
+    ``total_count``: number of all partitions. ``new_assignments``: replicas of each added
+    partition, in order; None: they are assigned automatically.
     """
 
     total_count: Int32
@@ -207,33 +207,33 @@ class NewPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """What became of one item of a request. ``message`` None stands for the error's usual text."""
+    """Result for one item of a request. ``message`` None: the default text of the error."""
 
     error: Errors = Errors.NONE
     message: str | None = None
 
 
 class AlterPartitionReassignmentsRequest(msgspec.Struct, frozen=True):
-    """Target replicas by partition; None cancels the reassignment that is under way (KIP-455)."""
+    """Target replicas by partition; None cancels the ongoing reassignment (KIP-455)."""
 
     reassignments: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 class AlterPartitionReassignmentsResponse(msgspec.Struct, frozen=True):
-    """``error`` for the whole request, or one for every partition it named."""
+    """``error`` of the whole request, or one for each of its partitions."""
 
     error: ApiError
     partitions: Mapping[TopicPartition, ApiError] = {}
 
 
 class ListPartitionReassignmentsRequest(msgspec.Struct, frozen=True):
-    """Which of ``partitions``, or of all if that is None, are being reassigned?"""
+    """Request for the ongoing reassignments of ``partitions`` (None: of all partitions)."""
 
     partitions: tuple[TopicPartition, ...] | None = None
 
 
 class ListPartitionReassignmentsResponse(msgspec.Struct, frozen=True):
-    """``error`` for the whole request, or the assignments that are being changed."""
+    """``error`` of the whole request, or the assignments of ongoing reassignments."""
 
     error: ApiError
     partitions: Mapping[TopicPartition, ReplicaAssignment] = {}
@@ -247,7 +247,7 @@ class DeleteTopicsRequest(msgspec.Struct, frozen=True):
 
 
 class DeletableTopicResult(msgspec.Struct, frozen=True):
-    """What became of one topic of a DeleteTopicsRequest."""
+    """Result for one topic of a DeleteTopicsRequest."""
 
     name: str
     error: Errors = Errors.NONE
@@ -260,21 +260,21 @@ class DeleteTopicsResponse(msgspec.Struct, frozen=True):
 
 
 class ControlledShutdownRequest(msgspec.Struct, frozen=True):
-    """A broker is about to stop; ``broker_epoch`` -1 is not checked."""
+    """Request of a broker to be drained before it stops; ``broker_epoch`` -1 is not checked."""
 
     broker_id: int
     broker_epoch: int
 
 
 class ControlledShutdownResponse(msgspec.Struct, frozen=True):
-    """``error`` for the whole request, or the partitions that the broker leads still."""
+    """``error`` of the whole request, or the partitions that the broker still leads."""
 
     error: Errors
     remaining_partitions: tuple[TopicPartition, ...] = ()
 
 
 class ElectLeadersRequest(msgspec.Struct, frozen=True):
-    """Elect leaders of ``partitions``, or of all that need it if that is None."""
+    """Request to elect leaders of ``partitions`` (None: of all partitions that need it)."""
 
     election_type: ElectionType
     partitions: tuple[TopicPartition, ...] | None
@@ -282,20 +282,20 @@ class ElectLeadersRequest(msgspec.Struct, frozen=True):
 
 
 class ElectLeadersResponse(msgspec.Struct, frozen=True):
-    """``error`` for the whole request, and one for every partition."""
+    """``error`` of the whole request, and one for every partition."""
 
     error: Errors
     partitions: Mapping[TopicPartition, ApiError] = {}
 
 
 class DescribeLogDirsRequest(msgspec.Struct, frozen=True):
-    """To a broker: its log directories, with the logs of ``partitions`` or all if that is None."""
+    """Request to a broker for its log directories and the logs of ``partitions`` (None: all)."""
 
     partitions: tuple[TopicPartition, ...] | None = None
 
 
 class ReplicaLog(msgspec.Struct, frozen=True):
-    """A log: bytes, how far its end is behind, and whether it is a future one."""
+    """Size and lag of a log; ``is_future``: it is the future log of a log directory move."""
 
     topic_partition: TopicPartition
     size_bytes: int
@@ -304,7 +304,7 @@ class ReplicaLog(msgspec.Struct, frozen=True):
 
 
 class LogDirResult(msgspec.Struct, frozen=True):
-    """A directory; ``error`` KAFKA_STORAGE_ERROR if it failed."""
+    """A log directory; ``error`` is KAFKA_STORAGE_ERROR if it failed."""
 
     path: str
     error: Errors
@@ -312,19 +312,19 @@ class LogDirResult(msgspec.Struct, frozen=True):
 
 
 class DescribeLogDirsResponse(msgspec.Struct, frozen=True):
-    """The directories of a broker, in the order of its configuration."""
+    """The log directories of a broker, in the order of its config."""
 
     log_dirs: tuple[LogDirResult, ...]
 
 
 class AlterReplicaLogDirsRequest(msgspec.Struct, frozen=True):
-    """To a broker: which directory each of its replicas is to move to, or to be made in."""
+    """Request to a broker to move its replicas to log directories, or to create them there."""
 
     log_dirs: Mapping[TopicPartition, str]
 
 
 class AlterReplicaLogDirsResponse(msgspec.Struct, frozen=True):
-    """The answer for each replica; REPLICA_NOT_AVAILABLE: remembered for when it is made."""
+    """Result for each replica; REPLICA_NOT_AVAILABLE: the directory is used on its creation."""
 
     results: Mapping[TopicPartition, Errors]
 

@@ -1,6 +1,6 @@
-"""Names of the files that rotation leaves behind: ``journal.jsonl.00000000000016777216.gz``.
+"""Names of rotated log files, such as ``journal.jsonl.00000000000016777216.gz``.
 
-The number is the length of the whole log, uncompressed, up to the end of the file. So names sort by
+The number is the uncompressed length of the whole log up to the end of the file. So names sort by
 age, and a position in the log stays valid when its file is rotated.
 """
 
@@ -38,7 +38,7 @@ def parse_rotated(name: str) -> RotatedName | None:
 def rotated_names(live: str, names: Iterable[str]) -> list[RotatedName]:
     """Return the rotated files of a log among the names of its directory, oldest first.
 
-    A crash may leave a file both plain and compressed: then only the compressed one.
+    If a crash left a file both plain and compressed, only the compressed one is returned.
     """
     parsed = (parse_rotated(name) for name in names if name.startswith(live))
     found = sorted(one for one in parsed if one is not None and one.live == live)

@@ -1,4 +1,4 @@
-"""Which topic names Kafka takes, and which of them collide as metric names.
+"""Validation of topic names, and collisions of topic names in metric names.
 
 Mirrors org.apache.kafka.common.internals.Topic.
 """
@@ -16,7 +16,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def validate_topic_name(topic: str) -> None:
-    """Raise InvalidTopic, with Kafka's text, for a name that Kafka refuses."""
+    """Validate a topic name. Raises InvalidTopic with Kafka's text."""
     if not topic:
         raise InvalidTopic("Topic name is illegal, it can't be empty")
     if topic in (".", ".."):
@@ -34,15 +34,15 @@ def validate_topic_name(topic: str) -> None:
 
 
 def is_internal(topic: str) -> bool:
-    """True for the topics that Kafka keeps for itself."""
+    """Return True for Kafka's internal topics."""
     return topic in INTERNAL_TOPICS
 
 
 def has_collision_chars(topic: str) -> bool:
-    """True if another name can collide with this one: a metric name turns "." into "_"."""
+    """Return True if other names can collide with this one: metric names replace "." by "_"."""
     return "_" in topic or "." in topic
 
 
 def has_collision(topic: str, other: str) -> bool:
-    """True if both names become the same metric name."""
+    """Return True if both names become the same metric name."""
     return topic.replace(".", "_") == other.replace(".", "_")

@@ -1,7 +1,7 @@
-"""Kafka's nouns as values: partitions, replicas, brokers, assignments, leader and ISR.
+"""Kafka's basic values: partitions, replicas, brokers, assignments, leader and ISR.
 
-Nothing here does I/O or reads a clock. Mirrors kafka.controller.{ReplicaAssignment,
-LeaderIsrAndControllerEpoch}, kafka.api.LeaderAndIsr and kafka.cluster.{Broker,EndPoint}.
+Mirrors kafka.controller.{ReplicaAssignment,LeaderIsrAndControllerEpoch}, kafka.api.LeaderAndIsr
+and kafka.cluster.{Broker,EndPoint}.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NO_BROKER_EPOCH: Final = -1
 
 
 class ElectionType(Enum):
-    """Which replica may become leader: the preferred one, or any that lives."""
+    """Which replica may become leader: the preferred one, or any live one."""
 
     PREFERRED = "PREFERRED"
     UNCLEAN = "UNCLEAN"
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, printed as Kafka prints it: ``topic-partition``."""
+    """One partition of a topic, printed as in Kafka: ``topic-partition``."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ class PartitionAndReplica(NamedTuple):
 
 
 class EndPoint(msgspec.Struct, frozen=True, gc=False):
-    """Where a broker listens (kafka.cluster.EndPoint)."""
+    """Address at which a broker listens (kafka.cluster.EndPoint)."""
 
     host: str
     port: int
@@ -60,7 +60,7 @@ class EndPoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A registered broker. ``rack`` None means that no rack was given; "" is a rack."""
+    """A registered broker. ``rack`` None: no rack is set; an empty string is a rack."""
 
     id: int
     end_points: tuple[EndPoint, ...] = ()
@@ -76,15 +76,15 @@ class LeaderAndIsr(msgspec.Struct, frozen=True, gc=False):
     zk_version: int = INITIAL_ZK_VERSION
 
     def with_leader_and_isr(self, leader: int, isr: tuple[int, ...]) -> LeaderAndIsr:
-        """The state to write for a change made by the controller: the leader epoch rises by one."""
+        """Return the state that the controller writes, with the leader epoch incremented."""
         return LeaderAndIsr(leader, self.leader_epoch + 1, isr, self.zk_version)
 
     def with_zk_version(self, zk_version: int) -> LeaderAndIsr:
-        """The same content as stored under another znode version."""
+        """Return the same state with another znode version."""
         return LeaderAndIsr(self.leader, self.leader_epoch, self.isr, zk_version)
 
     def equals_ignoring_zk_version(self, other: LeaderAndIsr) -> bool:
-        """True if leader, epoch and the members of the ISR agree (order of the ISR too)."""
+        """Return True if leader, leader epoch and ISR, including its order, are equal."""
         return (self.leader, self.leader_epoch, self.isr) == (
             other.leader,
             other.leader_epoch,
@@ -115,7 +115,7 @@ class LeaderIsrAndControllerEpoch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
-    """Replicas of a partition; while it is being reassigned, which are added and removed (KIP-455).
+    """Replicas of a partition and, during a reassignment, the added and removed ones (KIP-455).
 
     ``replicas`` are broker ids, the preferred leader first.
     """
@@ -126,12 +126,12 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def origin_replicas(self) -> tuple[int, ...]:
-        """The replicas that the partition had before its reassignment began."""
+        """The replicas of the partition before its reassignment."""
         return _difference(self.replicas, self.adding_replicas)
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """The replicas that the partition has when its reassignment is complete."""
+        """The replicas of the partition after its reassignment."""
         return _difference(self.replicas, self.removing_replicas)
 
     @property
@@ -140,13 +140,16 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
         return bool(self.adding_replicas or self.removing_replicas)
 
     def reassign_to(self, target: Sequence[int]) -> ReplicaAssignment:
-        """The assignment that moves the origin replicas to ``target``, target replicas first."""
+        """Return the assignment that starts to move the partition to ``target``.
+
+        Its replicas are the target replicas, followed by the other origin replicas.
+        """
         origin = self.origin_replicas
         full = tuple(dict.fromkeys((*target, *origin)))
         return ReplicaAssignment(full, _difference(full, origin), _difference(full, target))
 
     def remove_replica(self, replica: int) -> ReplicaAssignment:
-        """The assignment without ``replica``, wherever it stands."""
+        """Return the assignment with ``replica`` removed from all three lists."""
         return ReplicaAssignment(
             tuple(r for r in self.replicas if r != replica),
             tuple(r for r in self.adding_replicas if r != replica),
@@ -163,7 +166,7 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
 
 
 def _difference(replicas: tuple[int, ...], without: Sequence[int]) -> tuple[int, ...]:
-    """Seq.diff of Scala: each of ``without`` takes one of its equals away, not all."""
+    """Return the multiset difference, as Scala's Seq.diff: each item removes one equal item."""
     if not without:
         return replicas
     left = list(replicas)
@@ -177,7 +180,7 @@ EMPTY_ASSIGNMENT: Final = ReplicaAssignment(())
 
 
 class TopicIdReplicaAssignment(msgspec.Struct, frozen=True):
-    """What a topic znode holds: its id (22 characters of base64, or None) and its assignments."""
+    """Content of a topic znode: the topic id (22 characters of base64, or None) and assignments."""
 
     topic: str
     topic_id: str | None

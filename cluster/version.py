@@ -1,10 +1,10 @@
-"""Which klamm this is."""
+"""Version of klamm."""
 
 from __future__ import annotations
 
 
 def klamm_version() -> str:
-    """The version that is installed; "unknown" if klamm is run from its sources alone."""
+    """Return the installed version; "unknown" if klamm is not installed as a package."""
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     try:

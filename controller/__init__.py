@@ -1,1 +1,1 @@
-"""The controller: events, what each one does, watches, channels, metrics (kafka.controller)."""
+"""The controller: events and their handlers, watches, channels, metrics (kafka.controller)."""

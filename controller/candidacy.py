@@ -1,6 +1,6 @@
-"""Candidacy of one process's controllers: pauses after failed failovers, and holds.
+"""Whether the candidates of one process may be elected: pauses after failed failovers, and holds.
 
-After a failed failover the controller gives up /controller, and the next candidate would fail at
+After a failed failover the controller deletes /controller, and the next candidate would fail at
 once for the same reason. So all candidates pause, twice as long each time. 2.8.2 has no such pause.
 """
 
@@ -19,10 +19,11 @@ MAX_PAUSE_MS: Final = 5_000.0
 
 
 class Candidacy:
-    """Shared by the candidates of a process. Thread-safe: all changes are single assignments.
+    """State shared by the controller candidates of a process.
 
     ``failed_failovers``: failures since the last successful failover; ``failure``: reason of the
-    latest. ``hold``: why no candidate may be elected, regardless of the pause.
+    latest. ``hold``: why no candidate may be elected, regardless of the pause; None if one may.
+    Thread-safe: all changes are single assignments.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class Candidacy:
         if count == FAILED_FAILOVERS_MAX:
             self._on_given_up(
                 KlammError(
-                    f"no controller can take over: {count} failovers in a row failed, "
-                    f"the last with {failure}",
+                    f"no controller can take over: {count} consecutive failovers failed; "
+                    f"last error: {failure}",
                     hint="see the brokers' controller.log; fix the cause and run klamm up again",
                 )
             )

@@ -1,8 +1,8 @@
-"""The channels to the brokers: a queue for each, one request in flight, answers as events.
+"""Channels from the controller to the brokers: one queue and one request in flight per broker.
 
-Sends what it is given in the order it was given; never builds a request, never looks into a
-response. A broker that does not answer in time gets the same request again, until the broker is
-removed. Mirrors kafka/controller/ControllerChannelManager.scala.
+Requests are sent in the order in which they were queued; this file neither builds requests nor
+reads responses. A request that times out is sent again until the broker is removed. Mirrors
+kafka/controller/ControllerChannelManager.scala.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Schedule = Callable[[RequestTimeout, float], None]
 
 
 class InFlight(msgspec.Struct, frozen=True):
-    """A request that a broker has not answered yet, and the event that caused it."""
+    """A request without a response yet, and the id of the event that caused it."""
 
     request: ControlRequest
     correlation_id: int
@@ -30,7 +30,7 @@ class InFlight(msgspec.Struct, frozen=True):
 
 
 class _Channel:
-    """One broker's queue."""
+    """Queue of one broker. ``waited`` measures the time that requests spent in it."""
 
     __slots__ = ("in_flight", "is_timeout_scheduled", "queue", "waited")
 
@@ -42,9 +42,9 @@ class _Channel:
 
 
 class ChannelManager:
-    """Channels by broker id. ``schedule`` puts an event after a delay in milliseconds.
+    """Channels by broker id. ``schedule`` enqueues an event after a delay in milliseconds.
 
-    Belongs to the event thread; only ``queue_sizes`` may be called from elsewhere.
+    Only the event thread may call methods, except ``queue_sizes``, which any thread may call.
     """
 
     def __init__(
@@ -61,20 +61,20 @@ class ChannelManager:
         self._schedule = schedule
         self._request_timeout_ms = request_timeout_ms
         self._channels: dict[int, _Channel] = {}
-        # Never used twice, so that an answer meant for a closed channel matches nothing.
+        # Never reused: a late response for a closed channel must not match a newer request.
         self._next_correlation_id = 0
 
     @property
     def broker_ids(self) -> list[int]:
-        """The brokers that have a channel, ascending."""
+        """Ids of the brokers that have a channel, ascending."""
         return sorted(self._channels)
 
     def add_broker(self, broker_id: int) -> None:
-        """Open a channel, unless there is one."""
+        """Open a channel to a broker, unless it has one."""
         self._channels.setdefault(broker_id, _Channel())
 
     def remove_broker(self, broker_id: int) -> None:
-        """Close a channel and forget what waited in it."""
+        """Close the channel to a broker and drop its queued requests."""
         self._channels.pop(broker_id, None)
 
     def shutdown(self) -> None:
@@ -82,7 +82,10 @@ class ChannelManager:
         self._channels.clear()
 
     def send_request(self, broker_id: int, request: ControlRequest, event_id: int) -> bool:
-        """Queue a request; it is sent at once if nothing is in flight. False: no such channel."""
+        """Queue a request, or send it at once if nothing is in flight.
+
+        Returns False if the broker has no channel.
+        """
         channel = self._channels.get(broker_id)
         if channel is None:
             return False
@@ -92,9 +95,10 @@ class ChannelManager:
         return True
 
     def on_response(self, broker_id: int, correlation_id: int) -> InFlight | None:
-        """The broker answered: send its next request.
+        """Take a response and send the broker's next queued request.
 
-        Gives the request that was answered, None if the answer is not to the one in flight.
+        Returns the request that was answered; None if the response does not belong to the request
+        in flight.
         """
         channel = self._channels.get(broker_id)
         if channel is None or channel.in_flight is None:
@@ -107,7 +111,10 @@ class ChannelManager:
         return answered
 
     def on_timeout(self, broker_id: int) -> InFlight | None:
-        """Send again what has been in flight for too long, and give it; None if nothing has."""
+        """Send the request in flight again if it has timed out.
+
+        Returns that request, or None if there is nothing to send again.
+        """
         channel = self._channels.get(broker_id)
         if channel is None:
             return None
@@ -123,16 +130,17 @@ class ChannelManager:
         return overdue
 
     def queue_sizes(self) -> dict[int, tuple[int, Timer]]:
-        """{broker id: requests that wait, and how long requests have waited}."""
+        """Return {broker id: (number of queued requests, time that requests were queued)}."""
         return {id_: (len(c.queue), c.waited) for id_, c in list(self._channels.items())}
 
     def is_idle(self) -> bool:
-        """True if nothing waits and every request was answered."""
+        """Return True if no request is queued or in flight."""
         return not any(c.in_flight or c.queue for c in self._channels.values())
 
     def _send_next(self, broker_id: int, channel: _Channel) -> None:
-        # Two in flight could overtake each other, and a broker act on an older leader epoch last.
-        assert channel.in_flight is None, f"broker {broker_id} has not answered yet"
+        # Two requests in flight could overtake each other: the broker would apply the older leader
+        # epoch last.
+        assert channel.in_flight is None, f"broker {broker_id} has a request in flight"
         if channel.queue:
             request, event_id, queued_ms = channel.queue.popleft()
             channel.waited.update(self._clock.monotonic_ms() - queued_ms)

@@ -1,6 +1,6 @@
-"""What a controller is told at its start: Kafka's broker settings that the controller reads.
+"""Startup configuration of a controller: the broker configs that it reads, and klamm's own.
 
-Values only; a field that is named like a broker's config has its value (cluster/configs.py).
+Values only. A field named like a Kafka broker config holds its value (cluster/configs.py).
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from klamm.zk.fenced_writes import GROUP_SIZE
 class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one controller.
 
-    ``run_id`` and ``cluster_id`` go into every journal row. ``num_partitions`` and
-    ``default_replication_factor`` stand in for -1 in a CreateTopics request.
-    ``unclean_leader_election_enable`` holds for topics whose config does not say.
-    ``delete_topic_enable`` False: requests to delete topics are taken away, and nothing is deleted.
-    ``auto_leader_rebalance_enable``: 5 s after a failover and then at every interval a broker gets
-    back the leaderships it is preferred for, if more than that percentage of them are elsewhere.
-    ``write_group_size``: how many writes share one fence and one transaction, at most; Kafka: 1.
-    ``is_alter_isr_enabled``: leaders propose ISRs to the controller; otherwise (before the
-    inter-broker protocol 2.7) they write them, and the controller watches what it reassigns.
-    ``pools``: where topics may be placed; None: anywhere. ``partition_limits``: how many partitions
-    may be created.
-    ``is_feature_versioning_supported`` False (before 2.7): /feature is disabled.
-    ``uses_topic_ids`` False (before 2.8): new topics get no id.
-    ``journal_messages``: also journal every request sent and response received.
+    - ``run_id`` and ``cluster_id`` are part of every journal row.
+    - ``num_partitions`` and ``default_replication_factor`` replace -1 in a CreateTopics request.
+    - ``unclean_leader_election_enable`` applies to topics that do not set the config.
+    - ``delete_topic_enable`` False: requests to delete topics are removed without effect.
+    - ``auto_leader_rebalance_enable``: 5 s after a failover and then once per interval, elect a
+      broker as leader of the partitions that prefer it, if the share of them with another leader
+      exceeds ``leader_imbalance_per_broker_percentage``.
+    - ``write_group_size``: maximum number of writes per fenced transaction; Kafka uses 1.
+    - ``is_alter_isr_enabled``: leaders propose ISRs to the controller. If False (inter-broker
+      protocol before 2.7), leaders write them to ZooKeeper, and the controller watches the states
+      of the partitions that it reassigns.
+    - ``pools``: brokers on which each topic may be placed; None: all brokers.
+    - ``partition_limits``: how many partitions may be created.
+    - ``is_feature_versioning_supported`` False (before 2.7): /feature is disabled.
+    - ``uses_topic_ids`` False (before 2.8): new topics get no id.
+    - ``journal_messages``: also journal every request sent and response received.
     """
 
     broker_id: int

@@ -1,6 +1,6 @@
-"""Becoming the controller and ceasing to be it: elect, fail over, resign; changes of /controller.
+"""Controller election, failover and resignation, and the handlers of changes of /controller.
 
-The order of a failover is Kafka's and is seen by brokers: who lives, then replicas, then
+A failover proceeds in Kafka's order, which brokers can observe: live brokers, then replicas, then
 partitions. Mirrors processStartup, processControllerChange, processReelect, elect,
 onControllerFailover, onControllerResignation, maybeResign and triggerControllerMove of
 kafka/controller/KafkaController.scala.
@@ -25,7 +25,7 @@ from klamm.controller.on_notifications import (
     ISR_CHANGES,
     LOG_DIR_EVENTS,
     delete_notifications,
-    names_of,
+    list_notifications,
 )
 from klamm.controller.on_reassignment import initialize_partition_reassignments
 from klamm.controller.topic_deletion_manager import load_topic_deletions
@@ -41,15 +41,15 @@ FIRST_REBALANCE_MS: Final = 5_000
 
 
 def process_startup(controller: KafkaController, _: Startup) -> None:
-    """The process came up: watch /controller and try to be elected."""
+    """Handle the start of the process: watch /controller and try to be elected."""
     elect_controller(controller)
 
 
 def process_controller_change(controller: KafkaController, _: ControllerChange) -> None:
-    """/controller was created or changed: resign if it is another's.
+    """Handle a created or changed /controller: resign if it names another broker.
 
-    It may be gone again, deleted before this broker watched it: then no other event tells, and
-    2.8.2 has no controller until somebody creates one.
+    If /controller was deleted before this broker set its watch, no other event follows, so this
+    broker tries to be elected. 2.8.2 does not, and has no controller until /controller is created.
     """
     maybe_resign(controller)
     if controller.active_controller_id == NO_CONTROLLER:
@@ -57,16 +57,17 @@ def process_controller_change(controller: KafkaController, _: ControllerChange) 
 
 
 def process_reelect(controller: KafkaController, _: Reelect) -> None:
-    """/controller is gone: resign if it was ours, then try to be elected."""
+    """Handle a deleted /controller: resign if this broker was the controller, then elect one."""
     maybe_resign(controller)
     elect_controller(controller)
 
 
 def elect_controller(controller: KafkaController) -> None:
-    """Become the controller if there is none, and fail over to this broker.
+    """Try to create /controller and, if that succeeds, fail over to this broker.
 
-    Waits during the pause after a failed failover. While the candidacy is on hold no broker is
-    elected, and the active controller resigns.
+    Does nothing if there is a controller. During the pause after a failed failover the election is
+    postponed. While the candidacy is on hold no broker is elected, and an active controller
+    resigns.
     """
     log, broker_id = controller.log, controller.config.broker_id
     read_controller_id(controller)
@@ -109,7 +110,7 @@ def elect_controller(controller: KafkaController) -> None:
         )
         failure = f"{type(error).__name__}: {error}"
         controller.recorder.occurrence(Kind.EVENT_FAILED, detail="failover", outcome=failure)
-        # An expired session: a new one starts an election anyway, so this is not a failed failover.
+        # After a session expiry the new session starts an election anyway: not a failed failover.
         if not isinstance(error, SessionExpired):
             controller.candidacy.failover_failed(failure)
         trigger_controller_move(controller)
@@ -120,7 +121,8 @@ def _register(controller: KafkaController) -> None:
     epoch, epoch_zk_version = controller.controller_zk.register_controller_and_increment_epoch(
         broker_id, controller.clock.now_ms()
     )
-    # Brokers refuse requests of an older epoch, so one that did not rise would go unheard.
+    # Brokers reject requests of an older controller epoch: without a higher epoch this controller
+    # could not control them.
     assert epoch > context.epoch, f"elected with epoch {epoch} after {context.epoch}"
     context.epoch, context.epoch_zk_version = epoch, epoch_zk_version
     controller.active_controller_id = broker_id
@@ -135,21 +137,24 @@ def _register(controller: KafkaController) -> None:
 
 
 def fail_over(controller: KafkaController) -> None:
-    """Load the cluster and bring it to what its brokers' liveness allows."""
+    """Load the cluster state from ZooKeeper, then start the state machines and pending work.
+
+    Pending work: reassignments, topic deletions and preferred leader elections.
+    """
     context, log = controller.context, controller.log
-    # What an earlier term of office left behind would mix with what is loaded now.
+    # State of an earlier term would be mixed with the state that is loaded now.
     assert not context.assignments and not context.leaderships, "the context was not reset"
     set_up_feature_versioning(controller)
     log.info("Registering handlers")
     controller.watches.activate()
     log.info("Deleting log dir event notifications")
-    delete_notifications(controller, LOG_DIR_EVENTS, names_of(controller, LOG_DIR_EVENTS))
+    delete_notifications(controller, LOG_DIR_EVENTS, list_notifications(controller, LOG_DIR_EVENTS))
     log.info("Deleting isr change notifications")
-    delete_notifications(controller, ISR_CHANGES, names_of(controller, ISR_CHANGES))
+    delete_notifications(controller, ISR_CHANGES, list_notifications(controller, ISR_CHANGES))
     log.info("Initializing controller context")
     loader.initialize_controller_context(controller)
     load_topic_deletions(controller)
-    # Brokers must know who lives before they can take a LeaderAndIsr.
+    # Brokers must know the live brokers before they can process a LeaderAndIsr request.
     log.info("Sending update metadata request")
     controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, ())
     controller.replica_state_machine.startup()
@@ -166,7 +171,7 @@ def fail_over(controller: KafkaController) -> None:
 
 
 def set_up_feature_versioning(controller: KafkaController) -> None:
-    """Create /feature, or enable it; before the inter-broker protocol 2.7 disable it."""
+    """Create or update /feature: enabled, or disabled before inter-broker protocol 2.7."""
     is_enabled = controller.config.is_feature_versioning_supported
     found = controller.zk.get_data_and_stat(FeatureZNode.path)
     wanted = FeatureZNode(
@@ -177,9 +182,9 @@ def set_up_feature_versioning(controller: KafkaController) -> None:
         try:
             existing = FeatureZNode.decode(found[0])
         except MalformedZNode as error:
-            if controller.quirks.hazard_c2:
+            if controller.quirks.malformed_znode_fails_the_event:
                 raise
-            controller.set_malformed_apart([error.at(FeatureZNode.path)])
+            controller.quarantine_malformed([error.at(FeatureZNode.path)])
             return
         if existing.status is FeatureZNodeStatus.DISABLED and existing.features:
             controller.log.warn(
@@ -194,7 +199,7 @@ def set_up_feature_versioning(controller: KafkaController) -> None:
         f"with contents: FeatureZNode({'Enabled' if is_enabled else 'Disabled'},Features{{}})"
     )
     result = controller.controller_zk.fenced_write([op], controller.context.epoch_zk_version)[0]
-    # A creation that is found done may be this one, its reply lost: the content is the same.
+    # NODEEXISTS or a lost reply: the creation may have succeeded, and the content is the same.
     if result.code not in (ResultCode.OK, ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS):
         raise store_error(result.code, FeatureZNode.path)
 
@@ -209,10 +214,10 @@ def _features_text(node: FeatureZNode) -> str:
 
 
 def read_controller_id(controller: KafkaController) -> None:
-    """Set ``active_controller_id`` from /controller, and watch it.
+    """Set ``active_controller_id`` from /controller, and watch the znode.
 
-    A /controller that this session owns though this broker has resigned (KAFKA-13461) is deleted,
-    so that it can be elected.
+    If this session owns /controller although this broker has resigned (KAFKA-13461), the znode is
+    deleted so that an election can follow.
     """
     found = controller.zk.get_data_and_stat(ControllerZNode.path, watch=True)
     if found is None:
@@ -232,7 +237,7 @@ def read_controller_id(controller: KafkaController) -> None:
 
 
 def maybe_resign(controller: KafkaController) -> None:
-    """Look who is the controller, and resign if it is another now."""
+    """Read /controller, and resign if this broker is no longer the controller."""
     was_active = controller.is_active
     read_controller_id(controller)
     if was_active and not controller.is_active:
@@ -240,7 +245,7 @@ def maybe_resign(controller: KafkaController) -> None:
 
 
 def resign(controller: KafkaController) -> None:
-    """Forget the cluster, its watches and channels. Nothing is written."""
+    """Reset the context, watches and channels of this controller; nothing is written."""
     log = controller.log
     log.debug("Resigning")
     controller.watches.clear()
@@ -263,7 +268,7 @@ def resign(controller: KafkaController) -> None:
 
 
 def trigger_controller_move(controller: KafkaController) -> None:
-    """Resign and give up /controller, so that another election follows."""
+    """Resign and delete /controller, so that another election follows."""
     read_controller_id(controller)
     moved = "Controller has already moved when trying to trigger controller movement"
     if not controller.is_active:

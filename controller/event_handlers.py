@@ -1,8 +1,8 @@
-"""The table of contents of the controller: every event, who processes it, and who refuses it.
+"""Table of all controller events: the handler of each and, for requests, the error response.
 
-A request that comes as a message becomes the event that holds such a request; so does a broker's
-response. Mirrors process and preempt of kafka/controller/KafkaController.scala, and the requests
-that kafka/server/KafkaApis.scala hands to the controller.
+Also maps a message with a request or a response to the event that carries it. Mirrors process and
+preempt of kafka/controller/KafkaController.scala, and the requests that
+kafka/server/KafkaApis.scala passes to the controller.
 """
 
 from __future__ import annotations
@@ -90,11 +90,11 @@ R = TypeVar("R", bound=RequestReceived)
 
 
 class Handler(NamedTuple):
-    """What is done with events of one kind.
+    """How events of one type are processed.
 
-    ``refuse`` makes the answer to a request that fails as a whole, from the request and the error.
-    ``is_for_all``: also processed by a candidate that is not the active controller; other requests
-    are refused then, other events ignored.
+    ``process``: the handler. ``refuse``: builds the error response to a request that fails as a
+    whole, from the request and the error. ``is_for_all``: a candidate that is not the active
+    controller also processes the event; otherwise it rejects requests and ignores other events.
     """
 
     process: Callable[[KafkaController, Any], None]
@@ -184,6 +184,6 @@ _EVENT_OF_BODY: Final = dict(_bodies())
 
 
 def event_of_message(message: Message) -> ControllerEvent | None:
-    """Return the event that a message means; None for what a controller never gets."""
+    """Return the event for a message; None if its body is not meant for a controller."""
     kind = _EVENT_OF_BODY.get(type(message.body))
     return None if kind is None else kind.of(message)

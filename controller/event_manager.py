@@ -1,9 +1,9 @@
-"""The controller's one queue of events and timers, and the single step that processes one.
+"""Event queue and timers of the controller, and the step that processes one event.
 
-It decides nothing: an event is handed to the processor, which is the only code that may touch the
-controller context. Puts may come from any thread; ``step`` and ``schedule`` belong to the event
-thread. Mirrors kafka/controller/ControllerEventManager.scala, with KafkaScheduler's timers as
-events that have a due time.
+Events are passed to the processor, which alone may touch the controller context. Any thread may
+enqueue events; only the event thread calls ``step`` and ``schedule``. Mirrors
+kafka/controller/ControllerEventManager.scala, with KafkaScheduler's timers as events that have a
+due time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ E = TypeVar("E", bound=ControllerEvent)
 
 
 class QueuedEvent(msgspec.Struct, frozen=True):
-    """An event with its number, the event that caused it (0: none), and when it was put."""
+    """A queued event: its id, the id of the event that caused it (0: none), and its enqueue time.
+
+    ``enqueue_time_ms`` is in milliseconds of the monotonic clock.
+    """
 
     event: ControllerEvent
     event_id: int
@@ -34,22 +37,22 @@ class QueuedEvent(msgspec.Struct, frozen=True):
 
 
 class EventProcessor(Protocol):
-    """Who processes events, and answers those that are thrown away."""
+    """Processor of events, which also answers events that are dropped."""
 
     def process(self, queued: QueuedEvent) -> None:
-        """Process one event to its end; errors are the processor's own matter."""
+        """Process one event completely; the processor handles its errors itself."""
         ...
 
     def preempt(self, event: ControllerEvent) -> None:
-        """Answer an event that will never be processed."""
+        """Send the error response for an event that will never be processed."""
         ...
 
 
 class EventManager:
-    """Queue, timers and their metrics. ``on_put`` is called after every put, to wake a thread.
+    """Queue and timers of one controller, with their metrics.
 
-    ``current`` is the event being processed: journal rows, requests, timers and events that it
-    causes take their cause from it, and from nowhere else.
+    ``on_put`` is called after every put, to wake the event thread. ``current`` is the event being
+    processed: the only source of the cause of journal rows, requests, timers and further events.
     """
 
     def __init__(self, clock: Clock, processor: EventProcessor) -> None:
@@ -67,7 +70,7 @@ class EventManager:
         self.rate_and_time = {s.timer: Timer() for s in ControllerState if s.timer is not None}
 
     def __getstate__(self) -> dict[str, object]:
-        # A lock cannot be copied; a copy is taken between events, when nobody holds it.
+        # A lock cannot be copied; copies are made between events, when the lock is free.
         state = self.__dict__.copy()
         del state["_lock"]
         return state
@@ -77,12 +80,12 @@ class EventManager:
         self._lock = threading.RLock()
 
     def put(self, event: ControllerEvent) -> QueuedEvent:
-        """Add an event from outside to the end of the queue: no known event caused it."""
+        """Enqueue an event from outside the controller, which has no causing event."""
         return self._put(event, 0)
 
     def put_caused(self, event: ControllerEvent) -> QueuedEvent:
-        """Add an event that the event being processed causes; for the event thread only."""
-        assert self.current is not None, f"{event} is caused by no event"
+        """Enqueue an event caused by the event being processed; for the event thread only."""
+        assert self.current is not None, f"{event} has no causing event"
         return self._put(event, self.current.event_id)
 
     def _put(self, event: ControllerEvent, cause_id: int) -> QueuedEvent:
@@ -93,7 +96,7 @@ class EventManager:
 
     @contextmanager
     def processing(self, following: QueuedEvent) -> Iterator[None]:
-        """Make ``following``, taken by ``take_following``, the current event meanwhile."""
+        """Make an event returned by ``take_following`` the current event inside the block."""
         own, self.current = self.current, following
         try:
             yield
@@ -101,14 +104,18 @@ class EventManager:
             self.current = own
 
     def attribute_to(self, event_id: int) -> None:
-        """Name the cause of the event being processed, which was put without one: a broker's
-        response is caused by the event that sent the request."""
+        """Set the cause of the event being processed, which was enqueued without one.
+
+        A broker's response is caused by the event that sent the request.
+        """
         assert self.current is not None and event_id < self.current.event_id
         self.current = msgspec.structs.replace(self.current, cause_id=event_id)
 
     def take_following(self, kind: type[E]) -> list[tuple[QueuedEvent, E]]:
-        """Take the events of one kind that wait right behind the one being processed, which are
-        processed with it; for the event thread only."""
+        """Dequeue the run of events of one type directly behind the event being processed.
+
+        They are processed together with it. For the event thread only.
+        """
         taken: list[tuple[QueuedEvent, E]] = []
         now_ms = self._clock.monotonic_ms()
         with self._lock:
@@ -119,7 +126,7 @@ class EventManager:
         return taken
 
     def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
-        """Throw the queue away, answering what was in it, and put ``event`` first."""
+        """Drop all queued events, sending error responses for them, and enqueue ``event``."""
         with self._lock:
             preempted = list(self._queue)
             self._queue.clear()
@@ -130,37 +137,37 @@ class EventManager:
         return queued
 
     def schedule(self, event: ControllerEvent, delay_ms: float) -> None:
-        """Put ``event`` once ``delay_ms`` have passed."""
+        """Enqueue ``event`` after ``delay_ms``."""
         self._last_timer_id += 1
         due_ms = self._clock.monotonic_ms() + delay_ms
         cause_id = self.current.event_id if self.current else 0
         heapq.heappush(self._timers, (due_ms, self._last_timer_id, event, cause_id))
 
     def cancel(self, is_cancelled: Callable[[ControllerEvent], bool]) -> None:
-        """Forget the timers whose event ``is_cancelled`` picks."""
+        """Cancel the timers of all events for which ``is_cancelled`` returns True."""
         self._timers = [timer for timer in self._timers if not is_cancelled(timer[2])]
         heapq.heapify(self._timers)
 
     def next_due_ms(self) -> float | None:
-        """When the next timer is due, in the clock's monotonic milliseconds; None without one."""
+        """Return when the next timer is due, in monotonic milliseconds; None without timers."""
         try:
             return self._timers[0][0]
-        except IndexError:  # also if the event thread took the last one just now
+        except IndexError:  # also if the event thread has just removed the last timer
             return None
 
     @property
     def event_queue_size(self) -> int:
-        """How many events wait."""
+        """Number of queued events."""
         return len(self._queue)
 
     def has_work(self) -> bool:
-        """True if ``step`` would process something now."""
+        """Return True if ``step`` would process an event now."""
         return bool(self._queue) or self._is_timer_due()
 
     def step(self) -> bool:
-        """Process exactly one event, if there is one; False if there was none.
+        """Process the next event; return False if the queue is empty.
 
-        A timer that is due joins the end of the queue, behind what came before it.
+        Events of timers that are due are first added to the end of the queue.
         """
         while self._is_timer_due():
             _, _, event, cause_id = heapq.heappop(self._timers)

@@ -1,7 +1,7 @@
-"""What the controller's event thread can be told: frozen values, no behaviour.
+"""Events of the controller: frozen values without behaviour.
 
-An event names what happened, never what to do about it, and holds no closure: whoever must be
-answered is named by address and correlation id. Mirrors the ControllerEvent case classes at the
+An event states what happened, not how to react to it, and holds no callback: the client of a
+request is identified by address and correlation id. Mirrors the ControllerEvent case classes at the
 end of kafka/controller/KafkaController.scala, and kafka/controller/ControllerState.scala.
 """
 
@@ -31,7 +31,7 @@ from klamm.cluster.types import TopicPartition
 
 
 class ControllerState(Enum):
-    """What the event thread is busy with: Kafka's number, and its timer's name if it has one."""
+    """State of the event thread: Kafka's number, and the name of its timer metric or None."""
 
     IDLE = (0, None)
     CONTROLLER_CHANGE = (1, "ControllerChangeRateAndTimeMs")
@@ -53,19 +53,19 @@ class ControllerState(Enum):
 
     @property
     def number(self) -> int:
-        """The value of the ControllerState metric."""
+        """Value of the ControllerState metric."""
         return self.value[0]
 
     @property
     def timer(self) -> str | None:
-        """The name of the rate-and-time metric under ControllerStats."""
+        """Name of the rate-and-time metric under ControllerStats; None without one."""
         return self.value[1]
 
 
 class ControllerEvent(msgspec.Struct, frozen=True):
-    """Base of all events; ``state`` is what the thread is busy with while it processes one.
+    """Base of all events. ``state``: the state of the event thread while it processes the event.
 
-    ``may_come_from_outside``: no other event need have caused it.
+    ``may_come_from_outside``: the event can occur without another event that causes it.
     """
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
@@ -78,7 +78,7 @@ class ControllerEvent(msgspec.Struct, frozen=True):
 
 
 class Startup(ControllerEvent, frozen=True):
-    """The process came up: watch /controller and try to be elected."""
+    """The process started."""
 
 
 class ControllerChange(ControllerEvent, frozen=True):
@@ -90,19 +90,22 @@ class Reelect(ControllerEvent, frozen=True):
 
 
 class Expire(ControllerEvent, frozen=True):
-    """The session is over. ``reopen`` False: the client only pretends, the session lives on."""
+    """The ZooKeeper session expired.
+
+    ``reopen`` False: the session is alive, but the client treats it as expired (KAFKA-13461).
+    """
 
     reopen: bool = True
 
 
 class RegisterBrokerAndReelect(ControllerEvent, frozen=True):
-    """A new session began: register the broker again, then try to be elected."""
+    """A new ZooKeeper session started: the broker must be registered again."""
 
     may_come_from_outside: ClassVar[bool] = False
 
 
 class ShutdownEventThread(ControllerEvent, frozen=True):
-    """The process stops: resign, and process nothing more."""
+    """The process stops; the last event of a controller."""
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
 
@@ -146,27 +149,27 @@ class LogDirEventNotification(ControllerEvent, frozen=True):
 
 
 class PartitionStateModifications(ControllerEvent, frozen=True):
-    """A state znode that could not be read was written anew; no event of Kafka's."""
+    """A malformed state znode was rewritten or deleted. Kafka has no such event."""
 
     topic_partition: TopicPartition
     state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
 
 
 class UncleanLeaderElectionEnable(ControllerEvent, frozen=True):
-    """This broker's config allows leaders out of sync from now on."""
+    """Unclean leader election was enabled in the config of this broker."""
 
     state: ClassVar[ControllerState] = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
 
 
 class TopicUncleanLeaderElectionEnable(ControllerEvent, frozen=True):
-    """The config of a topic was changed and allows leaders out of sync."""
+    """Unclean leader election was enabled in the config of a topic."""
 
     topic: str
     state: ClassVar[ControllerState] = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
 
 class RequestReceived(ControllerEvent, frozen=True):
-    """A request to the controller; ``message`` names the client to answer."""
+    """A request to the controller; ``message`` has the address for the response."""
 
     message: Message
     request: Request
@@ -179,14 +182,14 @@ class RequestReceived(ControllerEvent, frozen=True):
 
 
 class PendingRequestTimeout(ControllerEvent, frozen=True):
-    """The time that a client gave for the pending request with this number is over."""
+    """The pending request with this number reached the timeout set by its client."""
 
     number: int
     may_come_from_outside: ClassVar[bool] = False
 
 
 class AlterIsrReceived(RequestReceived, frozen=True):
-    """A leader proposes ISRs."""
+    """A leader proposes ISRs (KIP-497)."""
 
     request: AlterIsrRequest
     state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
@@ -197,7 +200,7 @@ class AlterIsrReceived(RequestReceived, frozen=True):
 
 
 class CreateTopicsReceived(RequestReceived, frozen=True):
-    """A client asks for topics."""
+    """A client requests the creation of topics."""
 
     request: CreateTopicsRequest
     state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
@@ -207,7 +210,7 @@ class CreateTopicsReceived(RequestReceived, frozen=True):
 
 
 class CreateTopicsTimeout(PendingRequestTimeout, frozen=True):
-    """The time a client gave for the creation with this number is over."""
+    """The pending CreateTopics request with this number timed out."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
 
@@ -219,7 +222,7 @@ class TopicDeletion(ControllerEvent, frozen=True):
 
 
 class DeleteTopicsReceived(RequestReceived, frozen=True):
-    """A client asks for the deletion of topics."""
+    """A client requests the deletion of topics."""
 
     request: DeleteTopicsRequest
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
@@ -229,7 +232,7 @@ class DeleteTopicsReceived(RequestReceived, frozen=True):
 
 
 class DeleteTopicsTimeout(PendingRequestTimeout, frozen=True):
-    """The time a client gave for the deletion with this number is over."""
+    """The pending DeleteTopics request with this number timed out."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
@@ -241,7 +244,7 @@ class ZkPartitionReassignment(ControllerEvent, frozen=True):
 
 
 class ElectLeadersReceived(RequestReceived, frozen=True):
-    """A client asks for elections."""
+    """A client requests leader elections (KIP-460)."""
 
     request: ElectLeadersRequest
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
@@ -253,20 +256,20 @@ class ElectLeadersReceived(RequestReceived, frozen=True):
 
 
 class ElectLeadersTimeout(PendingRequestTimeout, frozen=True):
-    """The time a client gave for the elections with this number is over."""
+    """The pending ElectLeaders request with this number timed out."""
 
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
 
 class AutoPreferredReplicaLeaderElection(ControllerEvent, frozen=True):
-    """It is time to see whether brokers lack leaderships that they are preferred for."""
+    """The timer of the leader imbalance check fired."""
 
     state: ClassVar[ControllerState] = ControllerState.AUTO_LEADER_BALANCE
     may_come_from_outside: ClassVar[bool] = False
 
 
 class ControlledShutdown(RequestReceived, frozen=True):
-    """A broker is about to stop."""
+    """A broker requests a controlled shutdown."""
 
     request: ControlledShutdownRequest
     state: ClassVar[ControllerState] = ControllerState.CONTROLLED_SHUTDOWN
@@ -276,7 +279,7 @@ class ControlledShutdown(RequestReceived, frozen=True):
 
 
 class ReplicaLeaderElection(ControllerEvent, frozen=True):
-    """/admin/preferred_replica_election was created, or may be there."""
+    """/admin/preferred_replica_election was created, or may exist."""
 
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
@@ -289,7 +292,7 @@ class PartitionReassignmentIsrChange(ControllerEvent, frozen=True):
 
 
 class ApiPartitionReassignment(RequestReceived, frozen=True):
-    """A client asks for other replicas."""
+    """A client requests reassignments (KIP-455)."""
 
     request: AlterPartitionReassignmentsRequest
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
@@ -299,7 +302,7 @@ class ApiPartitionReassignment(RequestReceived, frozen=True):
 
 
 class ListPartitionReassignments(RequestReceived, frozen=True):
-    """A client asks what is being reassigned."""
+    """A client requests the list of ongoing reassignments."""
 
     request: ListPartitionReassignmentsRequest
     state: ClassVar[ControllerState] = ControllerState.LIST_PARTITION_REASSIGNMENT
@@ -309,7 +312,7 @@ class ListPartitionReassignments(RequestReceived, frozen=True):
 
 
 class ResponseReceived(ControllerEvent, frozen=True):
-    """A broker answered a control request: its id, the request's correlation id, the answer."""
+    """A broker's response to a control request; ``correlation_id`` is that of the request."""
 
     broker_id: int
     correlation_id: int
@@ -348,7 +351,7 @@ class StopReplicaResponseReceived(ResponseReceived, frozen=True):
 
 
 class RequestTimeout(ControllerEvent, frozen=True):
-    """It is time to see whether a broker still owes an answer."""
+    """The timeout of a control request may have passed without a response of the broker."""
 
     broker_id: int
     state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED

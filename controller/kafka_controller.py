@@ -1,8 +1,8 @@
-"""The controller of one broker: a candidate until it is elected, then the one that decides.
+"""The controller of one broker: a candidate until it is elected, then the active controller.
 
-It wires the parts and takes one event at a time; event_handlers.py says which event is whose, and
-what an event means is in on_*.py. Everything that comes from outside (messages, watches, session
-events) is only put on the queue. Mirrors kafka/controller/KafkaController.scala.
+Connects the components and processes one event at a time. event_handlers.py maps each event to its
+handler in on_*.py. Input from outside (messages, watches, session events) is only enqueued. Mirrors
+kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ from klamm.zk.znodes import MalformedZNode
 
 
 class KafkaController:
-    """One candidate. ``step`` belongs to its event thread; ``receive``, ``on_store_event``,
-    ``startup`` and ``shutdown`` may be called from anywhere, and only enqueue.
+    """Controller candidate of one broker.
 
-    ``on_registered`` is called with the new broker epoch after the broker was registered again.
-    ``random`` draws assignments and topic ids. ``dynamic_config`` None: configs do not change.
+    Only the event thread calls ``step``. Any thread may call ``receive``, ``on_store_event``,
+    ``startup`` and ``shutdown``, which only enqueue events.
+
+    ``on_registered``: called with the new broker epoch when the broker was registered again.
+    ``random``: source of assignments and topic ids. ``dynamic_config`` None: configs never change.
     ``candidacy``: shared with the other candidates of the process.
     """
 
@@ -113,7 +115,7 @@ class KafkaController:
     # From outside: enqueue only
 
     def startup(self, cluster_id: str | None = None) -> None:
-        """Begin to be a candidate. The broker is registered already, and told ``cluster_id``."""
+        """Start as a candidate, after the broker was registered and read ``cluster_id``."""
         if cluster_id is not None:
             self.recorder.cluster_id = cluster_id
         self.store.add_listener(self.on_store_event)
@@ -121,23 +123,23 @@ class KafkaController:
         self.events.put(events.Startup())
 
     def on_candidacy_changed(self) -> None:
-        """Handle that ``candidacy.hold`` was set or cleared."""
+        """Enqueue an election after ``candidacy.hold`` was set or cleared."""
         if self.is_candidate:
             self.events.put(events.Reelect())
 
     def shutdown(self) -> None:
-        """Resign once the event being processed has ended, and process nothing after that."""
+        """Resign after the event being processed; all later events are ignored."""
         self.store.remove_listener(self.on_store_event)
         self.events.clear_and_put(events.ShutdownEventThread())
 
     def receive(self, message: Message) -> None:
-        """Take a request for the controller, or a broker's answer to one of the controller's."""
+        """Enqueue a request to the controller, or a broker's response to a control request."""
         event = event_of_message(message)
         if event is not None:
             self.events.put(event)
 
     def on_store_event(self, event: StoreEvent) -> None:
-        """Take what a watch saw, or what became of the session."""
+        """Enqueue the event for a fired watch or a change of the session state."""
         if isinstance(event, SessionEvent):
             on_session.on_session_event(self, event)
             return
@@ -146,7 +148,7 @@ class KafkaController:
             self.events.put(wanted)
 
     def enable_unclean_leader_election(self, topic: str | None) -> None:
-        """A topic's config, or with None the broker's own, now allows leaders out of sync."""
+        """Enqueue that a topic's config (None: the broker's) now allows unclean elections."""
         if topic is None:
             self.events.put(events.UncleanLeaderElectionEnable())
         elif self.is_active:
@@ -155,22 +157,22 @@ class KafkaController:
     # The event thread
 
     def step(self) -> bool:
-        """Process exactly one event; False if none is due."""
+        """Process one event; return False if none is queued or due."""
         return self.events.step()
 
     def next_due_ms(self) -> float | None:
-        """When the next timer is due, in the clock's monotonic milliseconds."""
+        """Return when the next timer is due, in monotonic milliseconds; None without timers."""
         return self.events.next_due_ms()
 
     @property
     def is_active(self) -> bool:
-        """True if this broker is the controller."""
+        """True if this broker is the active controller."""
         return self.active_controller_id == self.config.broker_id and (
             self.is_elected or self.quirks.kafka_13461
         )
 
     def process(self, queued: QueuedEvent) -> None:
-        """Process one event to its end. What goes wrong is logged and journalled here."""
+        """Process one event completely; log and journal its errors."""
         event = queued.event
         if self.is_shut_down:
             return
@@ -198,7 +200,10 @@ class KafkaController:
             self._refuse(event, Errors.NOT_CONTROLLER)
 
     def preempt(self, event: ControllerEvent) -> None:
-        """Answer an event that was thrown away; called by whoever threw it away."""
+        """Send NOT_CONTROLLER for a dropped request; enqueue a dropped request timeout again.
+
+        Called by the event manager, which dropped the event.
+        """
         if isinstance(event, RequestReceived):
             self._refuse(event, Errors.NOT_CONTROLLER)
         elif isinstance(event, PendingRequestTimeout):
@@ -206,7 +211,7 @@ class KafkaController:
 
     def _refuse(self, event: RequestReceived, error: Errors) -> None:
         refuse = HANDLERS[type(event)].refuse
-        assert refuse is not None, f"{type(event).__name__} has no answer for failures"
+        assert refuse is not None, f"{type(event).__name__} has no error response"
         self.reply(event.message, refuse(event.request, error))
 
     def _after_moved(self, event: ControllerEvent) -> None:
@@ -221,11 +226,11 @@ class KafkaController:
             Kind.EVENT_FAILED, detail=str(event), outcome=f"{type(error).__name__}: {error}"
         )
 
-    # What events share
+    # Shared by the event handlers
 
     @contextmanager
     def answering_failure(self, event: RequestReceived) -> Iterator[None]:
-        """Answer a request that fails meanwhile, before the error ends the event."""
+        """Send an error response if the block fails, then raise the error, which ends the event."""
         try:
             yield
         except ControllerMoved:
@@ -236,7 +241,10 @@ class KafkaController:
             raise
 
     def begin_batch(self) -> None:
-        """Begin the controller's own batch; with one that is not empty the controller resigns."""
+        """Start the controller's own request batch.
+
+        If the batch is not empty, the controller resigns and BatchNotEmpty is raised.
+        """
         try:
             self.batch.new_batch()
         except BatchNotEmpty:
@@ -248,7 +256,7 @@ class KafkaController:
     def send_update_metadata_request(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Tell brokers who lives and, of ``partitions``, who leads."""
+        """Send the live brokers and the states of ``partitions`` to ``broker_ids``."""
         self.begin_batch()
         self.batch.add_update_metadata_request_for_brokers(broker_ids, partitions)
         self.sender.send(self.batch)
@@ -256,24 +264,25 @@ class KafkaController:
     def refresh_leaderships(
         self, partitions: Sequence[TopicPartition], watch: bool = False
     ) -> list[TopicPartition]:
-        """Read states that others wrote into the context; gives those that cannot be read.
+        """Read partition states from ZooKeeper into the context.
 
-        Raises ControllerMoved if a newer controller wrote one.
+        Returns the partitions whose states are missing or malformed. Raises ControllerMoved if a
+        newer controller wrote one of the states.
         """
         return on_malformed_state.refresh_leaderships(self, partitions, watch)
 
-    def set_malformed_apart(self, malformed: Iterable[MalformedZNode]) -> None:
-        """Remember, log and journal znodes that cannot be read; the rest is served."""
-        on_malformed_state.set_malformed_apart(self, malformed)
+    def quarantine_malformed(self, malformed: Iterable[MalformedZNode]) -> None:
+        """Record, log and journal malformed znodes; everything else is served."""
+        on_malformed_state.quarantine_malformed(self, malformed)
 
     def reply(self, message: Message, body: Response) -> None:
-        """Answer a request."""
+        """Send the response to a request."""
         self.transport.send(
             Message(message.destination, message.source, message.correlation_id, body)
         )
 
-    # What others read
+    # Read by other threads
 
     def status(self) -> dict[str, Any]:
-        """What ``klamm status`` shows of this controller: plain values."""
+        """Return the state of this controller for ``klamm status``, as plain values."""
         return controller_status(self)

@@ -1,7 +1,7 @@
-"""Loading the cluster into the context after an election: everything, in a few waves.
+"""Loading the cluster from ZooKeeper into the context after an election.
 
-Reads and arms watches; changes nothing but missing topic ids. Mirrors initializeControllerContext
-and processTopicIds of kafka/controller/KafkaController.scala.
+The reads are sent in a few pipelined batches and arm watches; only missing topic ids are written.
+Mirrors initializeControllerContext and processTopicIds of kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def initialize_controller_context(controller: KafkaController) -> None:
     """Fill an empty context from ZooKeeper and open a channel to every live broker.
 
-    A malformed znode is set apart; with hazard C2 it ends the failover.
+    Malformed znodes are quarantined; with the quirk malformed_znode_fails_the_event they fail the
+    failover.
     """
     context, log = controller.context, controller.log
     brokers = read_live_brokers(controller)
@@ -43,7 +44,7 @@ def initialize_controller_context(controller: KafkaController) -> None:
     watch_brokers(controller, list(brokers.values))
     partitions = list(context.all_partitions())
     states = controller.zk.get_partition_states(partitions)
-    controller.set_malformed_apart(states.malformed)
+    controller.quarantine_malformed(states.malformed)
     for tp, leadership in states.values.items():
         context.put_partition_leadership_info(tp, leadership)
     # Kafka does this after the replicas' first transitions, which change no partition's state.
@@ -57,12 +58,12 @@ def initialize_controller_context(controller: KafkaController) -> None:
 
 
 def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBroker]:
-    """The registered brokers, by ascending id; arms the child watch of /brokers/ids.
+    """Read the registered brokers, by ascending id, and watch the children of /brokers/ids.
 
-    Of those that cannot be read the data are watched, so that they are served once mended.
+    Malformed registrations are watched too, so that their brokers are served once repaired.
     """
     found = controller.zk.get_all_brokers_and_epochs_in_cluster(watch=True)
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
     malformed = {error.path for error in found.malformed}
     for path in list(controller.malformed):
         if path.startswith(f"{BrokerIdsZNode.path}/") and path not in malformed:
@@ -80,37 +81,38 @@ def _watch_malformed_brokers(controller: KafkaController) -> None:
             controller.zk.get_broker(broker_id, watch=True)
         except MalformedZNode:
             continue
-        # Mended, or gone, between the two reads: no watch will tell.
+        # Repaired or deleted between the two reads: no watch fires for that.
         controller.events.put_caused(BrokerChange())
 
 
 def broker_and_epochs(registered: Iterable[RegisteredBroker]) -> Mapping[Broker, int]:
-    """{broker: broker epoch}."""
+    """Return {broker: broker epoch}."""
     return {found.broker: found.epoch for found in registered}
 
 
 def broker_epochs_text(epochs: Mapping[int, int]) -> str:
-    """Broker epochs as Kafka logs them."""
+    """Format broker epochs as Kafka logs them."""
     return f"HashMap({', '.join(f'{id_} -> {epoch}' for id_, epoch in sorted(epochs.items()))})"
 
 
 def watch_brokers(controller: KafkaController, broker_ids: list[int]) -> None:
-    """Watch the registrations of these brokers for other end points."""
+    """Watch the registrations of these brokers, whose end points may change."""
     controller.log.debug(f"Register BrokerModifications handler for {scala_set(broker_ids)}")
     controller.watches.brokers.update(broker_ids)
     controller.zk.paths_exist([BrokerIdZNode.path(id_) for id_ in broker_ids], watch=True)
 
 
 def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdReplicaAssignment]:
-    """Read and watch topics of the context, and give an id to those that have none.
+    """Read and watch topics of the context, and assign topic ids where they are missing.
 
-    A topic that cannot be read leaves the context's topics; its data stays watched, so that it is
-    served once it is mended. Raises MalformedZNode with hazard C2.
+    A malformed topic is removed from the topics of the context, but its znode stays watched, so
+    that it is served once repaired. With the quirk malformed_znode_fails_the_event, raises
+    MalformedZNode instead.
     """
     context = controller.context
     controller.watches.topics.update(topics)
     found = read_topics(controller, topics)
-    _set_duplicate_ids_apart(controller, found)
+    _quarantine_duplicate_ids(controller, found)
     if found.malformed or found.missing:
         context.set_all_topics(context.all_topics.difference(topics).union(found.values))
     loaded = _with_topic_ids(controller, list(found.values.values()))
@@ -123,28 +125,30 @@ def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdR
 def read_topics(
     controller: KafkaController, topics: list[str]
 ) -> Decoded[str, TopicIdReplicaAssignment]:
-    """Read topics and watch their data; sets apart what cannot be read or cannot be served.
+    """Read and watch topic znodes; quarantine those that are malformed or cannot be served.
 
-    Raises MalformedZNode with hazard C2, which serves any topic that can be read, as Kafka does.
+    With the quirk malformed_znode_fails_the_event, raises MalformedZNode for a malformed topic and
+    serves every other topic, as Kafka does.
     """
     found = controller.zk.get_topic_assignments(topics, watch=True)
-    if not controller.quirks.hazard_c11:
+    if not controller.quirks.empty_reassignment_is_started:
         for topic, read in found.values.items():
             found.values[topic] = _with_replicas_kept(controller, read)
-    if not controller.quirks.hazard_c2:
+    if not controller.quirks.malformed_znode_fails_the_event:
         for topic, read in list(found.values.items()):
-            reason = _why_not_served(read)
+            reason = _malformed_reason(read)
             if reason is not None:
                 del found.values[topic]
                 found.malformed.append(MalformedZNode(reason, None).at(TopicZNode.path(topic)))
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
     return found
 
 
 def with_replicas_kept(topic: TopicIdReplicaAssignment) -> TopicIdReplicaAssignment:
-    """The topic as it is served: partitions that are to lose all their replicas keep them.
+    """Return the topic with all replicas kept for partitions that would lose all of them.
 
-    Kafka 2.8.2 leaves a topic znode so after an entry without replicas (hazard C11).
+    Kafka 2.8.2 writes such a topic znode for a reassignment entry without replicas; see the quirk
+    empty_reassignment_is_started.
     """
     kept = {
         tp: ReplicaAssignment(assignment.replicas)
@@ -164,29 +168,33 @@ def _with_replicas_kept(
         for tp, assignment in served.assignment.items():
             if assignment != read.assignment[tp]:
                 controller.log.warn(
-                    f"Partition {tp} is to lose all its replicas, which cannot be completed: "
-                    f"it keeps {','.join(map(str, assignment.replicas))}"
+                    f"The reassignment of partition {tp} removes all its replicas and cannot "
+                    f"complete: keeping replicas {','.join(map(str, assignment.replicas))}"
                 )
     return served
 
 
-def _why_not_served(topic: TopicIdReplicaAssignment) -> str | None:
-    """Why an assignment cannot be one: a partition that could never be led, moved or deleted."""
+def _malformed_reason(topic: TopicIdReplicaAssignment) -> str | None:
+    """Return why a topic cannot be served: a partition without replicas or with invalid ids.
+
+    Such a partition could never be led, moved or deleted. Returns None for a valid topic.
+    """
     for tp, assignment in topic.assignment.items():
         replicas = assignment.replicas
         if not replicas:
             return f"partition {tp.partition} has no replicas"
         if len(set(replicas)) < len(replicas) or min(replicas) < 0:
-            return f"partition {tp.partition} has impossible replicas {list(replicas)}"
+            return f"partition {tp.partition} has duplicate or negative replicas: {list(replicas)}"
     return None
 
 
-def _set_duplicate_ids_apart(
+def _quarantine_duplicate_ids(
     controller: KafkaController, found: Decoded[str, TopicIdReplicaAssignment]
 ) -> None:
     """Quarantine topics with a duplicate topic id; the topic that was created first keeps it.
 
-    2.8.2 fails with an IllegalStateException, at every failover; so does klamm with hazard C2.
+    2.8.2 fails every failover with an IllegalStateException; so does klamm with the quirk
+    malformed_znode_fails_the_event.
     """
     known, owners = controller.context.topic_names, dict[str, str]()
     contested: dict[str, list[str]] = {}
@@ -196,16 +204,19 @@ def _set_duplicate_ids_apart(
         owner = known.get(read.topic_id) or owners.setdefault(read.topic_id, topic)
         if owner != topic:
             contested.setdefault(read.topic_id, [owner]).append(topic)
-    if not contested or controller.quirks.hazard_c2:
+    if not contested or controller.quirks.malformed_znode_fails_the_event:
         return
     for topic_id, topics in contested.items():
         owner = known.get(topic_id) or _created_first(controller, topics)
         for topic in topics:
             if topic != owner:
                 del found.values[topic]
-                reason = f"its id {topic_id} belongs to topic {owner}: write it without topic_id"
+                reason = (
+                    f"topic id {topic_id} already belongs to topic {owner}: "
+                    "remove topic_id from the znode"
+                )
                 found.malformed.append(MalformedZNode(reason, None).at(TopicZNode.path(topic)))
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
 
 
 def _created_first(controller: KafkaController, topics: list[str]) -> str:
@@ -221,7 +232,7 @@ def _created_first(controller: KafkaController, topics: list[str]) -> str:
 def draw_topic_id(controller: KafkaController, drawn: set[str]) -> str:
     """Draw a topic id that is neither in use nor in ``drawn``, and add it to ``drawn``.
 
-    The same seed on the same ZooKeeper may repeat an id: then the next one is drawn.
+    With the same seed and the same ZooKeeper the first draw may already be in use.
     """
     known = controller.context.topic_names
     while (topic_id := new_topic_id(controller.random)) in known or topic_id in drawn:
@@ -233,7 +244,10 @@ def draw_topic_id(controller: KafkaController, drawn: set[str]) -> str:
 def _with_topic_ids(
     controller: KafkaController, topics: list[TopicIdReplicaAssignment]
 ) -> list[TopicIdReplicaAssignment]:
-    """The topics, each with an id; new ids are in their znodes when this returns."""
+    """Return the topics with ids; new ids are written to the znodes before this returns.
+
+    A topic whose znode cannot be written stays without an id.
+    """
     without = [topic for topic in topics if topic.topic_id is None]
     if not without or not controller.config.uses_topic_ids:
         return topics
@@ -248,8 +262,8 @@ def _with_topic_ids(
         list(with_new_ids.values()), controller.context.epoch_zk_version
     )
     for topic, failure in failed.items():
-        # A topic that was deleted in the meantime, or whose znode is as big as ZooKeeper takes.
-        controller.log.warn(f"Topic {topic} gets no id: {failure.reason}")
+        # The topic was deleted in the meantime, or its znode would exceed ZooKeeper's limit.
+        controller.log.warn(f"Topic {topic} was not assigned a topic id: {failure.reason}")
     return [
         topic if topic.topic in failed else with_new_ids.get(topic.topic, topic) for topic in topics
     ]

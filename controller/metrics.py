@@ -1,7 +1,7 @@
-"""The controller's metrics under Kafka's names: plain values, and their Prometheus text.
+"""Metrics of the controller under Kafka's names, and their export to Prometheus.
 
-Reading a metric never touches the controller context: gauges are copied once an event ends, so
-that any thread may read them. Mirrors the gauges of kafka/controller/KafkaController.scala,
+Gauges are copied from the controller context at the end of each event, so that any thread may read
+them without touching the context. Mirrors the gauges of kafka/controller/KafkaController.scala,
 ControllerStats, ControllerEventManager.scala and ControllerChannelManager.scala.
 """
 
@@ -43,7 +43,7 @@ _NO_COUNTS: Final = _Counts()
 
 
 class ControllerMetrics:
-    """The metrics of one controller; gauges are as they were when the last event ended."""
+    """Metrics of one controller; gauges have their values at the end of the last event."""
 
     def __init__(self, events: EventManager, channels: ChannelManager) -> None:
         self.events = events
@@ -65,7 +65,7 @@ class ControllerMetrics:
             )
 
     def gauges(self) -> dict[str, int]:
-        """{name under KafkaController: value}."""
+        """Return {metric name under KafkaController: value}."""
         return {
             "ActiveControllerCount": self._counts.active_controller,
             "OfflinePartitionsCount": self._counts.offline_partitions,
@@ -81,32 +81,32 @@ class ControllerMetrics:
 
 
 class ControllerCollector(Collector):
-    """Renders the metrics of the controllers of one process; each has the label ``controller``."""
+    """Prometheus collector for the controllers of one process, with the label ``controller``."""
 
     def __init__(self) -> None:
         self._controllers: dict[int, ControllerMetrics] = {}
 
     def add(self, controller_id: int, metrics: ControllerMetrics) -> None:
-        """Show a controller; one with the same id is replaced."""
+        """Start to export a controller; replaces a controller with the same id."""
         self._controllers[controller_id] = metrics
 
     def remove(self, controller_id: int) -> None:
-        """Show a controller no more."""
+        """Stop exporting a controller."""
         self._controllers.pop(controller_id, None)
 
     def collect(self) -> Iterator[Metric]:
-        """One family per Kafka name."""
+        """Yield one metric family per Kafka metric."""
         gauges: dict[str, GaugeMetricFamily] = {}
         timers: dict[str, SummaryMetricFamily] = {}
         unclean = CounterMetricFamily(
             f"{STATS}_UncleanLeaderElectionsPerSec", "Unclean leader elections", labels=_LABELS
         )
-        events = _gauge(EVENTS, "EventQueueSize", "Events that wait")
-        event_time = _summary(EVENTS, "EventQueueTimeMs", "Time events waited")
-        total = _gauge(CHANNELS, "TotalQueueSize", "Control requests that wait")
-        size = _gauge(CHANNELS, "QueueSize", "Control requests that wait for a broker", _BROKER)
+        events = _gauge(EVENTS, "EventQueueSize", "Events in the queue")
+        event_time = _summary(EVENTS, "EventQueueTimeMs", "Queue time of events in ms")
+        total = _gauge(CHANNELS, "TotalQueueSize", "Queued control requests")
+        size = _gauge(CHANNELS, "QueueSize", "Queued control requests per broker", _BROKER)
         time = _summary(
-            CHANNELS, "RequestRateAndQueueTimeMs", "Time control requests waited", _BROKER
+            CHANNELS, "RequestRateAndQueueTimeMs", "Queue time of control requests in ms", _BROKER
         )
         for controller_id, metrics in sorted(self._controllers.items()):
             label = [str(controller_id)]

@@ -1,7 +1,7 @@
-"""ISRs that leaders propose (KIP-497).
+"""Handler of AlterIsr requests, in which leaders propose ISRs (KIP-497).
 
-Mirrors processAlterIsr of kafka/controller/KafkaController.scala, and where 2.8.2 is wrong what
-later versions do: KAFKA-14140, KAFKA-14154, and a fence that fails (hazard C5).
+Mirrors processAlterIsr of kafka/controller/KafkaController.scala. Bugs of 2.8.2 are fixed as in
+later versions: KAFKA-14140, KAFKA-14154, and the quirk fenced_controller_does_not_resign.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _Answers = dict[TopicPartition, LeaderAndIsr | Errors]
 
 
 def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> None:
-    """Store what is acceptable of a proposal, answer it, and tell every broker.
+    """Write the acceptable proposals to ZooKeeper, send the new metadata, and respond.
 
-    Raises ControllerMoved, after the answer, if the fence fails.
+    Raises ControllerMoved, after the response was sent, if the fence fails.
     """
     request = event.request
     error = _fence_broker(controller, request)
@@ -36,7 +36,7 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
         try:
             answers = _alter(controller, request)
         except ControllerMoved as moved:
-            if not controller.quirks.hazard_c5:
+            if not controller.quirks.fenced_controller_does_not_resign:
                 raise
             controller.log.error("Error when processing AlterIsr", error=moved)
             controller.reply(event.message, refuse_alter_isr(request, Errors.UNKNOWN_SERVER_ERROR))
@@ -48,7 +48,7 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
 
 
 def refuse_alter_isr(_: AlterIsrRequest, error: Errors) -> AlterIsrResponse:
-    """Return the answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return AlterIsrResponse(error, {})
 
 
@@ -58,7 +58,7 @@ def _fence_broker(controller: KafkaController, request: AlterIsrRequest) -> Erro
     if broker_epoch is None:
         controller.log.info(f"Ignoring AlterIsr due to unknown broker {broker_id}")
         return Errors.STALE_BROKER_EPOCH
-    # A message of an earlier life of the broker: it no longer leads what it led then.
+    # The request was sent before the broker restarted: it no longer leads those partitions.
     if broker_epoch != request.broker_epoch:
         controller.log.info(
             f"Ignoring AlterIsr due to stale broker epoch {request.broker_epoch} "
@@ -69,7 +69,7 @@ def _fence_broker(controller: KafkaController, request: AlterIsrRequest) -> Erro
 
 
 def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
-    """Write the proposals that are acceptable; an answer for every partition of the request."""
+    """Write the acceptable proposals; return a result for every partition of the request."""
     context, log = controller.context, controller.log
     answers: _Answers = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
@@ -109,7 +109,7 @@ def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
 def _answer_without_writing(
     controller: KafkaController, tp: TopicPartition, proposed: LeaderAndIsr
 ) -> LeaderAndIsr | Errors | None:
-    """The answer to one proposal that is not to be written; None if it is."""
+    """Return the result of a proposal that needs no write; None if it must be written."""
     context, quirks = controller.context, controller.quirks
     leadership = context.partition_leadership_info(tp)
     if leadership is None:
@@ -118,15 +118,15 @@ def _answer_without_writing(
     if not quirks.kafka_14154 and (
         proposed.leader_epoch > current.leader_epoch or proposed.zk_version > current.zk_version
     ):
-        # The leader has heard of a newer controller than this one.
+        # The state of the leader comes from a newer controller than this one.
         return Errors.NOT_CONTROLLER
-    # The leader was replaced, or its epoch raised, and has not heard of it yet.
+    # The leader was replaced or its epoch incremented, and the request for that is still under way.
     if proposed.leader_epoch < current.leader_epoch:
         return Errors.FENCED_LEADER_EPOCH
-    # Proposed again because the answer was lost: a second write would only raise the version.
+    # A retry after a lost response: a second write would only increment the zkVersion.
     if proposed.equals_ignoring_zk_version(current):
         return current
-    # A replica whose broker just left must not come back by a fetch that it made before.
+    # A fetch from before the broker left must not bring its replica back into the ISR.
     if not quirks.kafka_14140 and not context.live_broker_ids.issuperset(proposed.isr):
         return Errors.OPERATION_NOT_ATTEMPTED
     return None
@@ -135,8 +135,8 @@ def _answer_without_writing(
 def _remember(controller: KafkaController, tp: TopicPartition, stored: LeaderAndIsr) -> IsrChange:
     context = controller.context
     previous = context.partition_leadership_info(tp)
-    # ZooKeeper took the proposal at the version that the leader knew. A cache that was ahead of
-    # that would go back, and the next election would fence a leader that is right.
+    # ZooKeeper accepted the proposal at the version that the leader knew. A newer cached state
+    # would be reverted here, and the next election would fence the legitimate leader.
     assert previous is None or (
         stored.zk_version > previous.leader_and_isr.zk_version
         and stored.leader_epoch >= previous.leader_and_isr.leader_epoch

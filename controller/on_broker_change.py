@@ -1,4 +1,4 @@
-"""Brokers that came, went, were bounced, or moved to other end points.
+"""Handlers of brokers that registered, failed, were bounced, or changed their end points.
 
 Mirrors processBrokerChange, onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline and
 processBrokerModification of kafka/controller/KafkaController.scala.
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 def process_broker_change(controller: KafkaController, _: BrokerChange) -> None:
-    """Compare /brokers/ids with the context by id and czxid, and act on every difference.
+    """Compare /brokers/ids with the context by id and czxid, and handle every difference.
 
-    A live broker whose registration cannot be read any more stays as it is known.
+    A live broker whose registration became malformed keeps its cached registration.
     """
     context = controller.context
     current = read_live_brokers(controller).values
@@ -73,8 +73,11 @@ def process_broker_change(controller: KafkaController, _: BrokerChange) -> None:
 
 
 def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredBroker]) -> None:
-    """Tell the others of the new brokers and the new ones of everything; then bring online what
-    waited for them."""
+    """Bring new brokers into the cluster.
+
+    Sends the new brokers to the existing ones and all metadata to the new ones, takes their
+    replicas and partitions online, and resumes reassignments and deletions that waited for them.
+    """
     context = controller.context
     new = [found.broker.id for found in brokers]
     controller.log.info(f"New broker startup callback for {id_list(new)}")
@@ -97,7 +100,7 @@ def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredB
 
 
 def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
-    """Take leaderships and ISR memberships from brokers that are gone."""
+    """Take dead brokers out of the ISRs and elect new leaders for the partitions that they led."""
     context, log = controller.context, controller.log
     log.info(f"Broker failure callback for {id_list(broker_ids)}")
     for broker_id in broker_ids:
@@ -112,10 +115,10 @@ def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) ->
 
 
 def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasByBroker) -> None:
-    """Elect leaders for what the replicas led, then take the replicas offline.
+    """Elect new leaders for the partitions that the replicas led, then take the replicas offline.
 
-    Who lives is told to the brokers even if no partition is concerned. Kafka 2.8.2 leaves that
-    out while any partition of the cluster is without a leader (KAFKA-13225).
+    The live brokers are sent to all brokers even if no partition is affected. Kafka 2.8.2 omits
+    that while any partition of the cluster is without a leader (KAFKA-13225).
     """
     context, partitions = controller.context, controller.partition_state_machine
     with_offline_leader = context.partitions_with_offline_leader()
@@ -128,17 +131,17 @@ def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasBy
     }
     controller.replica_state_machine.handle_state_changes(not_deleted, ReplicaState.OFFLINE)
     controller.topic_deletion_manager.fail_replica_deletion(replicas)
-    nobody_was_told = not not_deleted and all(
+    no_update_sent = not not_deleted and all(
         isinstance(result, StateChangeFailed) for result in elected.values()
     )
-    if not with_offline_leader or (nobody_was_told and not controller.quirks.kafka_13225):
+    if not with_offline_leader or (no_update_sent and not controller.quirks.kafka_13225):
         controller.send_update_metadata_request(context.live_or_shutting_down_broker_ids, ())
 
 
 def _resume_deletions(
     controller: KafkaController, replicas: ReplicasByBroker, broker_ids: Sequence[int]
 ) -> None:
-    """Replicas of topics to be deleted are on brokers that came back: they can be deleted now."""
+    """Resume the deletion of topics with replicas on brokers that have returned."""
     found = queued_replicas(controller.context, replicas)
     topics = sorted({tp.topic for tps in found.values() for tp in tps})
     if topics:
@@ -152,14 +155,14 @@ def _resume_deletions(
 
 
 def process_broker_modification(controller: KafkaController, event: BrokerModifications) -> None:
-    """A live broker's registration changed: tell all brokers if its end points did."""
+    """Handle a changed broker registration: send changed end points to all brokers."""
     context, broker_id = controller.context, event.broker_id
     try:
         new = controller.zk.get_broker(broker_id, watch=True)
     except MalformedZNode as error:
-        if controller.quirks.hazard_c2:
+        if controller.quirks.malformed_znode_fails_the_event:
             raise
-        controller.set_malformed_apart([error])
+        controller.quarantine_malformed([error])
         return
     was_malformed = controller.malformed.pop(BrokerIdZNode.path(broker_id), None) is not None
     old = context.live_brokers.get(broker_id)

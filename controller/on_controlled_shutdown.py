@@ -1,4 +1,4 @@
-"""A broker that is about to stop: its leaderships are moved and it leaves the ISRs beforehand.
+"""Handler of controlled shutdown: moves leaderships off a broker and takes it out of the ISRs.
 
 Mirrors processControlledShutdown and doControlledShutdown of
 kafka/controller/KafkaController.scala.
@@ -26,17 +26,19 @@ _ELECTION: Final = ControlledShutdownElection()
 
 
 def refuse_shutdown(_: ControlledShutdownRequest, error: Errors) -> ControlledShutdownResponse:
-    """Return the answer to a request that failed; Kafka has another error for a broker that is
-    not the controller."""
+    """Return the response to a failed request.
+
+    As in Kafka, NOT_CONTROLLER becomes STALE_CONTROLLER_EPOCH.
+    """
     if error is Errors.NOT_CONTROLLER:
         error = Errors.STALE_CONTROLLER_EPOCH
     return ControlledShutdownResponse(error)
 
 
 def process_controlled_shutdown(controller: KafkaController, event: ControlledShutdown) -> None:
-    """Relieve a broker, and answer with the partitions that it leads still.
+    """Drain a broker, and respond with the partitions that it still leads.
 
-    Raises ControllerMoved, after the answer, if the fence fails.
+    Raises ControllerMoved, after the response was sent, if the fence fails.
     """
     request = event.request
     error = _fence_broker(controller, request)
@@ -45,9 +47,9 @@ def process_controlled_shutdown(controller: KafkaController, event: ControlledSh
         return
     try:
         with controller.answering_failure(event):
-            remaining = _relieve(controller, request.broker_id)
+            remaining = _drain(controller, request.broker_id)
     except ControllerMoved:
-        if controller.quirks.hazard_c5:
+        if controller.quirks.fenced_controller_does_not_resign:
             return
         raise
     response = ControlledShutdownResponse(Errors.NONE, tuple(remaining))
@@ -69,10 +71,11 @@ def _fence_broker(controller: KafkaController, request: ControlledShutdownReques
     return None
 
 
-def _relieve(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
-    """Move what the broker leads, stop what it follows; gives what it leads still.
+def _drain(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
+    """Move the leaderships of a broker and stop its followers.
 
-    A partition of one replica, or that never had a leader, is left as it is.
+    Returns the partitions that it still leads. Partitions with one replica, and partitions that
+    never had a leader, are not changed.
     """
     context, log = controller.context, controller.log
     log.info(f"Shutting down broker {broker_id}")
@@ -91,13 +94,13 @@ def _relieve(controller: KafkaController, broker_id: int) -> list[TopicPartition
             (led if leadership.leader_and_isr.leader == broker_id else followed).append(tp)
     machine = controller.partition_state_machine
     machine.handle_state_changes(led, PartitionState.ONLINE, _ELECTION)
-    if controller.quirks.hazard_c7:
+    if controller.quirks.stop_replica_before_the_epoch_bump:
         _stop_following(controller, broker_id, followed)
     if followed:
         offline = {broker_id: followed}
         controller.replica_state_machine.handle_state_changes(offline, ReplicaState.OFFLINE)
-    if not controller.quirks.hazard_c7:
-        # The broker refuses an order that has the leader epoch which it knows already.
+    if not controller.quirks.stop_replica_before_the_epoch_bump:
+        # After the epoch bump: the broker rejects a StopReplica with the epoch that it already has.
         _stop_following(controller, broker_id, followed)
     return context.partition_leaders_on_broker(broker_id)
 

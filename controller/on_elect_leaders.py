@@ -1,7 +1,8 @@
-"""ElectLeaders: preferred or unclean elections that a client asks for, and when it is answered.
+"""Handler of ElectLeaders: preferred or unclean elections that a client requests (KIP-460).
 
-Mirrors processReplicaLeaderElection of kafka/controller/KafkaController.scala for elections of
-clients, and electLeaders of ReplicaManager.scala and DelayedElectLeader.scala of kafka/server/.
+Mirrors the client-triggered part of processReplicaLeaderElection in
+kafka/controller/KafkaController.scala, and electLeaders of ReplicaManager.scala and
+DelayedElectLeader.scala of kafka/server/.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NOT_AVAILABLE: Final = {
 
 
 class PendingElection(PendingRequest, frozen=True):
-    """Elections that took place, and the leaders that the metadata must show."""
+    """Elections that were carried out, and the leaders that the metadata must show."""
 
     results: dict[TopicPartition, ApiError]
     leaders: dict[TopicPartition, int]
@@ -52,22 +53,23 @@ class PendingElection(PendingRequest, frozen=True):
         return [tp for tp, leader in self.leaders.items() if metadata.leader_of(tp) != leader]
 
     def response(self, late: Iterable[TopicPartition]) -> ElectLeadersResponse:
-        """Return the answer; leaders that the metadata does not show have timed out."""
+        """Return the response, with REQUEST_TIMED_OUT for each partition of ``late``."""
         timed_out = dict.fromkeys(late, _TIMED_OUT)
         return ElectLeadersResponse(Errors.NONE, {**self.results, **timed_out})
 
 
 def refuse_elections(request: ElectLeadersRequest, error: Errors) -> ElectLeadersResponse:
-    """Return the answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return ElectLeadersResponse(error, dict.fromkeys(request.partitions or (), ApiError(error)))
 
 
 def process_elect_leaders(controller: KafkaController, event: ElectLeadersReceived) -> None:
-    """Elect what can be.
+    """Elect leaders for the requested partitions where possible.
 
-    Answered at once if nothing was elected; else when this broker's metadata show every new
-    leader, or at the timeout. Of a request for all partitions those are left out that need no
-    election. Raises ControllerMoved, after the answer, if the fence fails.
+    The response is sent at once if no leader was elected, otherwise when this broker's metadata
+    shows every new leader or the request times out. The response to a request for all partitions
+    omits partitions that need no election. Raises ControllerMoved, after the response was sent, if
+    the fence fails.
     """
     message, request = event.message, event.request
     with controller.answering_failure(event):
@@ -85,7 +87,7 @@ def process_elect_leaders(controller: KafkaController, event: ElectLeadersReceiv
 def _elect(
     controller: KafkaController, request: ElectLeadersRequest
 ) -> tuple[_Results, dict[TopicPartition, int]]:
-    """An answer for every partition, and who was elected."""
+    """Return a result for every partition, and the elected leaders."""
     context, election_type = controller.context, request.election_type
     asked = context.all_partitions() if request.partitions is None else request.partitions
     results: _Results = {}

@@ -1,7 +1,7 @@
-"""Preferred leader elections, requested by znode or by the clock; unclean elections once allowed.
+"""Handlers of preferred leader elections (by znode or timer) and of enabled unclean elections.
 
-Who is elected is decided by statemachines/election.py. /admin/preferred_replica_election is read,
-acted on and deleted, and what is put there meanwhile is read again. Mirrors
+statemachines/election.py chooses the leader. /admin/preferred_replica_election is read, processed
+and deleted; if it was changed in the meantime, it is read again. Mirrors
 processReplicaLeaderElection, onReplicaElection, fetchPendingPreferredReplicaElections and
 removePartitionsFromPreferredReplicaElection, checkAndTriggerAutoLeaderRebalance,
 processUncleanLeaderElectionEnable and processTopicUncleanLeaderElectionEnable of
@@ -43,7 +43,7 @@ _PREFERRED: Final = PreferredReplicaElection()
 
 
 class ElectionTrigger(Enum):
-    """Who asked for an election, by Kafka's name."""
+    """Trigger of an election, under Kafka's name."""
 
     ADMIN = "AdminClientTriggered"
     AUTO = "AutoTriggered"
@@ -51,7 +51,7 @@ class ElectionTrigger(Enum):
 
 
 class _Asked(NamedTuple):
-    """What /admin/preferred_replica_election asks for, and the version of the znode."""
+    """Partitions listed in /admin/preferred_replica_election, and the version of the znode."""
 
     partitions: Sequence[TopicPartition]
     version: int
@@ -63,9 +63,9 @@ class _Asked(NamedTuple):
 def process_zk_replica_leader_election(
     controller: KafkaController, _: ReplicaLeaderElection
 ) -> None:
-    """Elect the preferred leaders that /admin/preferred_replica_election asks for, and delete it.
+    """Elect the preferred leaders requested in /admin/preferred_replica_election, and delete it.
 
-    Partitions that are unknown, being deleted or led well already are passed over.
+    Skips partitions that are unknown, being deleted, or already led by their preferred leader.
     """
     if not controller.zk.path_exists(_PATH, watch=True):
         return
@@ -77,7 +77,7 @@ def process_zk_replica_leader_election(
 
 
 def resume_preferred_replica_elections(controller: KafkaController) -> None:
-    """At a failover: do what the znode still asks for. From then on its creation is watched."""
+    """Resume the elections requested in the znode at a failover, and watch its creation."""
     asked = _read(controller)
     if asked is None:
         controller.events.put_caused(ReplicaLeaderElection())
@@ -114,9 +114,9 @@ def _elect_and_delete(
 
 
 def _read(controller: KafkaController) -> _Asked | None:
-    """What the znode asks for: nothing if it cannot be read, None if it is gone.
+    """Read the request from the znode; no partitions if it is malformed, None if it is missing.
 
-    With hazard C2 raises MalformedZNode where Kafka throws.
+    With the quirk malformed_znode_fails_the_event, raises MalformedZNode where Kafka throws.
     """
     found = controller.zk.get_data_and_stat(_PATH)
     if found is None:
@@ -128,15 +128,15 @@ def _read(controller: KafkaController) -> _Asked | None:
     except UnparsableJson as error:
         malformed = MalformedZNode(str(error), None)
     except MalformedZNode as error:
-        if controller.quirks.hazard_c2:
+        if controller.quirks.malformed_znode_fails_the_event:
             raise error.at(_PATH) from None
         malformed = error
-    controller.set_malformed_apart([malformed.at(_PATH)])
+    controller.quarantine_malformed([malformed.at(_PATH)])
     return _Asked((), stat.version)
 
 
 def _delete(controller: KafkaController, version: int) -> None:
-    """Take the request away, unless it was changed since it was read, and look again."""
+    """Delete the request unless it was changed since it was read, and enqueue another read."""
     epoch_zk_version = controller.context.epoch_zk_version
     result = controller.controller_zk.fenced_write([Delete(_PATH, version)], epoch_zk_version)[0]
     if result.code is ResultCode.NOTEMPTY:
@@ -147,18 +147,17 @@ def _delete(controller: KafkaController, version: int) -> None:
         controller.malformed.pop(_PATH, None)
     elif result.code not in (ResultCode.BADVERSION, ResultCode.CONNECTIONLOSS):
         raise store_error(result.code, _PATH)
-    # The watch is armed again by whoever processes this.
+    # The handler of this event arms the watch again.
     controller.events.put_caused(ReplicaLeaderElection())
 
 
-# By the clock
+# By timer
 
 
 def process_auto_preferred_replica_leader_election(
     controller: KafkaController, _: AutoPreferredReplicaLeaderElection
 ) -> None:
-    """Give brokers back what they are preferred for, where too much of it is led by others, and do
-    so again after the interval."""
+    """Elect preferred leaders for brokers above the imbalance limit; schedule the next check."""
     try:
         controller.log.info("Processing automatic preferred replica leader election")
         _rebalance(controller)
@@ -203,13 +202,16 @@ def _can_preferred_replica_be_leader(controller: KafkaController, tp: TopicParti
     return elected is not None
 
 
-# What is common to all
+# Shared
 
 
 def _electable(
     controller: KafkaController, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Those that exist, are not being deleted, and are led by another than the preferred one."""
+    """Return the partitions that exist, are not being deleted, and need a preferred election.
+
+    A partition needs one if its leader is not its preferred leader.
+    """
     context, log = controller.context, controller.log
     known: list[TopicPartition] = []
     deleted: list[TopicPartition] = []
@@ -238,7 +240,7 @@ def _electable(
 def _with_leadership(
     controller: KafkaController, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Those that have ever had a leader: no other has anything to choose from."""
+    """Return the partitions that have had a leader; others have no ISR to elect from."""
     found: list[TopicPartition] = []
     for tp in partitions:
         if leader_of(controller, tp) is None:
@@ -251,11 +253,14 @@ def _with_leadership(
 
 
 def leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
-    """Who leads, None without a state. With hazard C1 raises LookupError for that."""
+    """Return the leader of a partition; None if it never had one.
+
+    With the quirk leaderless_preferred_election_fails_the_event, raises LookupError instead.
+    """
     leadership = controller.context.partition_leadership_info(tp)
     if leadership is not None:
         return leadership.leader_and_isr.leader
-    if controller.quirks.hazard_c1:
+    if controller.quirks.leaderless_preferred_election_fails_the_event:
         raise LookupError(f"partition {tp} never had a leader")
     return None
 
@@ -292,7 +297,7 @@ def on_replica_election(
     strategy: ElectionStrategy,
     trigger: ElectionTrigger,
 ) -> ElectionResults:
-    """Elect leaders by ``strategy``; gives for each partition what was elected, or why not."""
+    """Elect leaders by ``strategy``; return the new state or the failure for each partition."""
     controller.log.info(
         f"Starting replica leader election ({election_type}) for partitions {_names(partitions)} "
         f"triggered by {trigger.value}"
@@ -305,13 +310,13 @@ def _names(partitions: Collection[TopicPartition]) -> str:
     return ",".join(map(str, partitions))
 
 
-# By the configs, which the broker of the same process follows
+# By configs, which the broker of the same process watches
 
 
 def process_unclean_leader_election_enable(
     controller: KafkaController, _: UncleanLeaderElectionEnable
 ) -> None:
-    """Unclean elections are the default now: try all partitions that wait for a leader."""
+    """Retry the election of all leaderless partitions: unclean elections became the default."""
     controller.log.info("Unclean leader election has been enabled by default")
     controller.partition_state_machine.trigger_online_partition_state_change()
 
@@ -319,6 +324,6 @@ def process_unclean_leader_election_enable(
 def process_topic_unclean_leader_election_enable(
     controller: KafkaController, event: TopicUncleanLeaderElectionEnable
 ) -> None:
-    """A topic allows unclean elections now: try its partitions that wait for a leader."""
+    """Retry the election of a topic's leaderless partitions: it allows unclean elections."""
     controller.log.info(f"Unclean leader election has been enabled for topic {event.topic}")
     controller.partition_state_machine.trigger_online_partition_state_change(event.topic)

@@ -1,9 +1,9 @@
-"""States that others wrote, and znodes that cannot be read.
+"""Reading partition states from ZooKeeper, and quarantine of malformed znodes.
 
-What cannot be read is remembered, told once, and taken back in when it is mended.
-
-Of a state znode the data stay watched, so that its partition is served as soon as somebody has
-written it anew. Kafka 2.8.2 has nothing like it (hazard C2): there it takes a failover.
+A malformed znode is recorded, logged once, and served again when it was repaired. A malformed state
+znode stays watched, so that its partition is served as soon as the znode is rewritten. Kafka 2.8.2
+has no such quarantine (quirk malformed_znode_fails_the_event): it serves the partition only after a
+failover.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 def refresh_leaderships(
     controller: KafkaController, partitions: Sequence[TopicPartition], watch: bool = False
 ) -> list[TopicPartition]:
-    """Read states that others wrote into the context; gives those that cannot be read.
+    """Read partition states from ZooKeeper into the context.
 
-    Raises ControllerMoved if a newer controller wrote one.
+    Returns the partitions whose states are missing or malformed. Raises ControllerMoved if a newer
+    controller wrote one of the states.
     """
     if not partitions:
         return []
     context = controller.context
     found = controller.zk.get_partition_states(partitions, watch)
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
     for tp, leadership in found.values.items():
         if leadership.controller_epoch > context.epoch:
             raise ControllerMoved(
@@ -46,8 +47,8 @@ def refresh_leaderships(
     return [tp for tp in partitions if tp not in found.values]
 
 
-def set_malformed_apart(controller: KafkaController, malformed: Iterable[MalformedZNode]) -> None:
-    """Remember, log and journal znodes that cannot be read; the rest is served."""
+def quarantine_malformed(controller: KafkaController, malformed: Iterable[MalformedZNode]) -> None:
+    """Record, log and journal malformed znodes, each reason once, and watch malformed states."""
     states: list[TopicPartition] = []
     for error in malformed:
         path, reason = error.path or "?", error.reason
@@ -66,11 +67,11 @@ def set_malformed_apart(controller: KafkaController, malformed: Iterable[Malform
 def process_partition_state_modifications(
     controller: KafkaController, event: PartitionStateModifications
 ) -> None:
-    """Serve a partition whose state can be read at last, or is gone.
+    """Serve a partition whose malformed state znode was repaired or deleted.
 
-    Nobody knows which brokers have heard of which leader: one is elected anew. A partition that
-    has no state any more, and never had one that this controller knows, gets its first. A
-    reassignment that waited for the state goes on.
+    A new leader is elected, because it is unknown which leader each broker was sent. If the state
+    is missing and the partition is still New, its first state is created. A reassignment that
+    waited for the state is resumed.
     """
     tp = event.topic_partition
     path = TopicPartitionStateZNode.path(tp)
@@ -81,7 +82,7 @@ def process_partition_state_modifications(
         del controller.malformed[path]
         return
     found = controller.zk.get_partition_states([tp], watch=True)
-    controller.set_malformed_apart(found.malformed)
+    controller.quarantine_malformed(found.malformed)
     if found.malformed:
         return
     controller.malformed.pop(path, None)
@@ -106,6 +107,6 @@ def _watch(controller: KafkaController, partitions: Sequence[TopicPartition]) ->
     again = controller.zk.get_partition_states(partitions, watch=True)
     malformed = {error.path for error in again.malformed}
     for path, tp in states.items():
-        # Mended between the two reads: no watch will tell.
+        # Repaired between the two reads: no watch fires for that.
         if path not in malformed:
             controller.events.put_caused(PartitionStateModifications(tp))

@@ -1,13 +1,13 @@
-"""Notifications of brokers: numbered children of a znode, deleted once they are read.
+"""Handlers of broker notifications: sequential children of a znode, deleted after they are read.
 
 The controller lists the notifications when it processes the event, and deletes exactly those
-(KAFKA-5879): one that comes meanwhile fires the watch again.
+(KAFKA-5879): one that is created in the meantime fires the watch again.
 
-/isr_change_notification names partitions whose ISR the leader wrote itself, as leaders do before
-the inter-broker protocol 2.7. /log_dir_event_notification names brokers that lost a log
-directory, but not the replicas on it: the broker is sent every replica that it hosts;
-on_responses.py takes those offline that it answers with KAFKA_STORAGE_ERROR, and puts those
-online that were offline and get NONE. Mirrors processIsrChangeNotification,
+/isr_change_notification lists partitions whose ISR was written by the leader itself, as leaders do
+before inter-broker protocol 2.7. /log_dir_event_notification lists brokers with a failed log
+directory, but not the replicas on it: the broker is sent every replica that it hosts, and
+on_responses.py takes the replicas offline that it answers with KAFKA_STORAGE_ERROR, and takes
+offline replicas online that it answers with NONE. Mirrors processIsrChangeNotification,
 updateLeaderAndIsrCache, processLogDirEventNotification and onBrokerLogDirFailure of
 kafka/controller/KafkaController.scala.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Notifications(NamedTuple):
-    """Where notifications of a kind are, and how their names begin."""
+    """Parent znode of one kind of notification, and the prefix of their names."""
 
     path: str
     prefix: str
@@ -50,21 +50,21 @@ LOG_DIR_EVENTS: Final = Notifications(
 )
 
 
-def names_of(controller: KafkaController, notifications: Notifications) -> list[str]:
-    """The children there are now, sorted, whoever made them; arms the child watch."""
+def list_notifications(controller: KafkaController, notifications: Notifications) -> list[str]:
+    """Return all children of the parent znode, sorted, and watch its children."""
     return controller.zk.get_children(notifications.path, watch=True)
 
 
-def _numbers_of(
+def _sequence_numbers(
     controller: KafkaController, notifications: Notifications, names: Sequence[str]
 ) -> list[str]:
-    """The sequence numbers of the notifications among ``names``.
+    """Return the sequence numbers of the notifications among ``names``.
 
-    Anything else is set apart; with hazard C2 it is passed over.
+    Other znodes are quarantined; with the quirk malformed_znode_fails_the_event they are skipped.
     """
     path, prefix = notifications
-    if not controller.quirks.hazard_c2:
-        controller.set_malformed_apart(
+    if not controller.quirks.malformed_znode_fails_the_event:
+        controller.quarantine_malformed(
             MalformedZNode("not a notification", None).at(f"{path}/{name}")
             for name in names
             if not name.startswith(prefix)
@@ -75,12 +75,12 @@ def _numbers_of(
 def delete_notifications(
     controller: KafkaController, notifications: Notifications, names: Sequence[str]
 ) -> None:
-    """Delete children, whatever they hold.
+    """Delete children of the parent znode, whether they are notifications or not.
 
-    With hazard C2 a znode that no broker made stays.
+    With the quirk malformed_znode_fails_the_event, only notifications are deleted.
     """
     path, prefix = notifications
-    if controller.quirks.hazard_c2:
+    if controller.quirks.malformed_znode_fails_the_event:
         names = [name for name in names if name.startswith(prefix)]
     paths = [f"{path}/{name}" for name in names]
     controller.controller_zk.delete_notifications(paths, controller.context.epoch_zk_version)
@@ -92,30 +92,30 @@ def delete_notifications(
 def _deleted_at_the_end(
     controller: KafkaController, notifications: Notifications
 ) -> Iterator[list[str]]:
-    """The sequence numbers of the notifications there are now, which are deleted in the end."""
-    names = names_of(controller, notifications)
+    """Yield the sequence numbers of the current notifications, and delete these afterwards."""
+    names = list_notifications(controller, notifications)
     try:
-        yield _numbers_of(controller, notifications, names)
+        yield _sequence_numbers(controller, notifications, names)
     finally:
         delete_notifications(controller, notifications, names)
 
 
 def process_isr_change_notification(controller: KafkaController, _: IsrChangeNotification) -> None:
-    """Read the states that notifications name, tell every broker, and delete the notifications.
+    """Read the partition states listed in notifications, and send them to all brokers.
 
-    A notification that cannot be read is set apart and deleted like the others. With hazard C2 it
-    fails the event, and all are deleted unread.
+    The notifications are deleted; a malformed one is quarantined and deleted too. With the quirk
+    malformed_znode_fails_the_event, it fails the event, and all are deleted without effect.
     """
     with _deleted_at_the_end(controller, ISR_CHANGES) as numbers:
         found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
-        controller.set_malformed_apart(found.malformed)
+        controller.quarantine_malformed(found.malformed)
         partitions = list(dict.fromkeys(tp for named in found.values.values() for tp in named))
         if partitions:
             _take_over(controller, partitions)
 
 
 def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
-    """Put the states as their leaders wrote them into the context, and spread them."""
+    """Read the states that leaders wrote into the context, and send them to all brokers."""
     context = controller.context
     known = [tp for tp in partitions if context.partition_replica_assignment(tp)]
     before = {tp: context.partition_leadership_info(tp) for tp in known}
@@ -138,27 +138,28 @@ def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]
 def process_log_dir_event_notification(
     controller: KafkaController, _: LogDirEventNotification
 ) -> None:
-    """Ask the brokers that notifications name for their replicas, and delete the notifications.
+    """Find the failed replicas of the brokers listed in notifications.
 
-    A notification that cannot be read is set apart and deleted like the others. With hazard C2 it
-    fails the event, and all are deleted unread.
+    The notifications are deleted; a malformed one is quarantined and deleted too. With the quirk
+    malformed_znode_fails_the_event, it fails the event, and all are deleted without effect.
     """
     with _deleted_at_the_end(controller, LOG_DIR_EVENTS) as numbers:
         found = controller.zk.get_broker_ids_from_log_dir_events(numbers)
-        controller.set_malformed_apart(found.malformed)
+        controller.quarantine_malformed(found.malformed)
         on_broker_log_dir_failure(controller, list(found.values.values()))
 
 
 def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
-    """Send the brokers all of their replicas, to learn which are on a failed directory.
+    """Send the brokers all of their replicas, to learn which are on a failed log directory.
 
-    Replicas on directories that failed before are sent too, and stay offline until their broker
-    answers NONE. A dead broker is not asked. Kafka 2.8.2 puts all of them online (hazard C10).
+    Replicas on directories that failed earlier are sent too, and stay offline until their broker
+    answers NONE. Dead brokers are skipped. Kafka 2.8.2 marks all these replicas as online (quirk
+    log_dir_failure_revives_offline_replicas).
     """
     context = controller.context
     controller.log.info(f"Handling log directory failure for brokers {id_list(broker_ids)}")
     asked = dict.fromkeys(broker_ids)
-    if not controller.quirks.hazard_c10:
+    if not controller.quirks.log_dir_failure_revives_offline_replicas:
         live = context.live_or_shutting_down_broker_ids
         asked = {broker_id: None for broker_id in asked if broker_id in live}
     replicas = context.replicas_on_brokers(asked)

@@ -1,9 +1,9 @@
-"""Reassignments that are asked for, by znode or by request, and those that may go on.
+"""Handlers of reassignments: requests by znode or API, and resumption of ongoing reassignments.
 
-Who asked and what is answered is here; how a reassignment is done is in partition_reassignments.py.
-Mirrors processZkPartitionReassignment, processApiPartitionReassignment,
-processListPartitionReassignments, maybeTriggerPartitionReassignment, maybeCompleteReassignment and
-maybeRemoveFromZkReassignment of kafka/controller/KafkaController.scala.
+partition_reassignments.py carries them out. Mirrors processZkPartitionReassignment,
+processApiPartitionReassignment, processListPartitionReassignments,
+maybeTriggerPartitionReassignment, maybeCompleteReassignment and maybeRemoveFromZkReassignment of
+kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -55,24 +55,26 @@ _NO_SUCH_PARTITION: Final = ApiError(
 _UNKNOWN_ERROR: Final = ApiError(Errors.UNKNOWN_SERVER_ERROR)
 
 
-# What is asked for
+# Requests
 
 
 def process_zk_partition_reassignment(
     controller: KafkaController, _: ZkPartitionReassignment
 ) -> None:
-    """/admin/reassign_partitions was created, or may have changed."""
+    """Start the new entries of /admin/reassign_partitions, and watch the znode."""
     _reassign_as_znode_asks(controller)
 
 
 def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
-    """Act on the entries of /admin/reassign_partitions that were not acted on before, and take away
-    those that cannot be; gives the partitions that are moved."""
+    """Start the new entries of /admin/reassign_partitions, and remove entries that are invalid.
+
+    Returns the partitions whose reassignment was started.
+    """
     if not controller.zk.path_exists(_PATH, watch=True):
-        controller.reassignments.forget_taken_up({})
+        controller.reassignments.retain_acknowledged({})
         return set()
     entries = controller.reassignments.read_znode().targets
-    targets = controller.reassignments.take_up(entries)
+    targets = controller.reassignments.acknowledge(entries)
     asked = {tp: target for tp, target in targets.items() if target is not None}
     wanted, results = _build_reassignments(controller, asked, _refuse_no_brokers)
     results.update((tp, EMPTY_REPLICA_LIST) for tp in targets if tp not in asked)
@@ -91,10 +93,10 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
 def process_api_partition_reassignment(
     controller: KafkaController, event: ApiPartitionReassignment
 ) -> None:
-    """Begin, replace or cancel reassignments, and answer with what became of each.
+    """Start, replace or cancel reassignments, and respond with the outcome for each partition.
 
-    What /admin/reassign_partitions says of these partitions is taken away before. Raises
-    ControllerMoved, after the answer.
+    Entries of these partitions are first removed from /admin/reassign_partitions. Raises
+    ControllerMoved, after the response was sent, if the fence fails.
     """
     with controller.answering_failure(event):
         results = _alter(controller, event.request.reassignments)
@@ -104,14 +106,14 @@ def process_api_partition_reassignment(
 def refuse_alter(
     _: AlterPartitionReassignmentsRequest, error: Errors
 ) -> AlterPartitionReassignmentsResponse:
-    """Return the answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return AlterPartitionReassignmentsResponse(ApiError(error))
 
 
 def refuse_list(
     _: ListPartitionReassignmentsRequest, error: Errors
 ) -> ListPartitionReassignmentsResponse:
-    """Return the answer to a request that failed."""
+    """Return the response to a request that failed."""
     return ListPartitionReassignmentsResponse(ApiError(error))
 
 
@@ -129,7 +131,7 @@ def _build_reassignments(
     asked: Mapping[TopicPartition, tuple[int, ...] | None],
     refuse: Callable[[ControllerContext, TopicPartition, tuple[int, ...]], ApiError | None],
 ) -> tuple[Assignments, _Results]:
-    """What is to be done for those of ``asked`` that may be, and why the others may not."""
+    """Return the new assignments for valid requests in ``asked``, and the errors of the others."""
     wanted: Assignments = {}
     refused: _Results = {}
     for tp, target in asked.items():
@@ -148,19 +150,19 @@ def _build_reassignments(
 def _refuse_no_brokers(
     context: ControllerContext, tp: TopicPartition, target: tuple[int, ...]
 ) -> ApiError | None:
-    """What may not stand in the znode: no replicas, or ids that no broker can have.
+    """Return an error for a znode entry without replicas or with negative broker ids, else None.
 
-    Unlike a request an entry may name a broker that is not alive: it waits for it. With hazard C11
-    it may have no replicas.
+    Unlike a request through the API, an entry may list a dead broker: the reassignment waits for
+    it. The quirk empty_reassignment_is_started allows an entry without replicas.
     """
-    is_possible = min(target) >= 0 if target else context.quirks.hazard_c11
+    is_possible = min(target) >= 0 if target else context.quirks.empty_reassignment_is_started
     return None if is_possible else validate_replicas(context, tp, target)
 
 
 def _refuse_outside_pool(
     controller: KafkaController, tp: TopicPartition, target: Sequence[int]
 ) -> ApiError | None:
-    """Why a partition may not gain the replicas that ``target`` adds; None if it may."""
+    """Return an error if ``target`` adds replicas outside the topic's pool, else None."""
     pools, current = controller.config.pools, controller.context.assignments.get(tp)
     if pools is None or current is None:
         return None
@@ -171,7 +173,7 @@ def _refuse_outside_pool(
 def process_list_partition_reassignments(
     controller: KafkaController, event: ListPartitionReassignments
 ) -> None:
-    """Answer which partitions are being reassigned, and how."""
+    """Respond with the ongoing reassignments of the requested partitions."""
     context = controller.context
     partitions = event.request.partitions
     if partitions is None:
@@ -184,7 +186,7 @@ def process_list_partition_reassignments(
 def _maybe_trigger_partition_reassignment(
     controller: KafkaController, reassignments: Assignments
 ) -> _Results:
-    """Begin reassignments of partitions that exist and are not being deleted."""
+    """Start the reassignments that are valid; return an error or NONE for each partition."""
     results: _Results = {}
     accepted: Assignments = {}
     for tp, reassignment in reassignments.items():
@@ -194,7 +196,7 @@ def _maybe_trigger_partition_reassignment(
         else:
             results[tp] = refused
             _journal_failed(controller, tp, reassignment, _text(refused))
-    failed = _go_on(controller, accepted)
+    failed = _continue(controller, accepted)
     return results | {tp: _UNKNOWN_ERROR if tp in failed else _NONE for tp in accepted}
 
 
@@ -212,15 +214,15 @@ def _refuse_to_begin(
     return refuse_reassignment(context, tp, reassignment)
 
 
-# What may go on
+# Resumption
 
 
 def initialize_partition_reassignments(controller: KafkaController) -> None:
-    """After an election: what the znode asks for, then what the topic znodes say is under way.
+    """Resume reassignments after an election: entries of the znode, then those in topic znodes.
 
-    Replicas that a cancel cut short has left behind are taken out first.
+    First removes stray replicas, which a cancel leaves behind if it is interrupted by a crash.
     """
-    if not controller.quirks.hazard_c9:
+    if not controller.quirks.crash_leaves_stray_replicas:
         _stop_stray_replicas(controller)
     resumed = _reassign_as_znode_asks(controller)
     maybe_resume_reassignments(controller, lambda tp, _: tp not in resumed)
@@ -231,8 +233,8 @@ def _stop_stray_replicas(controller: KafkaController) -> None:
     strays = stray_replicas(context)
     for tp, replicas in strays.items():
         controller.log.warn(
-            f"Replicas {','.join(map(str, replicas))} of partition {tp} are in sync but not "
-            "assigned: taking them out"
+            f"Replicas {','.join(map(str, replicas))} of partition {tp} are in the ISR but not "
+            "assigned: removing them from the ISR"
         )
         for broker_id in replicas:
             context.put_replica_states(broker_id, [tp], ReplicaState.ONLINE)
@@ -244,14 +246,14 @@ def maybe_resume_reassignments(
     controller: KafkaController,
     should_resume: Callable[[TopicPartition, ReplicaAssignment], bool],
 ) -> None:
-    """Go on with those reassignments under way that ``should_resume`` picks."""
+    """Continue the ongoing reassignments for which ``should_resume`` returns True."""
     context = controller.context
     resumed: Assignments = {}
     for tp in sorted(context.partitions_being_reassigned):
         assignment = context.partition_full_replica_assignment(tp)
         if should_resume(tp, assignment):
             resumed[tp] = assignment
-    _go_on(controller, resumed)
+    _continue(controller, resumed)
 
 
 def maybe_complete_reassignments(
@@ -271,11 +273,11 @@ def maybe_complete_reassignments(
         f"have all caught up with the leader for reassigning partition {tp}"
         for tp, assignment in completed.items()
     )
-    _go_on(controller, completed)
+    _continue(controller, completed)
 
 
-def _go_on(controller: KafkaController, assignments: Assignments) -> Collection[TopicPartition]:
-    """Take reassignments as far as they can go; gives those that failed."""
+def _continue(controller: KafkaController, assignments: Assignments) -> Collection[TopicPartition]:
+    """Continue reassignments as far as possible; return the partitions that failed."""
     if not assignments:
         return ()
     failures = controller.reassignments.on_partition_reassignment(assignments)
@@ -300,9 +302,9 @@ def _journal_failed(
 def process_partition_reassignment_isr_change(
     controller: KafkaController, event: PartitionReassignmentIsrChange
 ) -> None:
-    """The ISR of a partition was changed by its leader: its reassignment may be complete now.
+    """Complete the reassignment of a partition if its leader's ISR change allows it.
 
-    Changes of other partitions that wait right behind share the waves.
+    Changes of other partitions that are queued directly behind share the pipelined batches.
     """
     changed = [event.topic_partition]
     for queued, following in controller.events.take_following(PartitionReassignmentIsrChange):

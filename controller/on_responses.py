@@ -1,8 +1,8 @@
-"""What brokers answered to control requests, and those who did not answer in time.
+"""Handlers of responses to control requests, and of control requests that timed out.
 
-Every answer first lets the channel send what waits. Mirrors processLeaderAndIsrResponseReceived
-and processUpdateMetadataResponseReceived of kafka/controller/KafkaController.scala, and
-RequestSendThread of ControllerChannelManager.scala.
+Every response first lets the channel send the next queued request. Mirrors
+processLeaderAndIsrResponseReceived and processUpdateMetadataResponseReceived of
+kafka/controller/KafkaController.scala, and RequestSendThread of ControllerChannelManager.scala.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _OFFLINE: Final = ReplicaState.OFFLINE
 def process_leader_and_isr_response(
     controller: KafkaController, event: LeaderAndIsrResponseReceived
 ) -> None:
-    """Take replicas answered with KAFKA_STORAGE_ERROR offline: they are on a failed directory.
+    """Take replicas with KAFKA_STORAGE_ERROR offline: they are on a failed log directory.
 
-    Those that were offline and are answered with NONE are back.
+    Replicas that were offline and are answered with NONE are taken online again.
     """
     if _answered(controller, event) is None or not controller.is_active:
         return
@@ -76,8 +76,10 @@ def process_leader_and_isr_response(
 def _on_replicas_restored(
     controller: KafkaController, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> None:
-    """Put replicas online that are no longer on a failed directory; go on with the deletion of
-    topics that waited for them. In Kafka 2.8.2 only a broker that starts again has such replicas.
+    """Take replicas online that are no longer on a failed log directory.
+
+    Also resumes the deletions that waited for them. In Kafka 2.8.2 such replicas return only when
+    their broker restarts.
     """
     context = controller.context
     offline = [tp for tp in partitions if context.replica_state(broker_id, tp) is _OFFLINE]
@@ -91,8 +93,7 @@ def _on_replicas_restored(
 def process_update_metadata_response(
     controller: KafkaController, event: UpdateMetadataResponseReceived
 ) -> None:
-    """This broker's own metadata may now show the leaders that somebody waits for, or no longer
-    the topics that somebody wants gone."""
+    """Answer pending requests whose outcome this broker's metadata now shows."""
     if _answered(controller, event) is None or not controller.is_active:
         return
     if event.response.error is not Errors.NONE:
@@ -105,21 +106,21 @@ def process_update_metadata_response(
 def process_pending_request_timeout(
     controller: KafkaController, event: PendingRequestTimeout
 ) -> None:
-    """The time that a client gave is over: answer with what the metadata shows by now."""
+    """Answer a pending request that timed out, with the outcome that the metadata shows."""
     controller.pending_requests.expire(event)
 
 
 def process_stop_replica_response(
     controller: KafkaController, event: StopReplicaResponseReceived
 ) -> None:
-    """A broker stopped replicas, or deleted them; a topic may be gone with its last one."""
+    """Handle the replicas that a broker stopped or deleted; complete topics without replicas."""
     answered = _answered(controller, event)
     if answered is not None and controller.is_active:
         process_deleted_replicas(controller, event.broker_id, answered.request, event.response)
 
 
 def process_request_timeout(controller: KafkaController, event: RequestTimeout) -> None:
-    """Ask again a broker that owes an answer for too long."""
+    """Send a control request again if its broker has not answered within the timeout."""
     broker_id = event.broker_id
     overdue = controller.channels.on_timeout(broker_id)
     if overdue is not None:
@@ -132,11 +133,11 @@ def process_request_timeout(controller: KafkaController, event: RequestTimeout) 
 
 
 def _answered(controller: KafkaController, event: ResponseReceived) -> InFlight | None:
-    """The request that was answered, None if the answer comes too late to matter."""
+    """Return the request that was answered; None if the response came too late."""
     answered = controller.channels.on_response(event.broker_id, event.correlation_id)
     if answered is None:
         return None
-    # What follows from the answer was caused by the event that sent the request.
+    # The cause of everything that follows is the event that sent the request.
     controller.events.attribute_to(answered.event_id)
     name = request_name(answered.request)
     if controller.config.journal_messages:

@@ -1,8 +1,8 @@
-"""The session ended, began anew, or the process stops.
+"""Handlers of ZooKeeper session expiry, of a new session, and of shutdown.
 
-Until a new session begins nothing can be written; what was queued for the old one is answered and
-dropped before it ends. Mirrors the StateChangeHandler of kafka/controller/KafkaController.scala,
-processExpire and processRegisterBrokerAndReelect.
+Nothing can be written until a new session starts. When the session expires, all queued events are
+dropped, and queued requests are answered with an error. Mirrors the StateChangeHandler of
+kafka/controller/KafkaController.scala, processExpire and processRegisterBrokerAndReelect.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ REGISTRATION_RETRY_MS: Final = 1_000
 
 
 def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
-    """What became of the session; called from the store's thread, so it only enqueues.
+    """Enqueue the event for a change of the session state; called from the store's thread.
 
-    Kafka 2.8.2 begins a session anew after an authentication failure even if it is alive
-    (KAFKA-13461), and so resigns with /controller still its own.
+    Kafka 2.8.2 treats a live session as expired after an authentication failure (KAFKA-13461), and
+    so resigns while it still owns /controller.
     """
     if event.state is SessionState.EXPIRED:
         controller.events.clear_and_put(Expire())
@@ -39,9 +39,9 @@ def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
 
 
 def process_expire(controller: KafkaController, event: Expire) -> None:
-    """Resign, and begin a new session."""
+    """Resign, and open a new session."""
     controller.active_controller_id = NO_CONTROLLER
-    # Its registration may still be there when the new session registers the broker.
+    # The registration of the old session may still exist when the new session registers the broker.
     controller.zk.registered_by_session = controller.store.session_id
     resign(controller)
     if event.reopen:
@@ -57,7 +57,7 @@ def process_register_broker_and_reelect(
         info = BrokerInfo(controller.broker_info)
         broker_epoch = controller.zk.register_broker(info, controller.clock.now_ms())
     except NodeExists:
-        # Whoever owns the id may go away; giving up would take this broker out for good.
+        # The owner of the id may disappear; without a retry this broker would stay unregistered.
         controller.events.schedule(RegisterBrokerAndReelect(), REGISTRATION_RETRY_MS)
         raise
     if controller.on_registered is not None:
@@ -67,7 +67,7 @@ def process_register_broker_and_reelect(
 
 
 def process_shutdown(controller: KafkaController, _: ShutdownEventThread) -> None:
-    """Resign in memory; /controller goes with the session."""
+    """Resign in memory; ZooKeeper deletes /controller when the session ends."""
     if controller.is_active:
         controller.active_controller_id = NO_CONTROLLER
         resign(controller)

@@ -1,4 +1,4 @@
-"""Topics that were created, grew, or whose znodes were removed or can be read at last.
+"""Handlers of created topics, added partitions, and deleted or repaired topic znodes.
 
 Mirrors processTopicChange, processPartitionModifications and onNewPartitionCreation of
 kafka/controller/KafkaController.scala.
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 def process_topic_change(controller: KafkaController, _: TopicChange) -> None:
-    """Compare /brokers/topics with the context, forget what is gone, bring online what is new."""
+    """Compare /brokers/topics with the context, forget deleted topics, take new ones online."""
     context = controller.context
     topics = controller.zk.get_all_topics_in_cluster(watch=True)
     known = context.all_topics
-    # What is malformed is watched by itself, and read again once its data change.
+    # A malformed topic has its own data watch, and is read again when its data changes.
     new = [t for t in topics if t not in known and TopicZNode.path(t) not in controller.malformed]
     deleted = sorted(known.difference(topics))
     context.set_all_topics(known.union(new).difference(deleted))
@@ -48,7 +48,7 @@ def create_partitions(
     loaded: Sequence[TopicIdReplicaAssignment],
     deleted: Sequence[str] = (),
 ) -> None:
-    """Put the assignments of new topics into the context and bring their partitions online."""
+    """Put the assignments of new topics into the context and take their partitions online."""
     context = controller.context
     for topic in loaded:
         controller.recorder.occurrence(
@@ -69,7 +69,7 @@ def create_partitions(
 def on_new_partition_creation(
     controller: KafkaController, partitions: Sequence[TopicPartition]
 ) -> None:
-    """Partitions New, replicas New, partitions Online, replicas Online."""
+    """Take new partitions and their replicas through New to Online."""
     controller.log.info(f"New partition creation callback for {','.join(map(str, partitions))}")
     replicas = controller.context.replicas_for_partitions(partitions)
     partition_state_machine = controller.partition_state_machine
@@ -83,7 +83,7 @@ def on_new_partition_creation(
 
 
 def _forget_malformed(controller: KafkaController, topics: Sequence[str]) -> None:
-    """Topics that were malformed, or whose states were, and are gone are no news any more."""
+    """Remove deleted topics and their states from the malformed znodes."""
     there = set(topics)
     parent = TopicZNode.path("")
     for path in list(controller.malformed):
@@ -102,19 +102,19 @@ def _text(topic: TopicIdReplicaAssignment) -> str:
 def process_partition_modifications(
     controller: KafkaController, event: PartitionModifications
 ) -> None:
-    """Read a topic znode and bring online the partitions that are new in it.
+    """Read a changed topic znode and take its new partitions online.
 
-    Changes of other topics that wait right behind share the read: a reassignment writes many topic
-    znodes at once, each of which is watched. Replicas of known partitions that somebody else has
-    changed are written back, since only a reassignment changes them, and so is a topic id that an
-    older tool has left out. Kafka 2.8.2 takes no notice of either until the next failover
-    (KAFKA-12493, CMAK-878). Partitions that are missing are not looked at.
+    Changes of other topics that are queued directly behind share the read, because a reassignment
+    writes many watched topic znodes at once. If another tool changed the replicas of existing
+    partitions or dropped the topic id, both are restored: only a reassignment may change replicas.
+    Kafka 2.8.2 ignores either until the next failover (KAFKA-12493, CMAK-878). Partitions that are
+    missing from the znode are ignored.
     """
     topic = event.topic
-    # With hazard C2 a znode that cannot be read ends the event, which must not cost others theirs.
+    # With this quirk a malformed znode fails the event; changes of other topics must not share it.
     taken = (
         []
-        if controller.quirks.hazard_c2
+        if controller.quirks.malformed_znode_fails_the_event
         else controller.events.take_following(PartitionModifications)
     )
     following = [(queued, event.topic) for queued, event in taken]
@@ -136,7 +136,7 @@ def process_partition_modifications(
 def _take_over(
     controller: KafkaController, topic: str, read: TopicIdReplicaAssignment | None, is_mended: bool
 ) -> None:
-    """Act on what one topic znode holds."""
+    """Apply the content of one topic znode: new partitions, or a restored assignment."""
     context = controller.context
     if is_mended and topic not in context.all_topics:
         _serve_mended_topic(controller, topic)
@@ -174,20 +174,20 @@ def _is_to_be_restored(
     is_changed = bool(changed) and not quirks.kafka_12493
     if is_changed:
         log.warn(
-            f"The assignment of partitions {','.join(map(str, changed))} was changed by others: "
-            "only a reassignment can do that"
+            f"Another client changed the replicas of partitions {','.join(map(str, changed))} in "
+            "the topic znode: only a reassignment may change them"
         )
     topic_id = controller.context.topic_ids.get(read.topic)
     is_id_lost = topic_id is not None and read.topic_id is None and not quirks.cmak_878
     if is_id_lost:
-        log.warn(f"The id {topic_id} of topic {read.topic} was taken out of its znode by others")
+        log.warn(f"Another client removed the topic id {topic_id} from the znode of {read.topic}")
     return is_changed or is_id_lost
 
 
 def _refuse_partitions(
     controller: KafkaController, read: TopicIdReplicaAssignment, added: Sequence[TopicPartition]
 ) -> None:
-    """A topic to be deleted gets no partitions: its znode is written as it was, id included."""
+    """Reject partitions added to a topic that is being deleted: restore its znode, id included."""
     log = controller.log
     if not added:
         log.info("Ignoring partition change during topic deletion as no new partitions are added")
@@ -200,10 +200,10 @@ def _refuse_partitions(
 
 
 def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignment) -> None:
-    """Write a topic's znode as the context has it, id included.
+    """Overwrite a topic znode with the assignment and topic id of the context.
 
-    Not if it has changed since it was read: that is an event of its own, and what a tool has added
-    in that moment is not lost.
+    Does nothing if the znode has changed since it was read: that change has a separate event, and
+    partitions that a tool has just added must not be lost.
     """
     log, context, topic = controller.log, controller.context, read.topic
     log.info(f"Restoring the partition replica assignment for topic {topic}")
@@ -221,11 +221,11 @@ def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignm
     (result,) = controller.controller_zk.write_until_known([op], context.epoch_zk_version)
     if result.code not in (ResultCode.OK, ResultCode.BADVERSION):
         failure = store_error(result.code, path)
-        log.warn(f"The assignment of topic {topic} could not be restored: {failure}")
+        log.warn(f"Failed to restore the assignment of topic {topic}: {failure}")
 
 
 def _version_of(controller: KafkaController, read: TopicIdReplicaAssignment) -> int | None:
-    """The version of a topic znode that holds still what was read."""
+    """Return the version of a topic znode; None if it has changed since it was read."""
     found = controller.zk.get_data_and_stat(TopicZNode.path(read.topic))
     if found is None:
         return None

@@ -1,8 +1,9 @@
-"""CreateTopics and DeleteTopics, and their answers, which wait for this broker's metadata.
+"""Handlers of CreateTopics and DeleteTopics, whose responses wait for this broker's metadata.
 
-Validation and assignment are admin's and placement's. Of a deletion only the request is written
-here; the deletion follows from it as from any other. The writes are fenced, unlike Kafka's, so that
-a deposed controller makes and deletes no topic. Mirrors handleCreateTopicsRequest and
+Topics are validated in admin/ and their replicas assigned in placement/. For a deletion only the
+znode in /admin/delete_topics is written here; its watch starts the deletion. Unlike Kafka's, the
+writes are fenced, so that a deposed controller cannot create or delete topics. Mirrors
+handleCreateTopicsRequest and
 handleDeleteTopicsRequest of KafkaApis.scala, createTopics and deleteTopics of ZkAdminManager.scala,
 DelayedCreatePartitions.scala and DelayedDeleteTopics.scala, all of kafka/server/, and deleteTopic
 of kafka/zk/AdminZkClient.scala.
@@ -52,9 +53,9 @@ DUPLICATE: Final = "Found multiple entries for this topic."
 
 
 class PendingCreation(PendingRequest, frozen=True):
-    """Topics that are written, until their partitions have leaders.
+    """Created topics whose response waits until all their partitions have leaders.
 
-    ``waiting``: the partitions of the topics without an error, by topic.
+    ``waiting``: partitions of the topics without an error, by topic.
     """
 
     results: tuple[CreatableTopicResult, ...]
@@ -70,7 +71,7 @@ class PendingCreation(PendingRequest, frozen=True):
         }
 
     def response(self, late: Container[str]) -> CreateTopicsResponse:
-        """Return the answer when the topics ``late`` have timed out."""
+        """Return the response, with REQUEST_TIMED_OUT for each topic of ``late``."""
         return CreateTopicsResponse(
             tuple(
                 CreatableTopicResult(r.name, Errors.REQUEST_TIMED_OUT, None, r.topic_id)
@@ -82,18 +83,18 @@ class PendingCreation(PendingRequest, frozen=True):
 
 
 def refuse_creation(request: CreateTopicsRequest, error: Errors) -> CreateTopicsResponse:
-    """Return the answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return CreateTopicsResponse(
         tuple(CreatableTopicResult(topic.name, error) for topic in request.topics)
     )
 
 
 def process_create_topics(controller: KafkaController, event: CreateTopicsReceived) -> None:
-    """Make what can be made of a request.
+    """Create the valid topics of a request.
 
-    Answered at once if nothing was made or the client does not wait (timeout_ms <= 0), else when
-    this broker's metadata show a leader for every partition, or at the timeout. Raises
-    ControllerMoved, after the answer, if the fence fails.
+    The response is sent at once if no topic was created or the client does not wait
+    (timeout_ms <= 0), otherwise when this broker's metadata shows a leader for every partition or
+    the request times out. Raises ControllerMoved, after the response was sent, if the fence fails.
     """
     request = event.request
     with controller.answering_failure(event):
@@ -115,7 +116,7 @@ def process_create_topics(controller: KafkaController, event: CreateTopicsReceiv
 def _validate(
     controller: KafkaController, request: CreateTopicsRequest
 ) -> tuple[list[CreatableTopicResult], dict[str, Assignment]]:
-    """A result for every topic of the request, and the assignments of those that are sound."""
+    """Return a result for every topic of the request, and the assignments of the valid topics."""
     entries = Counter(topic.name for topic in request.topics)
     existing = set(controller.zk.get_all_topics_in_cluster())
     results: list[CreatableTopicResult] = []
@@ -161,14 +162,14 @@ def _partition_count(controller: KafkaController, topic: CreatableTopic) -> int:
 
 
 class RequestRefused(AdminError):
-    """The request contradicts itself."""
+    """A CreateTopics request with contradictory fields."""
 
     code = Errors.INVALID_REQUEST
     kafka_class = "org.apache.kafka.common.errors.InvalidRequestException"
 
 
 def _assign(controller: KafkaController, topic: CreatableTopic) -> Assignment:
-    """The replicas of every partition, as asked or as placed. Raises AdminError."""
+    """Return the requested or computed replicas of every partition. Raises AdminError."""
     is_counted = topic.num_partitions != UNSET or topic.replication_factor != UNSET
     if topic.assignments:
         if is_counted:
@@ -197,9 +198,10 @@ def _write(
     results: list[CreatableTopicResult],
     assignments: dict[str, Assignment],
 ) -> None:
-    """Write every sound topic: the configs, then the topics with their ids, each in a wave.
+    """Write the valid topics: first the configs, then the topic znodes, as pipelined batches.
 
-    A topic that somebody else was faster to make gets its error and leaves ``assignments``.
+    A topic that could not be created, or that another client has just created, gets an error result
+    and is removed from ``assignments``.
     """
     configs = {
         ConfigEntityZNode.path("topics", topic.name): ConfigEntityZNode.encode(topic.configs)
@@ -242,14 +244,17 @@ def _topic_data(name: str, topic_id: str | None, assignment: Assignment) -> byte
 
 
 def _is_ours(controller: KafkaController, create: Create) -> bool:
-    """True if the znode is what was to be created: the id in it was drawn at random."""
+    """Return True if this controller created the znode: its random topic id identifies it."""
     found = controller.zk.get_data_and_stat(create.path)
     return found is not None and found[0] == create.data
 
 
 def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultCode]:
-    """Write in one wave; what lost its reply is written again. One that ZooKeeper would not take
-    for its size is not sent, and keeps no other from being written."""
+    """Write in one pipelined batch, and repeat operations whose reply was lost.
+
+    An operation that exceeds ZooKeeper's size limit is not sent, and its code is MARSHALLINGERROR;
+    the others are written.
+    """
     fence = controller.context.epoch_zk_version
     try:
         results = controller.controller_zk.write_until_known(ops, fence)
@@ -261,7 +266,10 @@ def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultC
 
 
 class PendingDeletion(PendingRequest, frozen=True):
-    """Topics that are marked, until the metadata lacks them; an error or NONE for each."""
+    """Topics marked for deletion whose response waits until the metadata lacks them.
+
+    ``results``: an error or NONE for each topic of the request.
+    """
 
     results: dict[str, Errors]
     timeout = DeleteTopicsTimeout
@@ -271,28 +279,28 @@ class PendingDeletion(PendingRequest, frozen=True):
         return [topic for topic in self.marked if metadata.num_partitions(topic)]
 
     def response(self, late: Iterable[str]) -> DeleteTopicsResponse:
-        """Return the answer; topics that the metadata still shows have timed out."""
+        """Return the response, with REQUEST_TIMED_OUT for each topic of ``late``."""
         timed_out = dict.fromkeys(late, Errors.REQUEST_TIMED_OUT)
         return _deletion_response({**self.results, **timed_out})
 
     @property
     def marked(self) -> list[str]:
-        """The topics that are to be deleted."""
+        """Topics without an error, which will be deleted."""
         return [topic for topic, error in self.results.items() if error is Errors.NONE]
 
 
 def refuse_deletion(request: DeleteTopicsRequest, error: Errors) -> DeleteTopicsResponse:
-    """Return the answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return _deletion_response(dict.fromkeys(request.topics, error))
 
 
 def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceived) -> None:
-    """Mark what can be deleted.
+    """Mark the existing topics of a request for deletion.
 
-    Answered at once if nothing can be, or if the client does not wait (timeout_ms <= 0); else
-    when this broker's metadata no longer show any of the topics, or at the timeout. A topic that
-    was marked before is waited for like the others. Raises ControllerMoved, after the answer, if
-    the fence fails.
+    The response is sent at once if no topic exists or the client does not wait (timeout_ms <= 0),
+    otherwise when this broker's metadata no longer shows any of the topics or the request times
+    out. A topic that was already marked is waited for like the others. Raises ControllerMoved,
+    after the response was sent, if the fence fails.
     """
     message, request = event.message, event.request
     if not controller.config.delete_topic_enable:
@@ -314,7 +322,7 @@ def _deletion_response(results: Mapping[str, Errors]) -> DeleteTopicsResponse:
 
 
 def _mark(controller: KafkaController, request: DeleteTopicsRequest) -> dict[str, Errors]:
-    """Write the requests for the deletion in one wave; an error or NONE for each topic."""
+    """Write the deletion requests in one pipelined batch; return an error or NONE per topic."""
     results = {
         topic: Errors.NONE
         if controller.metadata.num_partitions(topic)

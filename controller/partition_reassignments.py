@@ -1,11 +1,11 @@
-"""Reassignments carried out: phases U, A and B for many partitions at once, in Kafka's order.
+"""Execution of reassignments: phases U, A and B for many partitions at once, in Kafka's order.
 
-Every phase is one step for all partitions, so that waves of ZooKeeper requests do not grow with
-their number; the replicas of one partition are still removed one by one, as in Kafka, because each
-removal raises the leader epoch. Entries leave /admin/reassign_partitions here, and the znode goes
-with the last one; who asked for a reassignment is not known here. Mirrors onPartitionReassignment,
-maybeRemoveFromZkReassignment and removePartitionFromReassigningPartitions of
-kafka/controller/KafkaController.scala.
+Every phase is one step for all partitions, so that the number of pipelined batches of ZooKeeper
+requests does not depend on their number. The replicas of one partition are still removed one after
+another, as in Kafka, because each removal increments the leader epoch. Finished entries are removed
+from /admin/reassign_partitions, and the znode is deleted with the last one. Mirrors
+onPartitionReassignment, maybeRemoveFromZkReassignment and removePartitionFromReassigningPartitions
+of kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -57,62 +57,65 @@ REASSIGN_ELECTION: Final = ReassignElection()
 
 
 class _Run(NamedTuple):
-    """What became of partitions in one go: which failed, whose leader epoch was raised."""
+    """Outcome of one execution: failures, and partitions whose leader epoch was incremented."""
 
     failures: Failures
     bumped: set[TopicPartition]
 
 
 class Entries(NamedTuple):
-    """What /admin/reassign_partitions holds, as it stands there, and the version of the znode."""
+    """Decoded entries of /admin/reassign_partitions, and the version of the znode."""
 
     targets: ReassignmentTargets
     version: int
 
 
 class PartitionReassignments:
-    """What one controller does to reassign partitions.
+    """Reassignments of one controller.
 
-    It remembers the entries of /admin/reassign_partitions that were acted on, so that each is
-    acted on once, and the last content of that znode decoded: as a plan ends, the znode is read as
-    often as it was written.
+    Remembers the entries of /admin/reassign_partitions that were acknowledged, so that each is
+    started only once, and caches the last decoded content of the znode, because it is read again
+    after every write of an ending reassignment.
     """
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
-        self._taken_up: ReassignmentTargets = {}
+        self._acknowledged: ReassignmentTargets = {}
         self._decoded: tuple[bytes | None, ReassignmentTargets] | None = None
 
     def shutdown(self) -> None:
-        """The controller resigned."""
-        self._taken_up.clear()
+        """Reset after the controller resigned."""
+        self._acknowledged.clear()
         self._decoded = None
 
-    def take_up(self, entries: ReassignmentTargets) -> ReassignmentTargets:
-        """Those of the znode's ``entries`` that are still to be acted on, as from now they are.
+    def acknowledge(self, entries: ReassignmentTargets) -> ReassignmentTargets:
+        """Return the new or changed entries of the znode, and mark them as acknowledged.
 
-        With the quirk KAFKA-9478 this is asked only for a znode just created: all of them.
+        With the quirk KAFKA-9478 this is called only when the znode was created: all entries are
+        new.
         """
-        self.forget_taken_up(entries)
+        self.retain_acknowledged(entries)
         if self._controller.quirks.kafka_9478:
             return entries
-        taken_up = self._taken_up
-        new = {tp: to for tp, to in entries.items() if tp not in taken_up or taken_up[tp] != to}
-        self._taken_up.update(new)
+        acknowledged = self._acknowledged
+        new = {
+            tp: to for tp, to in entries.items() if tp not in acknowledged or acknowledged[tp] != to
+        }
+        self._acknowledged.update(new)
         return new
 
-    def forget_taken_up(self, left: Container[TopicPartition]) -> None:
-        """Only these entries are left in the znode."""
-        for tp in [tp for tp in self._taken_up if tp not in left]:
-            del self._taken_up[tp]
+    def retain_acknowledged(self, left: Container[TopicPartition]) -> None:
+        """Forget acknowledged entries that are no longer in the znode."""
+        for tp in [tp for tp in self._acknowledged if tp not in left]:
+            del self._acknowledged[tp]
 
     def on_partition_reassignment(
         self, reassignments: Mapping[TopicPartition, ReplicaAssignment]
     ) -> Failures:
-        """Begin reassignments, replace them, or go on with them; gives those that failed.
+        """Start, replace or continue reassignments; return the failures.
 
-        A partition whose target replicas are all in sync is completed, any other is started (again,
-        if it was before). Raises ControllerMoved and other StoreErrors, which end the event.
+        A reassignment whose target replicas are all in sync is completed, any other is started, or
+        started again. Raises ControllerMoved and other StoreErrors, which end the event.
         """
         run = _Run({}, set())
         topics = sorted({tp.topic for tp in reassignments})
@@ -120,9 +123,11 @@ class PartitionReassignments:
         deletions.mark_topic_ineligible_for_deletion(topics, REASSIGNMENT)
         self._update_current_reassignments(reassignments, run)
         context = self._controller.context
-        going_on = {tp: a for tp, a in reassignments.items() if tp not in run.failures}
-        complete = {tp: a for tp, a in going_on.items() if is_reassignment_complete(context, tp, a)}
-        incomplete = {tp: a for tp, a in going_on.items() if tp not in complete}
+        continuing = {tp: a for tp, a in reassignments.items() if tp not in run.failures}
+        complete = {
+            tp: a for tp, a in continuing.items() if is_reassignment_complete(context, tp, a)
+        }
+        incomplete = {tp: a for tp, a in continuing.items() if tp not in complete}
         if incomplete:
             self._start(incomplete, run)
         if complete:
@@ -140,11 +145,11 @@ class PartitionReassignments:
     def _update_current_reassignments(
         self, reassignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
     ) -> None:
-        """U1 to U3.
+        """Carry out phases U1 to U3.
 
-        Where replicas are dropped the next leader epoch is stored first: then a broker that is told
-        to delete one sees by the epoch that this is news, and a next controller tells the leader of
-        the new replicas by that epoch. Kafka 2.8.2 does it last (KAFKA-13972).
+        If replicas are dropped, the incremented leader epoch is stored first: brokers then accept
+        the StopReplica request, because its epoch is newer, and the next controller sends the new
+        assignment to the leader with that epoch. Kafka 2.8.2 increments it last (KAFKA-13972).
         """
         context = self._controller.context
         before = {tp: context.partition_full_replica_assignment(tp) for tp in reassignments}
@@ -166,14 +171,14 @@ class PartitionReassignments:
         dropped = {tp: replicas for tp, replicas in unneeded.items() if tp in changed}
         if dropped:
             self.stop_unneeded_replicas(dropped)
-        going_on = [tp for tp in reassignments if tp not in run.failures]
-        context.partitions_being_reassigned.update(going_on)
+        continuing = [tp for tp in reassignments if tp not in run.failures]
+        context.partitions_being_reassigned.update(continuing)
         if not self._controller.config.is_alter_isr_enabled:
-            self._controller.watches.register_reassigned(going_on)
-            self._controller.refresh_leaderships(going_on, watch=True)
+            self._controller.watches.register_reassigned(continuing)
+            self._controller.refresh_leaderships(continuing, watch=True)
 
     def _store_assignments(self, phase: Phase, assignments: Assignments, run: _Run) -> None:
-        """U1 and B6: write the topic znodes, one write a topic."""
+        """Carry out phase U1 or B6: write the topic znodes, one write per topic."""
         if not assignments:
             return
         controller = self._controller
@@ -194,7 +199,7 @@ class PartitionReassignments:
         self._report(phase, stored)
 
     def stop_unneeded_replicas(self, unneeded: Replicas) -> None:
-        """U3: have replicas deleted that nobody wants any more; their leaders are moved first."""
+        """Carry out phase U3: move leaders off the unneeded replicas, then delete the replicas."""
         controller = self._controller
         context = controller.context
         led = [
@@ -213,7 +218,7 @@ class PartitionReassignments:
     # Phase A: not all of the target replicas are in sync
 
     def _start(self, assignments: Assignments, run: _Run) -> None:
-        """A1 and A2."""
+        """Carry out phases A1 and A2."""
         self._report(Phase.A1, assignments)
         self._update_leader_epochs_and_send_requests(assignments, run)
         started = {tp: a for tp, a in assignments.items() if tp not in run.failures}
@@ -224,7 +229,7 @@ class PartitionReassignments:
     def _update_leader_epochs_and_send_requests(
         self, assignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
     ) -> None:
-        """Raise the leader epochs, unless that was done, and tell all replicas of it."""
+        """Increment leader epochs unless already done, and send LeaderAndIsr to all replicas."""
         controller = self._controller
         context = controller.context
         self._update_leader_epochs(
@@ -250,7 +255,7 @@ class PartitionReassignments:
     def _update_leader_epochs(
         self, assignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
     ) -> None:
-        """Store and remember states with the next leader epoch."""
+        """Write states with incremented leader epochs to ZooKeeper and the context."""
         controller = self._controller
         context = controller.context
         stored: dict[TopicPartition, LeaderAndIsr] = {}
@@ -282,7 +287,7 @@ class PartitionReassignments:
     # Phase B: all of the target replicas are in sync
 
     def _complete(self, assignments: Assignments, run: _Run) -> None:
-        """B1 to B8."""
+        """Carry out phases B1 to B8."""
         controller = self._controller
         context, replica_state_machine = controller.context, controller.replica_state_machine
         self._report(Phase.B1, assignments)
@@ -294,13 +299,14 @@ class PartitionReassignments:
         for tp, assignment in completed.items():
             context.update_partition_full_replica_assignment(tp, assignment)
         for tp in [tp for tp, assignment in completed.items() if not assignment.replicas]:
-            # Only with hazard C11: Kafka stumbles here, its cache without replicas, its znode with.
+            # Only with the quirk empty_reassignment_is_started: Kafka throws here, after it removed
+            # the replicas from its cache but not from the znode.
             del completed[tp]
             run.failures[tp] = StateChangeFailed(NO_HEAD)
         self._report(Phase.B2, completed)
         waiting = self._move_leaders_if_required(completed, run)
         for tp in waiting:
-            # What is not to be stored yet is forgotten again: the reassignment is still pending.
+            # Restore the pending reassignment in the context: it is not completed yet.
             context.update_partition_full_replica_assignment(tp, assignments[tp])
             del completed[tp]
         if not completed:
@@ -308,7 +314,7 @@ class PartitionReassignments:
         removed = {
             tp: replicas for tp in completed if (replicas := assignments[tp].removing_replicas)
         }
-        # A leader that is told to delete its replica takes the unreplicated end of its log along.
+        # Deleting the replica of a leader would lose the records that it has not replicated yet.
         assert controller.quirks.kafka_14424 or not any(
             context.leaderships[tp].leader_and_isr.leader in replicas
             for tp, replicas in removed.items()
@@ -324,9 +330,9 @@ class PartitionReassignments:
         self._report(Phase.B8, completed)
 
     def _move_leaders_if_required(self, completed: Assignments, run: _Run) -> list[TopicPartition]:
-        """B3; gives the partitions that cannot go on: without a leader, or failed.
+        """Carry out phase B3; return the partitions that failed or have no leader.
 
-        Kafka 2.8.2 goes on without a leader (KAFKA-14424).
+        Kafka 2.8.2 continues without a leader (KAFKA-14424).
         """
         controller = self._controller
         moves = plan_leader_moves(controller.context, completed)
@@ -349,16 +355,18 @@ class PartitionReassignments:
         ]
         for tp in leaderless:
             controller.log.warn(
-                f"Reassignment of partition {tp} waits: none of the replicas "
-                f"{','.join(map(str, completed[tp].replicas))} is alive and in sync"
+                f"The reassignment of partition {tp} has to wait: none of its target replicas "
+                f"{','.join(map(str, completed[tp].replicas))} is both alive and in sync"
             )
         return [*leaderless, *(tp for tp in completed if tp in run.failures)]
 
     # Both
 
     def _stop_and_delete(self, replicas: Replicas) -> None:
-        """Take replicas out of the ISR one by one, then have them deleted; as in Kafka the brokers'
-        answers are not awaited."""
+        """Take replicas out of the ISR one after another, then have their brokers delete them.
+
+        As in Kafka, the brokers' responses are not awaited.
+        """
         by_broker = replicas_by_broker(replicas)
         for target in (
             ReplicaState.OFFLINE,
@@ -376,9 +384,9 @@ class PartitionReassignments:
     def maybe_remove_from_zk_reassignment(
         self, should_remove: Callable[[TopicPartition, tuple[int, ...] | None], bool]
     ) -> None:
-        """Take entries off /admin/reassign_partitions, and the znode with the last one.
+        """Remove entries from /admin/reassign_partitions, and the znode with the last one.
 
-        The write is to the version that was read: an entry put there meanwhile is not lost.
+        The write checks the version that was read, so that concurrently added entries are not lost.
         """
         controller = self._controller
         context = controller.context
@@ -402,11 +410,11 @@ class PartitionReassignments:
                 )
             result = controller.controller_zk.fenced_write([op], context.epoch_zk_version)[0]
             if result.code is ResultCode.OK:
-                self.forget_taken_up(left)
+                self.retain_acknowledged(left)
                 self._decoded = (data, left)
                 if not left:
                     controller.malformed.pop(_PATH, None)
-                    # The watch is armed again by whoever processes this.
+                    # The handler of this event arms the watch again.
                     controller.events.put_caused(ZkPartitionReassignment())
                 return
             if result.code is ResultCode.NOTEMPTY:
@@ -419,7 +427,7 @@ class PartitionReassignments:
                 raise store_error(result.code, _PATH)
 
     def _remove_completed(self, completed: Assignments) -> None:
-        """Phase B7: these partitions are no longer being reassigned."""
+        """Carry out phase B7: remove completed reassignments from the context and the znode."""
         controller = self._controller
         is_exact = controller.quirks.kafka_9478
 
@@ -434,9 +442,9 @@ class PartitionReassignments:
         controller.context.partitions_being_reassigned.difference_update(completed)
 
     def read_znode(self) -> Entries:
-        """The entries of the znode; none if it cannot be read, or is gone.
+        """Read the entries of the znode; no entries if it is malformed or missing.
 
-        With hazard C2 raises MalformedZNode where Kafka throws.
+        With the quirk malformed_znode_fails_the_event, raises MalformedZNode where Kafka throws.
         """
         controller = self._controller
         found = controller.zk.get_data_and_stat(_PATH)
@@ -448,7 +456,7 @@ class PartitionReassignments:
             return Entries(known[1], stat.version)
         try:
             targets = ReassignPartitionsZNode.decode(data)
-            if controller.quirks.hazard_c2 and None in targets.values():
+            if controller.quirks.malformed_znode_fails_the_event and None in targets.values():
                 raise MalformedZNode("an entry without replicas", NULL_POINTER)
             self._decoded = (data, targets)
             return Entries(targets, stat.version)
@@ -456,10 +464,10 @@ class PartitionReassignments:
             controller.log.warn(f"Ignoring partition reassignment due to invalid json: {error}")
             malformed = MalformedZNode(str(error), None)
         except MalformedZNode as error:
-            if controller.quirks.hazard_c2:
+            if controller.quirks.malformed_znode_fails_the_event:
                 raise error.at(_PATH) from None
             malformed = error
-        controller.set_malformed_apart([malformed.at(_PATH)])
+        controller.quarantine_malformed([malformed.at(_PATH)])
         return Entries({}, stat.version)
 
 

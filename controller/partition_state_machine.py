@@ -1,8 +1,8 @@
-"""Moves of partitions carried out: plan, write, apply, report, and then send.
+"""Execution of partition state changes: plan, write, apply, report, then send requests.
 
-The decisions are statemachines/partition_transitions.py, the writes zk/controller_client.py; here
-is the loop around them, with what is read again after a BADVERSION. Mirrors handleStateChanges and
-electLeaderForPartitions of kafka/controller/PartitionStateMachine.scala.
+statemachines/partition_transitions.py plans the changes and zk/controller_client.py writes them;
+this file repeats both for states that changed in ZooKeeper (BADVERSION). Mirrors handleStateChanges
+and electLeaderForPartitions of kafka/controller/PartitionStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
 ElectionResults = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
-"""What was elected, or why nothing was."""
+"""The new state of each partition, or why no leader was elected."""
 OFFLINE_ELECTION: Final = OfflineElection()
 
 
 class PartitionStateMachine:
-    """The partition state machine of one controller."""
+    """Partition state machine of one controller."""
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
 
     def startup(self) -> None:
-        """After an election, once the states are known: bring online what is not."""
+        """Take partitions online that are New or Offline, after a failover loaded their states."""
         log = self._controller.log
         log.info("Initializing partition state", Source.PARTITION_STATE_MACHINE)
         log.info("Triggering online partition state changes", Source.PARTITION_STATE_MACHINE)
         self.trigger_online_partition_state_change()
 
     def shutdown(self) -> None:
-        """The controller resigned."""
+        """Log the stop after the controller resigned."""
         self._controller.log.info("Stopped partition state machine", Source.PARTITION_STATE_MACHINE)
 
     def trigger_online_partition_state_change(self, topic: str | None = None) -> ElectionResults:
@@ -73,11 +73,11 @@ class PartitionStateMachine:
         target: PartitionState,
         election: ElectionStrategy | None = None,
     ) -> ElectionResults:
-        """Move partitions to ``target`` and tell the brokers.
+        """Move partitions to the state ``target`` and send the resulting requests to brokers.
 
-        For Online, ``election`` is needed, and the result has what was elected, or why not, for
-        every partition that had a leader before. Raises ControllerMoved; other StoreErrors end
-        the event too.
+        ``election`` is required for Online; the result then has the new state or the failure of
+        every partition that had a leader before. Raises ControllerMoved and other StoreErrors,
+        which end the event.
         """
         if not partitions:
             return {}
@@ -108,7 +108,7 @@ class PartitionStateMachine:
             written = self._write(plan)
             outcome = apply_partition_state_changes(context, plan, self.batch, written)
             self._report(outcome, plan)
-            self._set_malformed_states_apart(plan, outcome)
+            self._quarantine_malformed_states(plan, outcome)
             results.update(outcome.failures)
             for tp in plan.updates:
                 leadership = context.leaderships[tp]
@@ -133,22 +133,25 @@ class PartitionStateMachine:
             {**created.finished, **updated.finished}, [*created.retry, *updated.retry]
         )
 
-    def _set_malformed_states_apart(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
-        """Look why states could not be created: one that was there may be malformed.
+    def _quarantine_malformed_states(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
+        """Quarantine existing malformed states that prevented the creation of a state.
 
-        The context takes nothing from the others, which somebody else wrote.
+        Existing valid states, written by another client, are not taken into the context.
         """
         controller = self._controller
-        if controller.quirks.hazard_c2 or controller.quirks.hazard_c4:
+        if (
+            controller.quirks.malformed_znode_fails_the_event
+            or controller.quirks.lost_reply_leaves_the_partition_stuck
+        ):
             return
         failed = [tp for tp in plan.creates if tp in outcome.failures]
         if failed:
-            controller.set_malformed_apart(controller.zk.get_partition_states(failed).malformed)
+            controller.quarantine_malformed(controller.zk.get_partition_states(failed).malformed)
 
     def _read_again(
         self, partitions: Sequence[TopicPartition], plan: PartitionPlan, results: ElectionResults
     ) -> list[TopicPartition]:
-        """Read states that others wrote into the context; gives the partitions to plan again."""
+        """Read changed states from ZooKeeper into the context; return the partitions to retry."""
         lost = self._controller.refresh_leaderships(partitions)
         failures = {
             tp: StateChangeFailed(
@@ -167,9 +170,10 @@ class PartitionStateMachine:
         target: PartitionState,
         election: ElectionStrategy | None,
     ) -> frozenset[str]:
-        """Topics that may elect a leader out of sync: the configs are read only where it matters.
+        """Return the topics that allow unclean elections.
 
-        A topic whose config cannot be read keeps to clean elections.
+        Topic configs are read only for topics with a partition that has no live ISR member. A topic
+        with a malformed config does not allow unclean elections.
         """
         if target is not PartitionState.ONLINE or election != OFFLINE_ELECTION:
             return frozenset()
@@ -178,7 +182,7 @@ class PartitionStateMachine:
         if not topics:
             return frozenset()
         found = controller.zk.get_topic_configs(topics)
-        controller.set_malformed_apart(found.malformed)
+        controller.quarantine_malformed(found.malformed)
         default = str(controller.dynamic_config.unclean_leader_election_enable).lower()
         malformed = {error.path for error in found.malformed}
         if controller.malformed:

@@ -1,8 +1,8 @@
-"""Requests that were carried out and are answered once this broker's metadata shows the outcome.
+"""Executed requests whose responses are delayed until this broker's metadata shows the outcome.
 
-A pending request is plain values, with a timer for the time its client gave. What a kind of request
-waits for and how it is answered is decided where the request is processed. Mirrors
-kafka.server.DelayedOperationPurgatory as far as the controller needs it.
+A pending request is a plain value with a timer for the timeout that its client set. The subclasses
+beside the handlers define when a request is done and what its response is. Mirrors the part of
+kafka.server.DelayedOperationPurgatory that the controller needs.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class PendingRequest(msgspec.Struct, frozen=True):
     timeout: ClassVar[type[PendingRequestTimeout]]
 
     def late(self, metadata: MetadataView) -> Collection[Any]:
-        """Return what the request waits for and the metadata does not show yet."""
+        """Return the topics or partitions whose outcome the metadata does not show yet."""
         raise NotImplementedError
 
     def response(self, late: Collection[Any]) -> Response:
-        """Return the answer; what is ``late`` has timed out."""
+        """Return the response, with REQUEST_TIMED_OUT for each item of ``late``."""
         raise NotImplementedError
 
 
 class PendingRequests:
-    """The pending requests of one controller. Belongs to the event thread."""
+    """The pending requests of one controller; for the event thread only."""
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
@@ -48,7 +48,7 @@ class PendingRequests:
         return len(self._by_timeout)
 
     def add(self, pending: PendingRequest, timeout_ms: float) -> None:
-        """Answer a request once it is done, or after its timeout."""
+        """Register a request to be answered when it is done or has timed out."""
         kind = pending.timeout
         self._last_number[kind] += 1
         timeout = kind(self._last_number[kind])
@@ -56,8 +56,10 @@ class PendingRequests:
         self._controller.events.schedule(timeout, timeout_ms)
 
     def complete(self, kind: type[PendingRequestTimeout]) -> None:
-        """Answer the requests of a kind that are done, in order of arrival, and cancel their
-        timers."""
+        """Answer all requests of one kind that are done, in order of arrival.
+
+        Their timers are cancelled.
+        """
         metadata = self._controller.metadata
         done = {
             timeout: pending
@@ -72,7 +74,7 @@ class PendingRequests:
             self._controller.reply(pending.message, pending.response(()))
 
     def expire(self, timeout: PendingRequestTimeout) -> None:
-        """Answer a request whose time is over; nothing if it has been answered."""
+        """Answer a request that has timed out, unless it has been answered already."""
         pending = self._by_timeout.pop(timeout, None)
         if pending is not None:
             late = pending.late(self._controller.metadata)

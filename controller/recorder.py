@@ -1,8 +1,8 @@
-"""The journal's rows of one controller: what happened, with its predecessor, cause and number.
+"""Journal rows of one controller: each occurrence with its number, cause and predecessor.
 
-Turns what the state machines report into rows and hands them over in batches; never decides,
-never formats log text. Rows exist only inside a controller epoch: what a broker does that is not
-the controller leaves none.
+Turns the reports of the state machines into rows and appends them in batches; it makes no decisions
+and formats no log text. Rows exist only within a controller epoch: a candidate that is not the
+controller writes none.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.replica_transitions import IsrRemoved, ReplicaMoves
 
 IsrChange = tuple[TopicPartition, LeaderIsrAndControllerEpoch, LeaderIsrAndControllerEpoch | None]
-"""A partition, its state now, and its state before."""
+"""A partition, its new state, and its previous state."""
 
 _Key = tuple[int, int]
 _NEVER: _Key = (0, 0)
-# Rows are written while the processor's cache still holds them: all of a large event at once cost a
-# tenth of its time.
+# Small batches stay in the processor's cache while they are written: appending all rows of a large
+# event at once made the event 10 % slower.
 _ROWS_AT_ONCE = 1_000
 
 
@@ -46,7 +46,7 @@ Args = ParamSpec("Args")
 def _appends(
     rows: Callable[Concatenate[Recorder, Args], Iterator[JournalRow]],
 ) -> Callable[Concatenate[Recorder, Args], None]:
-    """A method that appends to the journal what the decorated one yields."""
+    """Decorator: append the rows that the method yields to the journal."""
 
     @wraps(rows)
     def append(self: Recorder, /, *args: Args.args, **kwargs: Args.kwargs) -> None:
@@ -56,8 +56,11 @@ def _appends(
 
 
 class Recorder:
-    """Writes rows of one controller: each names the event being processed and that event's cause.
-    ``cluster_id`` is set once it is known."""
+    """Journal writer of one controller.
+
+    Each row has the id of the event being processed and of the event that caused it. ``cluster_id``
+    is None until it is known.
+    """
 
     def __init__(
         self, config: ControllerConfig, clock: Clock, journal: Journal, events: EventManager
@@ -70,41 +73,41 @@ class Recorder:
         self._epoch = 0
         self._seq = 0
         self._is_dirty = False
-        # (since_ms, key_seq) of partitions and, by broker id, of replicas. Keys that were
-        # written in the same breath share one tuple: there are hundreds of thousands.
+        # (since_ms, key_seq) of partitions and, by broker id, of replicas. Keys of one report share
+        # a tuple to save memory: there are hundreds of thousands.
         self._partitions: dict[TopicPartition, _Key] = {}
         self._replicas: dict[int, dict[TopicPartition, _Key]] = {}
 
     @property
     def event_id(self) -> int:
-        """The number of the event being processed."""
+        """Id of the event being processed."""
         return self._current_event().event_id
 
     def begin_epoch(self, epoch: int) -> None:
-        """Rows from now on belong to this controller epoch."""
+        """Start to write rows, with this controller epoch."""
         self._epoch = epoch
         self._seq = 0
         self._partitions.clear()
         self._replicas.clear()
 
     def end_epoch(self) -> None:
-        """No rows until the next epoch."""
+        """Stop writing rows until the next epoch begins."""
         self.begin_epoch(0)
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Flush the written rows to the operating system."""
         if self._is_dirty:
             self._journal.flush()
             self._is_dirty = False
 
     def occurrence(self, kind: Kind, **fields: Any) -> None:
-        """One row that is about no partition's or replica's history."""
+        """Append a row that is not part of the history of a partition or replica."""
         if self._epoch:
             self._append([self._row(kind, self._clock.now_ms(), **fields)])
 
     @_appends
     def partition_snapshots(self, context: ControllerContext) -> Iterator[JournalRow]:
-        """Every partition as it was loaded: the rows an epoch begins with."""
+        """Append the loaded state of every partition, at the start of an epoch."""
         now_ms = self._clock.now_ms()
         first: _Key = (now_ms, 1)
         for tp, state in context.partition_states.items():
@@ -116,14 +119,14 @@ class Recorder:
             yield row
 
     def replicas_initialized(self, replicas: ReplicasByBroker) -> None:
-        """Replicas were put into their first state: no rows, but it is known since when."""
+        """Record since when replicas have had their initial state, without appending rows."""
         first: _Key = (self._clock.now_ms(), 0)
         for broker_id, tps in replicas.items():
             self._replicas.setdefault(broker_id, {}).update(dict.fromkeys(tps, first))
 
     @_appends
     def partition_changes(self, changes: Iterable[PartitionChange]) -> Iterator[JournalRow]:
-        """Partitions that changed their state, or stayed Online with another leader."""
+        """Append the partitions that changed their state, or stayed Online with a new leader."""
         now_ms = self._clock.now_ms()
         keys = self._partitions
         after: dict[int, _Key] = {}
@@ -153,7 +156,7 @@ class Recorder:
         to: str,
         election: str | None,
     ) -> None:
-        """Partitions that stayed as they were, and why."""
+        """Append the partitions whose state change failed, with the reasons."""
         states, fields = context.partition_state, {"to": to, "election": election}
         self._failures(Kind.PARTITION_FAILED, self._partitions, failures, states, fields)
 
@@ -161,7 +164,7 @@ class Recorder:
     def replica_changes(
         self, replica_id: int, changes: Iterable[ReplicaMoves]
     ) -> Iterator[JournalRow]:
-        """Replicas of one broker that changed their state, or were put into the same again."""
+        """Append the replicas of one broker that changed or re-entered their state."""
         config, cluster_id = self._config, self.cluster_id
         event, epoch = self._current_event(), self._epoch
         event_id, cause_id = event.event_id, event.cause_id
@@ -171,7 +174,7 @@ class Recorder:
         kind = Kind.REPLICA_TRANSITION.value
         for moves in changes:
             from_, to = moves.from_state._value_, moves.to_state._value_
-            # The one loop that runs for every replica of the cluster at a failover.
+            # Hot loop: a failover runs it once for every replica of the cluster.
             for tp in moves.partitions:
                 since_ms, key_seq = keys.get(tp, _NEVER)
                 key_seq += 1
@@ -205,7 +208,7 @@ class Recorder:
         context: ControllerContext,
         to: str,
     ) -> None:
-        """Replicas of one broker that stayed as they were, and why."""
+        """Append the replicas of one broker whose state change failed, with the reasons."""
         keys = self._replicas.setdefault(replica_id, {})
         states = partial(context.replica_state, replica_id)
         fields = {"to": to, "replica": replica_id}
@@ -236,7 +239,7 @@ class Recorder:
 
     @_appends
     def isr_removals(self, replica_id: int, removals: Iterable[IsrRemoved]) -> Iterator[JournalRow]:
-        """Partitions that a replica went offline of: their state without it, written or not."""
+        """Append the states without an offline replica, including states that did not change."""
         now_ms = self._clock.now_ms()
         keys = self._replicas.setdefault(replica_id, {})
         for removal in removals:
@@ -248,7 +251,7 @@ class Recorder:
 
     @_appends
     def isrs_changed(self, changes: Iterable[IsrChange]) -> Iterator[JournalRow]:
-        """Proposals of leaders were stored."""
+        """Append ISR changes made by leaders."""
         for tp, leadership, previous in changes:
             row = self._partition_row(Kind.ISR_CHANGED, tp)
             _set_leadership(row, leadership, previous)
@@ -256,7 +259,7 @@ class Recorder:
 
     @_appends
     def leader_epochs_bumped(self, bumps: Iterable[EpochBump]) -> Iterator[JournalRow]:
-        """Only the leader epoch of partitions was raised, for the assignment in ``detail``."""
+        """Append increments of the leader epoch; ``detail`` is the assignment they are for."""
         for bump in bumps:
             row = self._partition_row(Kind.LEADER_EPOCH_BUMPED, bump.topic_partition)
             _set_leadership(row, bump.leadership, bump.previous_leadership)
@@ -268,9 +271,9 @@ class Recorder:
     def reassignment_phase(
         self, phase: Phase, assignments: Mapping[TopicPartition, ReplicaAssignment]
     ) -> Iterator[JournalRow]:
-        """Reassignments came to a phase; ``detail`` is the assignment that it is about."""
+        """Append reassignments that reached a phase; ``detail`` is the assignment."""
         now_ms, to = self._clock.now_ms(), phase.value
-        # Of thousands of partitions only few have different replicas.
+        # Thousands of partitions share few distinct assignments.
         texts: dict[ReplicaAssignment, tuple[str, str]] = {}
         for tp, assignment in assignments.items():
             text = texts.get(assignment)
@@ -287,7 +290,7 @@ class Recorder:
             )
 
     def alter_isr_refused(self, tp: TopicPartition, proposed: LeaderAndIsr, error: str) -> None:
-        """A leader's proposal was refused."""
+        """Append a rejected ISR proposal of a leader."""
         row = self._partition_row(Kind.ALTER_ISR_REFUSED, tp)
         _set_state(row, proposed)
         row.outcome = error
@@ -300,10 +303,10 @@ class Recorder:
     def _current_event(self) -> QueuedEvent:
         event = self._events.current
         assert event is not None, "every journal row belongs to an event"
-        # Causes lead from any row back to what came from outside: explain and replay rely on it.
+        # explain and replay follow the causes from any row back to an event from outside.
         assert 0 < event.cause_id < event.event_id or (
             not event.cause_id and event.event.may_come_from_outside
-        ), f"{event.event} was put without its cause"
+        ), f"{event.event} was enqueued without its cause"
         return event
 
     def _row(

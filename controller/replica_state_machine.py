@@ -1,7 +1,7 @@
-"""Moves of replicas carried out, broker id by broker id: plan, write, apply, report; then send.
+"""Execution of replica state changes, broker by broker: plan, write, apply, report; then send.
 
-The decisions are statemachines/replica_transitions.py, the writes zk/controller_client.py; here
-is the loop around them, with what is read again after a BADVERSION. Mirrors handleStateChanges and
+statemachines/replica_transitions.py plans the changes and zk/controller_client.py writes them; this
+file repeats both for states that changed in ZooKeeper (BADVERSION). Mirrors handleStateChanges and
 removeReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
 """
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class ReplicaStateMachine:
-    """The replica state machine of one controller."""
+    """Replica state machine of one controller."""
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
 
     def startup(self) -> None:
-        """After an election: put every replica into its first state, then tell all brokers."""
+        """Set the initial state of every replica after an election, and send it to the brokers."""
         controller, source = self._controller, Source.REPLICA_STATE_MACHINE
         controller.log.info("Initializing replica state", source)
         online, offline = initialize_replica_states(controller.context)
@@ -56,13 +56,13 @@ class ReplicaStateMachine:
         self.handle_state_changes(offline, ReplicaState.OFFLINE)
 
     def shutdown(self) -> None:
-        """The controller resigned."""
+        """Log the stop after the controller resigned."""
         self._controller.log.info("Stopped replica state machine", Source.REPLICA_STATE_MACHINE)
 
     def handle_state_changes(self, replicas: ReplicasByBroker, target: ReplicaState) -> None:
-        """Move replicas to ``target`` and tell the brokers.
+        """Move replicas to the state ``target`` and send the resulting requests to brokers.
 
-        Raises ControllerMoved; other StoreErrors end the event too.
+        Raises ControllerMoved and other StoreErrors, which end the event.
         """
         if not replicas:
             return
@@ -86,7 +86,7 @@ class ReplicaStateMachine:
                     remaining = self._carry_out(plan)
 
     def _carry_out(self, plan: ReplicaPlan) -> list[TopicPartition]:
-        """Write and apply a plan; gives the partitions to plan again."""
+        """Write and apply a plan; return the partitions to plan again."""
         controller = self._controller
         context = controller.context
         written: WriteOutcome | None = None
@@ -112,9 +112,10 @@ class ReplicaStateMachine:
     def _forget_lost_leaderships(
         self, partitions: Sequence[TopicPartition], updates: Mapping[TopicPartition, LeaderAndIsr]
     ) -> dict[TopicPartition, None]:
-        """Of topics to be deleted, forget the leaders and ISRs whose znodes are gone; gives those.
+        """Forget the leaders and ISRs of topics to be deleted whose state znodes are missing.
 
-        Their replicas need not leave an ISR. Kafka 2.8.2 can do so only after a failover.
+        Returns these partitions: their replicas need not leave an ISR. Kafka 2.8.2 forgets them
+        only at a failover.
         """
         context = self._controller.context
         deleting = [

@@ -1,6 +1,6 @@
-"""From a drained batch to the channels: what is sent, and the lines that say so.
+"""Sending the requests of a batch through the channels, with Kafka's log lines.
 
-Neither builds nor merges requests. Mirrors the sending half of
+It neither builds nor merges requests. Mirrors the sending half of
 AbstractControllerBrokerRequestBatch in kafka/controller/ControllerChannelManager.scala.
 """
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
 RequestTap = Callable[[int, ControlRequest], None]
-"""Called with a broker and a request for it when it is queued, whether the broker lives or not."""
+"""Called with a broker id and each request for that broker, whether it is alive or not."""
 
 
 class RequestSender:
-    """Sends batches and logs them as Kafka does. ``taps`` are called with each request."""
+    """Sender of request batches, with Kafka's log lines. ``taps`` are called with each request."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RequestSender:
         self._taps = taps
 
     def send(self, batch: ControllerBrokerRequestBatch) -> None:
-        """Drain a batch into the channels, in its order."""
+        """Queue all requests of a batch in its order, and empty the batch."""
         brokers = sorted(batch.update_metadata_brokers)
         leaderships = batch.context.leaderships
         known = sum(tp in leaderships for tp in batch.update_metadata_partitions)
@@ -76,8 +76,10 @@ class RequestSender:
     def _log_requests(
         self, requests: list[tuple[int, ControlRequest]], brokers: list[int], known: int
     ) -> None:
-        """LeaderAndIsr, then UpdateMetadata, of which one line is written even if nobody hears it,
-        then StopReplica."""
+        """Log the LeaderAndIsr, UpdateMetadata and StopReplica requests, in this order.
+
+        The line for UpdateMetadata is written even if no broker gets the request.
+        """
         log = self._log
         for broker_id, request in requests:
             if isinstance(request, LeaderAndIsrRequest):
@@ -139,11 +141,13 @@ def sent_batch(
     source: Source,
     abandon: Callable[[bool], None],
 ) -> Iterator[list[Exception]]:
-    """Send a state machine's batch after the ``moves`` that begin and fill it.
+    """Send the batch of a state machine after the state changes in the block have filled it.
 
-    If they fail ``abandon`` is called with whether the fence failed, and the error is raised. Kafka
-    2.8.2 goes on after any error but ControllerMoved as if nothing had happened (hazard C6), so
-    also after a batch was not empty (KAFKA-12315): then the error is put into the list.
+    ``moves`` describes the state changes in log lines. If the block fails, ``abandon`` is called
+    with True if the fence failed and with False otherwise, and the error is raised. Kafka 2.8.2
+    ignores all errors except ControllerMoved (quirk failed_state_change_leaves_the_batch_dirty),
+    among them a batch that was not empty (KAFKA-12315). With these quirks the error is appended to
+    the yielded list instead.
     """
     log, quirks = controller.log, controller.quirks
     swallowed: list[Exception] = []
@@ -160,13 +164,15 @@ def sent_batch(
         was_left = isinstance(error, BatchNotEmpty)
         if not was_left:
             abandon(False)
-        if not (quirks.hazard_c6 or (quirks.kafka_12315 and was_left)):
+        if not (
+            quirks.failed_state_change_leaves_the_batch_dirty or (quirks.kafka_12315 and was_left)
+        ):
             raise
         swallowed.append(error)
 
 
 def request_name(request: ControlRequest) -> str:
-    """Kafka's name of the request's kind."""
+    """Return Kafka's name of the request type."""
     match request:
         case LeaderAndIsrRequest():
             return "LEADER_AND_ISR"

@@ -1,9 +1,9 @@
-"""The text of state-change.log and controller.log, as Kafka 2.8 writes it.
+"""Writers of state-change.log and controller.log in the format of Kafka 2.8.
 
-Formats lines and hands them to sinks in as few writes as possible; never decides, never journals.
-Names and reasons from outside are escaped, so they cannot end a line or control a terminal.
-A sink that is None costs nothing, and at INFO no line about a single replica is even formatted.
-Mirrors kafka/controller/StateChangeLogger.scala and the message texts of kafka/controller/.
+Lines are formatted and written to sinks in as few writes as possible. Names and reasons from
+outside are escaped, so that they cannot break a line or control a terminal. Nothing is formatted
+for a sink that is None, and at level INFO no line about a single replica is formatted. Mirrors
+kafka/controller/StateChangeLogger.scala and the message texts of kafka/controller/.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ILLEGAL_STATE: Final = "java.lang.IllegalStateException"
 
 
 class Sink(Protocol):
-    """Where text goes: an open text file, for example."""
+    """Destination of log text, for example an open text file."""
 
     def write(self, text: str, /) -> object:
-        """Take text that ends with a newline."""
+        """Write text that ends with a newline."""
         ...
 
 
 class Source(Enum):
-    """Who speaks in controller.log: the identity before the message, the logger behind it."""
+    """Source of a line in controller.log: the prefix of the message, and the logger name."""
 
     CONTROLLER = ("[Controller id={}] ", "kafka.controller.KafkaController")
     CHANNEL_MANAGER = (
@@ -56,10 +56,11 @@ class Source(Enum):
 
 
 class StateChangeLog:
-    """Both logs of one controller. ``is_trace``: also write what Kafka logs at TRACE and DEBUG.
-    ``is_debug``: whether controller.log has the latter, so that no text need be made in vain.
+    """Both logs of one controller.
 
-    ``epoch`` is the controller epoch that lines of state-change.log show.
+    ``is_trace``: also write the lines that Kafka logs at TRACE and DEBUG. ``is_debug``: DEBUG lines
+    of controller.log are written; check it before formatting costly text. ``epoch``: controller
+    epoch that lines of state-change.log show.
     """
 
     def __init__(
@@ -83,15 +84,15 @@ class StateChangeLog:
 
     @property
     def is_on(self) -> bool:
-        """True if state-change.log is written at all."""
+        """True if state-change.log is written."""
         return self._state_change is not None
 
     def info(self, text: str, source: Source = Source.CONTROLLER) -> None:
-        """One INFO line of controller.log."""
+        """Write an INFO line to controller.log."""
         self._write_controller("INFO", text, source, None)
 
     def infos(self, texts: Iterable[str]) -> None:
-        """INFO lines of controller.log at one instant, for what is said of each of many."""
+        """Write INFO lines with one timestamp to controller.log."""
         if self._controller is not None:
             before, after = self._around("INFO", Source.CONTROLLER)
             body = (after + before).join(map(harmless_line, texts))
@@ -99,24 +100,25 @@ class StateChangeLog:
                 self._controller.write(f"{before}{body}{after}")
 
     def debug(self, text: str, source: Source = Source.CONTROLLER) -> None:
-        """One DEBUG line of controller.log."""
+        """Write a DEBUG line to controller.log."""
         if self.is_debug:
             self._write_controller("DEBUG", text, source, None)
 
     def warn(self, text: str, source: Source = Source.CONTROLLER) -> None:
-        """One WARN line of controller.log."""
+        """Write a WARN line to controller.log."""
         self._write_controller("WARN", text, source, None)
 
     def error(
         self, text: str, source: Source = Source.CONTROLLER, error: BaseException | None = None
     ) -> None:
-        """One ERROR line of controller.log, followed by the error's own lines."""
+        """Write an ERROR line to controller.log, followed by a line for the exception."""
         self._write_controller("ERROR", text, source, error)
 
     def state_change(self, level: str, texts: Iterable[str], *, with_epoch: bool = True) -> None:
-        """Lines of state-change.log at one level and one instant.
+        """Write lines with one level and one timestamp to state-change.log.
 
-        ``with_epoch`` False: as Kafka logs what it does not log by ``withControllerEpoch``.
+        ``with_epoch`` False: omit the controller epoch, as Kafka does where it does not use
+        ``withControllerEpoch``.
         """
         if self._state_change is None:
             return
@@ -128,7 +130,7 @@ class StateChangeLog:
             self._state_change.write(f"{before}{body}{after}")
 
     def state_change_failed(self, texts: Iterable[tuple[str, str]]) -> None:
-        """ERROR lines of state-change.log: each a message and the exception's line behind it."""
+        """Write ERROR lines to state-change.log: pairs of a message and its exception line."""
         if self._state_change is None:
             return
         before = f"{self._time()} ERROR [Controller id={self.controller_id} epoch={self.epoch}] "
@@ -163,7 +165,7 @@ class StateChangeLog:
 def partition_online_text(
     partition: TopicPartition, from_: str, to: str, leadership: LeaderIsrAndControllerEpoch
 ) -> str:
-    """A partition got a leader and an ISR."""
+    """Return the log text for a partition that became Online with a leader and an ISR."""
     state = leadership.leader_and_isr
     return f"Changed partition {partition} from {from_} to {to} with state {state}"
 
@@ -171,7 +173,7 @@ def partition_online_text(
 def partition_new_text(
     partition: TopicPartition, from_: str, to: str, replicas: Sequence[int]
 ) -> str:
-    """A partition came to be."""
+    """Return the log text for a new partition."""
     return (
         f"Changed partition {partition} state from {from_} to {to} "
         f"with assigned replicas {id_list(replicas)}"
@@ -181,7 +183,7 @@ def partition_new_text(
 def partition_failed_text(
     controller_id: int, epoch: int, partition: TopicPartition, from_: str, to: str
 ) -> str:
-    """A partition did not change its state."""
+    """Return the log text for a partition whose state change failed."""
     return (
         f"Controller {controller_id} epoch {epoch} failed to change state for partition "
         f"{partition} from {from_} to {to}"
@@ -191,7 +193,7 @@ def partition_failed_text(
 def replica_failed_text(
     controller_id: int, epoch: int, partition: TopicPartition, replica: int, from_: str, to: str
 ) -> str:
-    """A replica did not change its state."""
+    """Return the log text for a replica whose state change failed."""
     return (
         f"Controller {controller_id} epoch {epoch} initiated state change of replica {replica} for "
         f"partition {partition} from {from_} to {to} failed"
@@ -199,12 +201,12 @@ def replica_failed_text(
 
 
 def id_list(ids: Iterable[int]) -> str:
-    """Ids as Kafka joins them: ``0,1,2``."""
+    """Join broker ids as Kafka does: ``0,1,2``."""
     return ",".join(map(str, ids))
 
 
 def scala_set(items: Iterable[object]) -> str:
-    """A set as Scala prints it; a small and a large one have other names."""
+    """Format items as Scala prints a set: ``Set(..)`` for 1 to 4 items, else ``HashSet(..)``."""
     listed = list(items)
     name = "Set" if 0 < len(listed) <= 4 else "HashSet"
     return f"{name}({', '.join(map(str, listed))})"

@@ -1,6 +1,6 @@
-"""What a controller shows of itself: plain values, for `klamm status`.
+"""State of a controller for `klamm status`, as plain values.
 
-Reads the context from another thread than the one that changes it: counts and copies only.
+The context is read from another thread than the event thread, so it is only counted or copied.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
 REASSIGNMENTS_SHOWN: Final = 100
-"""Of so many reassignments the status says where they stand: those that wait for a broker first."""
+"""Maximum number of reassignments in the status; those that wait for a broker come first."""
 
 
 def controller_status(controller: KafkaController) -> dict[str, Any]:
-    """One controller's view: who is active, what it knows, what waits, what it cannot read."""
+    """Return one controller's view of the cluster, its pending work, and malformed znodes."""
     context, events = controller.context, controller.events
     replicas: Counter[str] = Counter()
     for states in list(context.replica_states.values()):
@@ -57,8 +57,10 @@ def controller_status(controller: KafkaController) -> dict[str, Any]:
 
 
 def _deletions(context: ControllerContext) -> list[dict[str, Any]]:
-    """What each topic that is to be deleted waits for: brokers (and which of them are live, but
-    have replicas on failed log directories), or a reassignment; or nothing."""
+    """Return for each topic to be deleted the brokers or the reassignment that it waits for.
+
+    ``waits_for_log_dirs_of`` are those of the brokers that are live, with a failed log directory.
+    """
     waiting = context.topics_waiting_for_reassignment.copy()
     live = context.live_or_shutting_down_broker_ids
     found = []
@@ -79,7 +81,7 @@ def _deletions(context: ControllerContext) -> list[dict[str, Any]]:
 
 
 def _reassignments(context: ControllerContext) -> list[dict[str, Any]]:
-    """Where the reassignments stand that are under way."""
+    """Return the progress of ongoing reassignments, at most REASSIGNMENTS_SHOWN."""
     found = []
     for tp in sorted(context.partitions_being_reassigned.copy()):
         assignment = context.partition_full_replica_assignment(tp)
@@ -100,7 +102,7 @@ def _reassignments(context: ControllerContext) -> list[dict[str, Any]]:
 def _offline_brokers(
     context: ControllerContext, replicas: Iterable[tuple[TopicPartition, tuple[int, ...]]]
 ) -> list[int]:
-    """The brokers of those of the replicas that are not online, ascending."""
+    """Return the ids of the brokers with a replica that is not online, ascending."""
     return sorted(
         {
             broker_id

@@ -1,10 +1,10 @@
-"""A count with a duration: what Kafka's timers and histograms come down to in Prometheus text."""
+"""Count, sum and maximum of durations: Kafka's timers and histograms as Prometheus shows them."""
 
 from __future__ import annotations
 
 
 class Timer:
-    """How often something took place and how long it took in all, in milliseconds."""
+    """Number of measured durations, with their sum and maximum in milliseconds."""
 
     __slots__ = ("count", "max_ms", "sum_ms")
 
@@ -14,7 +14,7 @@ class Timer:
         self.max_ms = 0.0
 
     def update(self, elapsed_ms: float) -> None:
-        """Count one occurrence."""
+        """Add one duration."""
         self.count += 1
         self.sum_ms += elapsed_ms
         self.max_ms = max(self.max_ms, elapsed_ms)

@@ -1,8 +1,8 @@
-"""Topics to be deleted, from the request to the last znode: begun, halted, retried, completed.
+"""Deletion of topics, from the request to the last znode: queued, started, halted, completed.
 
-What is next is decided by statemachines/topic_deletion.py; here it is carried out by the state
-machines and the fenced writes. Below the manager are the events that ask for it: requests in
-/admin/delete_topics, and the answers of brokers that were told to delete replicas. Mirrors
+statemachines/topic_deletion.py decides the next step; this file carries it out with the state
+machines and fenced writes. Handlers of the events that drive deletions follow the manager: requests
+in /admin/delete_topics, and responses of brokers that were sent StopReplica. Mirrors
 kafka/controller/TopicDeletionManager.scala; processTopicDeletion, fetchTopicDeletionsInProgress and
 processTopicDeletionStopReplicaResponseReceived of KafkaController.scala; and the StopReplica
 callback of ControllerChannelManager.scala.
@@ -45,14 +45,14 @@ REASSIGNMENT = "topic reassignment in progress"
 
 
 class TopicDeletionManager:
-    """The deletions of one controller. ``counts`` are as they were after the last change.
+    """Topic deletions of one controller. ``counts`` are updated after every change.
 
-    A topic with a running reassignment is not queued before that has ended: until then it is
-    served as ever, so that the reassignment can end. Kafka 2.8.2 deletes it at once (KAFKA-8249),
-    or after a failover queues it and waits.
+    A topic that is being reassigned is queued only after the reassignment has ended: until then it
+    is served, so that the reassignment can complete. Kafka 2.8.2 deletes it at once (KAFKA-8249),
+    or, after a failover, queues it and waits.
 
-    A replica on a dead broker is waited for, however long (KAFKA-10548): a topic that went without
-    it would come back with the broker.
+    A deletion waits without limit for a replica on a dead broker (KAFKA-10548): if the topic were
+    deleted without that replica, it would reappear with the broker.
     """
 
     def __init__(self, controller: KafkaController) -> None:
@@ -63,7 +63,7 @@ class TopicDeletionManager:
     # From a failover to a resignation
 
     def init(self, topics: Iterable[str]) -> None:
-        """After an election, before the state machines start: queue what is to be deleted."""
+        """Queue the topics to be deleted, after an election and before the state machines start."""
         context, log = self._controller.context, self._controller.log
         to_delete = set(topics)
         offline = topics_with_offline_replicas(context, sorted(to_delete))
@@ -85,18 +85,18 @@ class TopicDeletionManager:
         self._count()
 
     def try_topic_deletion(self) -> None:
-        """After an election, once replicas, partitions and reassignments were seen to."""
+        """Resume deletions after an election, when all other state was initialized."""
         if self.is_delete_topic_enabled:
             self._resume_deletions()
 
     def reset(self) -> None:
-        """The controller resigned."""
+        """Reset the counts after the controller resigned."""
         self.counts = DeletionCounts()
 
-    # What events ask for
+    # Called by event handlers
 
     def enqueue_topics_for_deletion(self, topics: Iterable[str]) -> None:
-        """Somebody asked for the deletion of these topics, or asked for it before."""
+        """Queue topics for deletion and start; topics that are already queued are allowed."""
         if self.is_delete_topic_enabled:
             self._queue(topics)
             self._resume_deletions()
@@ -104,7 +104,7 @@ class TopicDeletionManager:
             self._remove_requests(topics)
 
     def resume_deletion_for_topics(self, topics: Iterable[str]) -> None:
-        """A broker with replicas of these topics came back, or a reassignment of theirs ended."""
+        """Resume deletions after a broker with replicas returned or a reassignment ended."""
         context = self._controller.context
         waiting = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
         resumed = waiting.intersection(topics)
@@ -113,7 +113,7 @@ class TopicDeletionManager:
             self._resume_deletions()
 
     def fail_replica_deletion(self, replicas: ReplicasByBroker) -> None:
-        """Replicas went offline or could not be deleted: halt the deletion of their topics."""
+        """Halt the deletion of topics whose replicas went offline or could not be deleted."""
         failed = queued_replicas(self._controller.context, replicas)
         if not failed or not self.is_delete_topic_enabled:
             return
@@ -130,7 +130,7 @@ class TopicDeletionManager:
         self._resume_deletions()
 
     def complete_replica_deletion(self, replicas: ReplicasByBroker) -> None:
-        """A broker deleted replicas. A topic goes once it has none left."""
+        """Record replicas that a broker deleted; complete topics without remaining replicas."""
         deleted = queued_replicas(self._controller.context, replicas)
         self._controller.log.debug(
             f"Deletion successfully completed for replicas {replicas_text(deleted)}", _SOURCE
@@ -141,7 +141,7 @@ class TopicDeletionManager:
         self._resume_deletions()
 
     def mark_topic_ineligible_for_deletion(self, topics: Iterable[str], reason: str) -> None:
-        """Halt the deletion of those of the topics that are queued."""
+        """Halt the deletion of the queued ones among ``topics``."""
         context = self._controller.context
         halted = context.topics_to_be_deleted.intersection(topics)
         if self.is_delete_topic_enabled and halted:
@@ -149,14 +149,15 @@ class TopicDeletionManager:
             self._count()
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """The znodes of topics were deleted by hand: what asks for their deletion goes too.
+        """Delete the remaining znodes and deletion requests of manually deleted topics.
 
-        With hazard C8 that stays until the next request or failover.
+        With the quirk deleted_topic_znode_leaves_stale_state they stay until the next request or
+        failover.
         """
         context = self._controller.context
         waiting = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
         forgotten = sorted(waiting.intersection(topics))
-        if forgotten and not self._controller.quirks.hazard_c8:
+        if forgotten and not self._controller.quirks.deleted_topic_znode_leaves_stale_state:
             self._controller.controller_zk.delete_topics(forgotten, context.epoch_zk_version)
 
     # Queueing
@@ -179,8 +180,8 @@ class TopicDeletionManager:
         if newly:
             self._report_halted(newly, REASSIGNMENT)
 
-    def _queue_those_that_wait_no_more(self) -> None:
-        """A reassignment may end in many ways; none has to tell."""
+    def _queue_after_reassignment(self) -> None:
+        """Queue the topics whose reassignment has ended in the meantime, for any reason."""
         context = self._controller.context
         if context.topics_waiting_for_reassignment:
             reassigned = topics_being_reassigned(context)
@@ -198,11 +199,11 @@ class TopicDeletionManager:
                 names, self._controller.context.epoch_zk_version
             )
 
-    # Carrying out
+    # Execution
 
     def _resume_deletions(self) -> None:
-        """Take every queued topic one step further: complete, then retry, then start."""
-        self._queue_those_that_wait_no_more()
+        """Advance every queued topic by one step: complete, then retry, then start deletions."""
+        self._queue_after_reassignment()
         context, log = self._controller.context, self._controller.log
         if context.topics_to_be_deleted:
             shown = ",".join(sorted(context.topics_to_be_deleted))
@@ -219,14 +220,14 @@ class TopicDeletionManager:
         self._count()
 
     def _complete(self, topics: Sequence[str]) -> None:
-        """Forget replicas that are deleted, then delete the znodes of all topics together.
+        """Forget the deleted replicas, then delete the znodes of all topics together.
 
-        A topic whose znodes cannot be deleted stays queued and is tried again with the next event.
+        A topic whose znodes cannot be deleted stays queued and is retried at the next event.
         """
         controller = self._controller
-        # The znodes go for good: a replica still on a broker would come back without its topic.
+        # The znodes are deleted irrevocably: a replica left on a broker would have no topic.
         assert all(progress_of(controller.context, topic) is Progress.DONE for topic in topics)
-        # A change of a topic znode must not come before the new topic of the same name.
+        # Otherwise the event of the changed znode could precede a new topic of the same name.
         controller.watches.topics.difference_update(topics)
         deleted = replicas_in_state(controller.context, topics, ReplicaState.DELETION_SUCCESSFUL)
         controller.replica_state_machine.handle_state_changes(deleted, ReplicaState.NON_EXISTENT)
@@ -250,7 +251,7 @@ class TopicDeletionManager:
             del malformed[name]
 
     def _retry(self, topics: Sequence[str]) -> None:
-        """Replicas that could not be deleted are Offline again, from where they can be."""
+        """Move replicas that could not be deleted back to Offline, so that they can be retried."""
         failed = replicas_in_state(
             self._controller.context, topics, ReplicaState.DELETION_INELIGIBLE
         )
@@ -262,10 +263,10 @@ class TopicDeletionManager:
         self._controller.replica_state_machine.handle_state_changes(failed, ReplicaState.OFFLINE)
 
     def _start(self, topics: Sequence[str]) -> None:
-        """Take the partitions away, tell the brokers, and have those replicas deleted that can be.
+        """Remove the partitions, send that to the brokers, and start to delete live replicas.
 
-        The states of partitions change before the deletion counts as begun, so that what is
-        offline is counted until then.
+        The partitions change their state before the deletion counts as started, so that offline
+        partitions are counted until then.
         """
         controller, context = self._controller, self._controller.context
         plan = plan_start(context, topics)
@@ -315,7 +316,7 @@ class TopicDeletionManager:
 
 
 def replicas_text(replicas: ReplicasByBroker) -> str:
-    """Replicas as Kafka joins them."""
+    """Format replicas as Kafka does."""
     return ",".join(
         f"[Topic={tp.topic},Partition={tp.partition},Replica={broker_id}]"
         for broker_id, tps in replicas.items()
@@ -324,7 +325,7 @@ def replicas_text(replicas: ReplicasByBroker) -> str:
 
 
 def load_topic_deletions(controller: KafkaController) -> None:
-    """At a failover: read and watch what is to be deleted, and queue it."""
+    """Read, watch and queue the topics in /admin/delete_topics, at a failover."""
     controller.log.info("Fetching topic deletions in progress")
     topics = controller.zk.get_topic_deletions(watch=True)
     controller.log.info(f"List of topics to be deleted: {','.join(topics)}")
@@ -333,9 +334,9 @@ def load_topic_deletions(controller: KafkaController) -> None:
 
 
 def process_topic_deletion(controller: KafkaController, _: TopicDeletion) -> None:
-    """Read /admin/delete_topics, remove from it what does not exist, and queue the rest.
+    """Read /admin/delete_topics, remove requests for missing topics, and queue the others.
 
-    A topic whose znode cannot be read exists: deleting it is a way out.
+    A topic with a malformed znode counts as existing, so that it can be deleted.
     """
     context, log = controller.context, controller.log
     topics = controller.zk.get_topic_deletions(watch=True)
@@ -355,7 +356,7 @@ def process_topic_deletion(controller: KafkaController, _: TopicDeletion) -> Non
     if manager.is_delete_topic_enabled:
         log.info(f"Starting topic deletion for topics {','.join(known)}")
         if controller.quirks.kafka_8249:
-            # Nothing that is not queued yet is halted by this.
+            # As in Kafka, this halts only topics that are already queued.
             reassigned = topics_being_reassigned(context).intersection(known)
             manager.mark_topic_ineligible_for_deletion(reassigned, REASSIGNMENT)
     manager.enqueue_topics_for_deletion(known)
@@ -367,9 +368,12 @@ def process_deleted_replicas(
     request: ControlRequest,
     response: StopReplicaResponse,
 ) -> None:
-    """A broker answered a StopReplica: of topics whose deletion has begun, some replicas are gone
-    and some could not be deleted. Replicas that were only stopped do not count."""
-    assert isinstance(request, StopReplicaRequest), "a StopReplica is what was answered"
+    """Handle a StopReplica response for topics whose deletion has started.
+
+    Records the deleted replicas and those that could not be deleted; ignores replicas that were
+    only stopped.
+    """
+    assert isinstance(request, StopReplicaRequest), "the response is not to a StopReplica request"
     started = controller.context.topics_with_deletion_started
     if not started:
         return

@@ -1,7 +1,7 @@
-"""From what a watch saw to the event it means, and which watches are wanted.
+"""Mapping of fired watches to controller events, and the set of active watches.
 
-A handler only puts an event: reading, and thereby arming the watch again, is done when the event
-is processed. Mirrors the ...Handler classes of kafka/controller/KafkaController.scala.
+A fired watch only enqueues an event; the handler of the event reads the znode and thereby arms the
+watch again. Mirrors the ...Handler classes of kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _CHILD_CHANGES: Final[Mapping[str, ControllerEvent]] = {
 
 
 class Watches:
-    """Which watches the controller wants. One that fires after it was unregistered is nothing.
+    """Watches in which the controller is interested; a watch that fires later is ignored.
 
-    /controller is watched by every candidate from its startup, all else by the active controller
-    alone. ``event_of`` is called from the store's thread. ``brokers``: whose registrations are
-    watched; ``topics``: whose znodes are; ``malformed``: the partitions whose states cannot be
-    read, by the path of the state.
+    Every candidate watches /controller from its startup; only the active controller watches other
+    znodes. ``brokers``: brokers with a watched registration. ``topics``: topics with a watched
+    znode. ``malformed``: partitions with a malformed state znode, by the path of the znode.
+    ``event_of`` is called from the store's thread.
     """
 
     def __init__(self, quirks: Quirks = NO_QUIRKS) -> None:
@@ -67,11 +67,11 @@ class Watches:
         self.malformed: dict[str, TopicPartition] = {}
 
     def activate(self) -> None:
-        """The controller is active: changes of the brokers and the topics are wanted."""
+        """Accept watches of brokers, topics and requests: the controller became active."""
         self._is_active = True
 
     def clear(self) -> None:
-        """The controller resigned: only /controller is wanted."""
+        """Ignore all watches except /controller: the controller resigned."""
         self._is_active = False
         self.brokers.clear()
         self.topics.clear()
@@ -79,16 +79,16 @@ class Watches:
         self.malformed.clear()
 
     def register_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Changes of these partitions' states are wanted."""
+        """Accept changes of the state znodes of these partitions."""
         self._reassigned.update((TopicPartitionStateZNode.path(tp), tp) for tp in partitions)
 
     def unregister_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Changes of these partitions' states are wanted no more."""
+        """Ignore changes of the state znodes of these partitions from now on."""
         for tp in partitions:
             self._reassigned.pop(TopicPartitionStateZNode.path(tp), None)
 
     def event_of(self, fired: WatchEvent) -> ControllerEvent | None:
-        """The event that a watch means; None if nobody wants it."""
+        """Return the event for a fired watch; None if the watch is ignored."""
         path, kind = fired.path, fired.kind
         if path == ControllerZNode.path:
             return Reelect() if kind is WatchKind.DELETED else ControllerChange()

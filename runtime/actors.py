@@ -18,7 +18,7 @@ from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address, Message
 
 if TYPE_CHECKING:
-    from klamm.zk.kazoo_waves import Completion
+    from klamm.zk.kazoo_pipeline import Completion
 
 AT_ONCE: Final = float("-inf")
 

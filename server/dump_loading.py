@@ -12,7 +12,7 @@ from klamm.admin.guard import MARKER_PATH, RunInfo, marker
 from klamm.cluster.errors import KlammError
 from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import DumpedCluster
-from klamm.zk.dump_load import NotEmpty, apart, cut_short, load
+from klamm.zk.dump_load import NotEmpty, cut_short, load, run_on_thread
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import Create, SessionEvent, SessionState, StoreEvent
 
@@ -49,7 +49,7 @@ def load_dump(
     session.add_listener(lambda event: _say_connection_is_lost(event, say))
     progress = _Progress(say)
     try:
-        apart(
+        run_on_thread(
             lambda: load(
                 KazooStore(session),
                 dump.plan,

@@ -15,8 +15,8 @@ from typing import Final
 from klamm.cluster.errors import KlammError, StoreError, ZooKeeperUnavailable
 from klamm.runtime.real.cluster import RealCluster
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.kazoo_pipeline import within
 from klamm.zk.kazoo_store import newest_zxid
-from klamm.zk.kazoo_waves import within
 from klamm.zk.store import SessionState
 from klamm.zk.znodes import MalformedZNode
 

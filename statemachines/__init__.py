@@ -1,4 +1,4 @@
-"""Pure decisions of the controller: legal moves, its context, elections, plans and their apply.
+"""Pure controller logic: context, states and transitions, elections, plans and their application.
 
-Knows neither ZooKeeper nor threads nor clocks; mirrors kafka.controller.
+Independent of ZooKeeper, threads and clocks; mirrors kafka.controller.
 """

@@ -1,8 +1,7 @@
 """The controller's cache of the cluster: topics, assignments, leadership, states, live brokers.
 
-Changed only by the apply steps of the state machines, by the loader of a failover and by the
-controller's own bookkeeping; never decides anything. Mirrors
-kafka/controller/ControllerContext.scala.
+It makes no decisions. Only the apply steps of the state machines, the loader of a failover and the
+event handlers change it. Mirrors kafka/controller/ControllerContext.scala.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 
 ReplicasByBroker = dict[int, list[TopicPartition]]
-"""Replicas, as the partitions they belong to by the broker they are on; brokers ascending."""
+"""Replicas as {broker id: partitions with a replica on that broker}; brokers ascending."""
 _OFFLINE: Final = PartitionState.OFFLINE
 
 
 def replicas_by_broker(replicas: Mapping[TopicPartition, Iterable[int]]) -> ReplicasByBroker:
-    """Replicas of many partitions as a state machine takes them, brokers ascending."""
+    """Return the replicas of partitions grouped by broker, brokers ascending."""
     found: ReplicasByBroker = {}
     for tp, broker_ids in replicas.items():
         for broker_id in broker_ids:
@@ -39,8 +38,11 @@ def replicas_by_broker(replicas: Mapping[TopicPartition, Iterable[int]]) -> Repl
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What the context counts. Topics queued for deletion have no imbalance; topics whose deletion
-    has started have no offline partitions."""
+    """Counts of the context, some of which are metrics.
+
+    The imbalance excludes topics queued for deletion; the offline partitions exclude topics with a
+    started deletion.
+    """
 
     offline_partition_count: int
     preferred_replica_imbalance_count: int
@@ -50,10 +52,10 @@ class Counts(msgspec.Struct, frozen=True):
 def has_preferred_leader(
     assignment: ReplicaAssignment, leadership: LeaderIsrAndControllerEpoch
 ) -> bool:
-    """False if another than the first replica leads.
+    """Return True if the leader is the preferred replica, which is the first assigned one.
 
-    A first replica that is being added counts as led until it is in the ISR. An empty assignment
-    has no preferred leader to miss.
+    A preferred replica that is still being added counts as leader until it is in the ISR. An empty
+    assignment has no preferred replica, and counts as balanced.
     """
     if not assignment.replicas:
         return True
@@ -64,15 +66,15 @@ def has_preferred_leader(
 
 
 class ControllerContext:
-    """What the active controller knows.
+    """Cached cluster state of the active controller.
 
-    The dictionaries are open to read. The sets have no order: sort before iterating where the
-    order can be seen. One TopicPartition object is the key everywhere.
+    Callers may read the dictionaries and sets, but change them through methods. Sets are unordered:
+    sort before iterating where the order is observable. All dictionaries share the same
+    TopicPartition objects as keys.
 
-    ``live_broker_ids`` leaves out the brokers that are shutting down,
-    ``live_or_shutting_down_broker_ids`` does not. ``live_or_shutting_down_brokers`` are ascending
-    by id. All three are kept, not computed at each use. Epochs of brokers are the czxids of their
-    registrations.
+    ``live_broker_ids`` excludes brokers that are shutting down;
+    ``live_or_shutting_down_broker_ids`` includes them, and ``live_or_shutting_down_brokers`` is
+    ascending by id. All three are cached. The epoch of a broker is the czxid of its registration.
     """
 
     def __init__(self, quirks: Quirks = NO_QUIRKS, controller_id: int = -1) -> None:
@@ -81,7 +83,7 @@ class ControllerContext:
         self.reset_context()
 
     def reset_context(self) -> None:
-        """Know nothing, as before the first election and after a resignation."""
+        """Reset to the empty state before the first election and after a resignation."""
         self.live_brokers: dict[int, Broker] = {}
         self.live_broker_epochs: dict[int, int] = {}
         self.shutting_down_broker_ids: frozenset[int] = frozenset()
@@ -109,45 +111,45 @@ class ControllerContext:
     # Brokers, and the replicas on them
 
     def set_live_brokers(self, broker_and_epochs: Mapping[Broker, int]) -> None:
-        """Forget the live brokers and take these: {broker: epoch}."""
+        """Replace the live brokers by ``broker_and_epochs``."""
         self.live_brokers.clear()
         self.live_broker_epochs.clear()
         self.add_live_brokers(broker_and_epochs)
 
     def add_live_brokers(self, broker_and_epochs: Mapping[Broker, int]) -> None:
-        """Add brokers, or replace those with the same ids."""
+        """Add live brokers; replaces brokers with the same ids."""
         for broker, epoch in broker_and_epochs.items():
             self.live_brokers[broker.id] = broker
             self.live_broker_epochs[broker.id] = epoch
         self._refresh_brokers()
 
     def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Remove brokers; ids that are not live are ignored."""
+        """Remove live brokers; ignores other ids."""
         for broker_id in broker_ids:
             self.live_brokers.pop(broker_id, None)
             self.live_broker_epochs.pop(broker_id, None)
         self._refresh_brokers()
 
     def update_broker_metadata(self, broker: Broker) -> None:
-        """Replace end points and rack of a live broker; its epoch stays."""
+        """Replace the end points and rack of a live broker, but not its epoch."""
         assert broker.id in self.live_brokers, f"broker {broker.id} is not live"
         self.live_brokers[broker.id] = broker
         self._refresh_brokers()
 
     def add_shutting_down_broker(self, broker_id: int) -> None:
-        """The broker began its controlled shutdown."""
+        """Mark a broker as shutting down."""
         self.shutting_down_broker_ids |= {broker_id}
         self._refresh_brokers()
 
     def remove_shutting_down_brokers(self, broker_ids: Iterable[int]) -> None:
-        """The brokers are gone, or came back."""
+        """Unmark brokers as shutting down, because they are dead or restarted."""
         self.shutting_down_broker_ids = self.shutting_down_broker_ids.difference(broker_ids)
         self._refresh_brokers()
 
     def is_replica_online(
         self, broker_id: int, tp: TopicPartition, include_shutting_down_brokers: bool = False
     ) -> bool:
-        """True if the broker lives and the replica's directory did not fail."""
+        """Return True if the broker is live and the replica's log directory has not failed."""
         return bool(self.online_replicas(tp, (broker_id,), include_shutting_down_brokers))
 
     def online_replicas(
@@ -156,7 +158,7 @@ class ControllerContext:
         replicas: tuple[int, ...],
         include_shutting_down_brokers: bool = False,
     ) -> tuple[int, ...]:
-        """Those of ``replicas`` that are online, in the same order; the same tuple if all are."""
+        """Return the online ones of ``replicas`` in the same order; the same tuple if all are."""
         ids = self.live_broker_ids
         if include_shutting_down_brokers:
             ids = self.live_or_shutting_down_broker_ids
@@ -166,14 +168,14 @@ class ControllerContext:
         return tuple(r for r in replicas if r in ids and tp not in dirs.get(r, ()))
 
     def offline_replicas(self, tp: TopicPartition, replicas: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of ``replicas`` that are not online, in the same order."""
+        """Return the offline ones of ``replicas`` in the same order."""
         online = self.online_replicas(tp, replicas)
         return () if online is replicas else tuple(r for r in replicas if r not in online)
 
     def split_by_online(
         self, broker_id: int, tps: Collection[TopicPartition]
     ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """The replicas of one broker: those online, those offline."""
+        """Split the replicas of one broker into (online, offline)."""
         if broker_id not in self.live_broker_ids:
             return [], list(tps)
         failed = self.replicas_on_offline_dirs.get(broker_id)
@@ -191,11 +193,14 @@ class ControllerContext:
     # Topics
 
     def set_all_topics(self, topics: Iterable[str]) -> None:
-        """These are the topics; what is cached of others stays until ``remove_topic``."""
+        """Replace the set of topics.
+
+        Cached partitions of other topics stay until ``remove_topic``.
+        """
         self.all_topics = set(topics)
 
     def add_topic_id(self, topic: str, topic_id: str) -> None:
-        """Remember a topic's id (22 characters of base64). A second id, or topic, is a bug."""
+        """Set the id (22 characters of base64) of a topic that has none; ids must be unique."""
         assert topic in self.all_topics, f"topic {topic} is not contained in all topics."
         assert self.topic_ids.get(topic, topic_id) == topic_id, f"{topic} has another id"
         assert self.topic_names.get(topic_id, topic) == topic, f"{topic_id} has another name"
@@ -203,16 +208,16 @@ class ControllerContext:
         self.topic_names[topic_id] = topic
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic and all that is cached of its partitions and replicas.
+        """Forget a topic with all its partitions and replicas.
 
-        With hazard C8 their states stay, and so do their reassignments.
+        With the quirk deleted_topic_znode_leaves_stale_state, their states and reassignments stay.
         """
         for tp in self._partitions_by_topic.pop(topic, ()):
             assignment = self.assignments[tp]
             leadership = self.leaderships.get(tp)
             self._count_imbalance(tp, assignment, leadership, -1)
             self._index_replicas(tp, assignment.replicas, ())
-            if not self.quirks.hazard_c8:
+            if not self.quirks.deleted_topic_znode_leaves_stale_state:
                 self.put_partition_state(tp, PartitionState.NON_EXISTENT)
                 for broker_id in assignment.replicas:
                     self.put_replica_states(broker_id, (tp,), ReplicaState.NON_EXISTENT)
@@ -230,9 +235,9 @@ class ControllerContext:
             del self.topic_names[topic_id]
 
     def queue_topic_deletion(self, topics: Iterable[str]) -> None:
-        """The topics wait to be deleted: their imbalance counts no more.
+        """Queue topics for deletion and subtract their imbalance.
 
-        With the quirk KAFKA-13572 it is taken off again for a topic that waits already.
+        With the quirk KAFKA-13572 it is subtracted again for topics that are already queued.
         """
         for topic in topics:
             if self.quirks.kafka_13572:
@@ -242,14 +247,14 @@ class ControllerContext:
             self.topics_to_be_deleted.add(topic)
 
     def begin_topic_deletion(self, topics: Iterable[str]) -> None:
-        """The deletion has started: their offline partitions count no more."""
+        """Mark the deletion of topics as started, and subtract their offline partitions."""
         for topic in topics:
             if topic not in self.topics_with_deletion_started:
                 self.offline_partition_count -= len(self.partitions_in_states((_OFFLINE,), topic))
                 self.topics_with_deletion_started.add(topic)
 
     def is_topic_eligible_for_deletion(self, topic: str) -> bool:
-        """True if the topic waits to be deleted and nothing keeps it from being so."""
+        """Return True if the topic is queued for deletion and not halted."""
         return (
             topic in self.topics_to_be_deleted and topic not in self.topics_ineligible_for_deletion
         )
@@ -257,23 +262,23 @@ class ControllerContext:
     # Assignments
 
     def partition_replica_assignment(self, tp: TopicPartition) -> tuple[int, ...]:
-        """The replicas of a partition, () if it is not known."""
+        """Return the replicas of a partition, () if it is unknown."""
         return self.assignments.get(tp, EMPTY_ASSIGNMENT).replicas
 
     def running_reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
-        """Return the assignments that a reassignment changes, by partition."""
+        """Return the assignments of the partitions that are being reassigned."""
         moving = tuple(self.partitions_being_reassigned)
         found = {tp: self.partition_full_replica_assignment(tp) for tp in moving}
         return {tp: found[tp] for tp in moving if found[tp].is_being_reassigned}
 
     def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
-        """The assignment of a partition, the empty one if it is not known."""
+        """Return the assignment of a partition, an empty one if it is unknown."""
         return self.assignments.get(tp, EMPTY_ASSIGNMENT)
 
     def update_partition_full_replica_assignment(
         self, tp: TopicPartition, assignment: ReplicaAssignment
     ) -> None:
-        """Put a partition's assignment, its place in the indices and the imbalance count."""
+        """Set the assignment of a partition; updates the indices and the imbalance count."""
         previous = self.assignments.get(tp)
         self.assignments[tp] = assignment
         if previous is None:
@@ -290,36 +295,36 @@ class ControllerContext:
     def partition_full_replica_assignment_for_topic(
         self, topic: str
     ) -> dict[TopicPartition, ReplicaAssignment]:
-        """The assignments of a topic's partitions."""
+        """Return the assignments of a topic's partitions."""
         return {tp: self.assignments[tp] for tp in self._partitions_by_topic.get(topic, ())}
 
     def all_partitions(self) -> Collection[TopicPartition]:
-        """Every partition with an assignment."""
+        """Return all partitions with an assignment."""
         return self.assignments.keys()
 
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic that have an assignment."""
+        """Return the partitions of a topic."""
         return list(self._partitions_by_topic.get(topic, ()))
 
     def replicas_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions that have a replica on the broker."""
+        """Return the partitions with a replica on the broker."""
         return list(self._partitions_by_broker.get(broker_id, ()))
 
     def replicas_on_brokers(self, broker_ids: Iterable[int]) -> ReplicasByBroker:
-        """The replicas on some brokers; brokers without any are left out."""
+        """Return the replicas on brokers; omits brokers without replicas."""
         index = self._partitions_by_broker
         return {b: list(index[b]) for b in sorted(broker_ids) if b in index}
 
     def replicas_for_topic(self, topic: str) -> ReplicasByBroker:
-        """The replicas of a topic."""
+        """Return the replicas of a topic."""
         return self.replicas_for_partitions(self._partitions_by_topic.get(topic, ()))
 
     def replicas_for_partitions(self, tps: Iterable[TopicPartition]) -> ReplicasByBroker:
-        """The replicas of some partitions."""
+        """Return the replicas of partitions."""
         return replicas_by_broker({tp: self.partition_replica_assignment(tp) for tp in tps})
 
     def online_and_offline_replicas(self) -> tuple[ReplicasByBroker, ReplicasByBroker]:
-        """All replicas: those online, those offline."""
+        """Return all replicas as (online, offline)."""
         online: ReplicasByBroker = {}
         offline: ReplicasByBroker = {}
         for broker_id in sorted(self._partitions_by_broker):
@@ -333,11 +338,11 @@ class ControllerContext:
     # States
 
     def partition_state(self, tp: TopicPartition) -> PartitionState:
-        """The state of a partition; one that was never seen does not exist."""
+        """Return the state of a partition, NON_EXISTENT if it is unknown."""
         return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
 
     def put_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
-        """Put a partition's state and count it if it is offline."""
+        """Set the state of a partition and update the count of offline partitions."""
         was_offline = self.partition_states.get(tp) is _OFFLINE
         self.partition_states[tp] = state
         if (state is _OFFLINE) is not was_offline and (
@@ -348,7 +353,7 @@ class ControllerContext:
     def partitions_in_states(
         self, states: Collection[PartitionState], topic: str | None = None
     ) -> list[TopicPartition]:
-        """The partitions, of one topic or of all, that are in one of ``states``."""
+        """Return the partitions in one of ``states``, of one topic or of all topics."""
         wanted = tuple(states)
         if topic is None:
             return [tp for tp, state in self.partition_states.items() if state in wanted]
@@ -356,13 +361,13 @@ class ControllerContext:
         return [tp for tp in tps if self.partition_state(tp) in wanted]
 
     def replica_state(self, broker_id: int, tp: TopicPartition) -> ReplicaState:
-        """The state of a replica; one that was never seen does not exist."""
+        """Return the state of a replica, NON_EXISTENT if it is unknown."""
         return self.replica_states.get(broker_id, {}).get(tp, ReplicaState.NON_EXISTENT)
 
     def put_replica_states(
         self, broker_id: int, tps: Iterable[TopicPartition], state: ReplicaState
     ) -> None:
-        """Put the state of replicas of one broker; one that does not exist is forgotten."""
+        """Set the state of replicas of one broker; NON_EXISTENT removes them."""
         states = self.replica_states.setdefault(broker_id, {})
         if state is ReplicaState.NON_EXISTENT:
             for tp in tps:
@@ -371,7 +376,7 @@ class ControllerContext:
             states.update(dict.fromkeys(tps, state))
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> ReplicasByBroker:
-        """The replicas of a topic that are in ``state``."""
+        """Return the replicas of a topic in ``state``."""
         found = {
             broker_id: [tp for tp in tps if self.replica_state(broker_id, tp) is state]
             for broker_id, tps in self.replicas_for_topic(topic).items()
@@ -381,13 +386,13 @@ class ControllerContext:
     # Leadership
 
     def partition_leadership_info(self, tp: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
-        """Leader and ISR as last stored, with the znode's version; None if there are none yet."""
+        """Return the cached leader and ISR with the znode version; None without a state znode."""
         return self.leaderships.get(tp)
 
     def put_partition_leadership_info(
         self, tp: TopicPartition, leadership: LeaderIsrAndControllerEpoch
     ) -> None:
-        """Put what ZooKeeper holds of a partition's leader and ISR."""
+        """Cache the leader and ISR of a partition as stored in ZooKeeper."""
         previous = self.leaderships.get(tp)
         self.leaderships[tp] = leadership
         assignment = self.assignments.get(tp)
@@ -396,16 +401,16 @@ class ControllerContext:
             self._count_imbalance(tp, assignment, leadership, 1)
 
     def remove_partition_leadership_info(self, tp: TopicPartition) -> None:
-        """Forget a leader and ISR that ZooKeeper no longer holds."""
+        """Forget the leader and ISR of a partition without a state znode."""
         previous = self.leaderships.pop(tp, None)
         self._count_imbalance(tp, self.partition_full_replica_assignment(tp), previous, -1)
 
     def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Partitions with a leader and ISR whose topics are not queued for deletion."""
+        """Return the partitions with a leader and ISR, except of topics queued for deletion."""
         return [tp for tp in self.leaderships if tp.topic not in self.topics_to_be_deleted]
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Partitions whose leader is not online and whose topics are not queued for deletion."""
+        """Return the partitions with an offline leader, except of topics queued for deletion."""
         dirs = self.replicas_on_offline_dirs
         live = self.live_broker_ids
         return [
@@ -419,8 +424,10 @@ class ControllerContext:
         ]
 
     def partition_leaders_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        """Partitions of more than one replica that the broker leads, but not of topics queued for
-        deletion."""
+        """Return the partitions with several replicas that the broker leads.
+
+        Excludes topics queued for deletion.
+        """
         return [
             tp
             for tp, leadership in self.leaderships.items()
@@ -432,7 +439,7 @@ class ControllerContext:
     # Counts
 
     def counts(self) -> Counts:
-        """The counts as they were kept with each change."""
+        """Return the counts, which every change updates."""
         return Counts(
             self.offline_partition_count,
             self.preferred_replica_imbalance_count,
@@ -440,7 +447,7 @@ class ControllerContext:
         )
 
     def recount(self) -> Counts:
-        """The counts made afresh, to check those that were kept."""
+        """Compute the counts from scratch, to verify ``counts``."""
         replicas: dict[int, int] = {}
         for assignment in self.assignments.values():
             for broker_id in assignment.replicas:

@@ -1,6 +1,6 @@
-"""Who leads a partition: the four elections of Kafka, over plain ids and over a context.
+"""Kafka's four leader election strategies, over plain replica ids and over a context.
 
-Pure: nothing is changed, the leader epoch of a result is the one to write. Mirrors
+The functions change nothing; a result holds the incremented leader epoch to write. Mirrors
 kafka/controller/Election.scala and PartitionLeaderElectionAlgorithms of
 kafka/controller/PartitionStateMachine.scala.
 """
@@ -16,7 +16,10 @@ from klamm.statemachines.context import ControllerContext
 
 
 class OfflineElection(msgspec.Struct, frozen=True):
-    """For new and leaderless partitions; ``allow_unclean`` allows it for every topic."""
+    """Election of new and leaderless partitions.
+
+    ``allow_unclean``: allow unclean elections for all topics, whatever their configs.
+    """
 
     allow_unclean: bool = False
 
@@ -25,21 +28,21 @@ class OfflineElection(msgspec.Struct, frozen=True):
 
 
 class ReassignElection(msgspec.Struct, frozen=True):
-    """Among the target replicas of a reassignment."""
+    """Election among the target replicas of a reassignment."""
 
     def __str__(self) -> str:
         return "ReassignPartitionLeaderElectionStrategy"
 
 
 class PreferredReplicaElection(msgspec.Struct, frozen=True):
-    """The first assigned replica or nobody."""
+    """Election of the preferred replica, which is the first assigned one."""
 
     def __str__(self) -> str:
         return "PreferredReplicaPartitionLeaderElectionStrategy"
 
 
 class ControlledShutdownElection(msgspec.Struct, frozen=True):
-    """Away from the brokers that are shutting down, which leave the ISR."""
+    """Election of a replica on a broker that is not shutting down; such brokers leave the ISR."""
 
     def __str__(self) -> str:
         return "ControlledShutdownPartitionLeaderElectionStrategy"
@@ -51,11 +54,11 @@ ElectionStrategy = (
 
 
 class ElectionResult(msgspec.Struct, frozen=True, gc=False):
-    """What an election decided about one partition.
+    """Result of the election of one partition.
 
-    ``leader_and_isr`` to write, None if there is no leader; ``live_replicas`` are who hears of it
-    (for the reassign and the preferred election all candidates, live or not). ``unclean``: the
-    leader was not in sync.
+    ``leader_and_isr``: the state to write, None if no replica can lead. ``live_replicas``: the
+    recipients of LeaderAndIsr; for the reassign and the preferred election all candidates, live or
+    not. ``unclean``: the leader was not in sync.
     """
 
     leader_and_isr: LeaderAndIsr | None
@@ -69,7 +72,7 @@ def offline_partition_leader_election(
     live_replicas: Collection[int],
     unclean_leader_election_enabled: bool,
 ) -> int | None:
-    """The first live replica in sync; failing that and if allowed, the first live one."""
+    """Return the first live replica in the ISR, else, if unclean is enabled, the first live one."""
     for replica in assignment:
         if replica in live_replicas and replica in isr:
             return replica
@@ -81,14 +84,14 @@ def offline_partition_leader_election(
 def reassign_partition_leader_election(
     reassignment: Sequence[int], isr: Collection[int], live_replicas: Collection[int]
 ) -> int | None:
-    """The first target replica that is live and in sync."""
+    """Return the first target replica that is live and in the ISR."""
     return next((r for r in reassignment if r in live_replicas and r in isr), None)
 
 
 def preferred_replica_partition_leader_election(
     assignment: Sequence[int], isr: Collection[int], live_replicas: Collection[int]
 ) -> int | None:
-    """The first replica, if it is live and in sync."""
+    """Return the first replica if it is live and in the ISR."""
     return next((r for r in assignment[:1] if r in live_replicas and r in isr), None)
 
 
@@ -98,7 +101,7 @@ def controlled_shutdown_partition_leader_election(
     live_replicas: Collection[int],
     shutting_down_brokers: Collection[int],
 ) -> int | None:
-    """The first replica that is live, in sync and not on a broker that is shutting down."""
+    """Return the first replica that is live, in the ISR and not on a broker shutting down."""
     return next(
         (
             r
@@ -115,10 +118,10 @@ def elect_leaders(
     strategy: ElectionStrategy,
     unclean_topics: Collection[str] = frozenset(),
 ) -> dict[TopicPartition, ElectionResult]:
-    """Elect a leader for each partition from the state that is given with it.
+    """Elect a leader for each partition, given its current state.
 
-    ``unclean_topics``: those with unclean.leader.election.enable=true; asked only by the offline
-    election, and only where no replica in sync is online.
+    ``unclean_topics``: topics with unclean.leader.election.enable=true. Only the offline election
+    uses them, and only if no ISR member is online.
     """
     return {tp: _elect(context, tp, state, strategy, unclean_topics) for tp, state in states}
 

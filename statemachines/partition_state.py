@@ -1,7 +1,7 @@
-"""The states of a partition and which may follow which.
+"""States of a partition and their legal transitions.
 
-Only the table and what is derived from it; moves are planned and applied elsewhere.
-Mirrors the PartitionState objects of kafka/controller/PartitionStateMachine.scala.
+partition_transitions.py plans and applies the transitions. Mirrors the PartitionState objects of
+kafka/controller/PartitionStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from klamm.statemachines.rules import previous_names, valid_previous
 
 
 class PartitionState(Enum):
-    """A partition's state; the value is Kafka's name."""
+    """State of a partition; the value is Kafka's name."""
 
     NEW = "NewPartition"
     ONLINE = "OnlinePartition"
@@ -33,7 +33,7 @@ PREVIOUS: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
     _S.OFFLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE),
     _S.NON_EXISTENT: (_S.OFFLINE,),
 }
-"""{target: the states from which a partition may move to it}, in Kafka's order of printing."""
+"""{target: states from which a partition may move to it}, in the order in which Kafka prints."""
 VALID_PREVIOUS: Final = valid_previous(PREVIOUS)
 PREVIOUS_NAMES: Final = previous_names(PREVIOUS)
 CODES: Final = {_S.NEW: 0, _S.ONLINE: 1, _S.OFFLINE: 2, _S.NON_EXISTENT: 3}

@@ -1,7 +1,7 @@
-"""Moves of partitions from state to state: planned from the context, applied once written.
+"""State transitions of partitions: planned from the context, and applied after they are written.
 
-Neither writes to ZooKeeper nor sends; a plan holds what is to be written, the batch collects what
-is to be sent. Mirrors kafka/controller/PartitionStateMachine.scala.
+Pure: a plan holds the ZooKeeper writes, and the batch collects the requests to send. Mirrors
+kafka/controller/PartitionStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ Failures = dict[TopicPartition, StateChangeFailed]
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
-    """What is to become of some partitions.
+    """Planned transitions of partitions to ``target``.
 
-    ``moves`` only change their state. ``creates`` are state znodes to create, ``updates`` state
-    znodes to set (at the zk_version they hold). ``failures`` could not be planned; ``invalid``
-    are in a state from which there is no way to ``target``. Both stay as they are.
+    - ``moves``: partitions that only change their state.
+    - ``creates``: state znodes to create.
+    - ``updates``: state znodes to set, conditional on the zk_version in the state.
+    - ``failures``: partitions without a possible plan; their state does not change.
+    - ``invalid``: partitions without a legal transition to ``target``; their state does not change.
     """
 
     target: PartitionState
@@ -44,7 +46,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
 
     @property
     def leader_and_isrs(self) -> dict[TopicPartition, LeaderAndIsr]:
-        """What to set the state znodes of ``updates`` to."""
+        """New contents of the state znodes of ``updates``."""
         return {
             tp: result.leader_and_isr
             for tp, result in self.updates.items()
@@ -53,10 +55,10 @@ class PartitionPlan(msgspec.Struct, frozen=True):
 
 
 class PartitionChange(msgspec.Struct, frozen=True, gc=False):
-    """One partition moved, or was elected a leader in the state it is in.
+    """A partition changed its state, or got a leader without a change of state.
 
-    ``leadership`` is as it is now and ``previous_leadership`` as it was before: the same object
-    unless a state znode was written. ``unclean``: the leader elected was not in sync.
+    ``leadership`` and ``previous_leadership`` are the same object unless a state znode was written.
+    ``unclean``: the elected leader was not in sync.
     """
 
     topic_partition: TopicPartition
@@ -69,8 +71,11 @@ class PartitionChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartitionOutcome(msgspec.Struct, frozen=True):
-    """What became of a plan. ``retries`` are to be read again and planned again, alone;
-    ``failures`` and ``invalid`` did not move, those of the plan included."""
+    """Outcome of a plan.
+
+    ``retries``: partitions whose states must be read and planned again. ``failures`` and
+    ``invalid``: partitions that kept their state, including those of the plan.
+    """
 
     changes: list[PartitionChange]
     failures: Failures
@@ -79,8 +84,10 @@ class PartitionOutcome(msgspec.Struct, frozen=True):
 
 
 def initialize_partition_states(context: ControllerContext) -> None:
-    """Put the state of every partition after a failover: Online if its leader is, else Offline;
-    New without a leader and ISR."""
+    """Set the state of every partition after a failover.
+
+    Online if the leader is online, Offline if not, New without a leader and ISR.
+    """
     leaderships = context.leaderships
     for tp in context.all_partitions():
         leadership = leaderships.get(tp)
@@ -96,7 +103,10 @@ def initialize_partition_states(context: ControllerContext) -> None:
 def partitions_to_bring_online(
     context: ControllerContext, topic: str | None = None
 ) -> list[TopicPartition]:
-    """New and Offline partitions, of one topic or of all, but not of topics to be deleted."""
+    """Return the New and Offline partitions of one topic or of all.
+
+    Excludes topics to be deleted.
+    """
     waiting = (PartitionState.OFFLINE, PartitionState.NEW)
     return [
         tp
@@ -108,9 +118,10 @@ def partitions_to_bring_online(
 def topics_without_live_isr(
     context: ControllerContext, partitions: Iterable[TopicPartition]
 ) -> list[str]:
-    """Topics whose config an offline election must know: a partition has no live replica in sync.
+    """Return the topics of those ``partitions`` that have no live ISR member.
 
-    The partitions are those to be planned for Online; only Online and Offline ones count.
+    An offline election needs to know their unclean.leader.election.enable. Only Online and Offline
+    partitions are considered.
     """
     topics: dict[str, None] = {}
     for tp in partitions:
@@ -133,10 +144,9 @@ def plan_partition_state_changes(
     election: ElectionStrategy | None = None,
     unclean_topics: Collection[str] = frozenset(),
 ) -> PartitionPlan:
-    """Plan to move partitions to ``target``.
+    """Plan the transitions of partitions to ``target``; the context is only read.
 
-    ``election`` is needed for Online, ``unclean_topics`` are the topics whose config allows an
-    unclean one. The context is only read.
+    ``election``: required for Online. ``unclean_topics``: topics that allow unclean elections.
     """
     plan = PartitionPlan(target, election, [], {}, {}, {}, {})
     valid = VALID_PREVIOUS[target]
@@ -171,7 +181,7 @@ def plan_partition_state_changes(
 def invalid_transition(
     tp: TopicPartition, state: PartitionState, target: PartitionState
 ) -> StateChangeFailed:
-    """Why a partition in ``state`` cannot move to ``target``, in Kafka's words."""
+    """Return the failure of an illegal transition, with Kafka's message."""
     return StateChangeFailed(
         f"Partition {tp} should be in one of {','.join(PREVIOUS_NAMES[target.value])} states "
         f"before moving to {target} state. Instead it is in {state} state"
@@ -221,10 +231,10 @@ def apply_partition_state_changes(
     batch: ControllerBrokerRequestBatch,
     written: WriteOutcome | None = None,
 ) -> PartitionOutcome:
-    """Put into the context and the batch what was planned and, where it had to be, written.
+    """Apply a plan, after its writes, to the context and the request batch.
 
-    ``written`` holds a result for every partition of ``creates`` and ``updates``. One that failed
-    stays in its state, and so does one to be retried.
+    ``written`` has a result for every partition of ``creates`` and ``updates``. Partitions with a
+    failed write, or with a write to retry, keep their state.
     """
     outcome = PartitionOutcome([], dict(plan.failures), plan.invalid, [])
     for tp in plan.moves:
@@ -247,7 +257,7 @@ def _apply_writes(
     written: WriteOutcome,
     outcome: PartitionOutcome,
 ) -> None:
-    """First what was created, then what was elected: the order of Kafka's batch."""
+    """Apply created states, then elected states: the order of Kafka's request batch."""
     epoch = context.epoch
     retries = set(written.retry)
     for tp in (*plan.creates, *plan.updates):
@@ -259,8 +269,8 @@ def _apply_writes(
             continue
         result = plan.updates.get(tp)
         previous = context.leaderships.get(tp)
-        # Brokers take a LeaderAndIsr only with a leader epoch that they do not know yet, and a
-        # leader outside of the ISR could be elected away at once.
+        # Brokers accept a LeaderAndIsr only with a newer leader epoch, and a leader outside the ISR
+        # could be replaced at once.
         assert stored.leader in stored.isr, f"{tp}: leader {stored.leader} is not in sync"
         assert previous is None or stored.leader_epoch > previous.leader_and_isr.leader_epoch, (
             f"{tp}: leader epoch {stored.leader_epoch} is not new"

@@ -1,11 +1,10 @@
-"""The decisions of a partition's reassignment: what is asked, what is done in which phase.
+"""Decisions about the reassignment of partitions: validation, phases, leader moves.
 
-Reads the context and plans; what was acknowledged is applied here as well, but nothing is written
-or sent. Mirrors onPartitionReassignment and what it calls in kafka/controller/KafkaController.scala
-(KIP-455).
+Pure: the functions plan from the context and apply written results to it. Mirrors
+onPartitionReassignment and its helpers in kafka/controller/KafkaController.scala (KIP-455).
 
-RS is the assigned replica set, ORS the original one, TRS the target; AR are the replicas that are
-added and RR those that are removed.
+RS is the assigned replica set, ORS the original one, TRS the target one; AR are the added replicas
+and RR the removed replicas.
 """
 
 from __future__ import annotations
@@ -34,56 +33,60 @@ Replicas = dict[TopicPartition, tuple[int, ...]]
 
 
 class Phase(StrEnum):
-    """The steps of a reassignment by Kafka's names. U: store it. A: start it, while a target
-    replica is not in sync. B: complete it, once all are."""
+    """Phases of a reassignment under Kafka's names.
+
+    U: store the reassignment. A: start it, while a target replica is not in sync. B: complete it,
+    when all target replicas are in sync.
+    """
 
     U1 = "U1"
-    """Store RS = TRS then ORS, AR and RR in the topic znode."""
+    """Store RS = TRS + ORS, AR and RR in the topic znode."""
     U2 = "U2"
-    """Remember the same in the context."""
+    """Store the same in the context."""
     U3 = "U3"
-    """Stop the replicas that an earlier reassignment added and this one does not want."""
+    """Stop the replicas that an earlier reassignment added and this one does not need."""
     A1 = "A1"
-    """Raise the leader epoch and send RS, AR and RR to every replica."""
+    """Increment the leader epoch and send RS, AR and RR to every replica."""
     A2 = "A2"
     """AR to NewReplica."""
     B1 = "B1"
     """AR to OnlineReplica."""
     B2 = "B2"
-    """RS = TRS, without AR and RR, in the context."""
+    """Store RS = TRS, without AR and RR, in the context."""
     B3 = "B3"
-    """Move the leader into TRS, or raise the leader epoch where it is."""
+    """Elect a leader in TRS, or increment the epoch of a leader that is already in TRS."""
     B4 = "B4"
-    """RR to OfflineReplica, out of the ISR."""
+    """RR to OfflineReplica, and out of the ISR."""
     B5 = "B5"
-    """RR to NonExistentReplica, deleted by their brokers."""
+    """RR to NonExistentReplica: their brokers delete them."""
     B6 = "B6"
     """Store RS = TRS in the topic znode."""
     B7 = "B7"
-    """Take the partition off the list of those being reassigned, and of those to be."""
+    """Remove the partition from the ongoing reassignments and /admin/reassign_partitions."""
     B8 = "B8"
-    """Tell every broker of the new replicas and leader."""
+    """Send the new replicas and leader to every broker."""
 
 
 def reassignment_id(tp: TopicPartition, assignment: ReplicaAssignment) -> str:
-    """The name of a reassignment in the journal: the same for every controller that works on it."""
+    """Return the id of a reassignment in the journal, the same under every controller."""
     return f"{tp}->{target_text(assignment)}"
 
 
 def target_text(assignment: ReplicaAssignment) -> str:
-    """The replicas that a reassignment leads to, as its name ends: ``3,4``."""
+    """Return the target replicas as they appear in a reassignment id: ``3,4``."""
     return ",".join(map(str, assignment.target_replicas))
 
 
-# What is asked
+# Requests
 
 
 def build_reassignment(
     context: ControllerContext, tp: TopicPartition, target: Sequence[int] | None
 ) -> ReplicaAssignment | None:
-    """The assignment that moves a partition to ``target``.
+    """Return the assignment that starts to move a partition to ``target``.
 
-    ``target`` None goes back to the original replicas; None if no reassignment is under way then.
+    ``target`` None cancels: the target are the original replicas. Returns None for a cancel without
+    an ongoing reassignment.
     """
     current = context.partition_full_replica_assignment(tp)
     if target is None:
@@ -96,7 +99,7 @@ def build_reassignment(
 def validate_replicas(
     context: ControllerContext, tp: TopicPartition, replicas: Sequence[int]
 ) -> ApiError | None:
-    """Why a partition cannot be moved to ``replicas`` at all; None if it can, in Kafka's words."""
+    """Return Kafka's error if ``replicas`` is not a valid target, else None."""
     listed = f"ArrayBuffer({', '.join(map(str, replicas))})"
     if not replicas:
         return EMPTY_REPLICA_LIST
@@ -124,14 +127,15 @@ EMPTY_REPLICA_LIST: Final = _invalid("Empty replica list specified in partition 
 
 
 def unneeded_replicas(current: ReplicaAssignment, new: ReplicaAssignment) -> tuple[int, ...]:
-    """Replicas that a cancel or an override drops at once."""
+    """Return the replicas that a cancel or an override drops immediately."""
     return tuple(r for r in current.replicas if r not in new.replicas)
 
 
 def moves_leader_first(context: ControllerContext, new: ReplicaAssignment) -> bool:
-    """True if the leader is to be moved before the replica it is on is dropped.
+    """Return True if the leader is moved before its replica is dropped.
 
-    Kafka 2.8.2 does not, when a reassignment is cancelled (KAFKA-14424) or replaced (KAFKA-14808).
+    Kafka 2.8.2 does not move it if a reassignment is cancelled (KAFKA-14424) or overridden
+    (KAFKA-14808).
     """
     quirks = context.quirks
     return not (quirks.kafka_14808 if new.is_being_reassigned else quirks.kafka_14424)
@@ -140,7 +144,7 @@ def moves_leader_first(context: ControllerContext, new: ReplicaAssignment) -> bo
 def refuse_reassignment(
     context: ControllerContext, tp: TopicPartition, new: ReplicaAssignment
 ) -> ApiError | None:
-    """Why a cancel or an override would leave the partition without a leader; None if not."""
+    """Return an error if a cancel or override would leave the partition leaderless, else None."""
     leadership = context.leaderships.get(tp)
     if leadership is None or not moves_leader_first(context, new):
         return None
@@ -161,7 +165,7 @@ def refuse_reassignment(
 def is_reassignment_complete(
     context: ControllerContext, tp: TopicPartition, assignment: ReplicaAssignment
 ) -> bool:
-    """True if every target replica is in sync, or nothing is added or removed."""
+    """Return True if every target replica is in the ISR, or no replica is added or removed."""
     if not assignment.is_being_reassigned:
         return True
     leadership = context.leaderships.get(tp)
@@ -177,7 +181,10 @@ def is_reassignment_complete(
 def topics_to_store(
     context: ControllerContext, assignments: Mapping[TopicPartition, ReplicaAssignment]
 ) -> list[TopicIdReplicaAssignment]:
-    """The topic znodes with these assignments, and as the context has them otherwise."""
+    """Return the contents of the topic znodes with these assignments.
+
+    The other partitions of the topics keep their assignment in the context.
+    """
     by_topic: dict[str, Assignments] = {}
     for tp, assignment in assignments.items():
         if tp.topic not in by_topic:
@@ -193,7 +200,7 @@ def topics_to_store(
 
 
 class EpochBump(msgspec.Struct, frozen=True):
-    """A leader epoch was raised: leadership now and before, and the assignment it was sent with."""
+    """An incremented leader epoch: new and previous leadership, and the assignment it is for."""
 
     topic_partition: TopicPartition
     leadership: LeaderIsrAndControllerEpoch
@@ -204,7 +211,7 @@ class EpochBump(msgspec.Struct, frozen=True):
 def plan_epoch_bumps(
     context: ControllerContext, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, StateChangeFailed]]:
-    """State znodes to set so that only the leader epoch rises, and partitions that have none."""
+    """Return the states with only the leader epoch incremented, and partitions without a state."""
     updates: dict[TopicPartition, LeaderAndIsr] = {}
     failures: dict[TopicPartition, StateChangeFailed] = {}
     for tp in partitions:
@@ -218,7 +225,7 @@ def plan_epoch_bumps(
 
 
 def no_leader_and_isr(tp: TopicPartition) -> StateChangeFailed:
-    """Why the epoch of a partition without a state znode cannot rise, in Kafka's words."""
+    """Return Kafka's failure for incrementing the epoch of a partition without a state znode."""
     return StateChangeFailed(
         f"Cannot update leader epoch for partition {tp} as leaderAndIsr path is empty. This could "
         "mean we somehow tried to reassign a partition that doesn't exist"
@@ -230,7 +237,7 @@ def apply_epoch_bumps(
     stored: Mapping[TopicPartition, LeaderAndIsr],
     assignments: Mapping[TopicPartition, ReplicaAssignment],
 ) -> list[EpochBump]:
-    """Remember the states as stored, for the sake of ``assignments``."""
+    """Put the stored states into the context; return the increments with their assignments."""
     bumps = []
     for tp, state in stored.items():
         previous = context.leaderships[tp]
@@ -245,10 +252,10 @@ def add_requests(
     assignments: Mapping[TopicPartition, ReplicaAssignment],
     batch: ControllerBrokerRequestBatch,
 ) -> None:
-    """Tell every replica of ``assignments`` of its partition's leader and replicas.
+    """Add LeaderAndIsr requests for every replica of ``assignments`` to the batch.
 
-    Only the replicas that are added are told that they are new: an original one whose log
-    directory failed must not be made afresh in another.
+    Only the added replicas are marked as new: an original replica on a failed log directory must
+    not be created again in another directory.
     """
     for tp, assignment in assignments.items():
         leadership = context.leaderships[tp]
@@ -262,7 +269,11 @@ def add_requests(
 
 
 class LeaderMoves(msgspec.Struct, frozen=True):
-    """What phase B3 does: who needs another leader and who only another epoch, with the reason."""
+    """Plan of phase B3: partitions to elect and partitions to bump, each with Kafka's log text.
+
+    ``elect``: partitions that need another leader. ``bump``: partitions that only need an
+    incremented leader epoch.
+    """
 
     elect: dict[TopicPartition, str]
     bump: dict[TopicPartition, str]
@@ -271,7 +282,7 @@ class LeaderMoves(msgspec.Struct, frozen=True):
 def plan_leader_moves(
     context: ControllerContext, targets: Mapping[TopicPartition, ReplicaAssignment]
 ) -> LeaderMoves:
-    """Elect where the leader is not among the target replicas or is not online."""
+    """Plan an election for each partition with an offline leader or a leader not in the target."""
     moves = LeaderMoves({}, {})
     for tp, assignment in targets.items():
         leadership = context.leaderships.get(tp)
@@ -295,8 +306,10 @@ def plan_leader_moves(
 def adding_rounds(
     assignments: Mapping[TopicPartition, ReplicaAssignment],
 ) -> list[ReplicasByBroker]:
-    """Phase A2 starts the added replicas of a partition one after the other: the n-th round has
-    the n-th of every partition."""
+    """Return the added replicas in rounds: round n has the n-th added replica of each partition.
+
+    Phase A2 starts the added replicas of a partition one after another.
+    """
     longest = max((len(a.adding_replicas) for a in assignments.values()), default=0)
     return [
         replicas_by_broker({tp: a.adding_replicas[n : n + 1] for tp, a in assignments.items()})
@@ -305,10 +318,10 @@ def adding_rounds(
 
 
 def stray_replicas(context: ControllerContext) -> Replicas:
-    """Replicas that are in sync and not assigned, by partition.
+    """Return the replicas that are in the ISR but not assigned, by partition.
 
-    A controller that crashed between U1 and U3 leaves them behind. They stay where without them
-    nobody could lead.
+    A controller that crashes between U1 and U3 leaves them behind. Excludes replicas without which
+    the partition would have no leader.
     """
     strays: Replicas = {}
     for tp, leadership in context.leaderships.items():

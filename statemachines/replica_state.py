@@ -1,7 +1,7 @@
-"""The states of a replica and which may follow which.
+"""States of a replica and their legal transitions.
 
-Only the table and what is derived from it; moves are planned and applied elsewhere.
-Mirrors the ReplicaState objects of kafka/controller/ReplicaStateMachine.scala.
+replica_transitions.py plans and applies the transitions. Mirrors the ReplicaState objects of
+kafka/controller/ReplicaStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from klamm.statemachines.rules import previous_names, valid_previous
 
 
 class ReplicaState(Enum):
-    """A replica's state; the value is Kafka's name."""
+    """State of a replica; the value is Kafka's name."""
 
     NEW = "NewReplica"
     ONLINE = "OnlineReplica"
@@ -39,7 +39,7 @@ PREVIOUS: Final[Mapping[ReplicaState, tuple[ReplicaState, ...]]] = {
     _S.DELETION_INELIGIBLE: (_S.OFFLINE, _S.DELETION_STARTED),
     _S.NON_EXISTENT: (_S.DELETION_SUCCESSFUL,),
 }
-"""{target: the states from which a replica may move to it}, in Kafka's order of printing."""
+"""{target: states from which a replica may move to it}, in the order in which Kafka prints."""
 VALID_PREVIOUS: Final = valid_previous(PREVIOUS)
 PREVIOUS_NAMES: Final = previous_names(PREVIOUS)
 CODES: Final = {

@@ -1,7 +1,7 @@
-"""Moves of one broker's replicas from state to state: planned from the context, then applied.
+"""State transitions of one broker's replicas: planned from the context, applied after the writes.
 
-Neither writes to ZooKeeper nor sends; a plan holds what is to be written, the batch collects what
-is to be sent. Mirrors kafka/controller/ReplicaStateMachine.scala.
+Pure: a plan holds the ZooKeeper writes, and the batch collects the requests to send. Mirrors
+kafka/controller/ReplicaStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Failures = dict[TopicPartition, StateChangeFailed]
 
 
 class ReplicaMoves(msgspec.Struct, frozen=True):
-    """Replicas of one broker that were in the same state and move to the same state."""
+    """Replicas of one broker with the same transition."""
 
     from_state: ReplicaState
     to_state: ReplicaState
@@ -36,13 +36,16 @@ class ReplicaMoves(msgspec.Struct, frozen=True):
 
 
 class ReplicaPlan(msgspec.Struct, frozen=True):
-    """What is to become of replicas of the broker ``replica_id``.
+    """Planned transitions of replicas on the broker ``replica_id`` to ``target``.
 
-    ``moves``: who moves, one group for each state they are in. For Offline: ``updates`` are state
-    znodes to set (at the zk_version they hold) so that the replica leaves the ISR. ``failures``
-    could not be planned (for Offline they are in ``moves`` too: the replica is told to stop all the
-    same); ``invalid`` are in a state from which there is no way to ``target``. Both stay as they
-    are. So do ``asked``: replicas on failed directories that are told of their leaders again.
+    - ``moves``: replicas that change their state, grouped by their current state.
+    - ``updates`` (only for Offline): state znodes to set, conditional on the zk_version in the
+      state, so that the replica leaves the ISR.
+    - ``failures``: replicas without a possible plan, which keep their state. For Offline they are
+      in ``moves`` too, because the broker is sent StopReplica nevertheless.
+    - ``invalid``: replicas without a legal transition to ``target``, which keep their state.
+    - ``asked``: replicas on failed log directories, which keep their state; their broker is sent
+      LeaderAndIsr again.
     """
 
     replica_id: int
@@ -55,7 +58,7 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
 
 
 class IsrRemoved(msgspec.Struct, frozen=True, gc=False):
-    """A replica left an ISR, or was found not to be in it: the partition's leadership now."""
+    """Leadership of a partition after a replica left its ISR or was found not to be in it."""
 
     topic_partition: TopicPartition
     leadership: LeaderIsrAndControllerEpoch
@@ -63,9 +66,12 @@ class IsrRemoved(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaOutcome(msgspec.Struct, frozen=True):
-    """What became of a plan: ``changes`` are grouped as in the plan, so that 300,000 replicas are a
-    few lists. ``retries`` are to be read again and planned again, alone; ``failures`` and
-    ``invalid`` did not move, those of the plan included."""
+    """Outcome of a plan.
+
+    ``changes``: grouped as in the plan, so that 300,000 replicas need only a few lists.
+    ``retries``: partitions whose states must be read and planned again. ``failures`` and
+    ``invalid``: replicas that kept their state, including those of the plan.
+    """
 
     replica_id: int
     changes: list[ReplicaMoves]
@@ -78,9 +84,9 @@ class ReplicaOutcome(msgspec.Struct, frozen=True):
 def initialize_replica_states(
     context: ControllerContext,
 ) -> tuple[ReplicasByBroker, ReplicasByBroker]:
-    """Put the state of every replica after a failover and give those online and those offline.
+    """Set the state of every replica after a failover; return (online, offline) replicas.
 
-    Online, or ReplicaDeletionIneligible where the broker or the directory is down.
+    The state is Online, or ReplicaDeletionIneligible if the broker or the log directory is down.
     """
     online, offline = context.online_and_offline_replicas()
     for broker_id, tps in online.items():
@@ -96,7 +102,7 @@ def plan_replica_state_changes(
     partitions: Iterable[TopicPartition],
     target: ReplicaState,
 ) -> ReplicaPlan:
-    """Plan to move the replicas of ``partitions`` on the broker ``replica_id`` to ``target``.
+    """Plan the transitions of the replicas of ``partitions`` on one broker to ``target``.
 
     The context is only read.
     """
@@ -120,7 +126,7 @@ def plan_replica_state_changes(
 def invalid_transition(
     replica_id: int, tp: TopicPartition, state: ReplicaState, target: ReplicaState
 ) -> StateChangeFailed:
-    """Why a replica in ``state`` cannot move to ``target``, in Kafka's words."""
+    """Return the failure of an illegal transition, with Kafka's message."""
     return StateChangeFailed(
         f"Replica {PartitionAndReplica(tp, replica_id)} should be in the "
         f"{','.join(PREVIOUS_NAMES[target.value])} states before moving to {target} state. "
@@ -131,8 +137,11 @@ def invalid_transition(
 def _by_state(
     context: ControllerContext, replica_id: int, partitions: Iterable[TopicPartition]
 ) -> dict[ReplicaState, list[TopicPartition]]:
-    """Replicas grouped by state. They come in long runs of one state, and an Enum is slow to
-    hash, so a group is looked up only where the state changes."""
+    """Group replicas by state.
+
+    Replicas come in long runs of one state, and hashing an Enum is slow, so a group is looked up
+    only when the state changes.
+    """
     states = context.replica_states.get(replica_id, {})
     groups: dict[ReplicaState, list[TopicPartition]] = {}
     current: ReplicaState | None = None
@@ -152,10 +161,13 @@ def _plan_online(
     tps: list[TopicPartition],
     asked: list[TopicPartition],
 ) -> list[TopicPartition]:
-    """A replica on a failed directory is online once its broker has said so, not before. With
-    hazard C10 it is at once."""
+    """Return the replicas to move to Online; those on a failed directory are added to ``asked``.
+
+    They become Online when their broker answers NONE; with the quirk
+    log_dir_failure_revives_offline_replicas, at once.
+    """
     failed = context.replicas_on_offline_dirs.get(replica_id)
-    if not failed or context.quirks.hazard_c10:
+    if not failed or context.quirks.log_dir_failure_revives_offline_replicas:
         return tps
     asked.extend(tp for tp in tps if tp in failed)
     return [tp for tp in tps if tp not in failed]
@@ -187,7 +199,10 @@ def _plan_isr_removals(
     updates: dict[TopicPartition, LeaderAndIsr],
     failures: Failures,
 ) -> None:
-    """The last member of an ISR stays in it, so that a clean election remains possible."""
+    """Plan to take the replica out of ISRs, except as the last member of an ISR.
+
+    The last member stays, so that a clean election remains possible.
+    """
     for tp in tps:
         leadership = context.leaderships.get(tp)
         if leadership is None:
@@ -214,10 +229,10 @@ def apply_replica_state_changes(
     batch: ControllerBrokerRequestBatch,
     written: WriteOutcome | None = None,
 ) -> ReplicaOutcome:
-    """Put into the context and the batch what was planned and, where it had to be, written.
+    """Apply a plan, after its writes, to the context and the request batch.
 
-    ``written`` holds a result for every partition of ``updates``. A replica whose write failed
-    stays in its state, and so does one to be retried.
+    ``written`` has a result for every partition of ``updates``. Replicas with a failed write, or
+    with a write to retry, keep their state.
     """
     outcome = ReplicaOutcome(plan.replica_id, [], [], dict(plan.failures), plan.invalid, [])
     if plan.target is ReplicaState.OFFLINE:
@@ -251,10 +266,10 @@ def apply_replica_state_changes(
 def abandon_replica_state_changes(
     plan: ReplicaPlan, batch: ControllerBrokerRequestBatch, moved: bool
 ) -> None:
-    """Give the batch up because the write of ``plan`` failed as a whole.
+    """Abandon the batch because the write of ``plan`` failed as a whole.
 
-    Kafka has asked replicas that go Offline to stop before it writes, which is why a batch that is
-    not cleared (KAFKA-12315) is never empty then.
+    Kafka adds the StopReplica requests of an Offline transition before it writes. Therefore a batch
+    that is not cleared (KAFKA-12315) is never empty after such a failure.
     """
     if plan.target is ReplicaState.OFFLINE:
         _add_stop_replicas(plan, batch)
@@ -290,7 +305,10 @@ def _apply_offline(
     written: WriteOutcome,
     outcome: ReplicaOutcome,
 ) -> None:
-    """StopReplica carries the leader epoch from before the write, so it comes first."""
+    """Apply a transition to Offline.
+
+    StopReplica requests are added first, because they carry the leader epoch before the write.
+    """
     _add_stop_replicas(plan, batch)
     outcome.retries.extend(written.retry)
     unmoved = {*plan.failures, *written.retry}
@@ -328,7 +346,10 @@ def _leave_isr(
     tp: TopicPartition,
     leadership: LeaderIsrAndControllerEpoch,
 ) -> None:
-    """Remember the new ISR and, unless the topic is to be deleted, tell the other replicas."""
+    """Put the new ISR into the context, and add requests for the other replicas to the batch.
+
+    No requests are added for a topic to be deleted.
+    """
     context.put_partition_leadership_info(tp, leadership)
     if tp.topic in context.topics_to_be_deleted:
         return

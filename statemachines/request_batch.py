@@ -1,7 +1,7 @@
-"""What brokers must hear of one call of a state machine: merged, then drained in sending order.
+"""Batch of the control requests that result from one call of a state machine.
 
-Collects and merges only; the channels send. Partition states are shared by the requests of all
-brokers. Mirrors AbstractControllerBrokerRequestBatch of
+Requests are merged per broker and drained in sending order; the channels send them. The requests of
+all brokers share partition states. Mirrors AbstractControllerBrokerRequestBatch of
 kafka/controller/ControllerChannelManager.scala.
 """
 
@@ -35,19 +35,20 @@ from klamm.statemachines.context import ControllerContext
 
 _SharedState = tuple[LeaderIsrAndControllerEpoch, ReplicaAssignment, LeaderAndIsrPartitionState]
 _Shared = tuple[dict[TopicPartition, _SharedState], dict[TopicPartition, _SharedState]]
-"""States made in this batch, those not new and those new, with what they were made from."""
+"""Partition states of this batch (not new, new), with the values from which they were built."""
 
 
 class BatchNotEmpty(KlammError):
-    """A batch was begun while the requests of the one before were never sent."""
+    """A batch was started while it still holds unsent requests."""
 
 
 class ControllerBrokerRequestBatch:
-    """Control requests by broker, from ``new_batch`` to ``drain``.
+    """Control requests by broker, collected between ``new_batch`` and ``drain``.
 
-    The controller has three: its own and one for each state machine. A LeaderAndIsr names a
-    partition once per broker, as last added, and stays "new" once it was; UpdateMetadata goes to
-    every broker it was added for, and its states are read from the context by ``drain``.
+    The controller has three batches: its own and one per state machine. A LeaderAndIsr request
+    contains the state of a partition that was added last, and keeps ``is_new`` once it was set.
+    UpdateMetadata is sent to every broker added to it; ``drain`` reads its partition states from
+    the context.
     """
 
     def __init__(self, context: ControllerContext, controller_id: int) -> None:
@@ -58,15 +59,15 @@ class ControllerBrokerRequestBatch:
         self.update_metadata_brokers: set[int] = set()
         self.update_metadata_partitions: dict[TopicPartition, None] = {}
         self._shared: _Shared = ({}, {})
-        self._told: frozenset[int] = frozenset()
+        self._added_live_brokers: frozenset[int] = frozenset()
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to send."""
+        """True if there are no requests to send."""
         return not (self.leader_and_isr or self.stop_replica or self.update_metadata_brokers)
 
     def new_batch(self) -> None:
-        """Begin. Raises BatchNotEmpty if requests of the last batch are still there."""
+        """Start a batch. Raises BatchNotEmpty if it still holds requests of the last one."""
         for name, left in (
             ("LeaderAndIsr", self.leader_and_isr),
             ("StopReplica", self.stop_replica),
@@ -80,22 +81,22 @@ class ControllerBrokerRequestBatch:
                 )
 
     def clear(self) -> None:
-        """Drop everything; done at every election."""
+        """Drop all requests."""
         self.leader_and_isr = {}
         self.stop_replica = {}
         self.update_metadata_brokers = set()
         self.update_metadata_partitions = {}
         self._shared = ({}, {})
-        self._told = frozenset()
+        self._added_live_brokers = frozenset()
 
     def abandon(self, moved: bool) -> None:
-        """Give the batch up after a failure; ``moved``: the fence failed (ControllerMoved).
+        """Drop all requests after a failure; ``moved``: the fence failed (ControllerMoved).
 
-        With the quirk KAFKA-12315 (moved) or C6 (any other failure) it stays as it is, and every
-        later ``new_batch`` raises.
+        With the quirk KAFKA-12315 (moved) or failed_state_change_leaves_the_batch_dirty (other
+        failures), the requests stay, and every later ``new_batch`` raises BatchNotEmpty.
         """
         quirks = self.context.quirks
-        if not (quirks.kafka_12315 if moved else quirks.hazard_c6):
+        if not (quirks.kafka_12315 if moved else quirks.failed_state_change_leaves_the_batch_dirty):
             self.clear()
 
     def add_leader_and_isr_request_for_brokers(
@@ -106,9 +107,9 @@ class ControllerBrokerRequestBatch:
         assignment: ReplicaAssignment,
         is_new: bool,
     ) -> None:
-        """Tell ``broker_ids`` to lead or follow, and every broker where the leader is.
+        """Add LeaderAndIsr for ``broker_ids``, and UpdateMetadata for every live broker.
 
-        Negative ids are left out.
+        Negative ids are ignored.
         """
         state = self._state(tp, leadership, assignment, is_new)
         requests = self.leader_and_isr
@@ -124,14 +125,17 @@ class ControllerBrokerRequestBatch:
                 states[tp] = self._state(tp, leadership, assignment, True)
             else:
                 states[tp] = state
-        self._tell_every_broker()
+        self._add_live_brokers()
         self.update_metadata_partitions[tp] = None
 
     def add_leader_and_isr_requests_for_broker(
         self, broker_id: int, partitions: Iterable[TopicPartition], is_new: bool
     ) -> None:
-        """The same for many partitions and one broker, with leader, ISR and assignment from the
-        context. A partition without a leader and ISR is left out."""
+        """Add LeaderAndIsr of many partitions for one broker, and UpdateMetadata for every broker.
+
+        Leaders, ISRs and assignments are read from the context; partitions without a leader and ISR
+        are skipped.
+        """
         leaderships = self.context.leaderships
         assignments = self.context.assignments
         shared = self._shared[is_new]
@@ -154,14 +158,15 @@ class ControllerBrokerRequestBatch:
             metadata[tp] = None
         if states:
             self.leader_and_isr[broker_id] = states
-            self._tell_every_broker()
+            self._add_live_brokers()
 
     def add_stop_replica_request_for_brokers(
         self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
     ) -> None:
-        """Tell ``broker_ids`` to stop the replica, and to delete it once any addition said so.
+        """Add StopReplica of a partition for ``broker_ids``.
 
-        The leader epoch is -2 for a topic to be deleted, -1 without a leader and ISR.
+        If the batch already has a StopReplica of the replica, it deletes if either one deletes. The
+        leader epoch is -2 for a topic to be deleted, -1 without a leader and ISR.
         """
         if tp.topic in self.context.topics_to_be_deleted:
             leader_epoch = EPOCH_DURING_DELETE
@@ -181,17 +186,20 @@ class ControllerBrokerRequestBatch:
     def add_update_metadata_request_for_brokers(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Tell ``broker_ids`` of ``partitions`` and of the live brokers.
+        """Add UpdateMetadata of ``partitions`` and the live brokers for ``broker_ids``.
 
-        A partition without a leader and ISR is left out; one of a topic to be deleted has leader
-        -2. Negative ids are left out.
+        Partitions without a leader and ISR are skipped; partitions of a topic to be deleted have
+        leader -2. Negative ids are ignored.
         """
         self.update_metadata_brokers.update(b for b in broker_ids if b >= 0)
         self.update_metadata_partitions.update(dict.fromkeys(partitions))
 
     def drain(self) -> list[tuple[int, ControlRequest]]:
-        """Take the requests in sending order: every LeaderAndIsr, UpdateMetadata, StopReplica, each
-        by ascending broker id. Brokers that are not live hear nothing."""
+        """Remove and return (broker id, request) pairs in sending order.
+
+        The order is LeaderAndIsr, UpdateMetadata, StopReplica, each by ascending broker id.
+        Requests to brokers that are not live are dropped.
+        """
         requests: list[tuple[int, ControlRequest]] = []
         live = self.context.live_or_shutting_down_broker_ids
         for broker_id in sorted(live.intersection(self.leader_and_isr)):
@@ -202,13 +210,15 @@ class ControllerBrokerRequestBatch:
         self.clear()
         return requests
 
-    def _tell_every_broker(self) -> None:
-        """Add every live broker to the recipients of UpdateMetadata; once is enough while the
-        context holds the same set of them."""
+    def _add_live_brokers(self) -> None:
+        """Add every live broker to the recipients of UpdateMetadata.
+
+        Skipped while the context still has the set of live brokers that was added last.
+        """
         everyone = self.context.live_or_shutting_down_broker_ids
-        if self._told is not everyone:
+        if self._added_live_brokers is not everyone:
             self.update_metadata_brokers |= everyone
-            self._told = everyone
+            self._added_live_brokers = everyone
 
     def _state(
         self,
@@ -217,7 +227,7 @@ class ControllerBrokerRequestBatch:
         assignment: ReplicaAssignment,
         is_new: bool,
     ) -> LeaderAndIsrPartitionState:
-        """The state to send; the same object for every broker that is told the same."""
+        """Return the partition state to send; brokers with the same state share one object."""
         shared = self._shared[is_new].get(tp)
         if shared is not None and shared[0] is leadership and shared[1] is assignment:
             return shared[2]
@@ -299,7 +309,7 @@ class ControllerBrokerRequestBatch:
         self,
         states: Iterable[LeaderAndIsrPartitionState] | Iterable[UpdateMetadataPartitionState],
     ) -> dict[str, str]:
-        """The ids of the topics of ``states``, in their order; topics without one are left out."""
+        """Return the topic ids for ``states``, in their order; skips topics without an id."""
         topics = dict.fromkeys(state.topic_partition.topic for state in states)
         ids = self.context.topic_ids
         return {topic: ids[topic] for topic in topics if topic in ids}

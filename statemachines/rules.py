@@ -1,10 +1,9 @@
-"""What is derived from a table of legal transitions.
+"""Functions over a table of legal state transitions.
 
-A state machine is declared once, as a table: for every target state the states that may precede
-it, in Kafka's order of printing. The machine of the `transitions` library is made from the table,
-for the docs and for tests; the hot path looks into the table alone, and the state of a partition or
-a replica is in the controller's context. Mirrors the validPreviousStates of
-kafka/controller/{Partition,Replica}StateMachine.scala.
+A state machine is declared as a table: for every target state, the states that may precede it, in
+the order in which Kafka prints them. The controller only looks up the table, and keeps the states
+in its context. For the docs and tests, a machine of the `transitions` library is built from the
+table. Mirrors validPreviousStates of kafka/controller/{Partition,Replica}StateMachine.scala.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ S = TypeVar("S", bound=Enum)
 
 
 def valid_previous(table: Mapping[S, tuple[S, ...]]) -> dict[S, frozenset[S]]:
-    """{target: the states that may precede it}, to look into."""
+    """Return {target: set of the states that may precede it}."""
     return {target: frozenset(before) for target, before in table.items()}
 
 
 def previous_names(table: Mapping[S, tuple[S, ...]]) -> dict[str, tuple[str, ...]]:
-    """{target: the states that may precede it}, by name, in the table's order."""
+    """Return {target name: names of the states that may precede it}, in the table's order."""
     return {
         target.value: tuple(state.value for state in before) for target, before in table.items()
     }
 
 
 def machine_of(initial: S, table: Mapping[S, tuple[S, ...]]) -> Machine:
-    """A machine over the names of the states; the trigger of each target has the target's name."""
-    from transitions import Machine  # a controller at work needs no such machine
+    """Build a machine over the names of the states; each trigger is named like its target."""
+    from transitions import Machine  # not needed by a running controller
 
     return Machine(
         model=None,

@@ -1,7 +1,6 @@
-"""What is to be done about the topics that are to be deleted: decided from the context alone.
+"""Decisions about the next steps of topic deletions, from the context alone.
 
-Writes, sends and changes nothing; the deletion is carried out by
-controller/topic_deletion_manager.py. Mirrors the decisions of
+Pure: controller/topic_deletion_manager.py carries the steps out. Mirrors the decisions of
 kafka/controller/TopicDeletionManager.scala.
 """
 
@@ -18,20 +17,20 @@ from klamm.statemachines.replica_state import ReplicaState
 
 
 class Progress(Enum):
-    """How far the replicas of a topic to be deleted are."""
+    """Progress of deleting the replicas of a topic."""
 
     DONE = "every replica is deleted"
     RUNNING = "a broker has not answered yet"
     FAILED = "a replica could not be deleted"
-    IDLE = "nothing was begun, or what was begun has ended without a failure"
+    IDLE = "the deletion was not started, or all started deletions of replicas have succeeded"
 
 
 class DeletionPlan(msgspec.Struct, frozen=True):
-    """Topics to be deleted, by what is next for them; each list is sorted.
+    """Topics to be deleted by their next step; each list is sorted.
 
-    ``completed``: all replicas are gone, the znodes may go. ``to_retry``: replicas that could not
-    be deleted go back to Offline. ``to_start``: the replicas may be deleted now. A topic may be in
-    the last two.
+    ``completed``: all replicas are deleted, the znodes can be deleted. ``to_retry``: replicas that
+    could not be deleted must be moved back to Offline. ``to_start``: the replicas can be deleted
+    now. A topic may be in both of the last two.
     """
 
     completed: list[str]
@@ -40,11 +39,11 @@ class DeletionPlan(msgspec.Struct, frozen=True):
 
 
 class StartPlan(msgspec.Struct, frozen=True):
-    """How the deletion of topics begins, or begins again.
+    """Plan to start, or start again, the deletion of topics.
 
-    ``unseen`` are the partitions of topics whose deletion was never begun, ``partitions`` those of
-    all. ``dead`` replicas cannot be deleted now, ``replicas`` can; ``halted`` are the topics of the
-    dead ones, sorted.
+    ``unseen_topics`` and ``unseen``: topics, and their partitions, with no started deletion yet.
+    ``partitions``: partitions of all topics. ``dead``: replicas that cannot be deleted now.
+    ``replicas``: replicas that can. ``halted``: topics with dead replicas, sorted.
     """
 
     unseen_topics: list[str]
@@ -56,7 +55,7 @@ class StartPlan(msgspec.Struct, frozen=True):
 
 
 class DeletionCounts(msgspec.Struct, frozen=True):
-    """What is still to be deleted, and how much of that is held up."""
+    """Numbers of topics and replicas still to be deleted, and of those that are ineligible now."""
 
     topics: int = 0
     replicas: int = 0
@@ -65,7 +64,7 @@ class DeletionCounts(msgspec.Struct, frozen=True):
 
 
 def plan_deletions(context: ControllerContext) -> DeletionPlan:
-    """What is next for each topic that is queued for deletion."""
+    """Decide the next step of each topic that is queued for deletion."""
     plan = DeletionPlan([], [], [])
     for topic in sorted(context.topics_to_be_deleted):
         progress = progress_of(context, topic)
@@ -80,7 +79,7 @@ def plan_deletions(context: ControllerContext) -> DeletionPlan:
 
 
 def progress_of(context: ControllerContext, topic: str) -> Progress:
-    """How far the deletion of a topic's replicas is; DONE if it has none."""
+    """Return the progress of deleting a topic's replicas; DONE if it has no replicas."""
     progress = Progress.DONE
     for tp in context.partitions_for_topic(topic):
         for broker_id in context.partition_replica_assignment(tp):
@@ -97,9 +96,9 @@ def progress_of(context: ControllerContext, topic: str) -> Progress:
 
 
 def plan_start(context: ControllerContext, topics: Sequence[str]) -> StartPlan:
-    """Which replicas of ``topics`` are deleted now, and which cannot be.
+    """Decide which replicas of ``topics`` can be deleted now and which are dead.
 
-    A replica that was deleted before is not asked again, but counts as dead if its broker is.
+    A replica that is already deleted is not deleted again, but counts as dead if its broker is.
     """
     started = context.topics_with_deletion_started
     unseen_topics = [topic for topic in topics if topic not in started]
@@ -127,7 +126,7 @@ def plan_start(context: ControllerContext, topics: Sequence[str]) -> StartPlan:
 def replicas_in_state(
     context: ControllerContext, topics: Iterable[str], state: ReplicaState
 ) -> ReplicasByBroker:
-    """The replicas of some topics that are in ``state``."""
+    """Return the replicas of topics in ``state``."""
     found: ReplicasByBroker = {}
     for topic in topics:
         for broker_id, tps in context.replicas_in_state(topic, state).items():
@@ -136,7 +135,7 @@ def replicas_in_state(
 
 
 def queued_replicas(context: ControllerContext, replicas: ReplicasByBroker) -> ReplicasByBroker:
-    """Those of ``replicas`` whose topics are queued for deletion."""
+    """Return those of ``replicas`` that belong to topics queued for deletion."""
     queued = context.topics_to_be_deleted
     if not queued:
         return {}
@@ -145,17 +144,17 @@ def queued_replicas(context: ControllerContext, replicas: ReplicasByBroker) -> R
 
 
 def topics_being_reassigned(context: ControllerContext) -> set[str]:
-    """Topics with a partition whose reassignment is not finished."""
+    """Return the topics that have a partition with an ongoing reassignment."""
     return {tp.topic for tp in context.partitions_being_reassigned}
 
 
 def topics_with_offline_replicas(context: ControllerContext, topics: Iterable[str]) -> set[str]:
-    """Those of ``topics`` of which a replica's broker or directory is down."""
+    """Return those of ``topics`` that have a replica on a dead broker or failed log directory."""
     return {topic for topic in topics if plan_start(context, [topic]).dead}
 
 
 def count_deletions(context: ControllerContext) -> DeletionCounts:
-    """What is still to be deleted, topics that wait for their reassignment included."""
+    """Count the pending deletions, including topics that wait for a reassignment."""
     topics = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
     replicas = ineligible = 0
     for topic in topics:

@@ -1,1 +1,1 @@
-"""ZooKeeper: znodes, the Store and its backends, the fenced client, an embedded server."""
+"""ZooKeeper: znodes, the Store and its backends, the fenced client, embedded servers."""

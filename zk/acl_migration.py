@@ -1,7 +1,7 @@
-"""Sets Kafka's ACLs on the znodes of a chroot, or opens them to all clients again.
+"""Setting Kafka's ACLs on the znodes of a chroot, or open ACLs for all clients again.
 
-Changes only ACLs. Mirrors kafka.admin.ZkSecurityMigrator, except that it creates no
-znode that is missing.
+Only ACLs are changed. Mirrors kafka.admin.ZkSecurityMigrator, except that missing znodes are not
+created.
 """
 
 from __future__ import annotations
@@ -52,25 +52,27 @@ def set_acls(
 
 def _refused(path: str, code: ResultCode, count: int) -> StoreError:
     why = (
-        "this identity may not" if code is ResultCode.NOAUTH else f"ZooKeeper answered {code.name}"
+        "permission denied for this identity"
+        if code is ResultCode.NOAUTH
+        else f"ZooKeeper answered {code.name}"
     )
     changed = f"{count} znodes were changed" if count else "no znode was changed"
     return StoreError(
         f"the ACL of {path} cannot be changed: {why}; {changed}",
-        hint="use the identity that protected the znode, then run the same command again",
+        hint="use the identity that created the ACL, then run the same command again",
         definite=count == 0 and code.is_definite,
     )
 
 
 def _levels(store: KazooStore, roots: list[str]) -> Iterator[Sequence[str]]:
-    """Yield the chroot, then the trees of ``roots`` by level, at most _AT_ONCE znodes a time."""
+    """Yield the chroot, then the trees of ``roots`` by level, at most _AT_ONCE paths at a time."""
     yield ["/"]
     level = roots
     while level:
         below: list[str] = []
         for first in range(0, len(level), _AT_ONCE):
             paths = level[first : first + _AT_ONCE]
-            # Before their ACLs change, so that a run without the right identity changes nothing.
+            # Read before the ACLs change, so that a run without the right identity changes nothing.
             for path, found in zip(paths, store.read(list(map(GetChildren, paths))), strict=True):
                 below += [f"{path}/{name}" for name in found.children or ()]
             yield paths

@@ -1,6 +1,6 @@
-"""ACLs of znodes: the ACL of a new znode, and the protected paths.
+"""ACLs of new znodes, and the protected paths.
 
-Values and rules only; the wire format is kazoo_wire's. Mirrors kafka.zk.ZkData (SecureRootPaths,
+The wire format is in kazoo_wire.py. Mirrors kafka.zk.ZkData (SecureRootPaths,
 SensitiveRootPaths, defaultAcls) and org.apache.zookeeper.ZooDefs.Ids.
 """
 

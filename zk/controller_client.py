@@ -1,8 +1,7 @@
-"""What only the active controller writes: its election, and everything fenced by its epoch.
+"""ZooKeeper client of the active controller: its election, and all writes fenced by its epoch.
 
-Every write is checked against the version of /controller_epoch; every write whose reply was lost
-is settled by reading back. It decides nothing about partitions. Mirrors the fenced part of
-kafka.zk.KafkaZkClient.
+Every write is conditional on the version of /controller_epoch. If the reply to a write was lost,
+its outcome is resolved by reading the znode. Mirrors the fenced part of kafka.zk.KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _Finished = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
 
 
 class ControllerZkClient:
-    """The active controller's writes.
+    """Fenced writes of the active controller.
 
-    ``epoch_zk_version`` is the version of /controller_epoch that the election gave. Methods raise
-    ControllerMoved when it is no longer that, and SessionExpired: either ends the event.
+    ``epoch_zk_version`` is the version of /controller_epoch after the election. Methods raise
+    ControllerMoved if it has changed, and SessionExpired; either ends the event.
     """
 
     def __init__(
@@ -64,10 +63,10 @@ class ControllerZkClient:
     def register_controller_and_increment_epoch(
         self, controller_id: int, now_ms: int
     ) -> tuple[int, int]:
-        """Become the controller: the new epoch and the version of /controller_epoch.
+        """Become the controller; return the new epoch and the version of /controller_epoch.
 
-        One transaction creates /controller, owned by this session, and raises /controller_epoch.
-        Raises ControllerMoved if another broker was first.
+        One transaction creates the ephemeral /controller and increments /controller_epoch. Raises
+        ControllerMoved if another broker was first.
         """
         epoch, epoch_zk_version = self._current_epoch()
         ops: list[WriteOp] = [
@@ -81,7 +80,7 @@ class ControllerZkClient:
         while True:
             result = self._store.write([ops])[0]
             if result.code is ResultCode.OK:
-                # From now on this version is the fence of every write.
+                # From now on every write is fenced by this version.
                 assert result.results[1].version == epoch_zk_version + 1
                 return epoch + 1, result.results[1].version
             lost = result.code is ResultCode.CONNECTIONLOSS
@@ -92,7 +91,7 @@ class ControllerZkClient:
                 return epoch + 1, won
 
     def _current_epoch(self) -> tuple[int, int]:
-        """The epoch and its version; /controller_epoch is created with 0 if it is absent."""
+        """Return the epoch and its znode version; create /controller_epoch if it is missing."""
         current = self._reader.get_controller_epoch()
         if current is None:
             data = ControllerEpochZNode.encode(INITIAL_CONTROLLER_EPOCH)
@@ -104,10 +103,10 @@ class ControllerZkClient:
         return current
 
     def _won_after_all(self, new_epoch: int, lost: bool) -> int | None:
-        """The epoch's version if /controller is ours and of this epoch; None to try once more.
+        """Return the epoch's version if this session won the election; None to try once more.
 
-        The owner of the ephemeral node says whose it is: the broker id in it may be that of an
-        earlier session of the same broker.
+        /controller is identified by its ephemeral owner, because the broker id in it may be from an
+        earlier session of the same broker. Raises ControllerMoved if another session won.
         """
         found = self._reader.get_data_and_stat(ControllerZNode.path)
         if found is None:
@@ -128,7 +127,7 @@ class ControllerZkClient:
         )
 
     def delete_controller(self, epoch_zk_version: int) -> None:
-        """Give up /controller, so that an election follows."""
+        """Delete /controller, so that an election follows."""
         self._deleter.delete([ControllerZNode.path], epoch_zk_version)
 
     # Partition states
@@ -138,10 +137,11 @@ class ControllerZkClient:
         states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         epoch_zk_version: int,
     ) -> WriteOutcome:
-        """Create ``partitions``, ``partitions/N`` and ``partitions/N/state``, in three waves.
+        """Create ``partitions``, ``partitions/N`` and ``partitions/N/state``, in three batches.
 
-        What is there of the first two is left by an earlier try and is no failure (hazard C3). A
-        state that is there is adopted if it is what was to be written (hazard C4).
+        Existing znodes of the first two levels are from an earlier attempt and not a failure. An
+        existing state is adopted if it is equal to the new one, unless the quirk
+        lost_reply_leaves_the_partition_stuck is on.
         """
         topics = dict.fromkeys(TopicPartitionsZNode.path(tp.topic) for tp in states)
         for paths in (topics, map(TopicPartitionZNode.path, states)):
@@ -164,7 +164,7 @@ class ControllerZkClient:
                 finished[tp] = StateChangeFailed(reason(result.code, op.path))
                 if result.code is ResultCode.NODEEXISTS:
                     there.append(tp)
-        if there and not self._quirks.hazard_c4:
+        if there and not self._quirks.lost_reply_leaves_the_partition_stuck:
             self._adopt(there, states, finished)
         return WriteOutcome(finished)
 
@@ -174,7 +174,7 @@ class ControllerZkClient:
         states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         finished: _Finished,
     ) -> None:
-        """Take states that are there for written if they hold what was to be written."""
+        """Treat existing states as written if they are equal to the new states."""
         for tp, found in self._reader.get_partition_states(there).values.items():
             wanted = states[tp]
             _check_epoch(tp, found, wanted.controller_epoch)
@@ -183,7 +183,7 @@ class ControllerZkClient:
             else:
                 path = TopicPartitionStateZNode.path(tp)
                 finished[tp] = StateChangeFailed(
-                    f"{reason(ResultCode.NODEEXISTS, path)}: it holds {found}"
+                    f"{reason(ResultCode.NODEEXISTS, path)}: the znode contains {found}"
                 )
 
     def update_leader_and_isr(
@@ -192,10 +192,11 @@ class ControllerZkClient:
         controller_epoch: int,
         epoch_zk_version: int,
     ) -> WriteOutcome:
-        """Set states whose znodes have the ``zk_version`` given; retry names those that have not.
+        """Set states, each conditional on its ``zk_version``.
 
-        Finished states have their new version. Raises ControllerMoved also when a read-back shows
-        the epoch of a newer controller.
+        ``finished`` has the stored states with their new versions, ``retry`` the partitions with
+        another version. Raises ControllerMoved also if a state read back has the epoch of a newer
+        controller.
         """
         finished: _Finished = {}
         retry: list[TopicPartition] = []
@@ -210,38 +211,38 @@ class ControllerZkClient:
                 )
                 for tp in pending
             ]
-            unsettled: list[TopicPartition] = []
+            unresolved: list[TopicPartition] = []
             results = self._fenced.write(ops, epoch_zk_version)
             for tp, op, result in zip(pending, ops, results, strict=True):
                 if result.code is ResultCode.OK:
                     finished[tp] = states[tp].with_zk_version(result.version)
                 elif result.code is ResultCode.CONNECTIONLOSS:
                     perhaps_written.add(tp)
-                    unsettled.append(tp)
+                    unresolved.append(tp)
                 elif result.code is not ResultCode.BADVERSION:
                     finished[tp] = StateChangeFailed(reason(result.code, op.path))
                 elif tp in perhaps_written:
-                    unsettled.append(tp)
+                    unresolved.append(tp)
                 else:
                     retry.append(tp)
-            pending = self._settle(unsettled, states, controller_epoch, finished, retry)
+            pending = self._resolve(unresolved, states, controller_epoch, finished, retry)
         return WriteOutcome(finished, retry)
 
-    def _settle(
+    def _resolve(
         self,
-        unsettled: Sequence[TopicPartition],
+        unresolved: Sequence[TopicPartition],
         states: Mapping[TopicPartition, LeaderAndIsr],
         controller_epoch: int,
         finished: _Finished,
         retry: list[TopicPartition],
     ) -> list[TopicPartition]:
-        """Read back what may have been written; returns what was not, to be sent again."""
-        if not unsettled:
+        """Read states with an unknown write outcome; return those that must be written again."""
+        if not unresolved:
             return []
-        read = self._reader.get_partition_states(unsettled)
+        read = self._reader.get_partition_states(unresolved)
         absent = set(read.missing)
         again = []
-        for tp in unsettled:
+        for tp in unresolved:
             found, wanted = read.values.get(tp), states[tp]
             if tp in absent:
                 path = TopicPartitionStateZNode.path(tp)
@@ -265,9 +266,9 @@ class ControllerZkClient:
     def set_topic_assignments(
         self, topics: Sequence[TopicIdReplicaAssignment], epoch_zk_version: int
     ) -> dict[str, StateChangeFailed]:
-        """Replace the topics' znodes, whatever their versions; returns those that failed.
+        """Overwrite topic znodes unconditionally; return the topics that failed.
 
-        A topic that is too big for ZooKeeper fails alone.
+        A topic that exceeds ZooKeeper's size limit does not fail the others.
         """
         ops = [
             SetData(TopicZNode.path(t.topic), TopicZNode.encode(t.topic_id, t.assignment))
@@ -291,10 +292,11 @@ class ControllerZkClient:
     def delete_topics(
         self, topics: Sequence[str], epoch_zk_version: int
     ) -> dict[str, StateChangeFailed]:
-        """Delete the topics' znodes, then their overrides, then the requests to delete them, in a
-        number of waves that does not grow with the topics; returns those that failed.
+        """Delete the znodes of topics, then their configs, then the requests to delete them.
 
-        The request goes last, so that the next controller goes on with what was begun.
+        Returns the topics that failed. The number of pipelined batches does not depend on the
+        number of topics. The requests are deleted last, so that the next controller resumes an
+        interrupted deletion.
         """
         roots = {TopicZNode.path(topic): topic for topic in topics}
         failed = {
@@ -307,35 +309,35 @@ class ControllerZkClient:
         return failed
 
     def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int) -> None:
-        """Delete the topics' overrides."""
+        """Delete the config overrides of topics."""
         paths = [ConfigEntityZNode.path("topics", topic) for topic in topics]
         self._deleter.delete(paths, epoch_zk_version)
 
-    # Requests of tools and notices of brokers
+    # Requests of tools and notifications of brokers
 
     def delete_topic_deletions(self, topics: Iterable[str], epoch_zk_version: int) -> None:
-        """Take the topics off the list of those to be deleted."""
+        """Delete the requests to delete these topics."""
         self._deleter.delete(
             [DeleteTopicsTopicZNode.path(topic) for topic in topics], epoch_zk_version
         )
 
     def delete_notifications(self, paths: Sequence[str], epoch_zk_version: int) -> None:
-        """Delete notices of brokers, whatever they are."""
+        """Delete notifications of brokers, including malformed ones."""
         self._deleter.delete(paths, epoch_zk_version)
 
     def delete_below(self, path: str, epoch_zk_version: int) -> None:
-        """Delete what somebody put below a znode that should have no children."""
+        """Delete the children of a znode that should have none."""
         children = self._reader.get_children(path)
         self._deleter.delete([f"{path}/{child}" for child in children], epoch_zk_version)
 
     # In general
 
     def fenced_write(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
-        """Independent writes in order, a result for each; see FencedWriter.write."""
+        """Write independent operations in order; see FencedWriter.write."""
         return self._fenced.write(ops, epoch_zk_version)
 
     def write_until_known(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
-        """Independent writes that may be repeated; see FencedWriter.write_until_known."""
+        """Write independent, repeatable operations; see FencedWriter.write_until_known."""
         return self._fenced.write_until_known(ops, epoch_zk_version)
 
 

@@ -1,7 +1,7 @@
-"""ZooKeeper's tree of znodes in memory, with its rules for every kind of write.
+"""In-memory tree of znodes, with ZooKeeper's rules for every type of write.
 
-Pure: the transaction id and the time are handed in; sessions, watches and connections are
-elsewhere. Mirrors org.apache.zookeeper.server.{DataTree,PrepRequestProcessor}.
+Pure: the transaction id and the time are arguments. Sessions and watches are in memory_server.py.
+Mirrors org.apache.zookeeper.server.{DataTree,PrepRequestProcessor}.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_EPHEMERAL: Final = 0
 
 
 class ZNode:
-    """One znode. ``creations`` counts the children ever made; ``owner`` is a session or 0."""
+    """One znode. ``creations``: number of children ever created; ``owner``: a session id or 0."""
 
     __slots__ = (
         "children",
@@ -54,7 +54,7 @@ class ZNode:
         self.children: set[str] | None = None
 
     def copy(self) -> ZNode:
-        """A znode that can be changed without changing this one."""
+        """Return an independent copy."""
         other = ZNode.__new__(ZNode)
         for name in ZNode.__slots__:
             setattr(other, name, getattr(self, name))
@@ -63,7 +63,7 @@ class ZNode:
         return other
 
     def stat(self) -> Stat:
-        """The stat; ``cversion`` counts creations and deletions of children."""
+        """Return the stat; ``cversion`` is the number of creations and deletions of children."""
         count = len(self.children) if self.children else 0
         return Stat(
             self.czxid,
@@ -81,7 +81,7 @@ class ZNode:
 
 
 class Change(NamedTuple):
-    """What became of one znode: created, deleted, or its data changed."""
+    """A change of one znode: created, deleted, or data changed."""
 
     kind: WatchKind
     path: str
@@ -96,13 +96,13 @@ class _Context(NamedTuple):
 
 
 def split(path: str) -> tuple[str, str]:
-    """The path above and the last name."""
+    """Return the parent path and the name of a znode."""
     slash = path.rindex("/")
     return path[:slash] or "/", path[slash + 1 :]
 
 
 def is_valid(path: str) -> bool:
-    """True for what org.apache.zookeeper.common.PathUtils accepts."""
+    """Return True if org.apache.zookeeper.common.PathUtils accepts the path."""
     if not path.startswith("/"):
         return False
     if path == "/":
@@ -124,7 +124,7 @@ def _is_forbidden(char: str) -> bool:
 
 
 class DataTree:
-    """All znodes by path, and the ephemeral ones by session."""
+    """All znodes by path, and the ephemeral znodes by session."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, ZNode] = {"/": ZNode(b"", 0, 0, _NOT_EPHEMERAL)}
@@ -137,16 +137,16 @@ class DataTree:
         return other
 
     def items(self) -> Iterator[tuple[str, ZNode]]:
-        """Every path and znode, sorted by path."""
+        """Return all (path, znode) pairs, sorted by path."""
         return ((path, self.nodes[path]) for path in sorted(self.nodes))
 
     def apply(
         self, transaction: Transaction, session_id: int, zxid: int, now_ms: int
     ) -> tuple[TxnResult, list[Change]]:
-        """Do a transaction, all or nothing; each operation sees what those before it did.
+        """Apply a transaction atomically; each operation sees the effects of earlier ones.
 
-        Of a failed one, ``results`` are OK before the operation that failed and
-        RUNTIMEINCONSISTENCY after it, as ZooKeeper reports them; nothing was done.
+        If it fails, nothing is changed; as in ZooKeeper, ``results`` are OK before the failed
+        operation and RUNTIMEINCONSISTENCY after it.
         """
         changes: list[Change] = []
         undo: list[tuple[Any, ...]] | None = [] if len(transaction) > 1 else None
@@ -161,7 +161,7 @@ class DataTree:
         return TxnResult(_OK, results, -1, zxid), changes
 
     def remove_ephemerals(self, session_id: int, zxid: int) -> list[Change]:
-        """Delete what a session owned, as the end of a session does."""
+        """Delete the ephemeral znodes of a session that has ended."""
         changes: list[Change] = []
         context = _Context(session_id, zxid, 0, changes, None)
         for path in list(self.ephemerals.get(session_id, ())):
@@ -264,7 +264,7 @@ class DataTree:
 
 
 class _Undo:
-    """How each change of a failed transaction is taken back, the last one first."""
+    """Undo steps for the changes of a failed transaction, applied in reverse order."""
 
     @staticmethod
     def create(tree: DataTree, path: str, parent: ZNode, name: str, pzxid: int) -> None:

@@ -1,7 +1,7 @@
-"""Everything that is in a ZooKeeper below a path, without loss, as plain values.
+"""Lossless dump of all znodes at and below a path, as plain values.
 
-Reads in waves, breadth first; writes nothing. What comes or goes meanwhile may be missing: the dump
-is a walk, not a snapshot. Kafka has no such tool; its zookeeper-shell shows one znode at a time.
+The tree is read breadth first in pipelined batches. The dump is not a snapshot: concurrent changes
+may be missing. Kafka has no such tool; its zookeeper-shell shows one znode at a time.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from klamm.cluster.errors import StoreError
 from klamm.zk.store import GetChildren, GetData, ReadOp, ResultCode, Stat, Store
 from klamm.zk.znode_client import missing_chroot, store_error
 
-ZNODES_A_WAVE: Final = 5_000
+ZNODES_PER_BATCH: Final = 5_000
 _GONE: Final = (ResultCode.NONODE, ResultCode.NOAUTH)
 
 
 class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One znode.
+    """One znode of a dump.
 
-    ``data`` is its text, None for a null znode, "" for an empty one; ``base64`` replaces it where
-    it is not UTF-8. ``ephemeral_owner`` is the session that owns it, in hex as ZooKeeper prints it.
+    ``data``: the text, None for null data, "" for empty data. ``base64``: replaces ``data`` if that
+    is not UTF-8. ``ephemeral_owner``: id of the owning session, in hex as ZooKeeper prints it.
+    ``unreadable``: the error if the data could not be read.
     """
 
     path: str
@@ -43,31 +44,31 @@ class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 STAT_FIELDS: Final = sorted({*ZNode.__struct_fields__} & {*Stat._fields} - {"ephemeral_owner"})
-"""The numbers of a znode that a dump holds as they are."""
+"""Stat fields that a dump contains unchanged."""
 
 
 def dump(store: Store, path: str = "/", chroot: str = "") -> list[ZNode]:
-    """The znode at ``path`` and all below it, each before its children, siblings by name.
+    """Return the znode at ``path`` and all below it, parents first, siblings sorted by name.
 
-    A znode that may not be read is listed with ``unreadable`` and no data. ``chroot``: the path to
-    which ``path`` is relative, for messages. Raises StoreError, also if ``path`` is absent.
+    A znode without read permission has ``unreadable`` and no data. ``chroot``: the chroot of
+    ``store``, for messages. Raises StoreError, also if ``path`` does not exist.
     """
     found: dict[str, ZNode] = {}
     level = [path]
     while level:
         below: list[str] = []
-        for start in range(0, len(level), ZNODES_A_WAVE):
-            below += _read(store, level[start : start + ZNODES_A_WAVE], found)
+        for start in range(0, len(level), ZNODES_PER_BATCH):
+            below += _read(store, level[start : start + ZNODES_PER_BATCH], found)
         level = below
     if path not in found and path == "/":
         raise missing_chroot(chroot)
     if path not in found:
-        raise StoreError(f"there is no znode {path}", hint="klamm zk dump / shows all there are")
+        raise StoreError(f"znode {path} does not exist", hint="klamm zk dump / shows all znodes")
     return [found[key] for key in sorted(found, key=_sort_key)]
 
 
 def _read(store: Store, paths: Sequence[str], found: dict[str, ZNode]) -> list[str]:
-    """Read these znodes into ``found`` and give the paths of their children."""
+    """Read these znodes into ``found``; return the paths of their children."""
     ops: list[ReadOp] = [GetData(path) for path in paths]
     ops += [GetChildren(path) for path in paths]
     results = store.read(ops)

@@ -1,10 +1,9 @@
-"""Writes what `klamm zk dump` printed into an empty place of a ZooKeeper.
+"""Loading the output of `klamm zk dump` into an empty ZooKeeper or chroot.
 
-What is written is said by a plan of load_plan.py: parents first, in waves of transactions. While it
-writes, ``/klamm-loading`` says so; it goes with the last transaction, so a load that was cut short
-is seen, can go on where it ended, and can be taken away again. Neither versions, zxids, times,
-access lists nor ephemerals are kept. It must not know what a znode holds. Kafka has nothing like
-it.
+The znodes of a plan (load_plan.py) are written parents first, in pipelined batches of transactions.
+``/klamm-loading`` exists during the load and is deleted by the last transaction, so an interrupted
+load is detected, and can be resumed or undone. Versions, zxids, times, ACLs and ephemeral znodes
+are not restored. The contents of znodes are not interpreted. Kafka has no such tool.
 """
 
 from __future__ import annotations
@@ -32,28 +31,28 @@ from klamm.zk.store import (
 )
 from klamm.zk.znode_client import store_error
 
-ZNODES_A_WAVE: Final = 5_000
-OPS_A_TRANSACTION: Final = 100
-_TO_BE_SETTLED: Final = (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
+ZNODES_PER_BATCH: Final = 5_000
+OPS_PER_TRANSACTION: Final = 100
+_TO_BE_RESOLVED: Final = (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
 
 T = TypeVar("T")
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many znodes are written, and how many there are to write."""
+"""Called with the number of written znodes and the total number."""
 
 
 class NotEmpty(KlammError):
-    """Something is there already; nothing was written."""
+    """The target is not empty, or not an interrupted load of this dump; nothing was written."""
 
 
 class Interrupted(KlammError):
-    """The load ended half-way: what is written stays, and /klamm-loading says so."""
+    """The load was interrupted: the written znodes and /klamm-loading stay."""
 
     definite = False
 
 
 class LoadResult(NamedTuple):
-    """How many znodes the dump put there, and how many of them an earlier, unended load had."""
+    """Number of loaded znodes, and how many of them an interrupted load had already written."""
 
     written: int
     found: int
@@ -73,11 +72,11 @@ def load(
     prepare: Callable[[], None] = lambda: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> LoadResult:
-    """Write the plan; ``last`` is done in the transaction that ends it.
+    """Write the plan; the last transaction also contains the operations of ``last``.
 
-    ``prepare`` is called before the first write, once it is known that the place is empty, so that
-    it can create the chroot. An earlier load of the same plan that did not end is ended. Raises
-    NotEmpty; Interrupted with what is to be done if anything goes wrong half-way.
+    ``prepare`` is called before the first write, after the target was found to be empty; it may
+    create the chroot. An interrupted load of the same plan is resumed. Raises NotEmpty, and
+    Interrupted, with a hint how to continue, if a write fails.
     """
     found = _require_empty(store, plan)
     if found is None:
@@ -86,10 +85,10 @@ def load(
         _create_all(store, [Create(LOADING_PATH, mark)])
     done = there = 0
     try:
-        for start in range(0, len(plan.creates), ZNODES_A_WAVE):
-            wave = plan.creates[start : start + ZNODES_A_WAVE]
-            there += _create_all(store, wave)
-            done += len(wave)
+        for start in range(0, len(plan.creates), ZNODES_PER_BATCH):
+            batch = plan.creates[start : start + ZNODES_PER_BATCH]
+            there += _create_all(store, batch)
+            done += len(batch)
             on_progress(done, len(plan.creates))
         for path, count in plan.counters:
             _advance(store, path, count)
@@ -101,18 +100,18 @@ def load(
 
 
 def cut_short(why: str, done: int, total: int) -> Interrupted:
-    """The error that says what a load has left behind that ended half-way."""
+    """Return the error for a load that was interrupted after ``done`` of ``total`` znodes."""
     return Interrupted(
         f"{why}: at least {done} of {total} znodes are written, and {LOADING_PATH}",
-        hint="the same command goes on where it ended; klamm zk load DUMP --undo takes them away",
+        hint="run the same command to resume the load, or klamm zk load DUMP --undo to undo it",
     )
 
 
-def apart(work: Callable[[], T], stop: Callable[[], None]) -> T:
-    """What ``work`` gives, on a thread of its own: kazoo swallows an exception of a signal that
-    comes while it is called.
+def run_on_thread(work: Callable[[], T], stop: Callable[[], None]) -> T:
+    """Run ``work`` on a separate thread and return its result.
 
-    If a signal ends the wait ``stop`` is called, which must make ``work`` end, and that is awaited.
+    On the main thread, kazoo would swallow an exception raised by a signal handler. If a signal
+    interrupts the wait, ``stop`` is called, which must make ``work`` end, and the thread is joined.
     """
     future: Future[T] = Future()
 
@@ -135,45 +134,46 @@ def apart(work: Callable[[], T], stop: Callable[[], None]) -> T:
 def undo(
     store: Store, plans: Sequence[LoadPlan], on_progress: OnProgress = lambda done, total: None
 ) -> int:
-    """Delete what a load of one of these plans, that did not end, has written; how many znodes.
+    """Delete the znodes written by an interrupted load of one of these plans; return their number.
 
-    Raises NotEmpty if no such load was here, StoreError if somebody else wrote below one of them.
+    Raises NotEmpty if there is no such load, StoreError if other znodes were created below them.
     """
     digest = _loading(store)
     plan = next((plan for plan in plans if plan.digest == digest), None)
     if plan is None:
         raise NotEmpty(
-            f"no load of this dump was cut short here: nothing is deleted (no {LOADING_PATH})"
+            f"there is no interrupted load to undo ({LOADING_PATH} does not exist): "
+            "nothing was deleted"
             if digest is None
-            else "another dump was being loaded here: nothing is deleted",
-            hint="give the dump that was being loaded",
+            else "the interrupted load is of another dump: nothing was deleted",
+            hint="name the dump that was being loaded",
         )
     deleted, done = 0, 0
     backwards = plan.creates[::-1]
-    for start in range(0, len(backwards), ZNODES_A_WAVE):
-        wave = backwards[start : start + ZNODES_A_WAVE]
-        deleted += _delete_all(store, [op.path for op in wave])
-        done += len(wave)
+    for start in range(0, len(backwards), ZNODES_PER_BATCH):
+        batch = backwards[start : start + ZNODES_PER_BATCH]
+        deleted += _delete_all(store, [op.path for op in batch])
+        done += len(batch)
         on_progress(done, len(backwards))
     _delete_all(store, [LOADING_PATH])
     return deleted
 
 
 def check_no_load_is_open(store: Store) -> None:
-    """Raise StoreError where a dump is half loaded, or is being loaded now."""
+    """Raise StoreError if a dump is being loaded, or its load was interrupted."""
     if _loading(store) is not None:
         raise StoreError(
-            f"a dump is being loaded here, or its load was cut short ({LOADING_PATH} is there)",
-            hint="the same klamm zk load DUMP, or klamm up --from-dump DUMP, goes on with it",
+            f"a dump is being loaded here, or its load was interrupted ({LOADING_PATH} exists)",
+            hint="resume it with the same klamm zk load DUMP or klamm up --from-dump DUMP",
         )
 
 
 def _advance(store: Store, path: str, count: int) -> None:
-    """Raise the number of the next sequential child by ``count``; more, if a reply is lost."""
+    """Increase the number of the next sequential child by ``count``, or more after a lost reply."""
     child = f"{'' if path == '/' else path}{LOADING_PATH}"
     pair: list[WriteOp] = [Create(child, None), Delete(child)]
     while count:
-        group = min(count, OPS_A_TRANSACTION // 2)
+        group = min(count, OPS_PER_TRANSACTION // 2)
         result = store.write([pair * group])[0]
         if result.code is ResultCode.OK:
             count -= group
@@ -182,7 +182,7 @@ def _advance(store: Store, path: str, count: int) -> None:
 
 
 def _loading(store: Store) -> str | None:
-    """The digest of the plan whose load has not ended; "" if that cannot be read."""
+    """Return the digest of an unfinished load; None if there is none, "" if it is malformed."""
     result = store.read([GetData(LOADING_PATH)])[0]
     if result.code is ResultCode.NONODE:
         return None
@@ -195,7 +195,10 @@ def _loading(store: Store) -> str | None:
 
 
 def _require_empty(store: Store, plan: LoadPlan) -> str | None:
-    """The digest of this plan if its load is to be ended; None if nothing is there."""
+    """Return the digest of this plan if its load must be resumed; None if the target is empty.
+
+    Raises NotEmpty.
+    """
     result = store.read([GetChildren("/")])[0]
     if result.code not in (ResultCode.OK, ResultCode.NONODE):
         raise store_error(result.code, "/")
@@ -209,11 +212,12 @@ def _require_empty(store: Store, plan: LoadPlan) -> str | None:
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     if digest is not None:
         raise NotEmpty(
-            f"another dump was being loaded here, and that did not end: there are {shown}",
-            hint="klamm zk load THAT_DUMP --undo takes it away",
+            f"the load of another dump was interrupted here: found {shown}",
+            hint="undo it with klamm zk load THAT_DUMP --undo",
         )
     raise NotEmpty(
-        f"it is not empty: there are {shown}", hint="choose a chroot that is empty or not there"
+        f"the target is not empty: found {shown}",
+        hint="choose a chroot that is empty or does not exist",
     )
 
 
@@ -222,7 +226,7 @@ def _grouped(ops: Sequence[WriteOp]) -> Iterator[list[WriteOp]]:
     total = 0
     for op in ops:
         size = op_size(op)
-        if group and (len(group) == OPS_A_TRANSACTION or total + size > GROUP_BYTES):
+        if group and (len(group) == OPS_PER_TRANSACTION or total + size > GROUP_BYTES):
             yield group
             group, total = [], 0
         group.append(op)
@@ -231,17 +235,17 @@ def _grouped(ops: Sequence[WriteOp]) -> Iterator[list[WriteOp]]:
         yield group
 
 
-def _create_all(store: Store, wave: Sequence[Create]) -> int:
-    """Create these znodes; how many of them were there already, as they should be.
+def _create_all(store: Store, batch: Sequence[Create]) -> int:
+    """Create these znodes; return how many of them existed already with the same data.
 
-    Raises StoreError, also if one of them is there and holds something else.
+    Raises StoreError, also if one of them exists with other data.
     """
-    there, left = 0, list(wave)
+    there, left = 0, list(batch)
     while left:
         unsure: list[Create] = []
         groups = list(_grouped(left))
         for group, result in zip(groups, store.write(groups), strict=True):
-            if result.code in _TO_BE_SETTLED:
+            if result.code in _TO_BE_RESOLVED:
                 unsure += [op for op in group if isinstance(op, Create)]
             elif result.code is not ResultCode.OK:
                 raise store_error(result.code, group[max(result.failed_index, 0)].path)
@@ -253,14 +257,14 @@ def _create_all(store: Store, wave: Sequence[Create]) -> int:
             elif read.code is not ResultCode.OK:
                 raise store_error(read.code, op.path)
             elif read.data != op.data or read.stat is None or read.stat.ephemeral_owner:
-                raise StoreError(f"somebody else writes here: {op.path} is not what the dump holds")
+                raise StoreError(f"another client writes here: {op.path} differs from the dump")
             else:
                 there += 1
     return there
 
 
 def _delete_all(store: Store, paths: Sequence[str]) -> int:
-    """Delete those of these znodes that are there; how many there were."""
+    """Delete these znodes; return how many of them existed."""
     count: int | None = None
     while True:
         found = store.read([Exists(path) for path in paths])

@@ -1,6 +1,6 @@
-"""What `klamm zk dump` printed, read back as a Store that can only be read.
+"""Read-only Store over the output of `klamm zk dump`.
 
-So that what reads a live ZooKeeper reads a dump as well. It arms no watches and fires none.
+With it, code that reads a live ZooKeeper can read a dump. Watches are never armed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["DumpStore", "parse_dump"]
 
 
 class DumpStore:
-    """The znodes of a dump, which may be of a part of the tree: the rest is not there."""
+    """Znodes of a dump, which may be a part of the tree; other znodes do not exist."""
 
     def __init__(self, znodes: Sequence[ZNode]) -> None:
         self._znodes = {znode.path: znode for znode in znodes}
@@ -29,11 +29,11 @@ class DumpStore:
 
     @property
     def session_id(self) -> int:
-        """0: nobody is connected."""
+        """Always 0: there is no session."""
         return 0
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """One result per operation, in order; NOAUTH for what the dump could not read."""
+        """Return one result per operation; NOAUTH for znodes that the dump could not read."""
         return [self._read(op.path) for op in ops]
 
     def _read(self, path: str) -> ReadResult:
@@ -47,27 +47,27 @@ class DumpStore:
         return ReadResult(ResultCode.OK, data, _stat(znode, data, len(children)), children)
 
     def write(self, transactions: Sequence[Transaction]) -> list[TxnResult]:
-        """Raises StoreError."""
+        """Raise StoreError: a dump is read-only."""
         self._refuse()
 
     def add_listener(self, listener: Listener) -> None:
-        """Nothing ever happens to a dump."""
+        """Do nothing: a dump has no events."""
 
     def remove_listener(self, listener: Listener) -> None:
-        """Nothing ever happens to a dump."""
+        """Do nothing: a dump has no events."""
 
     def reopen(self) -> None:
-        """Raises StoreError."""
+        """Raise StoreError: a dump has no session."""
         self._refuse()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: a dump has no session."""
 
     def abandon(self) -> None:
-        """Nothing is open."""
+        """Do nothing: a dump has no session."""
 
     def _refuse(self) -> NoReturn:
-        raise StoreError("a dump is only read, never written")
+        raise StoreError("a dump is read-only")
 
 
 def _stat(znode: ZNode, data: bytes | None, num_children: int) -> Stat:

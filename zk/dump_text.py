@@ -1,7 +1,7 @@
-"""The text of `klamm zk dump`, read back: its znodes, or the line that is wrong.
+"""Parsing of the output of `klamm zk dump`, with line numbers in error messages.
 
-Pure but for ``read_dump``, which reads a file. What is done with a dump is in zk/dump_store.py
-(reading it as a Store) and zk/load_plan.py (writing it). docs/rehearsal.md describes the format.
+zk/dump_store.py offers a dump as a Store, zk/load_plan.py plans to load it into ZooKeeper.
+docs/rehearsal.md describes the format.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from klamm.zk.dump import ZNode
 from klamm.zk.znodes import BrokerIdsZNode, ControllerZNode
 
 _decode_dump = msgspec.json.Decoder(list[ZNode]).decode
-_HINT: Final = "klamm zk dump makes one"
+_HINT: Final = "create one with klamm zk dump"
 _GZIP: Final = b"\x1f\x8b"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _AT_BYTE: Final = re.compile(r" \(byte (\d+)\)$")
 _AT_INDEX: Final = re.compile(r" - at `\$\[(\d+)\](.*)`$")
 _NEXT_VALUE: Final = re.compile(r"[\s,\[]*")
-# ZooKeeper marks containers and znodes that time out where an ephemeral one has its session.
+# ZooKeeper marks containers and TTL znodes in the field of the ephemeral owner.
 _CONTAINER_OWNER: Final = 1 << 63
 _TTL_MARK: Final = 0xFF << 56
 
 
 def read_dump(path: Path) -> list[ZNode]:
-    """The znodes of the dump in a file; ``-`` is standard input. Raises UsageError."""
+    """Read the znodes of a dump from a file; ``-`` is standard input. Raises UsageError."""
     is_stdin = str(path) == "-"
     try:
         text = sys.stdin.buffer.read() if is_stdin else path.read_bytes()
@@ -49,34 +49,34 @@ def read_dump(path: Path) -> list[ZNode]:
 
 
 def parse_dump(text: bytes) -> list[ZNode]:
-    """The znodes of a dump. Raises UsageError, with the line, for what is none."""
+    """Parse the znodes of a dump. Raises UsageError, with the line number, for invalid text."""
     _check_encoding(text)
     try:
         znodes = _decode_dump(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _syntax_error(text, error) from None
     if not znodes:
-        raise _error("it holds no znode")
+        raise _error("it contains no znodes")
     line_of: dict[str, int] = {}
     for index, znode in enumerate(znodes):
         reason = _nonsense(znode)
         if reason is None and line_of.setdefault(znode.path, index) != index:
             first = _line_of_znode(text, line_of[znode.path])
-            reason = f"{znode.path} is there twice, first in line {first}"
+            reason = f"duplicate znode {znode.path}, first in line {first}"
         if reason is not None:
             raise _error(f"line {_line_of_znode(text, index)}: {reason}")
     return znodes
 
 
 def data_of(znode: ZNode) -> bytes | None:
-    """What the znode holds; None for a null znode, and for one that was not read."""
+    """Return the data of a znode; None for null data and for unreadable znodes."""
     if isinstance(znode.base64, str):
         return base64.b64decode(znode.base64)
     return znode.data.encode() if isinstance(znode.data, str) else None
 
 
 def owner_of(znode: ZNode) -> int:
-    """The session that owns the znode, 0 if none does."""
+    """Return the id of the session that owns the znode, 0 if it is not ephemeral."""
     owner = znode.ephemeral_owner
     number = int(owner, 16) if isinstance(owner, str) else 0
     is_session = number != _CONTAINER_OWNER and number & _TTL_MARK != _TTL_MARK
@@ -84,7 +84,10 @@ def owner_of(znode: ZNode) -> int:
 
 
 def is_ephemeral(znode: ZNode) -> bool:
-    """True if it goes with a session. Where a dump says nothing, Kafka's own ephemerals are."""
+    """Return True if the znode is ephemeral.
+
+    In a dump without ``ephemeral_owner``, these are Kafka's ephemeral znodes.
+    """
     if znode.ephemeral_owner is not msgspec.UNSET:
         return owner_of(znode) != 0
     is_broker = znode.path.rpartition("/")[0] == BrokerIdsZNode.path
@@ -92,7 +95,7 @@ def is_ephemeral(znode: ZNode) -> bool:
 
 
 def is_unreadable(znode: ZNode) -> bool:
-    """True if whoever made the dump was not let in."""
+    """Return True if the dump had no permission to read the znode."""
     return znode.unreadable is not msgspec.UNSET
 
 
@@ -107,7 +110,7 @@ def _check_encoding(text: bytes) -> None:
         text.decode()
     except UnicodeDecodeError as error:
         line = _line_at(text, error.start)
-        raise _error(f"line {line}: a byte is not UTF-8", "a dump is UTF-8") from None
+        raise _error(f"line {line}: invalid UTF-8", "a dump is UTF-8") from None
 
 
 def _syntax_error(text: bytes, error: Exception) -> UsageError:
@@ -120,23 +123,23 @@ def _syntax_error(text: bytes, error: Exception) -> UsageError:
         return _error(f"line {line}{field}: {_AT_INDEX.sub('', message)}")
     if "truncated" in message:
         line = _line_at(text, len(text.rstrip()) - 1)
-        return _error(f"line {line}: it ends in the middle", "it was cut off: dump again")
+        return _error(f"line {line}: unexpected end", "the dump is truncated: create it again")
     return _error(message)
 
 
 def _nonsense(znode: ZNode) -> str | None:
     if not is_valid(znode.path):
-        return f"{znode.path!r} is no path of a znode"
+        return f"{znode.path!r} is not a valid znode path"
     if isinstance(znode.base64, str):
         try:
             base64.b64decode(znode.base64, validate=True)
         except (binascii.Error, ValueError) as error:
-            return f"the base64 of {znode.path}: {error}"
+            return f"invalid base64 of {znode.path}: {error}"
     if isinstance(znode.ephemeral_owner, str):
         try:
             int(znode.ephemeral_owner, 16)
         except ValueError:
-            return f"the ephemeral_owner of {znode.path} is no number"
+            return f"the ephemeral_owner of {znode.path} is not a number"
     return None
 
 
@@ -145,7 +148,7 @@ def _line_at(text: bytes, position: int) -> int:
 
 
 def _line_of_znode(text: bytes, index: int) -> int:
-    """The line on which the ``index``-th element of a JSON array begins."""
+    """Return the line on which the ``index``-th element of a JSON array begins."""
     whole, scan = text.decode(), json.JSONDecoder().raw_decode
     position = 0
     for _ in range(index):

@@ -1,8 +1,8 @@
-"""A real ZooKeeper server in a child process, from the jars of PySpark's wheel.
+"""A real ZooKeeper server in a child process, run from the jars of the PySpark wheel.
 
-Loopback only, no admin server, fsync on, any number of connections. It dies with its parent, kill
--9 included (zk/supervisor.py). It must not import pyspark, and must not know what is stored in it.
-Mirrors what bin/zookeeper-server-start.sh does with config/zookeeper.properties.
+Loopback only, no admin server, fsync on, unlimited connections. The server dies with its parent,
+even by kill -9 (zk/supervisor.py). This file must not import pyspark. Mirrors what
+bin/zookeeper-server-start.sh does with config/zookeeper.properties.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _LOCK_NAME = ".lock"
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 PROBE_TIMEOUT_S = 1.0
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
-"""The answer of a server without a quorum to every four-letter word."""
+"""Response of a server without a quorum to every four-letter word."""
 PROBE_INTERVAL_S = 0.02
 STOP_TIMEOUT_S = 10.0
-# A server whose parent was killed a moment ago still has to die.
+# If the parent of a server was killed a moment ago, the server needs some time to end.
 LOCK_TIMEOUT_S = 2.0
 
 # Of the 280 jars in the wheel, those the server loads.
@@ -80,11 +80,14 @@ logger.refused.level = WARN
 class EmbeddedZooKeeper:
     """One ZooKeeper server; ``with EmbeddedZooKeeper() as server: server.connect_string``.
 
-    ``data_dir``: kept, and locked against a second server; without one a temporary directory,
-    gone after ``close``. ``port``: without one a free port, kept over ``kill`` and ``start``.
-    Sessions expire in steps of ``tick_time_ms``. ``quorum``: the settings of a member of an
-    ensemble (zk/ensemble.py), which is started without waiting for the others. Every failure is a
-    ZooKeeperUnavailable (or a JavaNotFound) of one line.
+    - ``data_dir``: kept, and locked against a second server. None: a temporary directory, which
+      ``close`` removes.
+    - ``port``: None: a free port, which stays the same after ``kill`` and ``start``.
+    - ``tick_time_ms``: granularity of session expiry.
+    - ``quorum``: settings of a member of an ensemble (zk/ensemble.py); ``start`` does not wait for
+      the other members.
+
+    Failures raise ZooKeeperUnavailable or JavaNotFound.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class EmbeddedZooKeeper:
         self._data_dir = None if data_dir is None else Path(data_dir).resolve()
         self._port = port
         self._settings = {
-            # What is not said here is ZooKeeper's default.
+            # All other settings have ZooKeeper's defaults.
             "clientPortAddress": HOST,
             "tickTime": str(tick_time_ms),
             "minSessionTimeout": str(min_session_timeout_ms),
@@ -123,7 +126,7 @@ class EmbeddedZooKeeper:
 
     @property
     def port(self) -> int:
-        """The client port. Known once started."""
+        """The client port; set by ``start``."""
         assert self._port is not None, "not started yet"
         return self._port
 
@@ -134,18 +137,18 @@ class EmbeddedZooKeeper:
 
     @property
     def data_dir(self) -> Path:
-        """Where snapshots and transaction logs lie (``version-2``). Known once started."""
+        """Directory of snapshots and transaction logs (in ``version-2``); set by ``start``."""
         assert self._data_dir is not None, "not started yet"
         return self._data_dir
 
     @property
     def log_path(self) -> Path:
-        """What the server printed, over all its starts."""
+        """Log file with the output of the server, over all starts."""
         return self.data_dir / LOG_NAME
 
     @property
     def is_running(self) -> bool:
-        """Whether the server's process is there."""
+        """Whether the server's process is running."""
         supervisor = self._supervisor
         return supervisor is not None and supervisor.poll() is None
 
@@ -156,9 +159,12 @@ class EmbeddedZooKeeper:
         return supervisor is not None and supervisor.poll() is not None
 
     def start(self) -> Self:
-        """Start, and wait until it serves. After ``kill`` the same data and port again."""
+        """Start the server and wait until it serves; after ``kill``, with the same data and port.
+
+        Raises ZooKeeperUnavailable and JavaNotFound.
+        """
         assert not self.is_running, "already started"
-        self.kill()  # what is left of a server that ended by itself
+        self.kill()  # cleans up after a server that has crashed
         java, class_path = find_java().executable, _class_path()
         created = self._data_dir is None
         try:
@@ -189,7 +195,7 @@ class EmbeddedZooKeeper:
             raise
 
     def kill(self) -> None:
-        """Kill the server as a crash would; data and port stay for the next ``start``."""
+        """Kill the server like a crash; data and port are kept for the next ``start``."""
         supervisor, self._supervisor = self._supervisor, None
         self.is_paused = False
         if supervisor is None:
@@ -198,22 +204,22 @@ class EmbeddedZooKeeper:
         supervisor.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             supervisor.wait(STOP_TIMEOUT_S)
-        # The server too, where its supervisor was killed and could not do it.
+        # The server too, in case its supervisor was killed before it could kill the server.
         with suppress(ProcessLookupError, ZooKeeperUnavailable):
             os.killpg(supervisor.pid, signal.SIGKILL)
             with _locked(self.data_dir):
-                pass  # it is gone once it has let go of the lock
+                pass  # the server has ended when it releases the lock
         supervisor.wait()
 
     def crash(self) -> None:
-        """End the server's process; unlike after ``kill``, ``has_crashed`` is true then."""
+        """Kill the server's process; unlike after ``kill``, ``has_crashed`` becomes true."""
         if self._supervisor is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._supervisor.pid, signal.SIGKILL)
             self._supervisor.wait()
 
     def pause(self) -> None:
-        """Freeze the server: its connections stay open, but requests get no answer."""
+        """Freeze the server: its connections stay open, but requests get no response."""
         self._signal(signal.SIGUSR1)
         self.is_paused = True
 
@@ -241,7 +247,7 @@ class EmbeddedZooKeeper:
         self.close()
 
     def _launch(self, java: Path, class_path: str) -> str | None:
-        """Start the process and wait for it. Returns why it does not serve, None when it does."""
+        """Start the process and wait until it serves; return None, or why it does not serve."""
         with _locked(self.data_dir) as lock, self.log_path.open("ab") as log:
             log_start = log.tell()
             self.is_starting = True
@@ -254,7 +260,7 @@ class EmbeddedZooKeeper:
                 cwd=self.data_dir,
                 env={**os.environ, "LC_ALL": "C.UTF-8"},
                 pass_fds=[lock],
-                # Ctrl-C in a terminal is for the parent, which may still need the server.
+                # Ctrl-C in a terminal must only reach the parent, which may still need the server.
                 start_new_session=True,
             )
         try:
@@ -263,7 +269,7 @@ class EmbeddedZooKeeper:
             self.is_starting = False
 
     def _command(self, java: Path, class_path: str) -> list[str]:
-        """The server's command line; what it names is written into the data directory."""
+        """Write the config files into the data directory; return the server's command line."""
         config = {**self._settings, "dataDir": str(self.data_dir), "clientPort": str(self.port)}
         lines = [f"{name}={_escape(value)}\n" for name, value in config.items()]
         config_path = self.data_dir / _CONFIG_NAME
@@ -274,7 +280,7 @@ class EmbeddedZooKeeper:
             str(java),
             f"-Xmx{self._heap_mb}m",
             "-XX:+ExitOnOutOfMemoryError",
-            # Otherwise a server that waits for a quorum looks for one once a minute.
+            # By default, a server that waits for a quorum only looks for one once a minute.
             "-Dzookeeper.fastleader.maxNotificationInterval=1000",
             f"-Dlog4j2.configurationFile={log_config_path.as_uri()}",
             "-Dlog4j2.disableJmx=true",
@@ -296,10 +302,10 @@ class EmbeddedZooKeeper:
                 return None
             time.sleep(PROBE_INTERVAL_S)
         last = _last_words(self.log_path, log_start)
-        return f"no answer in {self._start_timeout_s:g} s; its last words: {last}"
+        return f"no response within {self._start_timeout_s:g} s; last log line: {last}"
 
     def _serves(self) -> bool:
-        """Whether it is this server that answers, not another one on the same port."""
+        """Return True if this server responds, not another one on the same port."""
         try:
             answer = four_letter_word(self.port, "conf")
         except OSError:
@@ -310,7 +316,10 @@ class EmbeddedZooKeeper:
 
 
 def four_letter_word(port: int, word: str, timeout_s: float = PROBE_TIMEOUT_S) -> str:
-    """What the server on loopback answers to ``conf``, ``mntr`` or ``srvr``. Raises OSError."""
+    """Return the response of a server on loopback to ``conf``, ``mntr`` or ``srvr``.
+
+    Raises OSError.
+    """
     with socket.create_connection((HOST, port), timeout_s) as connection:
         connection.sendall(word.encode())
         with connection.makefile("rb") as answer:
@@ -319,9 +328,9 @@ def four_letter_word(port: int, word: str, timeout_s: float = PROBE_TIMEOUT_S) -
 
 @contextmanager
 def _locked(data_dir: Path) -> Iterator[int]:
-    """A lock that lives as long as any process that was handed the descriptor.
+    """Lock a data directory, as long as any process that inherits the descriptor lives.
 
-    Two servers in one directory would both go on, and ruin its logs.
+    Two servers in one directory would corrupt its logs. Raises ZooKeeperUnavailable.
     """
     descriptor = os.open(data_dir / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -329,7 +338,7 @@ def _locked(data_dir: Path) -> Iterator[int]:
         while not _try_lock(descriptor):
             if time.monotonic() > deadline_s:
                 raise ZooKeeperUnavailable(
-                    f"another ZooKeeper runs in {data_dir}",
+                    f"another ZooKeeper server runs in {data_dir}",
                     hint="stop it, or choose another directory",
                 )
             time.sleep(PROBE_INTERVAL_S)
@@ -357,22 +366,22 @@ def _class_path() -> str:
     jars = [str(jar) for pattern in _JARS for jar in sorted(folder.glob(pattern))]
     if not jars:
         raise ZooKeeperUnavailable(
-            f"no ZooKeeper in {folder}",
-            hint="install pyspark from its wheel, or use a server of your own",
+            f"no ZooKeeper jars in {folder}",
+            hint="install pyspark from its wheel, or name a running server: --zookeeper host:port",
         )
     return os.pathsep.join(jars)
 
 
 def _escape(value: str) -> str:
-    """A value of a Java properties file, which is Latin-1 and where a backslash escapes."""
+    """Escape a value for a Java properties file, which is Latin-1 with backslash escapes."""
     units = value.replace("\\", "\\\\").encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
 
 
 def _last_words(log_path: Path, start: int) -> str:
-    """The last error logged since ``start``, or else (Java itself gave up) the last line."""
+    """Return the last error logged after offset ``start``, or the last line if there is none."""
     text = log_path.read_bytes()[start:].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.partition(" ERROR ")[2] for line in lines if " ERROR " in line]
-    return (errors or lines or ["it ended without a word"])[-1]
+    return (errors or lines or ["it ended without any output"])[-1]

@@ -38,8 +38,8 @@ _ALLOWED: Final = {
     "resume": "only a paused server can be resumed",
 }
 _QUORUM_SETTINGS: Final = {
-    # In ticks of half a second: how long a server may take to join, and how far it may be behind.
-    # The second one also limits how soon a hung leader is replaced.
+    # In ticks of half a second: how long a server may take to join, and how far it may lag. The
+    # second limit also determines how soon a hung leader is replaced.
     "initLimit": "20",
     "syncLimit": "6",
 }
@@ -56,8 +56,8 @@ class ServerState(NamedTuple):
 class EmbeddedEnsemble:
     """``size`` servers in ``data_dir``; ``with EmbeddedEnsemble(folder, 3) as ensemble``.
 
-    ``servers`` by their ids, 1 and up. A single server has ``data_dir`` for itself, as
-    EmbeddedZooKeeper. Thread-safe.
+    ``servers`` by id, from 1. A single server uses ``data_dir`` itself, as EmbeddedZooKeeper does.
+    Thread-safe.
     """
 
     def __init__(self, data_dir: Path, size: int) -> None:
@@ -83,8 +83,11 @@ class EmbeddedEnsemble:
         return ",".join(server.connect_string for server in self.servers.values())
 
     def start(self) -> Self:
-        """Start all servers and wait until there is a leader. Raises UsageError for a directory
-        with the data of another number of servers, ZooKeeperUnavailable."""
+        """Start all servers and wait until there is a leader.
+
+        Raises UsageError if the directory has the data of another number of servers, and
+        ZooKeeperUnavailable.
+        """
         check_size(self._data_dir, self.size)
         for tries_left in reversed(range(_START_TRIES)):
             self.servers = self._new_servers()
@@ -179,8 +182,10 @@ class EmbeddedEnsemble:
             self.servers[server_id].crash()
 
     def start_server(self, server_id: int) -> None:
-        """Start a server that is down, on the same data and ports. Raises WrongState,
-        ZooKeeperUnavailable."""
+        """Start a server that is down, with the same data and ports.
+
+        Raises WrongState and ZooKeeperUnavailable.
+        """
         with self.lock:
             self._require("start", server_id, is_running=False).start()
 
@@ -204,7 +209,7 @@ class EmbeddedEnsemble:
                 self.servers[id_].kill()
 
     def regain_quorum(self) -> None:
-        """Start every server that is down, let every frozen one continue; wait for a leader.
+        """Start all servers that are down, resume all frozen ones, and wait for a leader.
 
         Raises ZooKeeperUnavailable.
         """
@@ -277,8 +282,10 @@ WHOLE_ENSEMBLE: Final[Mapping[str, Callable[[EmbeddedEnsemble], None]]] = {
 
 
 def check_size(data_dir: Path, size: int) -> None:
-    """Record how many servers have their data in a directory. Raises UsageError if the number
-    differs, ZooKeeperUnavailable if the directory cannot be used."""
+    """Record the number of servers with data in a directory, or check the recorded number.
+
+    Raises UsageError if the number differs, ZooKeeperUnavailable if the directory is unusable.
+    """
     path = data_dir / _SIZE_FILE
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -310,8 +317,10 @@ def _ports(size: int) -> dict[int, int]:
 
 
 def _is_clash(error: BaseException) -> bool:
-    """Return True if another process may have taken a port before the server bound it. A server
-    whose quorum port is taken starts, but cannot lead."""
+    """Return True if another process may have taken a port before the server bound it.
+
+    A server starts without its quorum port, but cannot lead.
+    """
     return isinstance(error, ZooKeeperUnavailable) and (
         "in use" in error.message or "elected" in error.message
     )

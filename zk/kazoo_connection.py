@@ -28,19 +28,22 @@ _SILENCE_SHARE: Final = 2 / 3
 
 
 def attempt_timeout_s(session_timeout_ms: float, host_count: int) -> float:
-    """Limit of one attempt. As in ZooKeeper's own client, all servers can be tried before
-    the session expires, but a long session makes no attempt longer."""
+    """Return the time limit of one attempt to connect.
+
+    As in ZooKeeper's own client, all servers can be tried before the session expires. A long
+    session timeout does not make an attempt longer than ATTEMPT_TIMEOUT_MAX_S.
+    """
     share_s = session_timeout_ms / 1000 / host_count
     return max(ATTEMPT_TIMEOUT_MIN_S, min(share_s, ATTEMPT_TIMEOUT_MAX_S))
 
 
 class Connection(ConnectionHandler):
-    """The connection of one KazooClient, in place of kazoo's own.
+    """Connection of one KazooClient, which replaces kazoo's own.
 
-    ``silence_limit_ms``: the connection is dropped if the server does not answer a request for
-    two thirds of this, as of a session timeout; the session timeout is the upper limit.
-    ``on_watch_event`` gets the bytes of every watch event. ``refusals``: how often in a row a
-    server accepted the connection and closed it instead of answering the handshake.
+    ``silence_limit_ms``: the connection is dropped if the server does not answer a request within
+    two thirds of this limit; the session timeout is the upper limit. ``on_watch_event``: called
+    with the bytes of every watch event. ``refusals``: number of consecutive connections that a
+    server accepted and then closed instead of answering the handshake.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class Connection(ConnectionHandler):
 
     @property
     def attempt_timeout_s(self) -> float:
-        """How long one attempt to connect may take."""
+        """Time limit of one attempt to connect, in seconds."""
         return attempt_timeout_s(self.client._session_timeout, len(self.client.hosts))
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
@@ -131,7 +134,7 @@ class SessionHandler(SequentialThreadingHandler):
             connection = socket.create_connection(address, self._attempt_timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
-                # It closes the connection if the handshake fails.
+                # wrap_socket closes the connection if the handshake fails.
                 connection = self._tls.wrap_socket(connection, server_hostname=hostname)
         except OSError as error:
             self.connection_error = error
@@ -142,12 +145,12 @@ class SessionHandler(SequentialThreadingHandler):
     def select(
         self, readers: Any, writers: Any, _: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As select.select; kazoo's own builds and closes an epoll each time.
+        """Like select.select; kazoo's own version creates and closes an epoll object each time.
 
-        It returns only while the session is not suspended, so that not even a ping is sent.
+        Blocks while the session is suspended, so that not even a ping is sent.
         """
         if self._tls is not None:
-            # Replies that TLS has decrypted already: the socket itself may have nothing more.
+            # TLS may have decrypted replies that select cannot see on the socket.
             decrypted = [r for r in readers if isinstance(r, ssl.SSLSocket) and r.pending()]
             if decrypted:
                 self._connection_may_run.wait()

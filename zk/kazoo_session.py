@@ -1,12 +1,11 @@
-"""One ZooKeeper session on kazoo: its connection, its watches, its events, and waves of requests.
+"""One ZooKeeper session on kazoo: connection, watches, events, and pipelined batches of requests.
 
-Kazoo gives the connection, the handshake, pings and reconnecting; nothing else of it is used: no
-KazooRetry around a request, no watch table, no worker threads, no recipe. Everything that concerns
-the connection happens on the connection's own thread, in the order in which the server said it;
-listeners are called there, and may only enqueue.
+Only kazoo's connection, handshake, pings and reconnects are used, but not its request retries,
+watch table, worker threads or recipes. Replies and events are processed on the connection's thread,
+in the order in which the server sent them; listeners are called there, and may only enqueue.
 
 Mirrors kafka.zookeeper.ZooKeeperClient (connection, reinitialization) and
-org.apache.zookeeper.ClientCnxn (what is sent first on a new connection).
+org.apache.zookeeper.ClientCnxn (requests that are sent first on a new connection).
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from kazoo.retry import KazooRetry
 
 from klamm.cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
 from klamm.zk.kazoo_connection import Connection, SessionHandler, attempt_timeout_s
+from klamm.zk.kazoo_pipeline import Completion, PipelinedBatch, Wait, block, unless_lost
 from klamm.zk.kazoo_watches import WatchTable
-from klamm.zk.kazoo_waves import Completion, Wait, Wave, block, unless_lost
 from klamm.zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity, tls_failure
 from klamm.zk.store import (
@@ -50,7 +49,7 @@ _GONE: Final = (KeeperState.CLOSED, KeeperState.EXPIRED_SESSION, KeeperState.AUT
 _WATCH_KINDS: Final = {int(kind.value): kind for kind in WatchKind}
 
 _log = logging.getLogger(__name__)
-# Kazoo warns of every lost connection and refused attempt; those are events here, not log lines.
+# Kazoo logs a warning for each lost connection and failed attempt; klamm has events for them.
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
@@ -71,10 +70,10 @@ class KazooSession:
     ) -> None:
         """Connect to ``host:port[,host:port][/chroot]``.
 
-        ``silence_limit_ms``: replaces the session timeout in deciding when a silent server is
-        dropped. ``zxid_seen``: a zxid this cluster has seen; a server that is behind it refuses
-        the session. ``lost_limit_ms``: a call that ZooKeeper has been lost for so long raises
-        ZooKeeperUnavailable; None: it waits until ZooKeeper is back.
+        ``silence_limit_ms``: limit after which a silent server is dropped, instead of the session
+        timeout. ``zxid_seen``: a zxid that this cluster has reached; a server that is behind it
+        rejects the session. ``lost_limit_ms``: calls raise ZooKeeperUnavailable when ZooKeeper has
+        been lost for this time; None: they wait until ZooKeeper is back.
 
         Raises UsageError for a malformed connect string or unusable TLS files,
         ZooKeeperUnavailable if no server answers within ``connection_timeout_ms``.
@@ -89,7 +88,7 @@ class KazooSession:
             self.wait = unless_lost(lost_limit_ms / 1000, lambda: bool(self._client.connected))
         self._listeners: tuple[Listener, ...] = ()
         self._lock = threading.Lock()
-        self._held: list[Wave] = []
+        self._held: list[PipelinedBatch] = []
         self._dead: ResultCode | None = ResultCode.SESSIONEXPIRED
         self._closed = False
         self._running = threading.Event()
@@ -108,23 +107,25 @@ class KazooSession:
                 raise tls_failure(self._hosts, error)
             raise ZooKeeperUnavailable(
                 f"no ZooKeeper answers at {self._hosts} within {connection_timeout_ms} ms",
-                hint="start one there, or name another with --zookeeper host:port/chroot",
+                hint="start it, or name another server with --zookeeper host:port/chroot",
             )
 
     @property
     def last_zxid(self) -> int:
-        """The zxid of the last answer: every read sent from now on sees at least this. 0: none."""
+        """Zxid of the last reply (0: none), which later reads are guaranteed to see."""
         return max(int(self._client.last_zxid), self._zxid_seen)
 
     @property
     def is_zxid_current(self) -> bool:
-        """Whether ``last_zxid`` is from an answer to this session. (Its creation has a zxid, so its
-        first answer has a greater one than any seen before.)"""
+        """Whether ``last_zxid`` is from a reply to this session.
+
+        The creation of a session has a zxid, so its first reply has a greater one than any before.
+        """
         return int(self._client.last_zxid) > self._zxid_seen
 
     @property
     def refusals(self) -> int:
-        """Consecutive times that a server closed the connection without accepting the session."""
+        """Number of consecutive connections that were closed without accepting the session."""
         return int(self._client._connection.refusals)
 
     def add_listener(self, listener: Listener) -> None:
@@ -138,31 +139,31 @@ class KazooSession:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
     def run(self, requests: Sequence[Request], repeat: bool, wait: Wait | None = None) -> None:
-        """Send ``requests`` together, and wait for all of them.
+        """Send ``requests`` as a pipelined batch and wait for all replies.
 
-        With ``repeat``, those that lose their connection are sent again on the next; otherwise
-        they come back as CONNECTIONLOSS once the session is connected again. Of a session that is
-        gone, all come back with SESSIONEXPIRED or AUTHFAILED.
+        With ``repeat``, requests that lose their connection are sent again on the next one;
+        otherwise they end with CONNECTIONLOSS when the session is connected again. If the session
+        is over, all end with SESSIONEXPIRED or AUTHFAILED.
         """
         if not requests:
             return
-        wave = Wave(requests, repeat, self._wave_settled)
-        self._send(wave, requests)
-        (wait or self.wait)(wave)
+        batch = PipelinedBatch(requests, repeat, self._batch_completed)
+        self._send(batch, requests)
+        (wait or self.wait)(batch)
         for request in requests:
             if request.error is not None:
                 raise request.error
 
     def reopen(self, wait: Wait = block) -> None:
-        """Begin a new session if the old one is gone; returns when it is connected, or closed."""
+        """Open a new session if the old one is over; return when it is connected, or closed."""
         with self._lock:
             opening = self._opening
             mine = opening.done and self._dead is not None and not self._closed
             if mine:
                 opening = self._opening = Completion()
         if mine:
-            # What the old session still owes must be told before a new one begins, or a lost
-            # request might be sent again in the new one.
+            # All requests of the old session must end before a new one starts: otherwise a lost
+            # request might be sent again in the new session.
             _drop(self._client)
             with self._lock:
                 if self._closed:
@@ -172,7 +173,7 @@ class KazooSession:
         wait(opening)
 
     def create_chroot(self) -> None:
-        """Create the chroot's znodes that are missing, with null data as Kafka does."""
+        """Create the missing znodes of the chroot, with null data as Kafka does."""
         root, path = Chroot(""), ""
         for name in filter(None, self.chroot.path.split("/")):
             path = f"{path}/{name}"
@@ -187,15 +188,15 @@ class KazooSession:
                 )
 
     def suspend(self) -> None:
-        """Stop the connection as a long garbage collection does: nothing is sent or read."""
+        """Stall the connection like a long garbage collection: nothing is sent or read."""
         self._running.clear()
 
     def resume(self) -> None:
-        """Let the connection go on; it learns now if its session has expired meanwhile."""
+        """Resume the connection, which then learns whether its session has expired."""
         self._running.set()
 
     def close(self) -> None:
-        """End the session, so that its ephemeral znodes go at once, and free everything."""
+        """End the session, so that its ephemeral znodes are deleted, and free all resources."""
         client = self._begin_to_close()
         if client.connected:
             client._stopped.set()
@@ -205,7 +206,7 @@ class KazooSession:
         _drop(client)
 
     def abandon(self) -> None:
-        """Drop the connection without a word, as a killed process does, and free everything."""
+        """Drop the connection like a killed process, and free all resources."""
         _drop(self._begin_to_close())
 
     def _begin_to_close(self) -> KazooClient:
@@ -239,42 +240,42 @@ class KazooSession:
         client.add_listener(lambda state: self._on_client_state(client, state))
         return client
 
-    def _send(self, wave: Wave, requests: Sequence[Request]) -> None:
-        wave.sending(len(requests))
+    def _send(self, batch: PipelinedBatch, requests: Sequence[Request]) -> None:
+        batch.sending(len(requests))
         dead, client = self._dead, self._client
         for request in requests:
             if dead is None:
                 client._call(request, request)
             else:
-                request.settle(dead, None)
+                request.complete(dead, None)
         if client.client_state in _GONE:
-            # Kazoo drains its queue and throws it away: what came in between would wait forever.
+            # Kazoo has discarded its queue: requests added since then would wait forever.
             for request in requests:
-                request.settle(self._dead or ResultCode.SESSIONEXPIRED, None)
+                request.complete(self._dead or ResultCode.SESSIONEXPIRED, None)
 
-    def _wave_settled(self, wave: Wave) -> None:
-        if not wave.lost():
-            wave.finish()
+    def _batch_completed(self, batch: PipelinedBatch) -> None:
+        if not batch.lost():
+            batch.finish()
             return
         with self._lock:
-            # Kazoo changes its own state before it hands back what was lost, and before it tells
-            # listeners that it is connected: so a wave is either held in time, or goes on.
+            # Kazoo changes its state before it fails lost requests and before it notifies
+            # listeners of a connection. So a batch is either held here in time, or continues.
             if self._dead is None and self._client.client_state != KeeperState.CONNECTED:
-                self._held.append(wave)
+                self._held.append(batch)
                 return
-        self._resume(wave)
+        self._resume(batch)
 
-    def _resume(self, wave: Wave) -> None:
-        lost, dead = wave.lost(), self._dead
-        if dead is None and wave.repeat:
+    def _resume(self, batch: PipelinedBatch) -> None:
+        lost, dead = batch.lost(), self._dead
+        if dead is None and batch.repeat:
             for request in lost:
                 request.forget()
-            self._send(wave, lost)
+            self._send(batch, lost)
             return
         if dead is not None:
             for request in lost:
                 request.code = dead
-        wave.finish()
+        batch.finish()
 
     def _on_client_state(self, client: KazooClient, state: str) -> None:
         # Kazoo would only log an error here, and then wait forever.
@@ -291,7 +292,7 @@ class KazooSession:
             self._on_lost(client)
 
     def _on_connected(self, client: KazooClient) -> None:
-        # Any answer moves last_zxid past the changes that were missed, so nothing may go before.
+        # Any other reply would advance last_zxid past missed changes: SetWatches must go first.
         for request in reversed(self.watches.rearm(self.chroot)):
             client._queue.appendleft((request, request))
             _wake(client)
@@ -301,15 +302,15 @@ class KazooSession:
             held, self._held = self._held, []
             self._opening.finish()
         self._dispatch(SessionEvent(SessionState.CONNECTED))
-        for wave in held:
-            self._resume(wave)
+        for batch in held:
+            self._resume(batch)
 
     def _on_lost(self, client: KazooClient) -> None:
         auth_failed = client.client_state == KeeperState.AUTH_FAILED
-        # Left alone, kazoo would begin a new session by itself.
+        # Otherwise kazoo would open a new session on its own.
         client._stopped.set()
         self.watches.clear()
-        # Kazoo forgets the zxid now; a later session must not begin on a server that lost data.
+        # Kazoo forgets the zxid here; a later session must not start on a server that lost data.
         self._zxid_seen = self.last_zxid
         with self._lock:
             self._dead = ResultCode.AUTHFAILED if auth_failed else ResultCode.SESSIONEXPIRED
@@ -317,8 +318,8 @@ class KazooSession:
         self._dispatch(
             SessionEvent(SessionState.AUTH_FAILED if auth_failed else SessionState.EXPIRED)
         )
-        for wave in held:
-            self._resume(wave)
+        for batch in held:
+            self._resume(batch)
 
     def _on_watch_event(self, buffer: bytes, offset: int) -> None:
         number, full_path = read_watch_event(buffer, offset)
@@ -338,7 +339,7 @@ class KazooSession:
 
 @contextlib.contextmanager
 def _failure_reported() -> Iterator[None]:
-    """Report an exception as if it had ended the connection's thread, which continues."""
+    """Report an exception to threading.excepthook; the connection's thread continues."""
     try:
         yield
     except Exception as error:
@@ -365,11 +366,11 @@ def _wake(client: KazooClient) -> None:
 
 
 def _drop(client: KazooClient) -> None:
-    """Stop the connection's thread, whatever it is doing, and close its sockets."""
+    """Stop the connection's thread in any state, and close its sockets."""
     connection = client._connection
     client._stopped.set()
     client.handler.stop()
-    # Again and again: the thread may just be opening a socket.
+    # Repeatedly, because the thread may be opening a socket at this moment.
     while not connection.connection_stopped.wait(0.02):
         with contextlib.suppress(OSError, AttributeError, TypeError):
             # Not SSLSocket's own, which removes the TLS state that the reading thread still uses.

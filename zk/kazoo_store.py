@@ -1,9 +1,7 @@
-"""The Store on a real ZooKeeper: how a wave of operations becomes few requests.
+"""Store on a real ZooKeeper, which combines a batch of operations into few requests.
 
-It decides which requests are sent and reads their answers back as results; the connection, its
-watches and its events are KazooSession's. It repeats no write and decodes no znode.
-
-Mirrors kafka.zookeeper.ZooKeeperClient, which sends one request per operation.
+KazooSession has the connection, watches and events. Writes are never repeated. Mirrors
+kafka.zookeeper.ZooKeeperClient, which sends one request per operation.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+from klamm.zk.kazoo_pipeline import Wait, within
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_watches import set_watches, watch_for
-from klamm.zk.kazoo_waves import Wait, within
 from klamm.zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 from klamm.zk.store import (
@@ -28,16 +26,15 @@ from klamm.zk.store import (
     TxnResult,
 )
 
-# So few reads are quicker one by one: each arms its watch in the same round trip.
+# Up to this many reads are faster as single requests, which arm their watches in one round trip.
 _SINGLES_AT_MOST: Final = 2
 
 
 class KazooStore:
-    """A Store; several may share one session, and ``close`` of any of them ends it for all.
+    """Store on a KazooSession, which several stores may share; ``close`` ends it for all of them.
 
-    ``wait`` is how a call waits for ZooKeeper: it is handed a Completion and returns when that is
-    done. By default it blocks the calling thread, as long as the session lets it; a greenlet hub
-    hands in its own.
+    ``wait``: function that waits for a Completion, used by every call. The default is the
+    session's, which blocks the calling thread; a greenlet hub passes its own.
     """
 
     def __init__(self, session: KazooSession, wait: Wait | None = None) -> None:
@@ -46,25 +43,25 @@ class KazooStore:
 
     @property
     def session_id(self) -> int:
-        """The id of the current session."""
+        """Id of the current session."""
         return self._session.session_id
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """Do a wave of reads, repeated until the session is connected or gone."""
+        """Execute a batch of reads; repeats them until the session is connected or over."""
         if len(ops) <= _SINGLES_AT_MOST or not self._probe():
             results = self._read_singly(ops)
             self._arm_where_absent(ops, results)
             return results
-        # Before the reads are sent: a change after them must not fall between read and watch.
+        # Taken before the reads are sent, so that no change between read and watch is missed.
         relative_zxid = self._session.last_zxid
         results = self._read_in_bulk(ops)
         self._arm(ops, results, relative_zxid)
         return results
 
     def write(self, transactions: Sequence[Transaction]) -> list[TxnResult]:
-        """Do a wave of transactions in order, each one request.
+        """Execute a batch of transactions in order, each as one request.
 
-        Raises OperationTooBig before anything is sent if one of them is more than ZooKeeper takes.
+        Raises OperationTooBig before anything is sent if one exceeds ZooKeeper's maximum size.
         """
         session = self._session
         requests = [
@@ -82,21 +79,21 @@ class KazooStore:
         self._session.remove_listener(listener)
 
     def reopen(self) -> None:
-        """Begin a new session after the old one expired; nothing if it has not."""
+        """Open a new session if the old one has expired."""
         self._session.reopen(self._wait)
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go at once."""
+        """End the session; its ephemeral znodes are deleted at once."""
         self._session.close()
 
     def abandon(self) -> None:
-        """Drop the connection as a killed process does: the session lives until it times out."""
+        """Drop the connection like a killed process: the session lives until it times out."""
         self._session.abandon()
 
     def _probe(self) -> bool:
-        """Whether the server knows MultiRead; afterwards last_zxid is known as well.
+        """Return whether the server supports MultiRead; afterwards last_zxid is current.
 
-        ZooKeeper before 3.6 closes the connection after such a request: so only one is tried.
+        ZooKeeper before 3.6 closes the connection after such a request, so only one is tried.
         """
         session = self._session
         if session.has_multi_read is None or not session.is_zxid_current:
@@ -139,9 +136,9 @@ class KazooStore:
         session.run(requests, repeat=True, wait=self._wait)
 
     def _arm_where_absent(self, ops: Sequence[ReadOp], results: Sequence[ReadResult]) -> None:
-        """A GetData that finds no znode arms nothing; the watch on its creation comes here.
+        """Arm exist watches for the GetData operations on missing znodes, which arm no watch.
 
-        The relative zxid does not matter: only whether the znode is there by now.
+        The relative zxid is irrelevant for exist watches, which fire if the znode exists by now.
         """
         missed = [
             (op, result)
@@ -165,5 +162,5 @@ def newest_zxid(
 
 
 def _code(request: Request) -> ResultCode:
-    assert request.code is not None, "the wave is finished, so each request has its code"
+    assert request.code is not None, "the batch is finished, so each request has its code"
     return request.code

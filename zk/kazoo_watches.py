@@ -1,9 +1,8 @@
-"""Which watches the server holds for a session, and what to ask for when it reconnects.
+"""Table of the watches that the server holds for a session, and their re-arming on reconnect.
 
-Kazoo forgets every watch when a connection is lost; this table keeps them, and SetWatches arms them
-again. It is touched by the connection's own thread alone, which sees requests, answers and events
-in the order in which the server knows them: that makes it exact without a lock. It sends nothing
-and calls nobody.
+Kazoo forgets all watches when a connection is lost; this table keeps them, and SetWatches arms them
+again. Only the connection's thread accesses it. That thread sees requests, replies and events in
+the server's order, so the table is exact without a lock.
 
 Mirrors ZKWatchManager and ClientCnxn.primeConnection (org.apache.zookeeper).
 """
@@ -22,13 +21,12 @@ from klamm.zk.kazoo_wire import (
 from klamm.zk.request_size import GROUP_BYTES
 from klamm.zk.store import Exists, GetChildren, ReadOp, ReadResult, ResultCode, WatchKind
 
-# The kinds of watch that ZooKeeper keeps, as bits: on a znode that is there, on one that is not, on
-# one whose children were listed.
+# ZooKeeper's kinds of watches as bits: on an existing znode, on a missing znode, on children.
 DATA: Final = 1
 EXIST: Final = 2
 CHILD: Final = 4
 
-# The watches that a change of this kind uses up.
+# The watches that a change of this kind consumes.
 _USED_UP: Final = {
     WatchKind.CREATED: DATA | EXIST,
     WatchKind.DATA_CHANGED: DATA | EXIST,
@@ -38,7 +36,7 @@ _USED_UP: Final = {
 
 
 def watch_for(op: ReadOp, result: ReadResult) -> int:
-    """The watch that ``op`` asks for, given what it read: none where ZooKeeper has none to give."""
+    """Return the watch that ``op`` requests, given its result; 0 if ZooKeeper arms none."""
     if not op.watch:
         return 0
     if result.code is ResultCode.OK:
@@ -58,21 +56,21 @@ class WatchTable:
         self._lost_at_zxid = 0
 
     def __len__(self) -> int:
-        """How many znodes are watched."""
+        """Return the number of watched znodes."""
         return len(self._armed)
 
     def read(self, op: ReadOp, result: ReadResult) -> None:
-        """A single read was answered, and armed its watch in the same step."""
+        """Record the watch armed by a single read, which the server did atomically."""
         watch = watch_for(op, result)
         # A GetData that finds no znode leaves no watch; only an Exists does.
         if watch and not (watch == EXIST and not isinstance(op, Exists)):
             self._armed[op.path] = self._armed.get(op.path, 0) | watch
 
     def fired(self, kind: WatchKind, path: str) -> bool:
-        """Take an event. False: it is the second half of a deletion that was told already.
+        """Remove the watches consumed by an event; return False for a duplicate deletion event.
 
-        An event belongs to a watch that is armed, if there is one; else to the SetWatches whose
-        answer is due next, since the server sends what a SetWatches finds before its answer.
+        The event belongs to an armed watch, if there is one. Otherwise it belongs to the next
+        unanswered SetWatches, because the server sends its events before its reply.
         """
         used_up = _USED_UP[kind]
         if _take(self._armed, path, used_up):
@@ -82,18 +80,21 @@ class WatchTable:
         due = self._sent[0]
         taken = _take(due.watches, path, used_up)
         if kind is WatchKind.DELETED:
-            if not taken and path in due.told_deleted:
+            if not taken and path in due.reported_deleted:
                 return False
             if taken & CHILD and taken != CHILD:
-                due.told_deleted.add(path)
+                due.reported_deleted.add(path)
         return True
 
     def sent(self, request: SetWatches) -> None:
-        """``request`` goes out now."""
+        """Record that ``request`` is being sent."""
         self._sent.append(request)
 
     def answered(self, request: SetWatches, armed: bool) -> None:
-        """The answer is there (what did not fire is armed), or is lost with its connection."""
+        """Record the reply to ``request``; ``armed`` False: the reply was lost.
+
+        The watches that have not fired are armed now.
+        """
         if request in self._sent:
             self._sent.remove(request)
         if not armed:
@@ -104,10 +105,10 @@ class WatchTable:
             self._rearming.remove(request)
 
     def disconnected(self, last_zxid: int) -> None:
-        """The connection is lost; the last answer on it carried ``last_zxid``."""
+        """Record the loss of the connection; its last reply had ``last_zxid``."""
         if not self._rearming:
             self._lost_at_zxid = last_zxid
-        # What was not armed again yet has missed what happened since the earlier loss.
+        # Watches that were not re-armed yet have missed all changes since the earlier loss.
         for request in self._rearming:
             for path, watches in request.watches.items():
                 self._armed[path] = self._armed.get(path, 0) | watches
@@ -115,55 +116,56 @@ class WatchTable:
         self._sent.clear()
 
     def rearm(self, chroot: Chroot) -> list[SetWatches]:
-        """What to send before anything else on the new connection of the same session."""
+        """Return the requests to send first on a new connection of the same session."""
         self._rearming = list(set_watches(self._lost_at_zxid, self._armed, chroot, self))
         self._armed = {}
         return list(self._rearming)
 
     def clear(self) -> None:
-        """The session is gone, and its watches with it."""
+        """Forget all watches: the session is over."""
         self._armed.clear()
         self._rearming.clear()
         self._sent.clear()
 
 
 class SetWatches(Request):
-    """Arms watches; what changed since a zxid fires at once instead. Any ZooKeeper since 3.3.
+    """Request that arms watches; those on znodes changed since a zxid fire at once instead.
 
-    ``watches`` is what is still to be armed: an event before the answer takes away from it.
+    Supported since ZooKeeper 3.3. ``watches``: watches still to be armed; events before the reply
+    remove watches from it.
     """
 
     type = 101
-    __slots__ = ("_table", "told_deleted", "watches")
+    __slots__ = ("_table", "reported_deleted", "watches")
 
     def __init__(self, payload: bytes, watches: dict[str, int], table: WatchTable) -> None:
         super().__init__(payload)
         self.watches = watches
-        self.told_deleted: set[str] = set()
+        self.reported_deleted: set[str] = set()
         self._table = table
 
     def serialize(self) -> bytes:
-        """Kazoo's call at the moment of sending, by the connection's thread."""
+        """Serialize the request; called by kazoo on the connection's thread when it is sent."""
         self._table.sent(self)
         return super().serialize()
 
     def deserialize(self, buffer: bytes, offset: int) -> bool:
-        """An empty answer."""
+        """Read the empty reply."""
         return True
 
-    def settle(self, code: ResultCode, reply: Any) -> None:
-        """Tell the table first: the next event may be one of these watches."""
+    def complete(self, code: ResultCode, reply: Any) -> None:
+        """Update the table before completing: the next event may be from one of these watches."""
         if self.code is None:
             self._table.answered(self, code is ResultCode.OK)
-        super().settle(code, reply)
+        super().complete(code, reply)
 
 
 def set_watches(
     relative_zxid: int, watches: Mapping[str, int], chroot: Chroot, table: WatchTable
 ) -> Iterator[SetWatches]:
-    """Spread watches over requests of about 128 KiB.
+    """Distribute watches over requests of about 128 KiB.
 
-    All watches of a znode are in one request: so the two events of one deletion follow each other.
+    All watches of a znode are in one request, so that both events of one deletion are adjacent.
     """
     vectors: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
     chunk: dict[str, int] = {}

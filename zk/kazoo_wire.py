@@ -1,9 +1,8 @@
-"""ZooKeeper's requests as bytes: MultiRead, SetWatches, whole transactions, and single reads.
+"""Wire format of ZooKeeper requests: MultiRead, transactions, single reads, and watch payloads.
 
 Kazoo has no MultiRead and no SetWatches, cannot create a znode with null data inside a transaction,
-and its answers are slower to take apart than ZooKeeper is to send them. The classes here are what
-``KazooClient._call`` takes both as request and as the object that receives the answer. They hold
-bytes and results; they open no connection, decide no retry, and know no watch table.
+and parses replies more slowly than ZooKeeper sends them. The classes here are passed to
+``KazooClient._call`` both as the request and as the object that receives the reply.
 
 Formats: zookeeper.jute, MultiOperationRecord, MultiResponse (org.apache.zookeeper).
 """
@@ -36,9 +35,9 @@ from klamm.zk.store import (
 )
 
 if TYPE_CHECKING:
-    from klamm.zk.kazoo_waves import Wave
+    from klamm.zk.kazoo_pipeline import PipelinedBatch
 
-READS_A_REQUEST: Final = 1_000
+READS_PER_REQUEST: Final = 1_000
 
 _GET_DATA, _GET_CHILDREN, _EXISTS = 4, 8, 3
 _CREATE, _DELETE, _SET_DATA, _CHECK = 1, 2, 5, 13
@@ -47,11 +46,11 @@ _ERROR: Final = -1
 _INT = struct.Struct("!i")
 _LONG = struct.Struct("!q")
 _STAT = struct.Struct("!qqqqiiiqiiq")
-# A multi's item begins with (int type, bool done, int error), and every item that carries anything
-# goes on with an int: an error's code, the length of data or of a path, or a count of children.
+# An item of a multi starts with (int type, bool done, int error). An item with content continues
+# with an int: an error code, the length of data or of a path, or the number of children.
 _ITEM_HEADER = struct.Struct("!iBi")
 _ITEM = struct.Struct("!iBii")
-# Of the item of a set: the stat's czxid and version, nothing else.
+# Only czxid and version of the stat in the item of a SetData.
 _SET_ITEM = struct.Struct("!9xq24xi32x")
 _REPLY_ZXID = struct.Struct("!4xq")
 _END: Final = _ITEM_HEADER.pack(-1, 1, -1)
@@ -64,11 +63,11 @@ _WRITE_TYPES: Final = {Create: _CREATE, Delete: _DELETE, SetData: _SET_DATA, Che
 _RESULT_CODES: Final[dict[int, ResultCode]] = {
     **{int(code): code for code in ResultCode},
     -6: ResultCode.MARSHALLINGERROR,  # UNIMPLEMENTED: the server does not know the request
-    -118: ResultCode.CONNECTIONLOSS,  # SESSIONMOVED: another server answers for the session now
+    -118: ResultCode.CONNECTIONLOSS,  # SESSIONMOVED: another server has the session now
 }
 
 _new_tuple = tuple.__new__
-_settling = threading.Lock()
+_completing = threading.Lock()
 
 
 def _acl_bytes(acl: Acl) -> bytes:
@@ -86,7 +85,7 @@ def _string(encoded: bytes) -> bytes:
     return _INT.pack(len(encoded)) + encoded
 
 
-# What follows a created znode's data, by (ACL, ephemeral, sequential).
+# Bytes after the data of a created znode, by (ACL, ephemeral, sequential).
 _CREATE_TAILS: Final = {
     (acl, ephemeral, sequential): _acl_bytes(acl) + _INT.pack(ephemeral + 2 * sequential)
     for acl in (OPEN_ACL, CREATOR_ACL, CREATOR_WRITES_ALL_READ)
@@ -96,37 +95,37 @@ _CREATE_TAILS: Final = {
 
 
 def result_code(number: int) -> ResultCode:
-    """ZooKeeper's number as a ResultCode; one that is not in the list counts as SYSTEMERROR."""
+    """Convert ZooKeeper's error number to a ResultCode; SYSTEMERROR if it is unknown."""
     return _RESULT_CODES.get(number, ResultCode.SYSTEMERROR)
 
 
 class Chroot:
-    """Turns paths of the store into ZooKeeper's own, and back."""
+    """Converter between paths relative to a chroot and full paths."""
 
     __slots__ = ("_bytes", "path")
 
     def __init__(self, path: str) -> None:
-        """``path`` is "" or begins with a slash and ends without one."""
+        """``path`` is "" or starts with a slash and ends without one."""
         self.path = path
         self._bytes = path.encode()
 
     def add(self, path: str) -> bytes:
-        """The full path, encoded; "/" is the chroot itself."""
+        """Return the full path, encoded; "/" is the chroot itself."""
         if path == "/" and self._bytes:
             return self._bytes
         return self._bytes + path.encode()
 
     def strip(self, full_path: str) -> str:
-        """The path as the store's users know it."""
+        """Return the path relative to the chroot."""
         return full_path[len(self.path) :] or "/"
 
 
 class Request:
-    """One request and its answer.
+    """One request and its reply.
 
-    ``code`` is None until the answer is there, OK when ``reply`` holds it, CONNECTIONLOSS when the
-    connection went first, or the error of the request as a whole. ``error`` is what went wrong on
-    this side while the answer was read.
+    ``code``: None until the request is complete, OK if there is a ``reply``, CONNECTIONLOSS if the
+    connection was lost first, or the error of the request as a whole. ``error``: exception raised
+    while the reply was parsed.
     """
 
     type: int
@@ -135,51 +134,51 @@ class Request:
     def __init__(self, payload: bytes) -> None:
         if len(payload) > MAX_TRANSACTION_BYTES:
             raise OperationTooBig(
-                f"a request of {len(payload)} bytes is more than the {MAX_TRANSACTION_BYTES} that "
-                "ZooKeeper takes; it was not sent"
+                f"a request of {len(payload)} bytes exceeds ZooKeeper's maximum of "
+                f"{MAX_TRANSACTION_BYTES} bytes; it was not sent"
             )
         self.payload = payload
-        self.listener: Wave | None = None
+        self.listener: PipelinedBatch | None = None
         self.forget()
 
     def forget(self) -> None:
-        """Become unanswered, to be sent again."""
+        """Reset the outcome, so that the request can be sent again."""
         self.code: ResultCode | None = None
         self.reply: Any = None
         self.error: Exception | None = None
 
     def serialize(self) -> bytes:
-        """What follows the request's type on the wire."""
+        """Return the bytes after the request type on the wire."""
         return self.payload
 
     def deserialize(self, buffer: bytes, offset: int) -> Any:
-        """Read the answer; ``buffer`` begins with the reply's header."""
+        """Parse the reply at ``offset``; ``buffer`` starts with the reply header."""
         raise NotImplementedError
 
     def set(self, reply: Any) -> None:
-        """Kazoo's call when the answer has been read."""
-        self.settle(ResultCode.OK, reply)
+        """Complete the request with a parsed reply; called by kazoo."""
+        self.complete(ResultCode.OK, reply)
 
     def set_exception(self, error: Exception) -> None:
-        """Kazoo's call for an error, which may come twice."""
+        """Complete the request with an error; called by kazoo, possibly twice."""
         number = getattr(error, "code", None)
         if number is None:
             self.error = error
-        self.settle(ResultCode.SYSTEMERROR if number is None else result_code(number), None)
+        self.complete(ResultCode.SYSTEMERROR if number is None else result_code(number), None)
 
-    def settle(self, code: ResultCode, reply: Any) -> None:
-        """Take the answer, once."""
-        with _settling:
+    def complete(self, code: ResultCode, reply: Any) -> None:
+        """Complete the request and notify its listener; the first call counts."""
+        with _completing:
             if self.code is not None:
                 return
             self.reply = reply
             self.code = code
         if self.listener is not None:
-            self.listener.settled(self)
+            self.listener.request_completed(self)
 
 
 class MultiRead(Request):
-    """Many reads in one request (ZooKeeper 3.6 or newer). It arms no watch."""
+    """Several reads in one request, without watches (ZooKeeper 3.6 or newer)."""
 
     type = 22
     __slots__ = ("_ops",)
@@ -190,11 +189,11 @@ class MultiRead(Request):
 
     @property
     def count(self) -> int:
-        """How many operations it holds."""
+        """Number of operations."""
         return len(self._ops)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[ReadResult]:
-        """One result per operation; an Exists is a GetData whose data nobody wants."""
+        """Parse one result per operation; an Exists is sent as GetData, and its data dropped."""
         results: list[ReadResult] = []
         add, item, stat_of = results.append, _ITEM.unpack_from, _STAT.unpack_from
         ok = ResultCode.OK
@@ -218,14 +217,14 @@ class MultiRead(Request):
 
 
 def multi_reads(ops: Sequence[ReadOp], chroot: Chroot) -> Iterator[MultiRead]:
-    """Spread a wave over requests of at most 1,000 operations and 128 KiB."""
+    """Distribute operations over requests of at most 1,000 operations and 128 KiB."""
     pack, add_chroot = _ITEM.pack, chroot.add
     parts: list[bytes] = []
     first = size = 0
     for index, op in enumerate(ops):
         full_path = add_chroot(op.path)
         length = len(full_path)
-        if index - first == READS_A_REQUEST or (parts and size + length + 23 > GROUP_BYTES):
+        if index - first == READS_PER_REQUEST or (parts and size + length + 23 > GROUP_BYTES):
             yield MultiRead(ops[first:index], b"".join((*parts, _END)))
             parts, first, size = [], index, 0
         kind = _GET_CHILDREN if type(op) is GetChildren else _GET_DATA
@@ -236,9 +235,9 @@ def multi_reads(ops: Sequence[ReadOp], chroot: Chroot) -> Iterator[MultiRead]:
 
 
 class SingleRead(Request):
-    """One read as a request of its own, which ZooKeeper answers and watches in one step.
+    """A single read, which arms its watch atomically.
 
-    ``on_read`` is called by whoever reads the answer, before any event that follows it is read.
+    ``on_read``: called on the connection's thread with the result, before later events are read.
     """
 
     __slots__ = ("_on_read", "op")
@@ -252,7 +251,7 @@ class SingleRead(Request):
         self.type = _READ_TYPES[type(op)]
 
     def deserialize(self, buffer: bytes, offset: int) -> ReadResult:
-        """The answer of a znode that is there."""
+        """Parse the result for an existing znode."""
         ok = ResultCode.OK
         if self.type == _EXISTS:
             return ReadResult(ok, stat=Stat._make(_STAT.unpack_from(buffer, offset)))
@@ -266,17 +265,16 @@ class SingleRead(Request):
             offset += number
         return ReadResult(ok, data, Stat._make(_STAT.unpack_from(buffer, offset)))
 
-    def settle(self, code: ResultCode, reply: Any) -> None:
-        """Take the answer; for an Exists, kazoo makes None of NONODE."""
+    def complete(self, code: ResultCode, reply: Any) -> None:
+        """Complete the request; for an Exists, kazoo turns NONODE into a reply of None."""
         if code is ResultCode.OK and self.code is None:
             reply = reply or ReadResult(ResultCode.NONODE)
             self._on_read(self.op, reply)
-        super().settle(code, reply)
+        super().complete(code, reply)
 
 
 class Multi(Request):
-    """One atomic transaction. ``sets_acls``: znodes it creates get Kafka's ACLs instead of open
-    ones."""
+    """One atomic transaction. ``sets_acls``: create znodes with Kafka's ACLs, not open ones."""
 
     type = 14
     __slots__ = ("_chroot", "_ops")
@@ -287,7 +285,7 @@ class Multi(Request):
         self._chroot = chroot
 
     def deserialize(self, buffer: bytes, offset: int) -> list[TxnResult]:
-        """A list of one result: kazoo walks over what a transaction returns."""
+        """Parse the result, as a list of one element: kazoo iterates over it."""
         if buffer[offset : offset + 4] == b"\xff\xff\xff\xff" and self._ops:
             return [self._failed(buffer, offset)]
         (zxid,) = _REPLY_ZXID.unpack_from(buffer, 0)
@@ -303,7 +301,7 @@ class Multi(Request):
                 (length,) = _INT.unpack_from(buffer, offset + 9)
                 offset += 13 + length
                 created = self._chroot.strip(buffer[offset - length : offset].decode())
-                # A multi is one transaction: what it creates has its zxid.
+                # A multi is one transaction: znodes that it creates have its zxid as czxid.
                 results.append(OpResult(ok, created, 0, zxid))
             else:
                 offset += 9
@@ -311,10 +309,10 @@ class Multi(Request):
         return [TxnResult(ok, results, zxid=zxid)]
 
     def result(self) -> TxnResult:
-        """What became of it, or the error of the request as a whole."""
+        """Return the outcome, or the error of the request as a whole."""
         if self.reply:
             return self.reply[0]
-        assert self.code is not None, "asked before its wave was finished"
+        assert self.code is not None, "called before the batch was finished"
         return TxnResult(self.code, [])
 
     def _failed(self, buffer: bytes, offset: int) -> TxnResult:
@@ -328,7 +326,7 @@ class Multi(Request):
 
 
 class SetAcl(Request):
-    """Replaces the ACL of one znode, whatever its version. ``path`` is below the chroot."""
+    """Request that replaces the ACL of one znode. ``path`` is relative to the chroot."""
 
     type = 7
     __slots__ = ()
@@ -337,7 +335,7 @@ class SetAcl(Request):
         super().__init__(_string(chroot.add(path)) + _acl_bytes(acl) + _INT.pack(-1))
 
     def deserialize(self, buffer: bytes, offset: int) -> Stat:
-        """The znode's new Stat."""
+        """Parse the new stat of the znode."""
         return Stat._make(_STAT.unpack_from(buffer, offset))
 
 
@@ -360,7 +358,7 @@ def _transaction_payload(ops: Transaction, chroot: Chroot, sets_acls: bool) -> b
 def set_watches_payload(
     relative_zxid: int, data: Iterable[bytes], exist: Iterable[bytes], child: Iterable[bytes]
 ) -> bytes:
-    """The body of a SetWatches: full paths of present, of absent, and of listed znodes."""
+    """Return the body of a SetWatches: full paths for data, exist and child watches."""
     parts = [_LONG.pack(relative_zxid)]
     for full_paths in (list(data), list(exist), list(child)):
         parts.append(_INT.pack(len(full_paths)))
@@ -370,7 +368,7 @@ def set_watches_payload(
 
 
 def read_watch_event(buffer: bytes, offset: int) -> tuple[int, str]:
-    """The type number and the full path of a watch event."""
+    """Parse the type number and the full path of a watch event."""
     kind, _, length = struct.unpack_from("!iii", buffer, offset)
     offset += 12
     return kind, buffer[offset : offset + length].decode()

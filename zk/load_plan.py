@@ -1,7 +1,6 @@
-"""What a load of a dump will write, and what it leaves out: decided before anything is written.
+"""Plan of loading a dump: the znodes to write, and those to omit.
 
-Looks at the dump alone and asks no ZooKeeper; who writes the plan is dump_load.py. Kafka has
-nothing like it.
+The plan depends only on the dump; dump_load.py writes it. Kafka has no such tool.
 """
 
 from __future__ import annotations
@@ -21,19 +20,21 @@ from klamm.zk.store import Create
 from klamm.zk.znode_client import parent_path
 
 LOADING_PATH: Final = "/klamm-loading"
-"""There while a dump is being loaded, and where a load was cut short."""
+"""Znode that exists while a dump is being loaded, and after an interrupted load."""
 ADVANCE_AT_MOST: Final = 100_000
 ZOOKEEPERS_OWN: Final = "/zookeeper"
 _NUMBERED: Final = re.compile(r"(?<=[^/\d])(\d{10})$", re.ASCII)
 
 
 class LoadPlan(NamedTuple):
-    """What a load will write, and what it leaves out.
+    """Znodes that a load writes, and those that it omits.
 
-    ``creates``: parents before their children. ``root``: what the chroot itself held; UNSET where
-    the dump is of a part. ``added``: znodes that are above one of the dump and not in it.
-    ``counters``: how many more children than it has a znode must have had, so that the next
-    numbered one comes after those that are there.
+    - ``creates``: the znodes to create, parents before children.
+    - ``root``: data of the chroot itself; UNSET if the dump does not contain it.
+    - ``ephemeral`` and ``unreadable``: omitted znodes.
+    - ``added``: created parents that are missing from the dump.
+    - ``counters``: (path, number of children to create and delete), so that the number of the next
+      sequential child is higher than the existing ones.
     """
 
     creates: tuple[Create, ...]
@@ -46,9 +47,10 @@ class LoadPlan(NamedTuple):
 
 
 def plan_load(znodes: Sequence[ZNode], without: frozenset[str] = frozenset()) -> LoadPlan:
-    """What a load of these znodes will do; ZooKeeper's own and those of ``without`` are left out.
+    """Plan the load of these znodes, without ZooKeeper's own and those in ``without``.
 
-    Raises UsageError for a znode that no request can hold, and for one below an ephemeral znode.
+    Raises UsageError for a znode that exceeds the maximum request size, and for a znode below an
+    ephemeral one.
     """
     root: bytes | msgspec.UnsetType | None = msgspec.UNSET
     creates: dict[str, Create] = {}
@@ -60,7 +62,7 @@ def plan_load(znodes: Sequence[ZNode], without: frozenset[str] = frozenset()) ->
         elif f"{path}/".startswith(f"{ZOOKEEPERS_OWN}/") or path in without:
             continue
         elif path == LOADING_PATH:
-            raise UsageError(f"the dump holds {path}: it is of a load that had not ended")
+            raise UsageError(f"the dump contains {path}: it was made during a load")
         elif is_ephemeral(znode):
             ephemeral.append(path)
         elif is_unreadable(znode):
@@ -102,7 +104,7 @@ def _create(path: str, data: bytes | None) -> Create:
     op = Create(path, data)
     if op_size(op) > MAX_TRANSACTION_BYTES:
         raise UsageError(
-            f"{path} holds {len(data or b'')} bytes, more than ZooKeeper takes in a request"
+            f"{path} has {len(data or b'')} bytes, which exceeds ZooKeeper's maximum request size"
         )
     return op
 

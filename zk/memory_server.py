@@ -1,8 +1,8 @@
-"""A ZooKeeper server in memory: transactions, sessions, watches, and hooks for faults.
+"""In-memory ZooKeeper server: transactions, sessions, watches, and hooks for fault injection.
 
-For the simulated world and for tests: one thread, no I/O, deep-copyable while nobody is inside a
-call. Time comes from the clock handed in and only matters to sessions without a connection.
-Mirrors org.apache.zookeeper.server.{ZooKeeperServer,SessionTracker} as far as a client sees them.
+For the simulated world and for tests: single-threaded, no I/O, deep-copyable between calls. The
+clock only matters for the expiry of sessions without a connection. Mirrors the client-visible
+behaviour of org.apache.zookeeper.server.{ZooKeeperServer,SessionTracker}.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _CHILDREN_CHANGED: Final = WatchKind.CHILDREN_CHANGED
 
 
 class Crashed(BaseException):
-    """Raised by a hook: the caller dies here. No handler of errors catches it."""
+    """Raised by a hook to crash the caller; error handlers do not catch it."""
 
 
 class LostReply(Exception):
-    """Raised by a hook: the connection breaks here, and the session gets another one.
+    """Raised by a hook to break the connection; the session gets a new one.
 
-    From ``before_op`` the operation did not take place, from ``after_op`` it did.
+    Raised by ``before_op``, the operation has not taken effect; raised by ``after_op``, it has.
     """
 
 
@@ -53,14 +53,15 @@ class _Session:
     notify: Callable[[StoreEvent], None]
     watches: SavedWatches | None = None
     expired: bool = False
-    told: bool = False
+    notified: bool = False
 
 
 class MemoryServer:
-    """The server. ``before_op`` and ``after_op`` are called around every read and transaction.
+    """In-memory ZooKeeper server.
 
-    They get the session's id, the operation (a ReadOp, or the whole transaction) and, after it,
-    the result; they may raise Crashed or LostReply.
+    The hooks ``before_op`` and ``after_op`` are called around every read and transaction, with the
+    session id, the operation (a ReadOp or a whole transaction) and, for ``after_op``, the result.
+    They may raise Crashed or LostReply.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -77,23 +78,23 @@ class MemoryServer:
     # Sessions
 
     def open_session(self, timeout_ms: float, notify: Callable[[StoreEvent], None]) -> int:
-        """Begin a session and return its id; ``notify`` hears its events."""
+        """Open a session and return its id; ``notify`` is called with its events."""
         self.zxid += 1
         self._last_session_id += 1
         self._sessions[self._last_session_id] = _Session(timeout_ms, notify)
         return self._last_session_id
 
     def close_session(self, session_id: int) -> None:
-        """End a session on its client's wish, or forget one that has ended."""
+        """End a session at its client's request, or forget a session that has expired."""
         session = self._sessions.pop(session_id)
         self._expire_at_ms.pop(session_id, None)
         if not session.expired:
             self._end(session_id)
 
     def expire_session(self, session_id: int, notify: bool = True) -> None:
-        """End a session as a timeout does.
+        """Expire a session.
 
-        Its client hears of it at once, or, without ``notify``, at its next call or connection.
+        Its client is notified at once or, without ``notify``, at its next call or connection.
         """
         session = self._sessions[session_id]
         if session.expired:
@@ -102,17 +103,17 @@ class MemoryServer:
         self._expire_at_ms.pop(session_id, None)
         self._end(session_id)
         if notify:
-            self.tell_expired(session_id)
+            self.notify_expired(session_id)
 
-    def tell_expired(self, session_id: int) -> None:
-        """Let the client of an expired session know, once."""
+    def notify_expired(self, session_id: int) -> None:
+        """Notify the client of an expired session, once."""
         session = self._sessions[session_id]
-        if session.expired and not session.told:
-            session.told = True
+        if session.expired and not session.notified:
+            session.notified = True
             session.notify(SessionEvent(SessionState.EXPIRED))
 
     def disconnect(self, session_id: int, notify: bool = True) -> None:
-        """Cut a session's connection; it expires after its timeout unless it is reconnected."""
+        """Cut the connection of a session, which expires after its timeout unless reconnected."""
         session = self._sessions[session_id]
         if session.expired or session_id in self._expire_at_ms:
             return
@@ -122,10 +123,10 @@ class MemoryServer:
             session.notify(SessionEvent(SessionState.DISCONNECTED))
 
     def reconnect(self, session_id: int) -> None:
-        """Give a session a connection again: it hears what it missed, or that it has expired."""
+        """Reconnect a session; its client gets the missed watch events, or the expiry."""
         session = self._sessions[session_id]
         if session.expired:
-            self.tell_expired(session_id)
+            self.notify_expired(session_id)
             return
         if self._expire_at_ms.pop(session_id, None) is None:
             return
@@ -136,15 +137,15 @@ class MemoryServer:
             session.notify(event)
 
     def fail_authentication(self, session_id: int) -> None:
-        """Tell a live session's client that it could not authenticate."""
+        """Notify the client of a live session of an authentication failure."""
         self._sessions[session_id].notify(SessionEvent(SessionState.AUTH_FAILED))
 
     def next_expiry_ms(self) -> float | None:
-        """When the first session without a connection expires, in the clock's monotonic time."""
+        """Return when the next session without a connection expires, in monotonic ms, or None."""
         return min(self._expire_at_ms.values(), default=None)
 
     def expire_due(self) -> list[int]:
-        """Expire the sessions whose time is up; returns them. Their clients hear of it later."""
+        """Expire and return all sessions that are due; their clients are notified later."""
         now_ms = self._clock.monotonic_ms()
         due = sorted(session_id for session_id, at in self._expire_at_ms.items() if at <= now_ms)
         for session_id in due:
@@ -152,11 +153,11 @@ class MemoryServer:
         return due
 
     def is_connected(self, session_id: int) -> bool:
-        """True if the session is alive and has a connection."""
+        """Return True if the session is alive and has a connection."""
         return self.is_alive(session_id) and session_id not in self._expire_at_ms
 
     def is_alive(self, session_id: int) -> bool:
-        """True if the session has not ended, with or without a connection."""
+        """Return True if the session has not ended, with or without a connection."""
         session = self._sessions.get(session_id)
         return session is not None and not session.expired
 
@@ -169,7 +170,7 @@ class MemoryServer:
     # Operations of a connected session
 
     def read(self, session_id: int, op: ReadOp) -> ReadResult:
-        """Do one read and arm its watch."""
+        """Execute one read and arm its watch."""
         node = self.tree.nodes.get(op.path)
         if op.watch and not isinstance(op, GetChildren):
             self.watches.watch_data(op.path, session_id)
@@ -183,7 +184,7 @@ class MemoryServer:
         return ReadResult(ResultCode.OK, data, node.stat())
 
     def commit(self, session_id: int, transaction: Transaction) -> TxnResult:
-        """Do one transaction; whoever watches hears of it before this returns."""
+        """Execute one transaction; watch events are delivered before this returns."""
         self.zxid += 1
         result, changes = self.tree.apply(transaction, session_id, self.zxid, self._clock.now_ms())
         if changes:
@@ -195,12 +196,12 @@ class MemoryServer:
             self._sessions[session_id].notify(event)
 
     def fingerprint(self) -> str:
-        """A digest of everything: tree, watches, sessions. Equal states have equal digests."""
+        """Return a digest of the tree, watches and sessions; equal states have equal digests."""
         digest = hashlib.blake2b(digest_size=16)
         for path, node in self.tree.items():
             digest.update(repr((path, node.data, node.stat(), node.creations)).encode())
         sessions = [
-            (session_id, s.timeout_ms, s.watches, s.expired, s.told)
+            (session_id, s.timeout_ms, s.watches, s.expired, s.notified)
             for session_id, s in self._sessions.items()
         ]
         expiries = sorted(self._expire_at_ms.items())
@@ -209,7 +210,7 @@ class MemoryServer:
 
 
 class SavedWatches(NamedTuple):
-    """What a client knows to re-arm after its connection was cut; paths are sorted."""
+    """Watches that a client re-arms after its connection was cut; paths are sorted."""
 
     present: list[str]
     absent: list[str]
@@ -218,7 +219,7 @@ class SavedWatches(NamedTuple):
 
 
 class WatchManager:
-    """Sessions that watch a path, in the order in which they began to. Watches fire once.
+    """Watching sessions by path, in the order of arming. Watches fire once.
 
     Mirrors org.apache.zookeeper.server.WatchManager, the part of DataTree that triggers watches,
     and SetWatches.
@@ -229,7 +230,7 @@ class WatchManager:
         self._children: dict[str, dict[int, None]] = {}
 
     def watch_data(self, path: str, session_id: int) -> None:
-        """Arm a data watch, or an exist watch where there is no znode."""
+        """Arm a data watch, or an exist watch if the znode is missing."""
         self._data.setdefault(path, {})[session_id] = None
 
     def watch_children(self, path: str, session_id: int) -> None:
@@ -237,7 +238,10 @@ class WatchManager:
         self._children.setdefault(path, {})[session_id] = None
 
     def fire(self, changes: Iterable[Change]) -> list[tuple[int, WatchEvent]]:
-        """Disarm what the changes concern: (session, event), one event a session and change."""
+        """Disarm the watches that the changes fire; return (session, event) pairs.
+
+        A session gets one event per change.
+        """
         fired: list[tuple[int, WatchEvent]] = []
         for kind, path in changes:
             sessions = self._data.pop(path, None)
@@ -257,7 +261,7 @@ class WatchManager:
         return fired
 
     def disarm(self, session_id: int, tree: DataTree, last_zxid: int) -> SavedWatches:
-        """Drop all watches of a session, as the end of its connection does."""
+        """Remove and return all watches of a session whose connection has ended."""
         data = _drop(self._data, session_id)
         return SavedWatches(
             [path for path in data if path in tree.nodes],
@@ -267,7 +271,7 @@ class WatchManager:
         )
 
     def rearm(self, session_id: int, tree: DataTree, saved: SavedWatches) -> list[WatchEvent]:
-        """Arm again what did not change since ``last_zxid``; events for what did, one a znode."""
+        """Re-arm watches on znodes unchanged since ``last_zxid``; return events for the others."""
         events: dict[WatchEvent, None] = {}
         for path in saved.present:
             node = tree.nodes.get(path)
@@ -293,7 +297,7 @@ class WatchManager:
         return list(events)
 
     def armed(self) -> list[tuple[str, str, list[int]]]:
-        """(kind, path, sessions) of every watch, sorted, for fingerprints and tests."""
+        """Return (kind, path, sessions) of every watch, sorted, for fingerprints and tests."""
         tables = (("children", self._children), ("data", self._data))
         return [
             (kind, path, sorted(table[path])) for kind, table in tables for path in sorted(table)

@@ -1,7 +1,7 @@
-"""The Store over a ZooKeeper server in memory: for the simulated world and for tests.
+"""Store over an in-memory ZooKeeper server, for the simulated world and for tests.
 
-Exact in what it answers, quick, and open to faults (hooks of MemoryServer). It knows no scheduler:
-``yield_control`` is called wherever a real call would wait. Use it from one thread.
+Results equal those of a real ZooKeeper; the hooks of MemoryServer inject faults. ``yield_control``
+is called wherever a real call would wait. Single-threaded.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["Crashed", "LostReply", "MemoryServer", "MemoryStore"]
 
 
 class MemoryStore:
-    """One session of a MemoryServer.
+    """Store with one session of a MemoryServer.
 
-    ``yield_control`` is called before every read wave and every transaction, and at the end of
-    every wave; while the session has no connection it is called until that has changed.
+    ``yield_control`` is called before every batch of reads and every transaction, and at the end of
+    every batch; while the session has no connection, it is called repeatedly.
     """
 
     def __init__(
@@ -52,31 +52,31 @@ class MemoryStore:
 
     @property
     def session_id(self) -> int:
-        """The id of the current session."""
+        """Id of the current session."""
         return self._session_id
 
     @property
     def is_connected(self) -> bool:
-        """False while a call would wait: a scheduler need not resume its caller until then."""
+        """False while calls wait for a connection: a scheduler need not resume the caller."""
         return self.server.is_connected(self._session_id)
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """Do a wave of reads; one result per operation, in order."""
+        """Execute a batch of reads; return one result per operation, in order."""
         self._yield()
         results = [self._read(op) for op in ops]
         self._yield()
         return results
 
     def write(self, transactions: Sequence[Transaction]) -> list[TxnResult]:
-        """Do a wave of transactions in order; one result each.
+        """Execute a batch of transactions in order; return one result per transaction.
 
-        Raises OperationTooBig, before any was done, if one of them exceeds a request.
+        Raises OperationTooBig before any is executed if one exceeds the maximum request size.
         """
         for transaction in transactions:
             size = transaction_size(transaction)
             if size > MAX_TRANSACTION_BYTES:
                 raise OperationTooBig(
-                    f"a transaction of {size} bytes is more than ZooKeeper takes in a request"
+                    f"a transaction of {size} bytes exceeds ZooKeeper's maximum request size"
                 )
         results: list[TxnResult] = []
         lost = False
@@ -100,7 +100,7 @@ class MemoryStore:
         self._listeners.remove(listener)
 
     def reopen(self) -> None:
-        """Begin a new session if the old one has ended; nothing if it has not."""
+        """Open a new session if the old one has ended."""
         assert not self._closed, "the store was closed"
         if not self.server.is_alive(self._session_id):
             self.server.close_session(self._session_id)
@@ -108,14 +108,14 @@ class MemoryStore:
             self._notify(SessionEvent(SessionState.CONNECTED))
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go at once."""
+        """End the session; its ephemeral znodes are deleted at once."""
         if not self._closed:
             self._closed = True
             self._listeners.clear()
             self.server.close_session(self._session_id)
 
     def abandon(self) -> None:
-        """Drop the connection as a killed process does: the session lives until it times out."""
+        """Drop the connection like a killed process: the session lives until it times out."""
         if not self._closed:
             self._closed = True
             self._listeners.clear()
@@ -130,13 +130,13 @@ class MemoryStore:
             self.yield_control()
 
     def _wait_until_connected(self) -> bool:
-        """True once there is a connection; False if the session has ended, which is told."""
+        """Wait for a connection; return False if the session has ended, after notifying."""
         server = self.server
         while not self._closed and not server.is_connected(self._session_id):
             if not server.is_alive(self._session_id):
-                server.tell_expired(self._session_id)
+                server.notify_expired(self._session_id)
                 return False
-            assert self.yield_control is not None, "nobody can reconnect this session"
+            assert self.yield_control is not None, "this session cannot be reconnected"
             self.yield_control()
         return not self._closed
 

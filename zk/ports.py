@@ -27,14 +27,14 @@ def free_port() -> int:
 def require_free(port: int) -> None:
     """Raise UsageError for an invalid port, ZooKeeperUnavailable for a port in use."""
     if port not in range(1, 65536):
-        raise UsageError(f"{port} is no port", hint="ports are 1 to 65535")
+        raise UsageError(f"{port} is not a valid port", hint="ports are 1 to 65535")
     error = _bind_error(port)
     if error is not None:
         problem = (
-            "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror}"
+            "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
         )
         raise ZooKeeperUnavailable(
-            f"port {port} {problem}", hint="choose another port, or stop the program on it"
+            f"port {port} {problem}", hint="choose another port, or stop the program that uses it"
         )
 
 

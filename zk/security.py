@@ -34,7 +34,7 @@ class ZooKeeperTls:
             )
 
     def context(self) -> ssl.SSLContext:
-        """Load the files. Raises UsageError with the file's name."""
+        """Load the files into an SSL context. Raises UsageError with the name of a bad file."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
         except (OSError, ValueError) as error:
@@ -51,8 +51,11 @@ class ZooKeeperTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperSecurity:
-    """``digest``: USER:PASSWORD of ZooKeeper's digest scheme. ``sets_acls``: znodes are created
-    with Kafka's ACLs instead of open ones, which takes an identity: a digest or a certificate.
+    """Authentication to ZooKeeper, and the ACLs of new znodes.
+
+    ``digest``: USER:PASSWORD of ZooKeeper's digest scheme. ``sets_acls``: create znodes with
+    Kafka's ACLs instead of open ones, which requires a digest or a client certificate. Raises
+    UsageError for invalid combinations.
     """
 
     digest: str | None = field(default=None, repr=False)
@@ -83,7 +86,7 @@ UNSECURED = ZooKeeperSecurity()
 
 
 def tls_failure(hosts: str, error: OSError) -> ZooKeeperUnavailable:
-    """The error for servers that accept connections, with which the TLS handshake failed."""
+    """Return the error for servers that accept connections but fail the TLS handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ZooKeeperUnavailable(
             f"the certificate of the ZooKeeper at {hosts} is not valid: {error.verify_message}",

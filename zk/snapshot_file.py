@@ -1,7 +1,7 @@
-"""Reads ZooKeeper's snapshots (version-2/snapshot.*): the tree as it was about a zxid.
+"""Reader of ZooKeeper's snapshots (version-2/snapshot.*), which hold the tree at about a zxid.
 
-A snapshot is fuzzy: changes after its zxid may be in it, so transactions after that zxid are to be
-applied again, whether they find their znodes or not. Mirrors
+A snapshot is fuzzy: it may contain changes after its zxid. Later transactions must be applied
+again, even if their znodes already exist or are already gone. Mirrors
 org.apache.zookeeper.server.persistence.FileSnap and server.DataTree.deserialize.
 """
 
@@ -27,7 +27,7 @@ _TTL_SHIFT: Final = 56
 
 
 class SnapshotNode(NamedTuple):
-    """A znode. ``ephemeral_owner``: a session, or 0; times in ms."""
+    """A znode of a snapshot. ``ephemeral_owner``: a session id, or 0; times in ms."""
 
     data: bytes | None
     czxid: int
@@ -39,7 +39,7 @@ class SnapshotNode(NamedTuple):
 
 
 class SnapshotEntry(NamedTuple):
-    """A znode and where it stands: ``offset`` in bytes (of what is in the gzip file)."""
+    """A znode with its position: ``offset`` in bytes, in a gzip file after decompression."""
 
     offset: int
     path: str
@@ -47,10 +47,10 @@ class SnapshotEntry(NamedTuple):
 
 
 def read_entries(path: Path) -> Iterator[SnapshotEntry]:
-    """The znodes of a snapshot, none of them kept.
+    """Yield the znodes of a snapshot.
 
-    Raises EnvironmentProblem if the file is no snapshot, or damaged; of a wrong checksum after the
-    last znode: what came until then is not to be trusted.
+    Raises EnvironmentProblem if the file is not a snapshot, or damaged. A wrong checksum is
+    detected after the last znode; the znodes yielded before must not be trusted then.
     """
     reader = _open(path)
     try:
@@ -69,21 +69,21 @@ def _open(path: Path) -> JuteReader:
             raise EnvironmentProblem(f"{path} is a damaged gzip file: {error}") from error
     if data.startswith(SNAPPY_MAGIC):
         raise EnvironmentProblem(
-            f"{path} is compressed by snappy, which is not read",
-            hint="ZooKeeper writes others with -Dzookeeper.snapshot.compression.method=gz",
+            f"{path} is compressed with snappy, which is not supported",
+            hint="use -Dzookeeper.snapshot.compression.method=gz in ZooKeeper",
         )
     if not data.startswith(MAGIC):
         raise EnvironmentProblem(
-            f"{path} is no ZooKeeper snapshot", hint="plain and gzip snapshots are read"
+            f"{path} is not a ZooKeeper snapshot", hint="plain and gzip snapshots are supported"
         )
     return JuteReader(data, len(MAGIC))
 
 
 def _skip_sessions(reader: JuteReader) -> None:
-    """Pass over the sessions and the ACLs, which come before the znodes."""
+    """Skip the sessions and the ACLs before the znodes."""
     version = reader.int32()
     if version != VERSION:
-        raise JuteError(f"version {version}, where {VERSION} is known")
+        raise JuteError(f"unsupported version {version}, expected {VERSION}")
     reader.int64()
     for _ in range(reader.count()):
         reader.int64()
@@ -103,7 +103,7 @@ def _entries(reader: JuteReader) -> Iterator[SnapshotEntry]:
     sealed = reader.adler32()
     seal = reader.int64()
     if seal != sealed:
-        raise JuteError(f"checksum {seal:x}, not {sealed:x}")
+        raise JuteError(f"wrong checksum {seal:x}, expected {sealed:x}")
 
 
 def _node(reader: JuteReader) -> SnapshotNode:
@@ -113,13 +113,13 @@ def _node(reader: JuteReader) -> SnapshotNode:
     version, _, _ = reader.int32(), reader.int32(), reader.int32()
     owner = reader.int64()
     reader.int64()
-    # A container and a znode with a time to live are marked here; clients see 0.
+    # Container and TTL znodes are marked in this field; clients see 0.
     is_session = owner != _CONTAINER and owner >> _TTL_SHIFT != -1
     return SnapshotNode(data, czxid, mzxid, ctime_ms, mtime_ms, version, owner if is_session else 0)
 
 
 def snapshot_zxid(path: Path) -> int:
-    """The zxid in a name such as snapshot.4e61 or snapshot.4e61.gz; -1 if there is none."""
+    """Return the zxid in a file name such as snapshot.4e61 or snapshot.4e61.gz; -1 without one."""
     word = path.name.removeprefix(PREFIX).partition(".")[0]
     try:
         return int(word, 16)

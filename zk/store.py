@@ -1,12 +1,12 @@
-"""The Store: one narrow protocol over a ZooKeeper session, in whole waves.
+"""Store: a narrow protocol over a ZooKeeper session, with pipelined batches of operations.
 
-``read`` and ``write`` take a wave of operations, are synchronous to the caller and pipelined
-inside. Paths are relative to the session's chroot. Mirrors what kafka.zookeeper.ZooKeeperClient
-offers, and states what it leaves out: no recursive helpers, no retries of writes, no decoding.
+``read`` and ``write`` take a batch of operations and block until all have results; the requests are
+pipelined. Paths are relative to the session's chroot. Mirrors kafka.zookeeper.ZooKeeperClient,
+without recursive helpers, retries of writes, and decoding.
 
-A read is repeated by the store until the session is connected again. A write whose reply was lost
-comes back as CONNECTIONLOSS once the session is connected again: whether it took place is for the
-caller to find out. After the session has expired every result is SESSIONEXPIRED until ``reopen``.
+The store repeats a read until the session is connected again. A write that lost its reply returns
+CONNECTIONLOSS when the session is connected again, and the caller must find out whether it took
+effect. After the session has expired every result is SESSIONEXPIRED until ``reopen``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ResultCode(IntEnum):
 
     @property
     def is_definite(self) -> bool:
-        """False if the server said nothing about the operation: it may have taken place."""
+        """False if the server did not answer: the operation may have taken effect."""
         unanswered = (
             ResultCode.CONNECTIONLOSS,
             ResultCode.OPERATIONTIMEOUT,
@@ -52,7 +52,7 @@ class ResultCode(IntEnum):
 
 
 class Stat(NamedTuple):
-    """A znode's stat, in ZooKeeper's order of fields."""
+    """Stat of a znode, with the fields in ZooKeeper's order."""
 
     czxid: int
     mzxid: int
@@ -75,7 +75,7 @@ class GetData(msgspec.Struct, frozen=True, gc=False):
 
 
 class GetChildren(msgspec.Struct, frozen=True, gc=False):
-    """List a znode's children; ``watch`` arms a child watch if the znode is there."""
+    """List a znode's children; ``watch`` arms a child watch if the znode exists."""
 
     path: str
     watch: bool = False
@@ -92,7 +92,7 @@ ReadOp = GetData | GetChildren | Exists
 
 
 class ReadResult(msgspec.Struct, gc=False):
-    """Answer to one ReadOp: a code, and for OK what was asked. ``data`` None is a null znode."""
+    """Result of one ReadOp: a code and, if it is OK, the values. ``data`` None: null data."""
 
     code: ResultCode
     data: bytes | None = None
@@ -101,7 +101,7 @@ class ReadResult(msgspec.Struct, gc=False):
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
-    """Create a znode; a sequential one gets ten digits behind its path."""
+    """Create a znode; a sequential one gets a number of ten digits appended to its path."""
 
     path: str
     data: bytes | None
@@ -136,9 +136,9 @@ Transaction = Sequence[WriteOp]
 
 
 class OpResult(msgspec.Struct, gc=False):
-    """What one operation of a transaction did: the path it created, the stat it left behind.
+    """Result of one operation of a transaction, with the path and stat of its znode.
 
-    ``version`` is the znode's data version after a Create (0) or SetData.
+    ``version``: data version of the znode after a Create (0) or SetData.
     """
 
     code: ResultCode
@@ -148,10 +148,10 @@ class OpResult(msgspec.Struct, gc=False):
 
 
 class TxnResult(msgspec.Struct, gc=False):
-    """Outcome of one transaction, all or nothing.
+    """Outcome of one transaction, which is atomic.
 
-    ``failed_index`` is the first operation that failed (-1: none, or the whole request failed);
-    ``results`` are per operation, empty when the whole request failed; ``zxid`` 0 if not written.
+    ``failed_index``: the first operation that failed (-1: none, or the whole request failed).
+    ``results``: one per operation, empty if the whole request failed. ``zxid``: 0 if not written.
     """
 
     code: ResultCode
@@ -161,7 +161,7 @@ class TxnResult(msgspec.Struct, gc=False):
 
 
 class WatchKind(Enum):
-    """What a watch saw."""
+    """Type of change that fired a watch."""
 
     CREATED = 1
     DELETED = 2
@@ -170,14 +170,14 @@ class WatchKind(Enum):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """A one-shot watch fired. One change of a znode is one event, whichever watches it had."""
+    """A fired one-shot watch. One change of a znode is one event, even with several watches."""
 
     kind: WatchKind
     path: str
 
 
 class SessionState(Enum):
-    """What happened to the session."""
+    """State of a session."""
 
     CONNECTED = 1
     DISCONNECTED = 2
@@ -200,15 +200,18 @@ class Store(Protocol):
 
     @property
     def session_id(self) -> int:
-        """The id of the current session, 0 before the first connection."""
+        """Id of the current session, 0 before the first connection."""
         ...
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """Do a wave of reads; one result per operation, in order."""
+        """Execute a batch of reads; return one result per operation, in order."""
         ...
 
     def write(self, transactions: Sequence[Transaction]) -> list[TxnResult]:
-        """Do a wave of transactions in order; one result each. A single operation is one too."""
+        """Execute a batch of transactions in order; return one result per transaction.
+
+        A transaction may consist of a single operation.
+        """
         ...
 
     def add_listener(self, listener: Listener) -> None:
@@ -220,13 +223,13 @@ class Store(Protocol):
         ...
 
     def reopen(self) -> None:
-        """Begin a new session after the old one expired. Watches of the old one are gone."""
+        """Open a new session after the old one expired; watches of the old one are lost."""
         ...
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go at once."""
+        """End the session; its ephemeral znodes are deleted at once."""
         ...
 
     def abandon(self) -> None:
-        """Drop the connection as a killed process does: the session lives until it times out."""
+        """Drop the connection like a killed process: the session lives until it times out."""
         ...

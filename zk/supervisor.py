@@ -1,9 +1,9 @@
-"""Runs one command and kills it when standard input ends: so a child dies with its parent.
+"""Supervisor that runs one command and kills it when standard input ends.
 
-It is run as a script, by path, and imports nothing of klamm. A parent that dies, even by kill -9,
-closes its end of the pipe, which no signal handler or exit hook could promise. It must never read
-the pipe for anything else. SIGUSR1 freezes the command, SIGUSR2 lets it continue: this process
-itself must not be frozen, or it could not end the command.
+So the command dies with the parent process: a parent that dies, even by kill -9, closes its end of
+the pipe, which no signal handler or exit hook could guarantee. This file is run as a script, by
+path, and must not import klamm. SIGUSR1 freezes the command, SIGUSR2 lets it continue; the
+supervisor itself must not be frozen, or it could not kill the command.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import threading
 
 
 def main(command: list[str]) -> int:
-    """Run ``command`` to its end, or to the end of standard input. Returns its exit status."""
-    # The child gets what this process was handed: a lock must live as long as either of them.
+    """Run ``command`` until it ends or standard input ends; return its exit status."""
+    # The child inherits the descriptors: a lock must live as long as either process.
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)
     signal.signal(signal.SIGUSR1, lambda *_: child.send_signal(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: child.send_signal(signal.SIGCONT))

@@ -1,7 +1,7 @@
-"""Reads ZooKeeper's transaction logs (version-2/log.*): every change, in order, checksummed.
+"""Reader of ZooKeeper's transaction logs (version-2/log.*), which reports damaged records.
 
-Reads and says what is damaged; applies nothing. Layouts of 3.5 to 3.9, told apart by what is left
-of a record and not by a version, as each part can be switched off. Mirrors
+Supports the layouts of 3.5 to 3.9, which are distinguished by the remaining bytes of a record and
+not by a version, because each part can be disabled. Mirrors
 org.apache.zookeeper.server.persistence.FileTxnLog and server.util.SerializeUtils.
 """
 
@@ -31,7 +31,7 @@ _DIGEST_VERSION: Final = 2
 
 
 class TxnType(IntEnum):
-    """What a transaction does: org.apache.zookeeper.ZooDefs.OpCode."""
+    """Type of a transaction: org.apache.zookeeper.ZooDefs.OpCode."""
 
     ERROR = -1
     CREATE_SESSION = -10
@@ -52,10 +52,11 @@ class TxnType(IntEnum):
 class TxnOp(NamedTuple):
     """One change.
 
-    ``type``: CREATE, DELETE, SET_DATA, SET_ACL, CHECK, CREATE_SESSION, CLOSE_SESSION or ERROR; the
-    others' variants are told as these. ``version``: the new one of SET_DATA and SET_ACL, of CHECK
-    the one asked for and one more. ``paths``: the ephemerals that a closed session leaves, None
-    where the log (before 3.6) does not say. ``number``: session timeout in ms, or error code.
+    - ``type``: CREATE, DELETE, SET_DATA, SET_ACL, CHECK, CREATE_SESSION, CLOSE_SESSION or ERROR;
+      variants are mapped to these.
+    - ``version``: the new version of SET_DATA and SET_ACL; for CHECK the checked version plus one.
+    - ``paths``: the ephemeral znodes of a closed session; None if the log (before 3.6) lacks them.
+    - ``number``: session timeout in ms, or error code.
     """
 
     type: TxnType
@@ -68,10 +69,10 @@ class TxnOp(NamedTuple):
 
 
 class Txn(NamedTuple):
-    """A transaction: ``offset`` in the file in bytes, ``t_ms`` of the leader's clock.
+    """A transaction. ``offset``: position in the file in bytes; ``t_ms``: the leader's clock.
 
-    ``ops`` has one change, or those of a multi. Of a multi that was rejected the log may hold the
-    changes before the one that failed: they did not take place either.
+    ``ops``: one change, or the changes of a multi. The log of a rejected multi may contain the
+    changes before the failed one, which did not take effect either.
     """
 
     offset: int
@@ -84,12 +85,12 @@ class Txn(NamedTuple):
 
     @property
     def is_rejected(self) -> bool:
-        """True if nothing of it took place: the request was logged, and refused."""
+        """True if the transaction was logged but rejected, without any effect."""
         return any(op.type is TxnType.ERROR for op in self.ops)
 
 
 class TxnDamage(NamedTuple):
-    """A place that cannot be read. ``problem``: "torn", "crc" or "record"."""
+    """An unreadable part of a file. ``problem``: "torn", "crc" or "record"."""
 
     offset: int
     problem: str
@@ -97,8 +98,10 @@ class TxnDamage(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Transactions of a file one after the other, none between ``first_zxid`` and ``last_zxid``
-    missing. ``offset``: of the first, in bytes."""
+    """Consecutive transactions of a file, from ``first_zxid`` to ``last_zxid`` without a gap.
+
+    ``offset``: position of the first one, in bytes.
+    """
 
     offset: int
     first_zxid: int
@@ -106,27 +109,27 @@ class Stretch(NamedTuple):
 
 
 def check_txn_log(path: Path, head: bytes) -> None:
-    """Raises EnvironmentProblem if a file that begins with ``head`` is no transaction log.
+    """Raise EnvironmentProblem if a file that starts with ``head`` is not a transaction log.
 
-    A file of nothing, or of zeros, is one: ZooKeeper was stopped before it wrote.
+    An empty file, or one of zeros, is valid: ZooKeeper was stopped before it wrote.
     """
     header = head[: _FILE_HEADER.size]
     if not header.strip(b"\0"):
         return
     if len(header) < _FILE_HEADER.size or header[:4] != MAGIC:
-        raise EnvironmentProblem(f"{path} is no ZooKeeper transaction log")
+        raise EnvironmentProblem(f"{path} is not a ZooKeeper transaction log")
     version = _FILE_HEADER.unpack(header)[1]
     if version != VERSION:
         raise EnvironmentProblem(
-            f"{path} is a transaction log of version {version}", hint="version 2 is known"
+            f"{path} is a transaction log of version {version}", hint="only version 2 is supported"
         )
 
 
 def read_txn_log(path: Path) -> Iterator[Txn | TxnDamage]:
-    """The transactions of a file, and what is damaged in it.
+    """Yield the transactions of a file, and its damaged parts.
 
-    A torn tail ends the reading, as ZooKeeper's own does; a transaction with a wrong checksum is
-    left out and the next one read. Raises EnvironmentProblem if it is no transaction log.
+    As in ZooKeeper, reading ends at a torn tail. A transaction with a wrong checksum is reported,
+    and reading continues. Raises EnvironmentProblem if the file is not a transaction log.
     """
     with _mapped(path) as data:
         for frame in _frames(data):
@@ -134,10 +137,10 @@ def read_txn_log(path: Path) -> Iterator[Txn | TxnDamage]:
 
 
 def read_stretches(path: Path) -> Iterator[Stretch]:
-    """Which transactions a file has, without reading them. Raises as ``read_txn_log`` does.
+    """Yield the zxid ranges of a file without parsing its transactions.
 
-    Checksums are only looked at where numbers do not follow one another: a damaged transaction in
-    between is told by ``read_txn_log``.
+    Checksums are only verified at gaps between zxids; ``read_txn_log`` reports other damage. Raises
+    EnvironmentProblem if the file is not a transaction log.
     """
     with _mapped(path) as data:
         first_offset, first, last = 0, 0, -1
@@ -182,19 +185,19 @@ def _frames(data: mmap.mmap | bytes) -> Iterator[_Frame | TxnDamage]:
             return
         if length <= 0 or start + length >= size or data[start + length] != _END_OF_RECORD:
             lost = len(data[offset:].rstrip(b"\0"))
-            text = f"a transaction of {length} bytes does not end; {lost} bytes are not read"
+            text = f"a transaction of {length} bytes is incomplete; {lost} bytes are not read"
             yield TxnDamage(offset, "torn", text)
             return
         yield offset, checksum, data[start : start + length]
         offset = start + length + 1
     if data[offset:].strip(b"\0"):
-        yield TxnDamage(offset, "torn", f"{size - offset} bytes of a transaction")
+        yield TxnDamage(offset, "torn", f"{size - offset} bytes of an incomplete transaction")
 
 
 def _read(offset: int, checksum: int, payload: bytes) -> Txn | TxnDamage:
     found = zlib.adler32(payload)
     if found != checksum:
-        return TxnDamage(offset, "crc", f"checksum {checksum:x}, not {found:x}")
+        return TxnDamage(offset, "crc", f"wrong checksum {checksum:x}, expected {found:x}")
     return _parse(offset, payload)
 
 
@@ -228,7 +231,7 @@ def _create(reader: JuteReader) -> TxnOp:
 
 
 def _create_lasting(reader: JuteReader) -> TxnOp:
-    """A container, or a znode with a time to live."""
+    """Read the creation of a container or TTL znode."""
     return TxnOp(TxnType.CREATE, reader.text(), reader.buffer())
 
 
@@ -255,8 +258,8 @@ def _create_session(reader: JuteReader) -> TxnOp:
 
 
 def _close_session(reader: JuteReader) -> TxnOp:
-    # 3.5 writes nothing here; 3.6 with the paths switched off writes at most the digest, which
-    # begins with its version: two paths would not fit into its bytes.
+    # 3.5 writes nothing here. 3.6 without paths writes at most the digest, which starts with its
+    # version (2); two paths would not fit into the bytes of a digest.
     only_digest = reader.remaining == _DIGEST_BYTES
     if not reader.remaining:
         return TxnOp(TxnType.CLOSE_SESSION)

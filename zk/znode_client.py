@@ -1,7 +1,7 @@
-"""Reading and writing single znodes by a Store: what a caller means, made safe to repeat.
+"""Reading and writing single znodes through a Store, with errors and resolved lost replies.
 
-It gives back values, turns unexpected result codes into errors, and settles a write whose reply
-was lost. It must not know what a znode holds. Mirrors the general part of kafka.zk.KafkaZkClient.
+Unexpected result codes become errors. If the reply to a write was lost, its outcome is resolved.
+The contents of znodes are not interpreted. Mirrors the general part of kafka.zk.KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ _PERHAPS_CREATED: Final = (ResultCode.OK, ResultCode.NODEEXISTS, ResultCode.CONN
 
 
 class NodeExists(StoreError):
-    """A znode that was to be created is there already, and it is not ours."""
+    """A znode to create already exists, and this client did not create it."""
 
 
 def reason(code: ResultCode, path: str) -> str:
-    """What ZooKeeper's KeeperException says, e.g. ``KeeperErrorCode = NoNode for /a``."""
+    """Return the text of ZooKeeper's KeeperException: ``KeeperErrorCode = NoNode for /a``."""
     return f"KeeperErrorCode = {_TEXTS.get(code, code.name)} for {path}"
 
 
 def store_error(code: ResultCode, path: str) -> StoreError:
-    """The error for an unexpected result code."""
+    """Return the error for an unexpected result code."""
     kind = {ResultCode.SESSIONEXPIRED: SessionExpired, ResultCode.NODEEXISTS: NodeExists}
     return kind.get(code, StoreError)(
         reason(code, path),
@@ -69,7 +69,7 @@ def store_error(code: ResultCode, path: str) -> StoreError:
 
 
 def missing_chroot(path: str) -> StoreError:
-    """The error for a chroot that does not exist."""
+    """Return the error for a chroot that does not exist."""
     return StoreError(
         f"the chroot {path} does not exist",
         hint="klamm zk dump --zookeeper HOST:PORT, without a chroot, shows all znodes",
@@ -77,18 +77,18 @@ def missing_chroot(path: str) -> StoreError:
 
 
 def parent_path(path: str) -> str:
-    """The path of the znode above; "/" for a znode at the top."""
+    """Return the path of the parent; "/" for a top-level znode."""
     return path[: path.rindex("/")] or "/"
 
 
 class ZNodeClient:
-    """Reads and unfenced writes. Every method raises SessionExpired once the session is gone."""
+    """Reads and unfenced writes. All methods raise SessionExpired after the session expired."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """A wave of reads, each OK or NONODE. Raises StoreError for any other code."""
+        """Execute a batch of reads, each OK or NONODE. Raises StoreError for other codes."""
         results = self.store.read(ops)
         for op, result in zip(ops, results, strict=True):
             if result.code is not ResultCode.OK and result.code is not ResultCode.NONODE:
@@ -96,25 +96,25 @@ class ZNodeClient:
         return results
 
     def get_data_and_stat(self, path: str, watch: bool = False) -> tuple[bytes | None, Stat] | None:
-        """Data (None: null) and stat; None if the znode is absent."""
+        """Return (data, stat) of a znode; None if it does not exist."""
         result = self.read([GetData(path, watch)])[0]
         return None if result.stat is None else (result.data, result.stat)
 
     def get_children(self, path: str, watch: bool = False) -> list[str]:
-        """Names of the children, sorted; none if the znode is absent."""
+        """Return the names of the children, sorted; empty if the znode does not exist."""
         return sorted(self.read([GetChildren(path, watch)])[0].children or ())
 
     def path_exists(self, path: str, watch: bool = False) -> bool:
-        """True if the znode is there; with ``watch``, its change or creation will be told."""
+        """Return True if the znode exists; ``watch`` also arms a data or exist watch."""
         return self.paths_exist([path], watch)[0]
 
     def paths_exist(self, paths: Sequence[str], watch: bool = False) -> list[bool]:
-        """Which znodes are there; with ``watch``, what happens to each will be told."""
+        """Return whether each znode exists; ``watch`` also arms a data or exist watch of each."""
         results = self.read([Exists(path, watch) for path in paths])
         return [result.code is ResultCode.OK for result in results]
 
     def create(self, path: str, data: bytes | None = None) -> bool:
-        """Create a persistent znode; False if it is there. Raises StoreError, e.g. for NONODE."""
+        """Create a persistent znode; return False if it exists. Raises StoreError, e.g. NONODE."""
         return self._is_created(path, data, *self._write(Create(path, data)))
 
     def _is_created(self, path: str, data: bytes | None, result: OpResult, lost: bool) -> bool:
@@ -129,7 +129,7 @@ class ZNodeClient:
         return found is not None and found[0] == data
 
     def create_recursive(self, path: str, data: bytes | None = None) -> bool:
-        """Create a znode, and with null data those above it; False if it is there."""
+        """Create a znode and its missing parents, with null data; return False if it exists."""
         result, lost = self._write(Create(path, data))
         if result.code is ResultCode.NONODE:
             self.create_recursive(parent_path(path))
@@ -137,14 +137,14 @@ class ZNodeClient:
         return self._is_created(path, data, result, lost)
 
     def create_sequential(self, path: str, data: bytes | None) -> str:
-        """Create a numbered znode and return its path; after a lost reply there may be two."""
+        """Create a sequential znode; return its path. After a lost reply there may be two."""
         result, _ = self._write(Create(path, data, sequential=True))
         if result.code is not ResultCode.OK or result.path is None:
             raise store_error(result.code, path)
         return result.path
 
     def make_sure_persistent_paths_exist(self, paths: Sequence[str]) -> None:
-        """Create what is absent of ``paths`` and above them, in this order, with null data."""
+        """Create the missing ones of ``paths`` and of their parents, with null data."""
         wanted: dict[str, None] = {}
         for path in paths:
             names = path.split("/")
@@ -164,7 +164,7 @@ class ZNodeClient:
             ]
 
     def set_data(self, path: str, data: bytes | None) -> int | None:
-        """Replace the data, whatever its version; the new version, or None if it is absent."""
+        """Overwrite the data; return the new version, or None if the znode does not exist."""
         result, _ = self._write(SetData(path, data))
         if result.code is ResultCode.OK:
             return result.version
@@ -173,10 +173,10 @@ class ZNodeClient:
         raise store_error(result.code, path)
 
     def conditional_update_path(self, path: str, data: bytes, version: int) -> bool:
-        """Replace the data if it has this version; False if it has another, or is absent.
+        """Replace the data if the znode has this version; return False if not, or if missing.
 
-        After a lost reply it counts as replaced if it holds ``data``, so nobody else may write the
-        same.
+        After a lost reply the write counts as done if the znode contains ``data``, so other clients
+        must not write the same data.
         """
         result, lost = self._write(SetData(path, data, version))
         if result.code is ResultCode.OK:
@@ -186,12 +186,12 @@ class ZNodeClient:
         return lost and self._holds(path, data)
 
     def set_or_create(self, path: str, data: bytes | None) -> None:
-        """Set the data, or create the znode and those above it; the last writer wins."""
+        """Set the data, or create the znode and its missing parents; the last writer wins."""
         if self.set_data(path, data) is None and not self.create_recursive(path, data):
             self.set_data(path, data)
 
     def delete(self, path: str, version: int = ANY_VERSION) -> bool:
-        """Delete a znode; False if it is absent. Raises StoreError for NOTEMPTY and BADVERSION."""
+        """Delete a znode; return False if missing. Raises StoreError for NOTEMPTY, BADVERSION."""
         result, lost = self._write(Delete(path, version))
         if result.code is ResultCode.NONODE:
             return lost
@@ -200,7 +200,7 @@ class ZNodeClient:
         raise store_error(result.code, path)
 
     def delete_recursive(self, path: str) -> bool:
-        """Delete a znode and all below it; False if it is absent."""
+        """Delete a znode and all below it; return False if it does not exist."""
         result = self.read([GetChildren(path)])[0]
         if result.children is None:
             return False
@@ -210,7 +210,7 @@ class ZNodeClient:
         return True
 
     def _write(self, op: WriteOp) -> tuple[OpResult, bool]:
-        """Write one operation until it has an answer; True if a reply was lost on the way."""
+        """Repeat a write until it has a reply; return the result and whether a reply was lost."""
         lost = False
         while True:
             result = self.store.write([[op]])[0]

@@ -19,7 +19,7 @@ from typing import TypeVar
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address
 from klamm.runtime.actors import Actor, Scheduler
-from klamm.zk.kazoo_waves import Completion
+from klamm.zk.kazoo_pipeline import Completion
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Final
 
 from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.zk.kazoo_pipeline import Wait, within
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
-from klamm.zk.kazoo_waves import Wait, within
 from klamm.zk.store import SessionEvent, SessionState, StoreEvent
 
 UNPOOLED_AT_MOST = 40

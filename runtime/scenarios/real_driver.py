@@ -18,7 +18,7 @@ from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.transport import NO_FAULTS, NetworkFaults
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE, EmbeddedEnsemble
-from klamm.zk.kazoo_waves import within
+from klamm.zk.kazoo_pipeline import within
 from klamm.zk.store import Store
 
 _POLL_S: Final = 0.005

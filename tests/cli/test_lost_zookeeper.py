@@ -11,9 +11,9 @@ from klamm.cli import connect
 from klamm.cli.main import main
 from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kazoo_pipeline import within
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
-from klamm.zk.kazoo_waves import within
 from klamm.zk.store import Exists
 from tests.waiting import wait_until
 

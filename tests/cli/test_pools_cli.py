@@ -224,9 +224,9 @@ def test_what_is_wrong_is_one_line(
         (
             [ZNode("brokers", None)],
             2,
-            "error: not a dump: line 1: 'brokers' is no path of a znode\n",
+            "error: not a dump: line 1: 'brokers' is not a valid znode path\n",
         ),
-        ([ZNode("/a", base64="?")], 2, "error: not a dump: line 1: the base64 of /a"),
+        ([ZNode("/a", base64="?")], 2, "error: not a dump: line 1: invalid base64 of /a"),
         (
             [ZNode("/a", "", ephemeral_owner="x")],
             2,

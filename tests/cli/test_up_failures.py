@@ -50,7 +50,7 @@ def test_failovers_that_always_fail_are_shown_and_end_up(
         output = up.wait()
     assert up.process.returncode == 1
     (line,) = [line for line in output.splitlines() if line.startswith("error: ")]
-    assert "no controller can take over: 8 failovers in a row failed" in line
+    assert "no controller can take over: 8 consecutive failovers failed" in line
     assert "Traceback" not in output
     rows = read_journal(tmp_path / "journal.jsonl")
     assert 8 <= [row.kind for row in rows].count("event_failed") <= 12

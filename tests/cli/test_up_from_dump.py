@@ -119,7 +119,7 @@ def test_a_copy_runs_with_its_ids_and_goes_on_where_it_was(
         again = up.run("up", *args, "--port", "0", "--data-dir", str(tmp_path / "other"))
         assert again.returncode == 1
         assert again.stderr.startswith(
-            "error: a dump can be loaded only into an empty ZooKeeper: it is not empty: there are /"
+            "error: a dump can be loaded only into an empty ZooKeeper: the target is not empty: found /"
         )
         output = up.end()
     lines = output.splitlines()
@@ -167,7 +167,7 @@ def test_ctrl_c_while_it_is_loaded_and_the_same_command_again(
     assert process.returncode == 130, output
     interrupted, ended = output.splitlines()[-2:]
     assert interrupted.startswith("Interrupted: at least ")
-    assert "of 60017 znodes are written, and /klamm-loading; the same command" in interrupted
+    assert "of 60017 znodes are written, and /klamm-loading; run the same command" in interrupted
     assert ended == "klamm has ended before it was up: nothing is left running"
     assert not (tmp_path / "data").exists()
     assert zookeeper_client.exists(f"{root}/klamm-loading")

@@ -78,14 +78,14 @@ def test_waves_smaller_than_the_tree_give_the_same(
     chroot: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = dump(capsys, "--zookeeper", chroot)
-    monkeypatch.setattr(dump_module, "ZNODES_A_WAVE", 1)
+    monkeypatch.setattr(dump_module, "ZNODES_PER_BATCH", 1)
     assert dump(capsys, "--zookeeper", chroot) == whole
 
 
 @pytest.mark.parametrize(
     ("path", "code", "said"),
     [
-        ("/nothing", 1, "error: there is no znode /nothing\n"),
+        ("/nothing", 1, "error: znode /nothing does not exist\n"),
         ("brokers", 2, "error: 'brokers' is not the path of a znode\n"),
         ("/a//b", 2, "error: '/a//b' is not the path of a znode\n"),
     ],

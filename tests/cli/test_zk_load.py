@@ -94,7 +94,7 @@ def test_what_is_there_is_named_and_left(
     before = tree(capsys, f"{chroot}/source")
     code, out, err = run(capsys, str(dump), "--zookeeper", f"{chroot}/source")
     assert (code, out) == (1, "")
-    assert err.startswith("error: it is not empty: there are /a, /a-b, /brokers\nhint: ")
+    assert err.startswith("error: the target is not empty: found /a, /a-b, /brokers\nhint: ")
     assert tree(capsys, f"{chroot}/source") == before
 
 
@@ -120,7 +120,7 @@ def test_nothing_is_undone_where_nothing_was_cut_short(
 ) -> None:
     code, out, err = run(capsys, str(dump), "--zookeeper", f"{chroot}/source", *args)
     assert (code, out) == (1, "")
-    assert err.startswith("error: no load of this dump was cut short here: nothing is deleted")
+    assert err.startswith("error: there is no interrupted load to undo")
 
 
 def test_no_dump_is_one_line(
@@ -163,10 +163,10 @@ def test_ctrl_c_says_what_is_left_and_the_same_command_ends_it(
     error, hint = [line for line in err.splitlines() if not line.endswith(" znodes")]
     assert error.startswith("error: interrupted: at least ")
     assert error.endswith(" of 100100 znodes are written, and /klamm-loading")
-    assert hint.startswith("hint: the same command goes on where it ended")
+    assert hint.startswith("hint: run the same command to resume the load")
     up = ["up", "--brokers", "1", "--zookeeper", f"{chroot}/copy", "--data-dir", str(tmp_path)]
     assert main([*up, "--port", "0"]) == 1
-    assert "its load was cut short (/klamm-loading is there)" in capsys.readouterr().err
+    assert "its load was interrupted (/klamm-loading exists)" in capsys.readouterr().err
     code, out, _ = run(capsys, str(path), "--zookeeper", f"{chroot}/copy", "--json")
     assert code == 0
     assert json.loads(out)["found"] > 0

@@ -93,7 +93,7 @@ def test_creating_partition_states(store: Store, group_size: int) -> None:
 @pytest.mark.parametrize("group_size", [1, 2, 500])
 @pytest.mark.parametrize("made", range(4))
 def test_half_made_partitions_are_completed(store: Store, group_size: int, made: int) -> None:
-    """Hazard C3: what a controller leaves that dies between its waves."""
+    """C3 in docs/deviations.md: a controller crashed between its pipelined batches."""
     prepared(store, "t")
     client = ControllerZkClient(store, group_size=group_size)
     epoch, version = client.register_controller_and_increment_epoch(1, NOW_MS)
@@ -106,7 +106,7 @@ def test_half_made_partitions_are_completed(store: Store, group_size: int, made:
 
 @pytest.mark.parametrize("group_size", [1, 2, 500])
 def test_a_state_that_is_there_is_adopted_if_it_is_ours(store: Store, group_size: int) -> None:
-    """Hazard C4."""
+    """The quirk lost_reply_leaves_the_partition_stuck (C4) turns this off."""
     prepared(store, "t")
     client = ControllerZkClient(store, group_size=group_size)
     epoch, version = client.register_controller_and_increment_epoch(1, NOW_MS)
@@ -121,7 +121,7 @@ def test_a_state_that_is_there_is_adopted_if_it_is_ours(store: Store, group_size
     assert "NodeExists for /brokers/topics/t/partitions/2/state" in failed.reason
     assert finished == dict.fromkeys(finished, STATE)
     assert len(finished) == 5
-    like_kafka = ControllerZkClient(store, Quirks(hazard_c4=True))
+    like_kafka = ControllerZkClient(store, Quirks(lost_reply_leaves_the_partition_stuck=True))
     refused = like_kafka.create_partition_states(states, version).finished
     assert {type(result) for result in refused.values()} == {StateChangeFailed}
 

@@ -143,7 +143,9 @@ def test_malformed_registrations_are_set_apart(store: Store, client: KafkaZkClie
     ok(store, Create("/brokers/ids/5", None))
     assert events.watches() == [WatchEvent(WatchKind.CHILDREN_CHANGED, "/brokers/ids")]
     with pytest.raises(MalformedZNode):
-        KafkaZkClient(store, Quirks(hazard_c2=True)).get_all_brokers_and_epochs_in_cluster()
+        KafkaZkClient(
+            store, Quirks(malformed_znode_fails_the_event=True)
+        ).get_all_brokers_and_epochs_in_cluster()
 
 
 def test_topics_and_their_ids(store: Store, client: KafkaZkClient) -> None:
@@ -167,7 +169,7 @@ def test_topics_and_their_ids(store: Store, client: KafkaZkClient) -> None:
     ]
     assert client.get_topic_ids_for_topics(["t", "gone"]) == {"t": topic_id}
     assert events.watches() == [WatchEvent(WatchKind.CHILDREN_CHANGED, "/brokers/topics")]
-    like_kafka = KafkaZkClient(store, Quirks(hazard_c2=True))
+    like_kafka = KafkaZkClient(store, Quirks(malformed_znode_fails_the_event=True))
     assert like_kafka.get_topic_assignments(["text"]).values["text"].assignment == {}
     with pytest.raises(MalformedZNode, match="/brokers/topics/empty"):
         like_kafka.get_topic_assignments(["empty"])
@@ -192,7 +194,7 @@ def test_partition_states(store: Store, client: KafkaZkClient) -> None:
     }
     assert found.missing == [tps[4]]
     assert [e.path for e in found.malformed] == [TopicPartitionStateZNode.path(t) for t in tps[1:3]]
-    like_kafka = KafkaZkClient(store, Quirks(hazard_c2=True))
+    like_kafka = KafkaZkClient(store, Quirks(malformed_znode_fails_the_event=True))
     assert like_kafka.get_partition_states(tps[:2]).missing == [tps[1]]
 
 

@@ -183,13 +183,13 @@ def test_a_port_in_use_is_refused_and_nothing_is_left(
     with pytest.raises(ZooKeeperUnavailable, match=rf"^port {zookeeper.port} is in use$"):
         EmbeddedZooKeeper(tmp_path, zookeeper.port).start()
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(UsageError, match=r"^70000 is no port$"):
+    with pytest.raises(UsageError, match=r"^70000 is not a valid port$"):
         EmbeddedZooKeeper(tmp_path, 70_000).start()
 
 
 def test_two_servers_never_share_a_directory(zookeeper: EmbeddedZooKeeper) -> None:
     config = (zookeeper.data_dir / "zoo.cfg").read_text()
-    with pytest.raises(ZooKeeperUnavailable, match="another ZooKeeper runs in"):
+    with pytest.raises(ZooKeeperUnavailable, match="another ZooKeeper server runs in"):
         EmbeddedZooKeeper(zookeeper.data_dir).start()
     assert (zookeeper.data_dir / "zoo.cfg").read_text() == config
 

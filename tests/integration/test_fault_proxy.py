@@ -10,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kazoo_pipeline import Completion
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
-from klamm.zk.kazoo_waves import Completion
 from klamm.zk.store import Create, Exists, GetData, ResultCode, SetData, Transaction, TxnResult
 from tests.fault_proxy import HOST, FaultProxy
 from tests.waiting import wait_until

@@ -23,9 +23,9 @@ from bench.kafka.locate import SKIP_REASON, kafka_libs
 from klamm.cluster.errors import OperationTooBig, StoreError, UsageError, ZooKeeperUnavailable
 from klamm.zk import embedded, kazoo_session
 from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kazoo_pipeline import Completion
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
-from klamm.zk.kazoo_waves import Completion
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
 from klamm.zk.store import (
     Create,

@@ -15,9 +15,9 @@ from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
 from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.kazoo_pipeline import within
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore, newest_zxid
-from klamm.zk.kazoo_waves import within
 from klamm.zk.store import Create, Exists, GetData, ResultCode, SessionEvent, SessionState
 from tests.fault_proxy import FaultProxy
 from tests.waiting import wait_until

@@ -128,7 +128,8 @@ def test_a_cluster_is_protected_and_opened_again(
     )
     assert refused.returncode == 1
     assert refused.stderr.startswith(
-        "error: the ACL of / cannot be changed: this identity may not; no znode was changed\n"
+        "error: the ACL of / cannot be changed: permission denied for this identity; "
+        "no znode was changed\n"
     )
     done = klamm(tmp_path, "zk", "unsecure", "--zookeeper", chroot, KLAMM_ZK_DIGEST=DIGEST)
     assert done.returncode == 0, done.stderr

@@ -78,7 +78,7 @@ DELETION_DRILLS = {
         "a topic is deleted while it is reassigned",
     ),
     "kafka_13572": (topic_is_deleted_while_another_is, "partitions are counted that are not there"),
-    "hazard_c8": (
+    "deleted_topic_znode_leaves_stale_state": (
         topic_is_made_again_after_its_znode_was_deleted,
         "a topic made again is not served",
     ),

@@ -159,7 +159,10 @@ def last_follower_leaves_the_isr(quirks: Quirks) -> None:
 
 
 LOG_DIR_DRILLS: Final = {
-    "hazard_c10": (second_directory_fails, "a lost replica is shown as online"),
+    "log_dir_failure_revives_offline_replicas": (
+        second_directory_fails,
+        "a lost replica is shown as online",
+    ),
     "kafka_9087": (leader_epoch_begins_while_a_future_log_is_empty, "the replica never arrives"),
     "kafka_13091": (
         last_follower_leaves_the_isr,

@@ -168,6 +168,6 @@ REASSIGNMENT_DRILLS: Final[Drills] = {
     "kafka_14424": (cancel_goes_back_to_dead_replicas, "nobody leads"),
     "kafka_14808": (override_drops_the_leader, "nobody leads"),
     "cmak_878": (topic_znode_is_written_by_an_old_tool, "the topic has another id"),
-    "hazard_c11": (entry_has_no_replicas, "all replicas are to go"),
-    "hazard_c9": (cancel_is_cut_short, "a replica without a place is in sync"),
+    "empty_reassignment_is_started": (entry_has_no_replicas, "all replicas are to go"),
+    "crash_leaves_stray_replicas": (cancel_is_cut_short, "a replica without a place is in sync"),
 }

@@ -1,5 +1,6 @@
 """A crash before and after every ZooKeeper operation of a topic creation: the next controller
-completes it. And the half-made trees that a real Kafka leaves behind (hazards C3 and C4).
+completes it. And the half-made trees that a real Kafka leaves behind (C3 and C4 in
+docs/deviations.md).
 """
 
 from __future__ import annotations
@@ -142,8 +143,8 @@ def test_a_state_whose_reply_was_lost_is_adopted() -> None:
     assert_online(world)
 
 
-def test_with_hazard_c4_the_partition_is_stuck() -> None:
-    world = world_before(1, Quirks(hazard_c4=True)).restore()
+def test_with_quirk_c4_the_partition_is_stuck() -> None:
+    world = world_before(1, Quirks(lost_reply_leaves_the_partition_stuck=True)).restore()
     lose_the_reply_to_a_state(world)
     create_topic(world, TOPIC, ASSIGNMENT)
     world.run_for(10_000)

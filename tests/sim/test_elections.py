@@ -109,8 +109,8 @@ def test_a_request_that_cannot_be_read_is_taken_away(data: bytes | None, is_fail
 
 
 @pytest.mark.parametrize(("data", "stays"), [(b"no json", False), (b"{}", True)])
-def test_with_hazard_c2_what_kafka_cannot_decode_stays(data: bytes, stays: bool) -> None:
-    world = leaders_moved_away(quirks=Quirks(hazard_c2=True))
+def test_with_quirk_c2_what_kafka_cannot_decode_stays(data: bytes, stays: bool) -> None:
+    world = leaders_moved_away(quirks=Quirks(malformed_znode_fails_the_event=True))
     put_request(world, data)
     world.run_for(1_000)
     assert request_is_there(world) == stays

@@ -99,7 +99,7 @@ def test_a_creation_by_znode_and_by_request(world: SimulatedWorld) -> None:
     ask(world, CreateTopicsRequest((CreatableTopic("u", 1, 2), CreatableTopic("v", 1, 2)), 5_000))
     _, asked = why(world, TopicPartition("v", 0))
     assert [relation for relation, _ in causes(asked)] == ["done by", "because", "requested by"]
-    assert causes(asked)[2][1].startswith("CreateTopicsReceived(u,v): A client asks")
+    assert causes(asked)[2][1].startswith("CreateTopicsReceived(u,v): A client requests")
 
 
 def test_a_reassignment_goes_back_to_who_asked(world: SimulatedWorld) -> None:

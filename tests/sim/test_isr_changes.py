@@ -257,8 +257,8 @@ def test_the_next_controller_knows_the_isrs(
 
 
 @pytest.mark.parametrize("is_kafka", [False, True], ids=["klamm", "kafka"])
-def test_hazard_c2_a_notice_that_cannot_be_read_takes_the_others_with_it(is_kafka: bool) -> None:
-    world = old_brokers(quirks=Quirks(hazard_c2=is_kafka))
+def test_quirk_c2_a_notice_that_cannot_be_read_takes_the_others_with_it(is_kafka: bool) -> None:
+    world = old_brokers(quirks=Quirks(malformed_znode_fails_the_event=is_kafka))
     store = world.open_store()
     client = KafkaZkClient(store)
     path = TopicPartitionStateZNode.path(T0)

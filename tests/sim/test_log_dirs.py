@@ -92,7 +92,7 @@ def test_without_another_replica_in_sync_nobody_leads_until_the_directory_is_bac
 def test_a_notice_has_the_broker_asked_for_all_of_its_replicas_but_moves_none_that_is_offline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in Kafka 2.8.2, where they become online by being asked for (hazard C10)."""
+    """As in Kafka 2.8.2, where being asked for marks them as online (quirk C10)."""
     world = on_three_dirs(1)
     fail(world, 1, "d0")
     manager = world.nodes[1].node.broker.replica_manager
@@ -288,8 +288,8 @@ def test_malformed_notices_are_set_apart_and_taken_away() -> None:
     assert_at_rest(world)
 
 
-def test_with_hazard_c2_a_malformed_notice_takes_the_others_with_it() -> None:
-    world = on_three_dirs(1, 0, quirks=Quirks(hazard_c2=True))
+def test_with_quirk_c2_a_malformed_notice_takes_the_others_with_it() -> None:
+    world = on_three_dirs(1, 0, quirks=Quirks(malformed_znode_fails_the_event=True))
     since = len(world.journal.rows)
     valid = {"log_dir_event_0000000011": b'{"version":1,"broker":1,"event":1}'}
     leave_notices(world, {**MALFORMED, **valid})

@@ -310,14 +310,24 @@ DRILLS = {
     "kafka_13461": Drill(login_fails_in_a_live_session, "nobody controls the cluster"),
     "kafka_14140": Drill(dead_replica_is_proposed, "a dead replica is in sync"),
     "kafka_14154": Drill(expansion_is_proposed_to_a_zombie, "what ZooKeeper has not was granted"),
-    "hazard_c1": Drill(
+    "leaderless_preferred_election_fails_the_event": Drill(
         preferred_leader_of_a_partition_without_any_is_asked_for, "the request stays"
     ),
-    "hazard_c2": Drill(malformed_znode_among_others, "a good topic is not served"),
-    "hazard_c4": Drill(reply_to_a_state_is_lost, "the partition is stuck"),
-    "hazard_c5": Drill(proposal_to_a_deposed_controller, "the leader is misled"),
-    "hazard_c6": Drill(state_change_fails_after_requests_were_collected, NEVER_TOLD),
-    "hazard_c7": Drill(broker_is_told_to_stop_following, "the broker goes on following"),
+    "malformed_znode_fails_the_event": Drill(
+        malformed_znode_among_others, "a good topic is not served"
+    ),
+    "lost_reply_leaves_the_partition_stuck": Drill(
+        reply_to_a_state_is_lost, "the partition is stuck"
+    ),
+    "fenced_controller_does_not_resign": Drill(
+        proposal_to_a_deposed_controller, "the leader is misled"
+    ),
+    "failed_state_change_leaves_the_batch_dirty": Drill(
+        state_change_fails_after_requests_were_collected, NEVER_TOLD
+    ),
+    "stop_replica_before_the_epoch_bump": Drill(
+        broker_is_told_to_stop_following, "the broker goes on following"
+    ),
     **{quirk: Drill(*drill) for quirk, drill in DELETION_DRILLS.items()},
     **{quirk: Drill(*drill) for quirk, drill in REASSIGNMENT_DRILLS.items()},
     **{quirk: Drill(*drill) for quirk, drill in LOG_DIR_DRILLS.items()},

@@ -1,8 +1,8 @@
 """Kafka 2.8's znodes: path, encode and decode of each, as kafka.zk.ZkData.
 
-Pure values in and out: nothing here reads or writes ZooKeeper. ``path`` is a string where there is
-one such znode and a function where there are many. ``decode`` raises MalformedZNode where Kafka
-2.8.2 throws, and returns what Kafka takes the znode for where it is tolerant.
+Pure: nothing here reads or writes ZooKeeper. ``path`` is a string for a single znode and a function
+for several. ``decode`` raises MalformedZNode where Kafka 2.8.2 throws, and returns the same value
+as Kafka where Kafka is tolerant.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ PERSISTENT_ZK_PATHS: Final = (
     LogDirEventNotificationZNode.path,
     *(ConfigEntityTypeZNode.path(entity_type) for entity_type in CONFIG_TYPES),
 )
-"""What a broker creates when it starts, in this order, all with null data."""
+"""Znodes that a starting broker creates, in this order, with null data."""
 
 __all__ = [
     "CONFIG_TYPES",

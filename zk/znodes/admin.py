@@ -1,6 +1,6 @@
-"""Znodes under /admin, by which tools ask the controller for something; and those of which klamm
-knows only the path: consumers, ACLs, delegation tokens. Mirrors kafka.zk.ZkData.
+"""Znodes under /admin, with requests of tools to the controller. Mirrors kafka.zk.ZkData.
 
+Also znodes that klamm does not use except for their paths: consumers, ACLs, delegation tokens.
 Pure: paths, encode, decode.
 """
 
@@ -26,7 +26,7 @@ from klamm.zk.znodes.json_values import (
 from klamm.zk.znodes.notifications import decode_partitions, encode_partitions
 
 ReassignmentTargets = dict[TopicPartition, tuple[int, ...] | None]
-"""Target replicas by partition; None: the entry has none, not even an empty list."""
+"""Target replicas by partition; None: the entry has no list of replicas."""
 
 
 class AdminZNode:
@@ -46,12 +46,12 @@ class DeleteTopicsTopicZNode:
 
     @staticmethod
     def path(topic: str) -> str:
-        """The path that asks for the deletion of ``topic``."""
+        """Return the path of the request to delete ``topic``."""
         return f"/admin/delete_topics/{topic}"
 
 
 class PreferredReplicaElectionZNode:
-    """/admin/preferred_replica_election: partitions to be given to their preferred leader."""
+    """/admin/preferred_replica_election: partitions with a requested preferred election."""
 
     path: Final = "/admin/preferred_replica_election"
     encode = staticmethod(encode_partitions)
@@ -61,15 +61,15 @@ class PreferredReplicaElectionZNode:
 class ReassignPartitionsZNode:
     """/admin/reassign_partitions: target replicas of partitions.
 
-    Kafka reads this znode by Jackson's data binding and not by its own JSON values: numbers are
-    coerced, unknown fields are refused.
+    Kafka reads this znode with Jackson's data binding, unlike the others: numbers are coerced, and
+    unknown fields are rejected.
     """
 
     path: Final = "/admin/reassign_partitions"
 
     @staticmethod
     def encode(reassignment: Mapping[TopicPartition, Sequence[int] | None]) -> bytes:
-        """JSON version 1, partitions in the order given."""
+        """Encode as JSON version 1, with partitions in the given order."""
         items = [
             {"topic": tp.topic, "partition": tp.partition, "replicas": replicas}
             for tp, replicas in reassignment.items()
@@ -78,7 +78,7 @@ class ReassignPartitionsZNode:
 
     @staticmethod
     def decode(data: bytes | None) -> ReassignmentTargets:
-        """Targets by partition; None for an entry without replicas.
+        """Decode the targets by partition; None for an entry without replicas.
 
         Raises UnparsableJson where Kafka logs a warning and takes the znode for empty, and
         MalformedZNode where Kafka throws.
@@ -150,7 +150,7 @@ def _reassignment(entry: _Entry | None) -> tuple[TopicPartition, tuple[int, ...]
             raise MalformedZNode(
                 f"not a broker id: {as_text(replica)}", "java.lang.ClassCastException"
             )
-    # A topic that is not given is null in Kafka: a name that no topic can have.
+    # A missing topic is null in Kafka; here "", which is not a valid topic name either.
     tp = TopicPartition("" if topic is None else topic, partition)
     return tp, None if replicas is None else tuple(replicas)
 

@@ -54,7 +54,7 @@ class BrokerSequenceIdZNode:
 
 
 class BrokerInfo(msgspec.Struct, frozen=True):
-    """A broker's registration: the broker and what only its znode holds."""
+    """A broker's registration: the broker, and fields that only its znode has."""
 
     broker: Broker
     version: int = REGISTRATION_VERSION
@@ -67,20 +67,21 @@ class BrokerIdZNode:
 
     @staticmethod
     def path(broker_id: int) -> str:
-        """The path of the broker's registration."""
+        """Return the path of the broker's registration."""
         return f"/brokers/ids/{broker_id}"
 
     @staticmethod
     def id_of(path: str) -> int | None:
-        """The broker whose registration is at ``path``; None for any other path."""
+        """Return the broker id of the registration at ``path``; None for other paths."""
         parent, _, name = path.rpartition("/")
         return int(name) if parent == BrokerIdsZNode.path and name.isdecimal() else None
 
     @staticmethod
     def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:
-        """JSON of ``info.version``, which says how much is written. ``rack`` None is left out.
+        """Encode as JSON of version ``info.version``, on which the fields depend.
 
-        Host and port are those of the first PLAINTEXT endpoint, null and -1 without one.
+        ``rack`` None is omitted. Host and port are those of the first PLAINTEXT end point; null and
+        -1 without one.
         """
         broker = info.broker
         plaintext = next((e for e in broker.end_points if e.security_protocol == "PLAINTEXT"), None)
@@ -106,7 +107,7 @@ class BrokerIdZNode:
 
     @staticmethod
     def decode(broker_id: int, data: bytes | None) -> BrokerInfo:
-        """The registration. Raises MalformedZNode for everything Kafka refuses, also bad JSON."""
+        """Decode a registration. Raises MalformedZNode where Kafka throws, also for bad JSON."""
         failure = f"Failed to parse ZooKeeper registration for broker {broker_id}:"
         node = parse_object(data, failure, KAFKA_EXCEPTION)
         version = to_int(field(node, "version"))

@@ -1,4 +1,4 @@
-"""Znodes under /config: overrides of topics and other entities, and notices that they changed.
+"""Znodes under /config: overrides of topics and other entities, and change notifications.
 
 Pure; mirrors kafka.zk.ZkData and the decoding in kafka.server.DynamicConfigManager.
 """
@@ -22,7 +22,7 @@ from klamm.zk.znodes.json_values import (
 )
 
 CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
-"""Every kind of entity that has configs, in the order in which Kafka creates their znodes."""
+"""Types of entities that have configs, in the order in which Kafka creates their znodes."""
 DEFAULT_ENTITY: Final = "<default>"
 _VERSION_1_TYPES: Final = ("topics", "clients")
 
@@ -38,7 +38,7 @@ class ConfigEntityTypeZNode:
 
     @staticmethod
     def path(entity_type: str) -> str:
-        """The path above the entities of one of CONFIG_TYPES."""
+        """Return the parent path of the entities of a type."""
         return f"/config/{entity_type}"
 
 
@@ -47,17 +47,17 @@ class ConfigEntityZNode:
 
     @staticmethod
     def path(entity_type: str, entity_name: str) -> str:
-        """The path of the entity's overrides."""
+        """Return the path of the entity's overrides."""
         return f"/config/{entity_type}/{entity_name}"
 
     @staticmethod
     def encode(config: Mapping[str, str]) -> bytes:
-        """JSON version 1."""
+        """Encode as JSON version 1."""
         return msgspec.json.encode({"version": 1, "config": dict(config)})
 
     @staticmethod
     def decode(data: bytes | None) -> dict[str, str]:
-        """The overrides; none if ``data`` is null, not JSON, or has no object ``config``.
+        """Decode overrides; empty if ``data`` is null, not JSON, or has no object ``config``.
 
         Raises MalformedZNode for a value that is not a string.
         """
@@ -80,7 +80,7 @@ class ConfigEntityChangeNotificationZNode:
 
 
 class ConfigChange(NamedTuple):
-    """Which entity's overrides changed, e.g. ``("topics", "t")``."""
+    """Entity with changed overrides, e.g. ``("topics", "t")``."""
 
     entity_type: str
     entity_name: str
@@ -94,17 +94,17 @@ class ConfigEntityChangeNotificationSequenceZNode:
 
     @staticmethod
     def path(sequence_node: str) -> str:
-        """The path of a notification by its full name, e.g. ``config_change_0000000001``."""
+        """Return the path of a notification by name, e.g. ``config_change_0000000001``."""
         return f"/config/changes/{sequence_node}"
 
     @staticmethod
     def encode(sanitized_entity_path: str) -> bytes:
-        """A notification of version 2; the path is e.g. ``topics/t``."""
+        """Encode a notification of version 2 for an entity path such as ``topics/t``."""
         return msgspec.json.encode({"version": 2, "entity_path": sanitized_entity_path})
 
     @staticmethod
     def decode(data: bytes | None) -> ConfigChange | None:
-        """The entity, from version 1 or 2; None if not JSON. Raises MalformedZNode."""
+        """Decode the entity from version 1 or 2; None if not JSON. Raises MalformedZNode."""
         try:
             node = parse_bytes(data)
         except UnparsableJson:

@@ -29,20 +29,20 @@ from klamm.zk.znodes.json_values import (
 
 
 class ControllerZNode:
-    """/controller: which broker is the controller; owned by its session."""
+    """/controller: id of the active controller; ephemeral."""
 
     path: Final = "/controller"
 
     @staticmethod
     def encode(broker_id: int, timestamp_ms: int) -> bytes:
-        """The bytes that Kafka 2.8.2 writes; the timestamp is a string in the JSON."""
+        """Encode to the bytes that Kafka 2.8.2 writes; the timestamp is a JSON string."""
         return msgspec.json.encode(
             {"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)}
         )
 
     @staticmethod
     def decode(data: bytes | None) -> int | None:
-        """The controller's broker id; None if ``data`` is not JSON. Raises MalformedZNode."""
+        """Decode the controller's broker id; None if not JSON. Raises MalformedZNode."""
         try:
             return to_int(field(as_object(parse_bytes(data)), "brokerid"))
         except UnparsableJson:
@@ -50,18 +50,18 @@ class ControllerZNode:
 
 
 class ControllerEpochZNode:
-    """/controller_epoch: a plain decimal number; its znode version is the fence."""
+    """/controller_epoch: a decimal number; its znode version fences the controller's writes."""
 
     path: Final = "/controller_epoch"
 
     @staticmethod
     def encode(epoch: int) -> bytes:
-        """The epoch in decimal."""
+        """Encode the epoch in decimal."""
         return b"%d" % epoch
 
     @staticmethod
     def decode(data: bytes | None) -> int:
-        """The epoch. Raises MalformedZNode where Integer.parseInt would throw."""
+        """Decode the epoch. Raises MalformedZNode where Integer.parseInt would throw."""
         if data is None:
             raise MalformedZNode("null controller epoch", NULL_POINTER)
         return parse_int(utf8(data))
@@ -80,18 +80,18 @@ class ClusterIdZNode:
 
     @staticmethod
     def encode(cluster_id: str) -> bytes:
-        """The version is the string "1" here."""
+        """Encode as JSON; the version is the string "1" here."""
         return msgspec.json.encode({"version": "1", "id": cluster_id})
 
     @staticmethod
     def decode(data: bytes | None) -> str:
-        """The cluster id. Raises MalformedZNode."""
+        """Decode the cluster id. Raises MalformedZNode."""
         node = parse_object(data, "Failed to parse the cluster id json", KAFKA_EXCEPTION)
         return to_str(field(node, "id"))
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids that a broker has taken for itself; both ends are inclusive."""
+    """Block of producer ids allocated by a broker; both ends are inclusive."""
 
     broker_id: int
     block_start: int
@@ -99,13 +99,13 @@ class ProducerIdBlock(NamedTuple):
 
 
 class ProducerIdBlockZNode:
-    """/latest_producer_id_block: null until the first block is taken."""
+    """/latest_producer_id_block: null until the first block is allocated."""
 
     path: Final = "/latest_producer_id_block"
 
     @staticmethod
     def encode(block: ProducerIdBlock) -> bytes:
-        """Both ends are strings in the JSON."""
+        """Encode as JSON; both ends are strings."""
         return msgspec.json.encode(
             {
                 "version": 1,
@@ -117,7 +117,7 @@ class ProducerIdBlockZNode:
 
     @staticmethod
     def decode(data: bytes) -> ProducerIdBlock:
-        """The block that was taken last. Raises MalformedZNode."""
+        """Decode the last allocated block. Raises MalformedZNode."""
         node = parse_object(data, "Failed to parse the producerId block json", KAFKA_EXCEPTION)
         return ProducerIdBlock(
             to_int(field(node, "broker")),
@@ -127,7 +127,7 @@ class ProducerIdBlockZNode:
 
 
 class FeatureZNodeStatus(IntEnum):
-    """Whether feature versioning (KIP-584) is on."""
+    """Whether feature versioning (KIP-584) is enabled."""
 
     DISABLED = 0
     ENABLED = 1
@@ -142,7 +142,7 @@ class FeatureZNode(msgspec.Struct, frozen=True):
     path = "/feature"
 
     def encode(self) -> bytes:
-        """JSON version 1."""
+        """Encode as JSON version 1."""
         features = {
             name: {"min_version_level": levels.min, "max_version_level": levels.max}
             for name, levels in self.features.items()
@@ -151,7 +151,7 @@ class FeatureZNode(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decode(data: bytes | None) -> FeatureZNode:
-        """The features and their status. Raises MalformedZNode; unparsable JSON is one, too."""
+        """Decode features and status. Raises MalformedZNode, also for unparsable JSON."""
         node = parse_object(data, "Failed to parse feature information:", ILLEGAL_ARGUMENT)
         text = utf8(data or b"")
         version = to_int(field(node, "version"))

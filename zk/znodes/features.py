@@ -23,7 +23,7 @@ class VersionRange(NamedTuple):
 
 
 def features_field(node: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
-    """The field ``features`` as maps of shorts; None if it is absent or null."""
+    """Return the field ``features`` as maps of shorts; None if it is missing or null."""
     value = node.get("features")
     if value is None:
         return None
@@ -34,14 +34,14 @@ def features_field(node: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
 
 
 def _to_short(value: int) -> int:
-    """Java's narrowing cast from int to short."""
+    """Narrow an int to a short as Java does."""
     return (value + 0x8000) % 0x10000 - 0x8000
 
 
 def version_ranges(
     features: Mapping[str, Mapping[str, int]], min_label: str, max_label: str
 ) -> dict[str, VersionRange]:
-    """Ranges by feature name. Raises MalformedZNode for a missing label or an impossible range."""
+    """Return ranges by feature name. Raises MalformedZNode for missing labels, invalid ranges."""
     ranges = {}
     for name, labels in features.items():
         for label in (min_label, max_label):

@@ -1,7 +1,7 @@
-"""Reading JSON exactly as tolerantly and as strictly as Kafka does through Jackson.
+"""JSON parsing with the tolerance and strictness of Kafka, which uses Jackson.
 
-Jackson reads the first value and ignores what follows it, takes the last of duplicate keys, and
-tells integers from numbers with a fraction. Nothing here knows any znode. Mirrors
+Jackson reads the first value and ignores the rest, uses the last of duplicate keys, and
+distinguishes integers from numbers with a fraction. Mirrors
 kafka.utils.Json and kafka.utils.json.{JsonValue,JsonObject,DecodeJson}.
 """
 
@@ -30,10 +30,10 @@ _END_OF_ROOT_SCALAR: Final = re.compile(r"[ \t\n\r]|\Z")
 
 
 class MalformedZNode(KlammError):
-    """A znode holds what Kafka cannot read: an exception that callers may keep as a value.
+    """A znode that Kafka cannot read; callers may also keep the exception as a value.
 
-    ``kafka_class`` is the Java exception that Kafka 2.8.2 throws; None where Kafka takes the
-    znode for empty or absent without a word. ``path`` is filled in by whoever read the znode.
+    ``kafka_class``: Java exception thrown by Kafka 2.8.2; None if Kafka silently treats the znode
+    as empty or missing. ``path``: path of the znode, set by ``at``.
     """
 
     def __init__(self, reason: str, kafka_class: str | None = JSON_MAPPING) -> None:
@@ -43,32 +43,32 @@ class MalformedZNode(KlammError):
         self.path: str | None = None
 
     def at(self, path: str) -> MalformedZNode:
-        """This error, with the path of the znode."""
+        """Set the path of the znode and return this error."""
         self.path = path
         self.message = f"malformed znode {path}: {self.reason}"
         return self
 
 
 def illegal_argument(reason: str) -> MalformedZNode:
-    """The error where Kafka throws an IllegalArgumentException."""
+    """Return the error for which Kafka throws an IllegalArgumentException."""
     return MalformedZNode(reason, ILLEGAL_ARGUMENT)
 
 
 class Missing:
-    """What Jackson reads from empty input: a node that is not there and prints as nothing."""
+    """Jackson's MissingNode: the result for empty input, which prints as an empty string."""
 
 
 MISSING: Final = Missing()
 
 
 class UnparsableJson(ValueError):
-    """The input does not begin with a JSON value (Jackson's JsonProcessingException)."""
+    """Input that does not start with a JSON value (Jackson's JsonProcessingException)."""
 
 
 def parse_bytes(data: bytes | None) -> Any:
-    """The first JSON value of ``data``; MISSING if there is only white space.
+    """Return the first JSON value of ``data``; MISSING if there is only white space.
 
-    Raises UnparsableJson, or MalformedZNode for a null znode, which Jackson refuses.
+    Raises UnparsableJson, and MalformedZNode for null data, which Jackson rejects.
     """
     if data is None:
         raise MalformedZNode('argument "content" is null', ILLEGAL_ARGUMENT)
@@ -100,26 +100,26 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def as_text(value: Any) -> str:
-    """The value as Jackson prints it in error messages."""
+    """Format a value as Jackson does in error messages."""
     if value is MISSING:
         return ""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def utf8(data: bytes) -> str:
-    """Bytes as Java's ``new String(bytes, UTF_8)``."""
+    """Decode bytes like Java's ``new String(bytes, UTF_8)``."""
     return data.decode("utf-8", errors="replace")
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """The value if it is a JSON object, otherwise MalformedZNode."""
+    """Return the value if it is a JSON object. Raises MalformedZNode."""
     if isinstance(value, dict):
         return value
     raise MalformedZNode(f"Expected JSON object, received {as_text(value)}")
 
 
 def parse_object(data: bytes | None, failure: str, kafka_class: str) -> dict[str, Any]:
-    """The JSON object in ``data``; what is not JSON raises MalformedZNode: ``failure``, data."""
+    """Return the JSON object in ``data``. Raises MalformedZNode, with ``failure`` if not JSON."""
     try:
         return as_object(parse_bytes(data))
     except UnparsableJson:
@@ -127,14 +127,14 @@ def parse_object(data: bytes | None, failure: str, kafka_class: str) -> dict[str
 
 
 def as_array(value: Any) -> list[Any]:
-    """The value if it is a JSON array, otherwise MalformedZNode."""
+    """Return the value if it is a JSON array. Raises MalformedZNode."""
     if isinstance(value, list):
         return value
     raise MalformedZNode(f"Expected JSON array, received {as_text(value)}")
 
 
 def field(node: dict[str, Any], name: str) -> Any:
-    """A field that must be there."""
+    """Return a required field. Raises MalformedZNode."""
     try:
         return node[name]
     except KeyError:
@@ -142,31 +142,31 @@ def field(node: dict[str, Any], name: str) -> Any:
 
 
 def to_int(value: Any) -> int:
-    """The value if it is a JSON integer of 32 bits, otherwise MalformedZNode."""
+    """Return the value if it is a 32-bit JSON integer. Raises MalformedZNode."""
     if type(value) is int and INT_MIN <= value <= INT_MAX:
         return value
     raise MalformedZNode(f"Expected `Int` value, received {as_text(value)}")
 
 
 def to_str(value: Any) -> str:
-    """The value if it is a JSON string, otherwise MalformedZNode."""
+    """Return the value if it is a JSON string. Raises MalformedZNode."""
     if isinstance(value, str):
         return value
     raise MalformedZNode(f"Expected `String` value, received {as_text(value)}")
 
 
 def to_ints(value: Any) -> tuple[int, ...]:
-    """The value if it is a JSON array of integers of 32 bits, otherwise MalformedZNode."""
+    """Return the value if it is a JSON array of 32-bit integers. Raises MalformedZNode."""
     return tuple(to_int(item) for item in as_array(value))
 
 
 def parse_int(text: str) -> int:
-    """Java's ``Integer.parseInt``; MalformedZNode where Java throws NumberFormatException."""
+    """Parse like Java's ``Integer.parseInt``. Raises MalformedZNode."""
     return _parse(text, INT_MAX)
 
 
 def parse_long(text: str) -> int:
-    """Java's ``Long.parseLong``; MalformedZNode where Java throws NumberFormatException."""
+    """Parse like Java's ``Long.parseLong``. Raises MalformedZNode."""
     return _parse(text, LONG_MAX)
 
 

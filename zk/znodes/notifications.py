@@ -1,6 +1,6 @@
-"""Notices that brokers leave for the controller: changed ISRs, failed log directories.
+"""Notifications of brokers for the controller: changed ISRs, failed log directories.
 
-Pure; mirrors kafka.zk.ZkData. The controller deletes every notice that it read.
+Pure; mirrors kafka.zk.ZkData. The controller deletes notifications after reading them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LOG_DIR_FAILURE_EVENT: Final = 1
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """A JSON list of partitions, version 1, in the order given."""
+    """Encode partitions as JSON version 1, in the given order."""
     items = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
     return msgspec.json.encode({"version": 1, "partitions": items})
 
 
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
-    """The partitions without duplicates; none if ``data`` is not JSON. Raises MalformedZNode."""
+    """Decode partitions without duplicates; empty if not JSON. Raises MalformedZNode."""
     try:
         items = as_array(field(as_object(parse_bytes(data)), "partitions"))
     except UnparsableJson:
@@ -46,9 +46,10 @@ def _partition(item: object) -> TopicPartition:
 
 
 def _after_last(text: str, prefix: str) -> str:
-    """What follows the last ``prefix``; without one, Kafka cuts off that many characters but one.
+    """Return the text after the last ``prefix``.
 
-    Raises MalformedZNode if there are not as many.
+    Without the prefix, drops len(prefix) - 1 characters as Kafka does. Raises MalformedZNode if the
+    text is shorter.
     """
     begin = text.rfind(prefix) + len(prefix)
     if begin > len(text):
@@ -66,13 +67,13 @@ class IsrChangeNotificationZNode:
 
 
 class IsrChangeNotificationSequenceZNode:
-    """/isr_change_notification/isr_change_N: partitions whose ISR their leader changed."""
+    """/isr_change_notification/isr_change_N: partitions with an ISR changed by their leader."""
 
     sequence_number_prefix: Final = "isr_change_"
 
     @staticmethod
     def path(sequence_number: str = "") -> str:
-        """The path of a notice; without a number, the path to create the next one with."""
+        """Return the path of a notification; without a number, the prefix for creating one."""
         return f"/isr_change_notification/isr_change_{sequence_number}"
 
     encode = staticmethod(encode_partitions)
@@ -80,7 +81,7 @@ class IsrChangeNotificationSequenceZNode:
 
     @staticmethod
     def sequence_number(path: str) -> str:
-        """The number at the end of a path or a child's name."""
+        """Return the number at the end of a path or a child's name."""
         return _after_last(path, "isr_change_")
 
 
@@ -91,25 +92,25 @@ class LogDirEventNotificationZNode:
 
 
 class LogDirEventNotificationSequenceZNode:
-    """/log_dir_event_notification/log_dir_event_N: a broker one of whose directories failed."""
+    """/log_dir_event_notification/log_dir_event_N: a broker with a failed log directory."""
 
     sequence_number_prefix: Final = "log_dir_event_"
 
     @staticmethod
     def path(sequence_number: str = "") -> str:
-        """The path of a notice; without a number, the path to create the next one with."""
+        """Return the path of a notification; without a number, the prefix for creating one."""
         return f"/log_dir_event_notification/log_dir_event_{sequence_number}"
 
     @staticmethod
     def encode(broker_id: int) -> bytes:
-        """JSON version 1; the event is always the failure of a directory."""
+        """Encode as JSON version 1; the event is always a failed log directory."""
         return msgspec.json.encode(
             {"version": 1, "broker": broker_id, "event": LOG_DIR_FAILURE_EVENT}
         )
 
     @staticmethod
     def decode(data: bytes | None) -> int | None:
-        """The broker's id; None if ``data`` is not JSON. Raises MalformedZNode."""
+        """Decode the broker id; None if not JSON. Raises MalformedZNode."""
         try:
             return to_int(field(as_object(parse_bytes(data)), "broker"))
         except UnparsableJson:
@@ -117,5 +118,5 @@ class LogDirEventNotificationSequenceZNode:
 
     @staticmethod
     def sequence_number(path: str) -> str:
-        """The number at the end of a path or a child's name."""
+        """Return the number at the end of a path or a child's name."""
         return _after_last(path, "log_dir_event_")

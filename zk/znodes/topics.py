@@ -1,7 +1,7 @@
 """Znodes under /brokers/topics: assignments and partition states, decoded as kafka.zk.ZkData does.
 
-Pure: paths, encode, decode. The state znode has fast paths, because a failover reads one for every
-partition and a broker's failure writes one for every partition it hosted.
+Pure: paths, encode, decode. The state znode has fast paths, because a failover reads the state of
+every partition, and a broker failure writes the state of every partition on the broker.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class TopicZNode:
 
     @staticmethod
     def path(topic: str) -> str:
-        """The path of ``topic``'s znode."""
+        """Return the path of the topic znode."""
         return f"/brokers/topics/{topic}"
 
     @staticmethod
     def encode(
         topic_id: str | None, assignment: Mapping[TopicPartition, ReplicaAssignment]
     ) -> bytes:
-        """JSON version 3, partitions in numeric order; ``topic_id`` None leaves the id out."""
+        """Encode as JSON version 3, partitions in numeric order; ``topic_id`` None is omitted."""
         partitions, adding, removing = {}, {}, {}
         for tp in sorted(assignment):
             replicas = assignment[tp]
@@ -78,9 +78,9 @@ class TopicZNode:
 
     @staticmethod
     def decode(topic: str, data: bytes | None) -> TopicIdReplicaAssignment:
-        """The assignment; without any partition if ``data`` is not JSON, as in Kafka.
+        """Decode the topic id and assignment; empty if ``data`` is not JSON, as in Kafka.
 
-        Raises MalformedZNode where Kafka throws. ``version`` is not looked at.
+        Raises MalformedZNode where Kafka throws. The field ``version`` is ignored.
         """
         try:
             node = as_object(parse_bytes(data))
@@ -103,7 +103,7 @@ class TopicZNode:
 
 
 def _topic_id(text: str) -> str:
-    """The id as Kafka prints it after reading it (org.apache.kafka.common.Uuid.fromString)."""
+    """Parse a topic id and return it as Kafka prints it (Uuid.fromString and toString)."""
     if len(text) > _TOPIC_ID_MAX_LENGTH:
         raise illegal_argument(
             f"Input string with prefix `{text[:_TOPIC_ID_MAX_LENGTH]}` is too long "
@@ -127,7 +127,7 @@ class TopicPartitionsZNode:
 
     @staticmethod
     def path(topic: str) -> str:
-        """The path above the partitions of ``topic``."""
+        """Return the parent path of the topic's partitions."""
         return f"/brokers/topics/{topic}/partitions"
 
 
@@ -136,7 +136,7 @@ class TopicPartitionZNode:
 
     @staticmethod
     def path(partition: TopicPartition) -> str:
-        """The path of the partition, above its state."""
+        """Return the path of the partition, the parent of its state."""
         return f"/brokers/topics/{partition[0]}/partitions/{partition[1]}"
 
 
@@ -160,12 +160,12 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def path(partition: TopicPartition) -> str:
-        """The path of the partition's state."""
+        """Return the path of the partition's state."""
         return f"/brokers/topics/{partition[0]}/partitions/{partition[1]}/state"
 
     @staticmethod
     def partition_of(path: str) -> TopicPartition | None:
-        """The partition whose state is at ``path``; None for any other path."""
+        """Return the partition of the state at ``path``; None for other paths."""
         match path.split("/"):
             case ["", "brokers", "topics", topic, "partitions", number, "state"]:
                 return TopicPartition(topic, int(number)) if number.isdecimal() else None
@@ -173,7 +173,7 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def encode(state: LeaderAndIsr, controller_epoch: int) -> bytes:
-        """The bytes that Kafka 2.8.2 writes; ``state.zk_version`` is not part of them."""
+        """Encode to the bytes that Kafka 2.8.2 writes, without ``state.zk_version``."""
         return (
             f'{{"controller_epoch":{controller_epoch},"leader":{state.leader},"version":1,'
             f'"leader_epoch":{state.leader_epoch},"isr":[{_isr_text(state.isr)}]}}'
@@ -181,7 +181,7 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def decode(data: bytes | None, zk_version: int) -> LeaderIsrAndControllerEpoch | None:
-        """The state; None if ``data`` is not JSON, as in Kafka.
+        """Decode the state; None if ``data`` is not JSON, as in Kafka.
 
         ``zk_version`` is the znode's data version. Raises MalformedZNode where Kafka throws.
         """
@@ -196,7 +196,7 @@ class TopicPartitionStateZNode:
 
 
 def _decode_state_slowly(data: bytes | None, zk_version: int) -> LeaderIsrAndControllerEpoch | None:
-    """What the strict decoder refused: read it in Kafka's order, so that the error is Kafka's."""
+    """Decode a state that the strict decoder rejected, in Kafka's order, for Kafka's errors."""
     try:
         node = as_object(parse_bytes(data))
     except UnparsableJson:

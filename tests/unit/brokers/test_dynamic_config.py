@@ -209,8 +209,8 @@ def test_a_znode_that_is_no_notice_stops_nothing(follower: Follower, name: str) 
     assert follower.admin.get_children(CHANGES) == []
 
 
-def test_with_hazard_c2_a_znode_that_is_no_notice_stops_what_comes_after_it() -> None:
-    follower = Follower(quirks=Quirks(hazard_c2=True))
+def test_with_quirk_c2_a_znode_that_is_no_notice_stops_what_comes_after_it() -> None:
+    follower = Follower(quirks=Quirks(malformed_znode_fails_the_event=True))
     follower.alter("topics", "t", {UNCLEAN: "true"})
     follower.leave(b"{}", "config_change_0x")
     follower.alter("topics", "u", {UNCLEAN: "true"})
@@ -226,8 +226,8 @@ def test_with_hazard_c2_a_znode_that_is_no_notice_stops_what_comes_after_it() ->
     assert len(follower.admin.get_children(CHANGES)) == 5
 
 
-def test_with_hazard_c2_a_notice_of_null_is_never_deleted() -> None:
-    follower = Follower(quirks=Quirks(hazard_c2=True))
+def test_with_quirk_c2_a_notice_of_null_is_never_deleted() -> None:
+    follower = Follower(quirks=Quirks(malformed_znode_fails_the_event=True))
     follower.leave(None)
     follower.alter("topics", "t", {})
     follower.clock.time_ms += CHANGE_EXPIRATION_MS + 1

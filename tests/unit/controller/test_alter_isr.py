@@ -126,8 +126,8 @@ def fenced_off(cluster: Cluster) -> None:
     cluster.controllers[0].events._queue.clear()
 
 
-def test_hazard_c5_goes_on_as_controller() -> None:
-    cluster = grown(Quirks(hazard_c5=True))
+def test_quirk_c5_goes_on_as_controller() -> None:
+    cluster = grown(Quirks(fenced_controller_does_not_resign=True))
     fenced_off(cluster)
     assert propose(cluster, LeaderAndIsr(0, 1, (0,), 1)) is Errors.UNKNOWN_SERVER_ERROR
     assert cluster.controllers[0].is_active

@@ -26,8 +26,8 @@ def topic_with_id(topic: str) -> Create:
 
 
 def failing_cluster(given_up: list[KlammError]) -> Cluster:
-    """Three candidates whose failovers fail: two topics have one id, which hazard C2 minds."""
-    cluster = Cluster(quirks=Quirks(hazard_c2=True))
+    """Three candidates that fail every failover: with quirk C2 a duplicate topic id fails it."""
+    cluster = Cluster(quirks=Quirks(malformed_znode_fails_the_event=True))
     cluster.candidacy = Candidacy(cluster.clock, given_up.append)
     for topic in ("a", "b"):
         create = topic_with_id(topic)
@@ -53,7 +53,7 @@ def test_failed_failovers_come_at_growing_intervals_across_candidates() -> None:
     assert all(earlier <= later for earlier, later in itertools.pairwise(pauses))
     assert cluster.candidacy.failed_failovers == len(times)
     (error,) = given_up
-    assert f"{FAILED_FAILOVERS_MAX} failovers in a row failed" in error.message
+    assert f"{FAILED_FAILOVERS_MAX} consecutive failovers failed" in error.message
     assert "has another name" in error.message
 
 
@@ -68,7 +68,7 @@ def test_a_failover_that_succeeds_forgets_those_that_failed() -> None:
 
 
 def test_the_simulated_world_pauses_on_virtual_time() -> None:
-    world = three_brokers(quirks=Quirks(hazard_c2=True))
+    world = three_brokers(quirks=Quirks(malformed_znode_fails_the_event=True))
     store = world.open_store()
     store.write([[topic_with_id("a")], [topic_with_id("b")], [Delete("/controller")]])
     world.run_for(60_000)

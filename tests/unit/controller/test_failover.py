@@ -199,7 +199,7 @@ def test_kafka_12315_never_sends_again() -> None:
 
 
 def test_a_failover_that_breaks_gives_controller_up() -> None:
-    cluster = Cluster(Quirks(hazard_c2=True))
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
     cluster.start(0, candidates=ALL)
     cluster.admin.create("/brokers/topics/t", b"")
     cluster.run()

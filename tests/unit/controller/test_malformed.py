@@ -140,8 +140,14 @@ def test_a_readable_state_that_was_there_before_its_topic_is_not_malformed(
     assert not cluster.active.malformed
 
 
-@pytest.mark.parametrize("quirks", [Quirks(hazard_c2=True), Quirks(hazard_c4=True)])
-def test_hazards_leave_a_malformed_state_that_was_there_unseen(quirks: Quirks) -> None:
+@pytest.mark.parametrize(
+    "quirks",
+    [
+        Quirks(malformed_znode_fails_the_event=True),
+        Quirks(lost_reply_leaves_the_partition_stuck=True),
+    ],
+)
+def test_quirks_leave_a_malformed_state_that_was_there_unseen(quirks: Quirks) -> None:
     cluster = Cluster(quirks)
     cluster.start(0, 1, 2)
     cluster.paused.update((0, 1, 2))
@@ -179,8 +185,8 @@ def test_a_known_topic_that_gets_a_partition_without_replicas_goes_on(cluster: C
     assert cluster.state(tp).isr == (0,)
 
 
-def test_hazard_c2_takes_in_a_partition_without_replicas() -> None:
-    cluster = Cluster(Quirks(hazard_c2=True))
+def test_quirk_c2_takes_in_a_partition_without_replicas() -> None:
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
     cluster.start(0)
     cluster.admin.create(BAD, b'{"version":3,"partitions":{"0":[]}}')
     cluster.run()
@@ -286,8 +292,8 @@ def test_states_of_a_topic_that_is_removed_are_forgotten(cluster: Cluster) -> No
     cluster.assert_nothing_failed()
 
 
-def test_hazard_c2_fails_the_whole_event() -> None:
-    cluster = Cluster(Quirks(hazard_c2=True))
+def test_quirk_c2_fails_the_whole_event() -> None:
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
     cluster.start(0, 1, 2)
     cluster.paused.add(0)
     cluster.admin.create(BAD, b"")
@@ -301,8 +307,8 @@ def test_hazard_c2_fails_the_whole_event() -> None:
     assert cluster.state(tp).leader == 0
 
 
-def test_hazard_c2_overwrites_what_is_not_json() -> None:
-    cluster = Cluster(Quirks(hazard_c2=True))
+def test_quirk_c2_overwrites_what_is_not_json() -> None:
+    cluster = Cluster(Quirks(malformed_znode_fails_the_event=True))
     cluster.start(0)
     cluster.admin.create(BAD, b"not json")
     cluster.run()

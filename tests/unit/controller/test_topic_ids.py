@@ -73,7 +73,7 @@ def test_of_two_topics_with_one_id_the_older_is_served(cluster: Cluster) -> None
     put_topic(cluster, "a", taken)
     for _ in range(2):
         assert cluster.active.context.all_topics == {"b"}
-        reason = f"its id {taken} belongs to topic b: write it without topic_id"
+        reason = f"topic id {taken} already belongs to topic b: remove topic_id from the znode"
         assert cluster.active.status()["malformed"] == {TopicZNode.path("a"): reason}
         assert cluster.state(B0).leader == 1
         cluster.assert_nothing_failed()
@@ -93,8 +93,8 @@ def test_a_topic_that_loses_its_duplicate_id_is_served(cluster: Cluster) -> None
     assert ids(cluster, "a") != [taken]
 
 
-def test_with_hazard_c2_a_duplicate_id_fails_the_failover_as_in_kafka() -> None:
-    cluster = Cluster(quirks=Quirks(hazard_c2=True))
+def test_with_quirk_c2_a_duplicate_id_fails_the_failover_as_in_kafka() -> None:
+    cluster = Cluster(quirks=Quirks(malformed_znode_fails_the_event=True))
     cluster.start(1, 2)
     for topic in ("a", "b"):
         put_topic(cluster, topic, "s3nWlBdbSrOVXGRSwPAkdA")

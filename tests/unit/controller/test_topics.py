@@ -193,5 +193,5 @@ def test_a_topic_whose_znode_has_no_room_for_an_id_is_served_without(cluster: Cl
     context = cluster.active.context
     assert len(context.partitions_for_topic("t")) == len(partitions)
     assert list(context.topic_ids) == ["u"]
-    assert "Topic t gets no id" in cluster.controller_logs[0].getvalue()
+    assert "Topic t was not assigned a topic id" in cluster.controller_logs[0].getvalue()
     cluster.assert_nothing_failed()

@@ -48,7 +48,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"[2021-09-01 10:00:00,000] INFO", "is no ZooKeeper"), (b"ZKLG\0\0\0\x03", "is no ZooK")],
+    [(b"[2021-09-01 10:00:00,000] INFO", "is not a ZooK"), (b"ZKLG\0\0\0\x03", "is not a ZooK")],
 )
 def test_another_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "log.1"

@@ -243,7 +243,11 @@ def test_a_batch_given_up_is_empty_unless_the_quirk_leaves_it(moved: bool) -> No
     batch.new_batch()
     assert batch.drain() == []
 
-    quirk = Quirks(kafka_12315=True) if moved else Quirks(hazard_c6=True)
+    quirk = (
+        Quirks(kafka_12315=True)
+        if moved
+        else Quirks(failed_state_change_leaves_the_batch_dirty=True)
+    )
     batch = batch_of(cluster({"t-0": (1, 2)}, quirks=quirk))
     add(batch, [1], "t-0")
     batch.abandon(not moved)

@@ -51,8 +51,8 @@ def source(count: int = 300) -> list[ZNode]:
 
 @pytest.fixture(autouse=True)
 def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dump_load, "ZNODES_A_WAVE", 64)
-    monkeypatch.setattr(dump_load, "OPS_A_TRANSACTION", 10)
+    monkeypatch.setattr(dump_load, "ZNODES_PER_BATCH", 64)
+    monkeypatch.setattr(dump_load, "OPS_PER_TRANSACTION", 10)
 
 
 def plan() -> LoadPlan:
@@ -126,9 +126,12 @@ def test_zookeepers_own_and_what_was_not_read_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("znodes", "said"),
     [
-        ([ZNode("/big", data="x" * MAX_TRANSACTION_BYTES)], "/big holds 1048567 bytes, more than"),
+        (
+            [ZNode("/big", data="x" * MAX_TRANSACTION_BYTES)],
+            "/big has 1048567 bytes, which exceeds",
+        ),
         ([ZNode("/controller"), ZNode("/controller/x")], "below /controller, which is ephemeral"),
-        ([ZNode(LOADING_PATH, data="{}")], "it is of a load that had not ended"),
+        ([ZNode(LOADING_PATH, data="{}")], "it was made during a load"),
     ],
 )
 def test_what_cannot_be_written_is_said_before_anything_is(znodes: list[ZNode], said: str) -> None:
@@ -141,7 +144,7 @@ def test_a_place_that_is_not_empty_is_left_as_it_is() -> None:
     store.write([[Create(f"/{name}", b"")] for name in "gfedcba"])
     before = tree_of(store)
     prepared: list[None] = []
-    with pytest.raises(NotEmpty, match=r"there are /a, /b, /c, /d, /e and 2 more"):
+    with pytest.raises(NotEmpty, match=r"found /a, /b, /c, /d, /e and 2 more"):
         load(store, plan(), prepare=lambda: prepared.append(None))
     assert tree_of(store) == before
     assert prepared == []
@@ -162,12 +165,12 @@ def test_what_was_cut_short_is_said_and_ends_when_it_is_repeated(error: type[Exc
     assert isinstance(caught.value.__cause__, error)
     assert caught.value.hint is not None and "--undo" in caught.value.hint
     store.server.before_op = None
-    with pytest.raises(StoreError, match="its load was cut short"):
+    with pytest.raises(StoreError, match="its load was interrupted"):
         check_no_load_is_open(store)
     other = plan_load(source(2))
-    with pytest.raises(NotEmpty, match=r"another dump was being loaded here.*/a, /klamm-loading"):
+    with pytest.raises(NotEmpty, match=r"load of another dump was inter.*/a, /klamm-loading"):
         load(store, other)
-    with pytest.raises(NotEmpty, match="another dump was being loaded here: nothing is deleted"):
+    with pytest.raises(NotEmpty, match="load is of another dump: nothing was deleted"):
         undo(store, [other])
     result = load(store, plan(), last=[Create("/end", b"x")])
     assert result.found >= 128
@@ -185,7 +188,7 @@ def test_what_was_cut_short_is_taken_away() -> None:
     store.server.before_op = None
     assert undo(store, [plan_load([]), plan()]) >= 128
     assert [znode.path for znode in dump(store)] == ["/"]
-    with pytest.raises(NotEmpty, match="nothing is deleted"):
+    with pytest.raises(NotEmpty, match="nothing was deleted"):
         undo(store, [plan_load([]), plan()])
 
 
@@ -193,7 +196,7 @@ def test_a_load_that_ended_is_not_taken_away() -> None:
     store = new_store()
     load(store, plan())
     before = tree_of(store)
-    with pytest.raises(NotEmpty, match="no load of this dump was cut short here"):
+    with pytest.raises(NotEmpty, match="there is no interrupted load to undo"):
         undo(store, [plan_load([]), plan()])
     assert tree_of(store) == before
 
@@ -205,7 +208,7 @@ def test_who_writes_at_the_same_time_is_noticed() -> None:
         load(store, plan())
     store.server.before_op = None
     store.write([[SetData("/a/1", b"mine")]])
-    with pytest.raises(Interrupted, match="somebody else writes here: /a/1 is not what the dump"):
+    with pytest.raises(Interrupted, match="another client writes here: /a/1 differs from the dump"):
         load(store, plan())
 
 

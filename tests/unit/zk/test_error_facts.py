@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.cluster.errors import RequestTimedOut, SessionExpired, StoreError, ZooKeeperUnavailable
-from klamm.zk.kazoo_waves import Completion, unless_lost, within
+from klamm.zk.kazoo_pipeline import Completion, unless_lost, within
 from klamm.zk.store import ResultCode
 from klamm.zk.znode_client import NodeExists, store_error
 

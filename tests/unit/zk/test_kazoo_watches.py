@@ -163,7 +163,7 @@ def test_what_was_told_before_a_second_loss_is_not_armed_again(table: WatchTable
 
 def test_a_request_lost_with_its_connection_arms_nothing(table: WatchTable) -> None:
     request = send(table, a=DATA)
-    request.settle(ResultCode.CONNECTIONLOSS, None)
+    request.complete(ResultCode.CONNECTIONLOSS, None)
     assert armed(table) == {}
 
 

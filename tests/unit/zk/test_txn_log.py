@@ -104,7 +104,7 @@ def test_a_file_without_transactions_is_empty(tmp_path: Path, content: bytes) ->
 def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(content)
-    with pytest.raises(EnvironmentProblem, match=r"log\.1 is no ZooKeeper transaction log"):
+    with pytest.raises(EnvironmentProblem, match=r"log\.1 is not a ZooKeeper transaction log"):
         list(read_txn_log(path))
 
 
@@ -149,14 +149,16 @@ def test_a_snapshot_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
 def test_a_log_is_no_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.1"
     shutil.copy(LOG, path)
-    with pytest.raises(EnvironmentProblem, match="is no ZooKeeper snapshot"):
+    with pytest.raises(EnvironmentProblem, match="is not a ZooKeeper snapshot"):
         list(read_entries(path))
 
 
 def test_a_snapshot_that_is_compressed_by_snappy_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.4e.snappy"
     path.write_bytes(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1")
-    with pytest.raises(EnvironmentProblem, match="is compressed by snappy, which is not read"):
+    with pytest.raises(
+        EnvironmentProblem, match="is compressed with snappy, which is not supported"
+    ):
         list(read_entries(path))
 
 
@@ -170,7 +172,7 @@ def test_a_damaged_length_costs_the_rest_and_says_how_much(tmp_path: Path) -> No
     (damage,) = damages(damaged)
     lost = len(bytes(data[hit.offset :]).rstrip(b"\0"))
     assert (damage.offset, damage.problem) == (hit.offset, "torn")
-    assert damage.text.endswith(f"does not end; {lost} bytes are not read")
+    assert damage.text.endswith(f"is incomplete; {lost} bytes are not read")
 
 
 def test_a_checksummed_record_that_is_none_is_said(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Waiting for ZooKeeper: a Completion anyone may wait for, and the wave of requests that is one.
+"""Waiting for ZooKeeper: completions, and pipelined batches of requests.
 
-It knows neither kazoo nor the session: what becomes of a lost request is decided elsewhere.
+Independent of kazoo and of the session, which decides how lost requests continue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOOK_AGAIN_S: Final = 0.1
 
 
 class Completion:
-    """Something that will be finished, from any thread, once."""
+    """An operation that will be finished once, by any thread."""
 
     def __init__(self) -> None:
         self._finished = threading.Event()
@@ -27,17 +27,17 @@ class Completion:
 
     @property
     def done(self) -> bool:
-        """Whether it is finished."""
+        """Whether the operation is finished."""
         return self._finished.is_set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block this thread until it is finished, or the timeout passed. Returns ``done``."""
+        """Block this thread until the operation is finished or times out; return ``done``."""
         return self._finished.wait(timeout_s)
 
     def add_done_callback(self, callback: Callable[[Completion], None]) -> None:
-        """Call ``callback`` when it is finished, on whatever thread; at once if it is already.
+        """Call ``callback`` when the operation is finished, or now if it is.
 
-        The callback may only enqueue, and must not raise.
+        The callback runs on any thread; it may only enqueue, and must not raise.
         """
         with self._completion_lock:
             if not self.done:
@@ -46,7 +46,7 @@ class Completion:
         callback(self)
 
     def finish(self) -> None:
-        """Finish it, unless it is finished."""
+        """Mark the operation as finished and call the callbacks; the first call counts."""
         with self._completion_lock:
             if self.done:
                 return
@@ -59,12 +59,15 @@ Wait = Callable[[Completion], None]
 
 
 def block(completion: Completion) -> None:
-    """The plain way to wait: this thread does nothing else."""
+    """Wait by blocking this thread."""
     completion.wait()
 
 
 def within(timeout_s: float) -> Wait:
-    """Wait for a limited time, then raise ZooKeeperUnavailable: sent requests may still succeed."""
+    """Return a wait with a time limit, after which it raises ZooKeeperUnavailable.
+
+    Requests that were sent may still succeed.
+    """
 
     def wait(completion: Completion) -> None:
         if not completion.wait(timeout_s):
@@ -78,8 +81,10 @@ def within(timeout_s: float) -> Wait:
 
 
 def unless_lost(limit_s: float, is_connected: Callable[[], bool]) -> Wait:
-    """Wait as long as ZooKeeper is connected; raise ZooKeeperUnavailable once it was lost for the
-    limit: sent requests may still succeed."""
+    """Return a wait that raises ZooKeeperUnavailable when ZooKeeper was lost for ``limit_s``.
+
+    It waits without limit while ZooKeeper is connected. Requests that were sent may still succeed.
+    """
 
     def wait(completion: Completion) -> None:
         connected_at = time.monotonic()
@@ -90,41 +95,44 @@ def unless_lost(limit_s: float, is_connected: Callable[[], bool]) -> Wait:
             elif now - connected_at >= limit_s:
                 raise ZooKeeperUnavailable(
                     f"ZooKeeper was lost and did not come back within {limit_s:g} s",
-                    hint="the last write may have been done: look, and repeat the command when "
-                    "ZooKeeper is back",
+                    hint="the last write may have been done: when ZooKeeper is back, check its "
+                    "effect before you repeat the command",
                     definite=False,
                 )
 
     return wait
 
 
-class Wave(Completion):
-    """Requests that were sent together; finished when each has its answer or its definite loss."""
+class PipelinedBatch(Completion):
+    """Requests that are sent together; finished when each has a reply or is finally lost."""
 
     def __init__(
-        self, requests: Sequence[Request], repeat: bool, on_settled: Callable[[Wave], None]
+        self,
+        requests: Sequence[Request],
+        repeat: bool,
+        on_completed: Callable[[PipelinedBatch], None],
     ) -> None:
         super().__init__()
         self.requests = requests
         self.repeat = repeat
-        self._on_settled = on_settled
-        self._unsettled = 0
+        self._on_completed = on_completed
+        self._incomplete = 0
         self._lock = threading.Lock()
         for request in requests:
             request.listener = self
 
     def lost(self) -> list[Request]:
-        """The requests whose connection was lost."""
+        """Return the requests that lost their connection."""
         return [r for r in self.requests if r.code is ResultCode.CONNECTIONLOSS]
 
     def sending(self, count: int) -> None:
-        """``count`` requests will now be sent."""
-        self._unsettled = count
+        """Record that ``count`` requests are about to be sent."""
+        self._incomplete = count
 
-    def settled(self, request: Request) -> None:
-        """One of them has its answer, or was lost."""
+    def request_completed(self, request: Request) -> None:
+        """Record that a request has its reply or was lost."""
         with self._lock:
-            self._unsettled -= 1
-            last = self._unsettled == 0
+            self._incomplete -= 1
+            last = self._incomplete == 0
         if last:
-            self._on_settled(self)
+            self._on_completed(self)
