@@ -119,7 +119,8 @@ def test_a_copy_runs_with_its_ids_and_goes_on_where_it_was(
         again = up.run("up", *args, "--port", "0", "--data-dir", str(tmp_path / "other"))
         assert again.returncode == 1
         assert again.stderr.startswith(
-            "error: a dump can be loaded only into an empty ZooKeeper: the target is not empty: found /"
+            "error: a dump can be loaded only into an empty ZooKeeper: "
+            "the target is not empty: found /"
         )
         output = up.end()
     lines = output.splitlines()
