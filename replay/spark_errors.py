@@ -16,7 +16,7 @@ from klamm.cluster.errors import EnvironmentProblem, KlammError
 
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC")
 _PYTHON_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Problem)): (.+)$", re.M)
-_OWN_ERROR: Final = re.compile(r"^cluster\.errors\.\w+: (.+)$", re.M)
+_OWN_ERROR: Final = re.compile(rf"^{re.escape(KlammError.__module__)}\.\w+: (.+)$", re.M)
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]*?([\w$]+): (.+)$", re.M)
 
 

