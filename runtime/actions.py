@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from klamm.brokers.storage.faults import DiskFault, FaultKind
+from klamm.cluster.errors import UsageError
 from klamm.cluster.types import TopicPartition
 from klamm.zk.store import Create, Delete, GetData, Store
 
@@ -217,6 +218,11 @@ class Isolate(Action, frozen=True):
 
     def act(self, target: ActionTarget) -> None:
         isolated = {broker_id for ref in self.isolated for broker_id in target.broker_ids(ref)}
+        if isolated.issuperset(target.cluster.spec.broker_ids):
+            raise UsageError(
+                "all brokers of the cluster cannot be isolated: no other broker is left",
+                hint="leave at least one broker out",
+            )
         target.cluster.transport.isolated = tuple(sorted(isolated))
 
 

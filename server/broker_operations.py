@@ -278,9 +278,11 @@ class BrokerOperations:
         return {"from": {"id": before_id, "epoch": before_epoch}, "to": after}
 
     def _check_known(self, broker_id: int) -> None:
-        if broker_id not in self._cluster.spec.broker_ids:
+        known = self._cluster.spec.broker_ids
+        if broker_id not in known:
             raise NotFound(
-                f"broker {broker_id} does not exist", hint=f"klamm broker add {broker_id}"
+                f"broker {broker_id} does not exist",
+                hint=f"brokers: {', '.join(map(str, known))}; klamm broker add {broker_id} adds it",
             )
 
 

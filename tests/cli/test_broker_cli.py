@@ -85,10 +85,19 @@ def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
         repaired = [row for row in rows if row.kind == Kind.LOG_REPAIRED]
         assert {(row.topic, row.partition, row.replica) for row in repaired} == {("t", 0, 1)}
         refused = up.run("network", "isolate", "7")
+        assert (refused.returncode, refused.stderr.splitlines()) == (
+            2,
+            [
+                "error: broker 7 does not exist",
+                "hint: brokers: 0, 1, 2; klamm broker add 7 adds it",
+            ],
+        )
+        refused = up.run("network", "isolate", "0", "1", "2")
         assert (refused.returncode, refused.stderr.splitlines()[0]) == (
             2,
-            "error: broker 7 does not exist",
+            "error: all brokers of the cluster cannot be isolated: no other broker is left",
         )
+        assert "Isolated" not in up.ok("status")
 
 
 def test_words_for_every_end_of_a_controlled_shutdown() -> None:

@@ -120,7 +120,7 @@ def test_two_logs_that_part_and_end_alike_end_in_14(
     changed = [*rows]
     changed[first] = msgspec.structs.replace(rows[first], leader=1)
     code, told = diff(capsys, journal, written(tmp_path / "other.jsonl", changed))
-    assert (code, told[3]) == (14, "Their ends agree.")
+    assert (code, told[3]) == (14, "The final states agree.")
     assert told[4].startswith(f"They part first at {journal}:{first + 1} in A, ")
 
 
