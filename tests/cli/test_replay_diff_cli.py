@@ -121,7 +121,7 @@ def test_two_logs_that_part_and_end_alike_end_in_14(
     changed[first] = msgspec.structs.replace(rows[first], leader=1)
     code, told = diff(capsys, journal, written(tmp_path / "other.jsonl", changed))
     assert (code, told[3]) == (14, "The final states agree.")
-    assert told[4].startswith(f"They part first at {journal}:{first + 1} in A, ")
+    assert told[4].startswith(f"First divergence: {journal}:{first + 1} in A, ")
 
 
 def test_a_log_beside_a_live_zookeeper(
