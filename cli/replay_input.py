@@ -81,7 +81,7 @@ def open_tables(
     sources = SourceOptions(timezone=options.timezone)
     for given in inputs:
         if given.table is None:
-            typer.echo(f"{given.name}: logs, read into a temporary event table", err=True)
+            typer.echo(f"{given.name}: reading logs into a temporary event table", err=True)
     progress = Progress()
     with ExitStack() as stack:
         stack.enter_context(ending_signals_raise())

@@ -71,4 +71,4 @@ def test_an_emptied_zookeeper_ends_klamm_up_and_says_so(tmp_path: Path) -> None:
         error, hint = output.splitlines()[-2:]
         assert error.startswith(f"error: ZooKeeper at {server.connect_string}/k ")
         assert "has lost data" in error or "came back without its data" in error
-        assert hint.startswith("hint: it was emptied, or restored from an older copy")
+        assert hint.startswith("hint: it was emptied, or restored from an older backup")
