@@ -124,7 +124,9 @@ def test_of_a_running_cluster_and_after_its_end(tmp_path: Path) -> None:
         server = up.url.removeprefix("http://")
         new = ["--partitions", "1", "--replication-factor", "2"]
         up.ok("topics", "--bootstrap-server", server, "--create", "--topic", "t", *new)
-        wait_until(lambda: "response of broker" in up.ok("explain", "t-0"), 20, "the brokers' answers")
+        wait_until(
+            lambda: "response of broker" in up.ok("explain", "t-0"), 20, "the brokers' answers"
+        )
         by_server = up.ok("explain", "t-0", "--server", server)
         assert by_server == up.ok("explain", "t-0")
         assert "requested by" in by_server

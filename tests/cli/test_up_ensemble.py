@@ -36,7 +36,12 @@ def test_an_ensemble_loses_its_leader_and_its_quorum(tmp_path: Path) -> None:
         assert "Created topic a." in up.ok("topics", *server, *create, "a")
         killed = api(up, "/zookeeper/follower/kill", "POST")["id"]
         wait_until(lambda: is_lost(up), 30, "the lost quorum")
-        assert "no quorum" in {one["state"] for one in api(up, "/zookeeper")["servers"]}
+        # The last server steps down only after it has missed its followers for a while.
+        wait_until(
+            lambda: "no quorum" in {one["state"] for one in api(up, "/zookeeper")["servers"]},
+            30,
+            "a server without quorum",
+        )
         for action in (("kill", "leader"), ("resume", str(killed))):
             refused = up.run("zk", *action)
             assert (refused.returncode, refused.stdout) == (1, "")
