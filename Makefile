@@ -27,8 +27,7 @@ test: .venv/.ready ## the quick suite
 	$(BIN)/pytest -n 2 -m "not slow and not containers" $(ARGS)
 
 test-slow: .venv/.ready ## the tests that take more than five seconds, alone
-	@# Many of them wait for sessions to expire: three processes keep two cores busy.
-	$(BIN)/pytest -n 3 -m "slow and not containers" $(ARGS)
+	$(BIN)/pytest -n 2 -m "slow and not containers" $(ARGS)
 
 test-containers: .venv/.ready ## tests in containers; as root, on a private Docker engine
 	$(BIN)/python -m tests.containers.run $(ARGS)
