@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from klamm.cluster.errors import UsageError
+from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.runtime.actions import CONTROLLER, DEAD, PAUSED, BrokerRef
 
@@ -113,7 +114,7 @@ class DrillReader:
 
     def error_at(self, mark: Any, problem: str, hint: str | None = None) -> UsageError:
         """Return an error at the position ``mark``; None: an error of the whole file."""
-        return UsageError(f"{self._place(mark)}: {problem}", hint=hint or HINT)
+        return UsageError(f"{self._place(mark)}: {harmless_line(problem)}", hint=hint or HINT)
 
     def place(self, node: yaml.Node) -> str:
         """Return FILE:LINE:COLUMN of a node; line and column start at 1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klamm.cluster.errors import UsageError
@@ -44,6 +44,7 @@ def damaged(draw: st.DrawFn) -> str:
 
 
 @given(damaged())
+@example('"two\\nlines": 1')
 def test_a_damaged_drill_is_read_or_refused(text: str) -> None:
     try:
         drill = parse_drill(text, "d.yaml")
