@@ -12,7 +12,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -200,11 +200,10 @@ def _not_named(data_dir: Path | None) -> str:
 
 def _is_alive(address: ServerAddress) -> bool:
     try:
-        os.kill(address.pid, 0)
+        with suppress(PermissionError):  # a live process of another user
+            os.kill(address.pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        pass  # the process is another user's
     return True
 
 

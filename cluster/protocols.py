@@ -1,6 +1,7 @@
 """Protocols between controller or broker logic and its environment: clock, transport, journal.
 
-Also the controller's views of its own broker. The implementations are in runtime/ and brokers/.
+Also the views that a controller has of the broker in its process. runtime/ and brokers/ implement
+these protocols.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Journal(Protocol):
 
 
 class MetadataView(Protocol):
-    """The controller's view of its own broker's metadata cache."""
+    """Read-only view of the metadata cache of the broker in the controller's process."""
 
     def leader_of(self, partition: TopicPartition) -> int | None:
         """Return the cached leader of a partition; None if the partition is unknown."""
@@ -61,7 +62,7 @@ class MetadataView(Protocol):
 
 
 class DynamicConfigView(Protocol):
-    """The controller's view of its own broker's configs that may change while it runs."""
+    """Read-only view of the dynamic configs of the broker in the controller's process."""
 
     @property
     def unclean_leader_election_enable(self) -> bool:
