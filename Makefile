@@ -4,49 +4,55 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 
-.PHONY: help install demo test test-slow test-containers check bench docs peer-kafka clean
+.PHONY: help install demo test test-slow test-containers chromium check bench docs peer-kafka clean
 
-help: ## say what each target does
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 .venv/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "klamm needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@echo "Setting up .venv: pip downloads and installs all packages, 1.2 GB; takes a few minutes"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@# Not --quiet: a line for each package shows the progress, also in a pipe.
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
 	@# For mypy and editors, which do not follow the finder of an editable install.
 	@mkdir -p .venv/editable && ln -sfn ../.. .venv/editable/klamm
 	@touch $@
 
-install: .venv/.ready ## set up .venv; klamm is .venv/bin/klamm then
+install: .venv/.ready ## set up .venv with the command .venv/bin/klamm
 
-demo: .venv/.ready ## run the main job: a cluster, two losses, every check, the Spark job
+demo: .venv/.ready ## take the tour: a cluster, two failures, all checks, a Spark job
 	$(BIN)/klamm demo $(ARGS)
 
-test: .venv/.ready ## the quick suite
+test: .venv/.ready ## run the quick tests
 	$(BIN)/pytest -n 2 -m "not slow and not containers" $(ARGS)
 
-test-slow: .venv/.ready ## the tests that take more than five seconds, alone
+test-slow: .venv/.ready ## run only the tests that take more than five seconds
 	$(BIN)/pytest -n 2 -m "slow and not containers" $(ARGS)
 
-test-containers: .venv/.ready ## tests in containers; as root, on a private Docker engine
+test-containers: .venv/.ready ## run the tests in containers; as root, on a private Docker engine
 	$(BIN)/python -m tests.containers.run $(ARGS)
 
-check: .venv/.ready ## ruff, mypy, import-linter
+chromium: ## install Chromium for the browser test, unless it is there; as root, with apt-get
+	@command -v chromium google-chrome >/dev/null || { apt-get update --quiet && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium; }
+
+check: .venv/.ready ## run ruff, mypy and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.ready ## every job beside Kafka's controller and the store alone (ARGS=--help)
+bench: .venv/.ready ## measure klamm against Kafka's controller and a bare store (ARGS=--help)
 	$(BIN)/python -m bench.run $(ARGS)
 
 docs: .venv/.ready ## regenerate generated docs
 	$(BIN)/python -m docs.generate
 
-peer-kafka: .venv/.ready ## fetch Kafka 2.8.2's own jars (Maven), to compare with
+peer-kafka: .venv/.ready ## fetch Kafka 2.8.2's own jars (Maven), for comparisons
 	bench/kafka/fetch.sh
 
-clean: ## remove the environment and every cache
+clean: ## remove .venv and all caches
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""`python -m klamm`."""
+"""Entry point of `python -m klamm`."""
 
 import sys
 

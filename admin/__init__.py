@@ -1,1 +1,1 @@
-"""Kafka's admin client and admin tools: topics, configs, reassignments, elections (kafka.admin)."""
+"""Kafka's Admin client and admin tools: topics, configs, reassignments, elections (kafka.admin)."""

@@ -1,7 +1,7 @@
-"""Interface through which KafkaAdmin reaches a cluster; the server and scenarios implement it.
+"""Interface that KafkaAdmin uses to send requests to a cluster.
 
-Mirrors the nodes, the retries and the TimeoutException of a Call in
-org.apache.kafka.clients.admin.KafkaAdminClient.
+The server and the scenario runner implement it. Implementations choose the node for a request,
+retry, and time out like the class Call in org.apache.kafka.clients.admin.KafkaAdminClient.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 RETRY_BACKOFF_MS: Final = 100
-"""retry.backoff.ms."""
+"""Pause before a retry: Kafka's default for the client config retry.backoff.ms."""
 
 R = TypeVar("R", bound=Response)
 
 
 class AdminChannel(Protocol):
-    """Transport of a KafkaAdmin's requests to one cluster.
+    """Sends the requests of a KafkaAdmin to one cluster.
 
-    ``call``: Kafka's name of the call, for the text of errors. Methods that wait raise
-    RequestTimedOut, methods that need ZooKeeper raise ZooKeeperUnavailable.
+    The parameter ``call`` is Kafka's name for the Admin call, e.g. createTopics; error messages
+    show this name. The parameter ``kind`` is the type of the expected response. Methods that wait
+    can raise RequestTimedOut, and methods that access ZooKeeper can raise ZooKeeperUnavailable.
     """
 
     @property
     def zk(self) -> KafkaZkClient:
-        """Client on a connected ZooKeeper session."""
+        """ZooKeeper client of the cluster."""
         ...
 
     def ask_controller(
@@ -47,14 +48,17 @@ class AdminChannel(Protocol):
     ) -> R:
         """Send a request to the active controller and return its response.
 
-        ``timeout_ms``: the request's own timeout in the controller.
+        ``timeout_ms`` is the value of the timeout field in the request, if there is such a field.
         """
         ...
 
     def ask_brokers(
         self, call: str, requests: Mapping[int, Request], kind: type[R]
     ) -> Mapping[int, R]:
-        """Send requests to brokers in parallel; return the responses that arrived in time."""
+        """Send a request to each broker; return the responses that arrived in time.
+
+        Requests and responses are keyed by broker id.
+        """
         ...
 
     def await_controller(self, call: str, timeout_ms: int) -> None:
@@ -62,40 +66,56 @@ class AdminChannel(Protocol):
         ...
 
     def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
-        """Wait until a broker is available; ``timeout_ms`` None: the timeout of any call."""
+        """Wait until a broker can handle requests.
+
+        If ``timeout_ms`` is None, a default timeout applies.
+        """
+        ...
+
+    def no_response(self, call: str, broker_ids: Sequence[int]) -> RequestTimedOut:
+        """Return the error to raise if none of ``broker_ids`` responded to a call."""
         ...
 
     def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
-        """Wait until a broker's metadata has a leader of each partition; False on a timeout."""
+        """Wait until all ``partitions`` have leaders.
+
+        Returns False if ``timeout_ms`` expires first.
+        """
         ...
 
     def is_registered(self, broker_id: int) -> bool:
-        """Return True if the broker runs and is registered."""
+        """Return True if the broker is running and registered in ZooKeeper."""
         ...
 
     def topic_names(self) -> Sequence[str]:
-        """Return the names of all topics in a broker's metadata cache, sorted."""
+        """Return the names of all topics, sorted."""
         ...
 
     def metadata(self, topics: Sequence[str]) -> MetadataResponse:
-        """Return a broker's metadata of these topics, and the live brokers."""
+        """Return the metadata of ``topics`` and the list of live brokers."""
         ...
 
     def partition_count(self) -> int | None:
-        """Return the number of partitions in the controller's context; None without one."""
+        """Return the number of partitions in the controller's context.
+
+        Returns None if there is no controller.
+        """
         ...
 
     def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the running reassignments without waiting; empty without a controller."""
+        """Return the running reassignments in the controller's context.
+
+        If there is no controller, an empty mapping is returned immediately.
+        """
         ...
 
     def now_ms(self) -> int:
-        """Return the time in milliseconds since 1970, for the text of errors."""
+        """Return the cluster's time in milliseconds, for deadlines and error messages."""
         ...
 
 
 def timed_out(call: str, now_ms: int, hint: str | None = None) -> RequestTimedOut:
-    """Return the error of Kafka's Admin client for a call that timed out."""
+    """Return the error that Kafka's Admin client raises for a call that timed out."""
     return RequestTimedOut(
         f"Call(callName={call}, deadlineMs={now_ms - 1}, tries=1, nextAllowedTryMs="
         f"{now_ms + RETRY_BACKOFF_MS}) timed out at {now_ms} after 1 attempt(s)",
@@ -104,7 +124,7 @@ def timed_out(call: str, now_ms: int, hint: str | None = None) -> RequestTimedOu
 
 
 def is_not_controller(response: Response) -> bool:
-    """Return True for a response with the error NOT_CONTROLLER."""
+    """Return True if a response contains the error NOT_CONTROLLER."""
     match response:
         case CreateTopicsResponse() | DeleteTopicsResponse():
             return any(result.error is Errors.NOT_CONTROLLER for result in response.topics)

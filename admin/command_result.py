@@ -1,7 +1,4 @@
-"""Result of a run of one of Kafka's tools: output, exit code, and a report for machines.
-
-Independent of the tools; prints nothing.
-"""
+"""Result of running one of Kafka's tools: its output, its exit code and a JSON report."""
 
 from __future__ import annotations
 
@@ -11,14 +8,18 @@ from typing import Any
 import msgspec
 
 from klamm.admin.failures import ExecutionException
-from klamm.cluster.errors import AdminError, KlammError
+from klamm.admin.jopt import UncaughtException, UsageExit
+from klamm.cluster.errors import AdminError, KlammError, UsageError
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """Output of a run of a tool.
+    """Output of one run of a Kafka tool.
 
-    ``exit_code``: Kafka's. ``hint``: klamm's hint on an error. ``report``: the result for
-    machines, with klamm's exit code in ``report["exit_code"]``.
+    - ``exit_code``: exit code of Kafka's tool.
+    - ``report``: output with --json. ``report["exit_code"]`` is the exit code with --json. It
+      differs from ``exit_code`` if the command line or a file is wrong, and if --verify finds a
+      reassignment that is not complete.
+    - ``hint``: advice that klamm adds to the output.
     """
 
     stdout: str
@@ -29,9 +30,12 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class ErrorDescription(msgspec.Struct, frozen=True):
-    """One error: klamm's class, Kafka's error name if it has one, message and hint.
+    """Machine-readable description of an error, in JSON output and in responses of the HTTP API.
 
-    ``definite``: the request certainly had no effect. ``retriable``: a retry may succeed.
+    - ``error``: name of klamm's exception class.
+    - ``code``: name of Kafka's error code, or None if Kafka has no code for the error.
+    - ``definite``: True if the request certainly had no effect.
+    - ``retriable``: True if a retry may succeed.
     """
 
     error: str
@@ -43,24 +47,25 @@ class ErrorDescription(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """Body of the answer to a refused or failed request."""
+    """Body of the response to a request that was refused or failed."""
 
     error: ErrorDescription
 
 
 def describe_error(error: KlammError) -> ErrorDescription:
-    """Return the description of an error; for an ExecutionException, of its cause."""
+    """Return a description of ``error``, or of its cause if it is an ExecutionException."""
     if isinstance(error, ExecutionException):
         error = error.cause
     code = error.code.name if isinstance(error, AdminError) else None
+    kind = UsageError if isinstance(error, (UsageExit, UncaughtException)) else type(error)
     return ErrorDescription(
-        type(error).__name__, code, error.message, error.hint, error.definite, error.retriable
+        kind.__name__, code, error.message, error.hint, error.definite, error.retriable
     )
 
 
 def report_of(
     values: Mapping[str, Any], error: KlammError | None, exit_code: int
 ) -> dict[str, Any]:
-    """Return a tool's report for machines: its values, the error and the exit code."""
+    """Return the JSON report of a tool: ``values``, with the error and the exit code added."""
     ended = None if error is None else msgspec.structs.asdict(describe_error(error))
     return {**values, "error": ended, "exit_code": exit_code}

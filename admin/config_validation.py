@@ -1,6 +1,6 @@
 """Validation of topic configs and of dynamic broker configs.
 
-Writes nothing. Mirrors kafka.log.LogConfig.validate, and the checks of
+The functions write nothing. Mirrors kafka.log.LogConfig.validate, and the checks of
 kafka.server.DynamicConfig.Broker and DynamicBrokerConfig.validateConfigs.
 """
 
@@ -15,21 +15,24 @@ from klamm.cluster.errors import InvalidConfig, UsageError
 
 
 def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:
-    """Return ``configs`` with the wanted values; None removes a config."""
+    """Return ``configs`` with the changes ``wanted``, where the value None removes a config."""
     both = {**configs, **wanted}
     return {name: value for name, value in both.items() if value is not None}
 
 
 def validate_topic_names(names: Iterable[str]) -> None:
-    """Raise InvalidConfiguration for a name that is not a topic config."""
+    """Raise InvalidConfiguration if one of ``names`` is not a topic config."""
     for name in names:
         if name not in TOPIC_CONFIGS:
             raise InvalidConfiguration(f"Unknown topic config name: {name}")
 
 
 def validate_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig for an invalid value, InvalidConfiguration for an unknown name or a
-    conflict between values."""
+    """Validate the config overrides of a topic.
+
+    Raises InvalidConfig for an invalid value, and InvalidConfiguration for an unknown name or for
+    values that conflict.
+    """
     validate_topic_names(configs)
     values = {name: config.value(configs) for name, config in TOPIC_CONFIGS.items()}
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
@@ -41,12 +44,14 @@ def validate_topic_configs(configs: Mapping[str, str]) -> None:
 
 
 def validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]) -> None:
-    """Validate the dynamic configs of a broker, or of all brokers; ``added`` are the new ones.
+    """Validate a change to the dynamic configs of one broker, or to the defaults of all brokers.
 
-    Raises InvalidConfig, and UsageError for a dynamic config that klamm does not support.
+    ``configs`` are all dynamic configs after the change; ``added`` are those that the change sets.
+    Raises InvalidConfig for an invalid value or a config that is not dynamic, and UsageError for a
+    config that klamm does not support.
     """
     dynamic = [one.name for one in BROKER_CONFIGS.values() if one.dynamic]
-    # In Kafka the brokers' defaults of topic configs are dynamic, too.
+    # In Kafka, the broker configs that are defaults of topic configs are dynamic, too.
     in_kafka = {*dynamic, *(name for one in TOPIC_CONFIGS.values() for name in one.synonyms)}
     fixed = [name for name in added if name in BROKER_CONFIGS and name not in in_kafka]
     if fixed:

@@ -1,8 +1,7 @@
-"""Errors of admin requests: error codes in responses, and the exceptions of Kafka's tools.
+"""Errors of Admin calls: maps the error codes in responses to the exceptions of Kafka's client.
 
-Maps each code to the exception of Kafka's Admin client. Mirrors the exceptions and default texts of
-org.apache.kafka.common.protocol.Errors, and the ExecutionException in which
-java.util.concurrent.Future wraps the exception of a call.
+Mirrors the exceptions and default messages of org.apache.kafka.common.protocol.Errors, and the
+ExecutionException in which java.util.concurrent.Future wraps an exception.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ T = TypeVar("T")
 
 
 class InvalidConfiguration(InvalidConfig):
-    """Kafka's InvalidConfigurationException: an unknown config, or conflicting values."""
+    """Kafka's InvalidConfigurationException: unknown config, or conflicting values."""
 
     code = Errors.INVALID_CONFIG
 
 
 class InvalidRequest(AdminError):
-    """Kafka's InvalidRequestException: an invalid request, or an invalid value of a config."""
+    """Kafka's InvalidRequestException: invalid request, or invalid value of a config."""
 
     code = Errors.INVALID_REQUEST
 
 
 class ExecutionException(AdminError):
-    """The exception that a Java future throws, with the exception of the call as its cause."""
+    """Java's ExecutionException, thrown by Future.get(); the cause is why the call failed."""
 
     kafka_class = "java.util.concurrent.ExecutionException"
 
@@ -108,7 +107,10 @@ _KINDS: Final[Mapping[Errors, type[AdminError]]] = {
         ReassignmentInProgress,
     )
 }
-"""The errors with a class in klamm. In Kafka the other exceptions are named after their codes."""
+"""Exception classes, keyed by error code.
+
+For any other error code, the name of Kafka's exception is derived from the name of the code.
+"""
 
 
 @functools.cache
@@ -120,13 +122,16 @@ def _kind(code: Errors) -> type[AdminError]:
 
 
 def admin_error(failure: ApiError) -> AdminError:
-    """Return the error of Kafka's Admin client for an error in a response."""
+    """Return the exception that Kafka's Admin client throws for an error in a response."""
     text = _TEXTS.get(failure.error, failure.error.name)
     return _kind(failure.error)(text if failure.message is None else failure.message)
 
 
 def as_futures(admin: T) -> T:
-    """Return ``admin`` with each AdminError wrapped in ExecutionException, as by a Java future."""
+    """Return a proxy of ``admin`` that wraps every AdminError in an ExecutionException.
+
+    Kafka's tools see such exceptions because they call the Admin client through Java futures.
+    """
     return cast(T, _Futures(admin))
 
 

@@ -1,7 +1,7 @@
-"""Prevents klamm from taking over, or changing unasked, the ZooKeeper of a Kafka cluster.
+"""Keeps klamm from taking over, or changing without confirmation, a Kafka cluster's ZooKeeper.
 
-The znode ``/klamm``, which Kafka does not have, marks a chroot that klamm created. This file only
-decides; the command line asks for confirmation.
+The marker znode ``/klamm``, which Kafka does not create, marks a chroot that klamm created. This
+module decides whether confirmation is needed; the command line asks for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HARMLESS: Final = frozenset({"zookeeper", "brokers", "config", "admin"})
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """Contents of the marker: the run of klamm that created it, and the time."""
+    """Contents of the marker znode: which run of klamm created the znode, and when."""
 
     run_id: str
     created_ms: int
@@ -36,8 +36,8 @@ class RunInfo(msgspec.Struct, frozen=True):
 def check_may_run_in(client: KafkaZkClient) -> None:
     """Raise NotKlamm if klamm's controllers would compete with those of a Kafka cluster.
 
-    That is the case in a chroot without the marker in which brokers have ever registered, or which
-    has a controller. A cluster that is currently stopped also counts. Writes nothing.
+    The controllers would compete if the chroot has /controller or /brokers/ids but no marker znode.
+    /brokers/ids still exists after all Kafka brokers were stopped. Nothing is written.
     """
     marked, brokers, controller = client.paths_exist(
         [MARKER_PATH, BrokerIdsZNode.path, ControllerZNode.path]
@@ -49,24 +49,25 @@ def check_may_run_in(client: KafkaZkClient) -> None:
     raise NotKlamm(
         f"this ZooKeeper belongs to the Kafka cluster {_cluster_id(client)} ({alive}), not to "
         "klamm: nothing was written",
-        hint="use another chroot, e.g. --zookeeper host:port/klamm",
+        hint="use another chroot, e.g. --zookeeper HOST:PORT/klamm",
     )
 
 
 def create_marker(client: KafkaZkClient, run: RunInfo) -> bool:
-    """Mark an existing chroot as klamm's; return False if it is already marked."""
+    """Create the marker znode in an existing chroot. Return False if the znode already exists."""
     return client.create_recursive(MARKER_PATH, marker(run))
 
 
 def marker(run: RunInfo) -> bytes:
-    """Return the data of the marker znode."""
+    """Return the data to write to the marker znode."""
     return msgspec.json.encode(run)
 
 
 def foreign_cluster(client: KafkaZkClient) -> str | None:
-    """Return the name of the Kafka cluster that uses this ZooKeeper, as text for a question.
+    """Return a description of the Kafka cluster in this ZooKeeper, for a confirmation prompt.
 
-    None if no confirmation is needed: klamm created the chroot, or only tools have written to it.
+    Returns None if no confirmation is needed, because klamm created the chroot, or because only
+    Kafka's tools, and no brokers, have written to it.
     """
     marked, brokers = client.paths_exist([MARKER_PATH, BrokerIdsZNode.path])
     names = set(client.get_children("/"))

@@ -1,6 +1,6 @@
-"""Iteration order of java.util.HashMap, in which Kafka's tools print some names.
+"""Iteration order of java.util.HashMap, which determines the order of some tool output.
 
-Pure. Mirrors the buckets of java.util.HashMap.
+The functions are pure. Mirrors the buckets of java.util.HashMap.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _LOAD_FACTOR: Final = 0.75
 def hash_map_order(
     names: Sequence[str], *, capacity: int = DEFAULT_CAPACITY, entries: int | None = None
 ) -> list[str]:
-    """Return different ``names``, inserted into a HashMap in this order, in its iteration order.
+    """Return distinct ``names`` in the iteration order of a HashMap with these keys.
 
-    ``capacity``: the map's initial capacity. ``entries``: the number of all entries of the map, if
-    ``names`` are only some of them.
+    The order assumes that the names were inserted in the given order, into a map with the initial
+    capacity ``capacity``. If the map has other keys too, ``entries`` is the total number of keys.
     """
     size = 1 << max(capacity - 1, 0).bit_length()
     while (len(names) if entries is None else entries) > size * _LOAD_FACTOR:

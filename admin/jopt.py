@@ -1,8 +1,8 @@
 """Command-line parser that behaves like joptsimple 5 in Kafka's tools.
 
-Each tool has one table of options. Options are ``--name value`` or ``--name=value``, also with one
-dash, and without abbreviations; other words are ignored. Values are converted on access, as in
-Kafka, so an invalid number fails only where it is used. Mirrors joptsimple.OptionParser(false) and
+Options are written ``--name value`` or ``--name=value``, with one or two dashes, and cannot be
+abbreviated; arguments that are not options are ignored. As in Kafka, a value is converted only when
+it is used, so an invalid number is reported only then. Mirrors joptsimple.OptionParser(false) and
 kafka.utils.CommandLineUtils.
 """
 
@@ -17,20 +17,18 @@ from klamm.cluster.errors import KlammError, UsageError
 VERSION_TEXT: Final = "2.8.2 (Commit:3146c6ff4a24cc24)"
 
 
-class UsageExit(KlammError):
-    """The tool prints ``message`` and its usage to standard error and exits with 1."""
-
-    exit_code = 1
+class UsageExit(UsageError):
+    """Ends the tool with exit code 1; the message and the usage are printed to standard error."""
 
 
 class VersionExit(KlammError):
-    """The tool prints its version and exits with 0."""
+    """Ends the tool with exit code 0, after printing its version."""
 
     exit_code = 0
 
 
 class UncaughtException(UsageError):
-    """An exception that Kafka's tool does not catch: the JVM prints it and exits with 1."""
+    """An exception that Kafka's tool does not catch: the JVM prints it and exits with code 1."""
 
     def __init__(self, java_class: str, message: str) -> None:
         super().__init__(message)
@@ -48,9 +46,9 @@ class Options:
         return name in self._values
 
     def text(self, name: str) -> str | None:
-        """Return the value of an option that may be given once; None if it is absent.
+        """Return the value of an option that may be given only once, or None if it is absent.
 
-        Raises UncaughtException if it was given more than once.
+        Raises UncaughtException if the option was given more than once.
         """
         values = self._values.get(name)
         if not values:
@@ -64,17 +62,17 @@ class Options:
 
     @property
     def names(self) -> list[str]:
-        """Names of the given options, in order."""
+        """Names of the given options, in command-line order."""
         return list(self._values)
 
     def texts(self, name: str) -> list[str]:
-        """Return all values of an option, in order."""
+        """Return all values of an option, in command-line order."""
         return list(self._values.get(name, ()))
 
     def integer(self, name: str, bits: int = 32) -> int | None:
-        """Return the value as a Java int or long; None if it is absent.
+        """Return an option's value as a Java int or long, or None if the option is absent.
 
-        Raises UsageError for any other text.
+        Raises UsageError if the value is not a signed integer of ``bits`` bits.
         """
         text = self.text(name)
         if text is None:
@@ -88,20 +86,23 @@ class Options:
     # -- kafka.utils.CommandLineUtils
 
     def end_with_help(self, args: Sequence[str], about: str) -> None:
-        """Exit with the usage for --help or without arguments; exit for --version."""
+        """Raise UsageExit if --help or no argument is given, and VersionExit for --version.
+
+        ``about`` is the description of the tool, which precedes its usage.
+        """
         if not args or self.has("help"):
             raise UsageExit(about)
         if self.has("version"):
             raise VersionExit("")
 
     def require(self, *names: str) -> None:
-        """Exit with the usage unless all ``names`` were given."""
+        """Raise UsageExit if one of the options ``names`` is missing."""
         for name in names:
             if not self.has(name):
                 raise UsageExit(f'Missing required argument "[{name}]"')
 
     def refuse(self, used: str, invalid: Sequence[str]) -> None:
-        """Exit with the usage if ``used`` was given together with one of ``invalid``."""
+        """Raise UsageExit if the option ``used`` was given together with one of ``invalid``."""
         if self.has(used):
             for name in invalid:
                 if self.has(name):
@@ -109,7 +110,7 @@ class Options:
 
 
 class OptionParser:
-    """Parser of one tool's options, with and without values."""
+    """Parser of one tool's options; ``flags`` are the options that take no value."""
 
     def __init__(self, tool: str, with_value: Collection[str], flags: Collection[str]) -> None:
         self._tool = tool
@@ -118,11 +119,11 @@ class OptionParser:
 
     @property
     def usage(self) -> str:
-        """Text that ``--help`` prints below its first line, identical to Kafka's."""
+        """Usage text that ``--help`` prints after the description, identical to Kafka's."""
         return (files("klamm.admin") / "texts" / f"{self._tool}.txt").read_text()
 
     def parse(self, args: Sequence[str]) -> Options:
-        """Parse a command line. Raises UncaughtException as joptsimple does."""
+        """Parse a command line. Raises UncaughtException if joptsimple would throw an exception."""
         values: dict[str, list[str]] = {}
         rest = list(args)
         while rest:

@@ -1,9 +1,9 @@
-"""Kafka's Admin: all calls that tools, the HTTP API and scenarios make on a running cluster.
+"""Kafka's Admin client, which Kafka's tools, the HTTP API and scenarios use.
 
-Builds the requests and chooses their destinations; an ``AdminChannel`` sends them. Calls over HTTP
-are the same calls (server/admin_calls.py). Mirrors org.apache.kafka.clients.admin.KafkaAdminClient,
-createPartitions and incrementalAlterConfigs of kafka.server.ZkAdminManager, and
-kafka.server.ConfigHelper.
+This module builds requests and chooses their destinations; AdminChannel sends them. The HTTP API
+offers the same calls (server/admin_calls.py). Mirrors
+org.apache.kafka.clients.admin.KafkaAdminClient, createPartitions and incrementalAlterConfigs of
+kafka.server.ZkAdminManager, and kafka.server.ConfigHelper.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsResponse,
     NewPartitions,
 )
+from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition
 from klamm.placement.added_partitions import number_added_lists
 from klamm.placement.broker_metadata import BrokerMetadata
@@ -62,15 +63,17 @@ from klamm.placement.pools import Pools
 from klamm.zk.znodes import DEFAULT_ENTITY
 
 DESCRIBE_CONFIGS_TIMEOUT_MS: Final = 30_000
+_LISTED: Final = 10
+"""Maximum number of topics that a hint lists."""
 _OF_ALL_BROKERS: Final = ConfigResource(BROKERS, DEFAULT_ENTITY)
 
 K = TypeVar("K")
 
 
 class ReplicaLogDirs(NamedTuple):
-    """Log directory of a replica, and the one that it is being moved to, if any.
+    """Log directory of a replica, and the target directory if the replica is being moved.
 
-    ``current`` None: the replica is not in a live log directory.
+    If ``current`` is None, no live log directory contains the replica.
     """
 
     current: str | None
@@ -78,7 +81,10 @@ class ReplicaLogDirs(NamedTuple):
 
 
 class ReplicaInfo(NamedTuple):
-    """Log of a replica: size, offset lag, and whether it is a future log."""
+    """Size and offset lag of a replica's log.
+
+    ``is_future`` is True for the copy that a move to another log directory creates.
+    """
 
     size_bytes: int
     offset_lag: int
@@ -86,18 +92,21 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """A log directory of a broker. ``error``: the Java class of its error, or None."""
+    """A log directory of a broker and the replicas in it.
+
+    ``error`` is the Java class of the error if the directory has failed, otherwise None.
+    """
 
     error: str | None
     replicas: Mapping[TopicPartition, ReplicaInfo]
 
 
 class KafkaAdmin:
-    """Kafka's admin client on one cluster. As thread-safe as its channel.
+    """Kafka's Admin client for one cluster. Thread-safe if ``channel`` is thread-safe.
 
-    ``config``: the brokers' static configs. ``pools`` and ``limits``: restrict the placement and
-    the number of partitions. Every call raises KlammError if the cluster does not respond, and
-    AdminError if it refuses the request.
+    ``config`` has the brokers' static configs. ``pools`` restricts on which brokers replicas are
+    placed, and ``limits`` restricts the number of partitions. Every call raises KlammError if the
+    cluster does not respond, and AdminError if the cluster refuses the request.
     """
 
     def __init__(
@@ -115,7 +124,7 @@ class KafkaAdmin:
     # -- topics and brokers
 
     def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Create topics; return when they have leaders, or at the request's timeout."""
+        """Create topics; wait until they have leaders or the request's timeout expires."""
         self._check_limits(
             sum(len(one.assignments) or max(1, one.num_partitions) for one in request.topics)
         )
@@ -124,7 +133,7 @@ class KafkaAdmin:
         )
 
     def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> Mapping[str, ApiError]:
-        """Delete topics; return the refused ones."""
+        """Delete topics; return the error of each topic that was not deleted, keyed by topic."""
         request = DeleteTopicsRequest(tuple(topics), timeout_ms)
         response = self._channel.ask_controller(
             "deleteTopics", request, DeleteTopicsResponse, timeout_ms
@@ -134,9 +143,9 @@ class KafkaAdmin:
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], timeout_ms: int
     ) -> Mapping[str, ApiError]:
-        """Add partitions to topics; return the refused topics.
+        """Add partitions to topics; wait until they have leaders or the timeout expires.
 
-        Returns when the new partitions have leaders, or at the timeout.
+        Returns errors keyed by topic, e.g. REQUEST_TIMED_OUT if the timeout expires first.
         """
         channel = self._channel
         deadline_ms = channel.now_ms() + timeout_ms
@@ -158,17 +167,21 @@ class KafkaAdmin:
         return failures
 
     def list_topics(self) -> Sequence[str]:
-        """Return the names of all topics, internal ones included."""
+        """Return the names of all topics, including internal ones."""
         return self._channel.topic_names()
 
     def describe_topics(self, topics: Sequence[str]) -> Sequence[TopicDescription]:
-        """Return topics with their partitions, overrides and running reassignments.
+        """Return the partitions, config overrides and running reassignments of topics.
 
-        Raises UnknownTopicOrPartition.
+        Raises UnknownTopicOrPartition if a topic does not exist.
         """
         found = self._channel.metadata(topics).topics
-        if not all(topic.partitions for topic in found):
-            raise UnknownTopicOrPartition("This server does not host this topic-partition.")
+        for topic in found:
+            if not topic.partitions:
+                raise UnknownTopicOrPartition(
+                    "This server does not host this topic-partition.",
+                    hint=f"topic {topic.name} does not exist; {self._known_topics(topic.name)}",
+                )
         overrides = self._channel.zk.get_topic_configs(topics).values
         defaults = static_topic_configs(self._config)
         moving = self._channel.running_reassignments()
@@ -177,8 +190,14 @@ class KafkaAdmin:
             for topic in found
         ]
 
+    def _known_topics(self, unknown: str) -> str:
+        names = self._channel.topic_names()
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        listed = f"topics: {', '.join(names[:_LISTED]) or 'none'}{more}"
+        return suggestion(unknown, names, listed)
+
     def live_brokers(self) -> list[BrokerMetadata]:
-        """Return the live brokers and their racks, by id."""
+        """Return the live brokers and their racks, by ascending id."""
         found = {broker.id: broker.rack for broker in self._channel.metadata(()).brokers}
         return [BrokerMetadata(id_, found[id_]) for id_ in sorted(found)]
 
@@ -187,7 +206,7 @@ class KafkaAdmin:
     def list_partition_reassignments(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the running reassignments: those of ``partitions``, or all."""
+        """Return the running reassignments of ``partitions``; None means all partitions."""
         request = ListPartitionReassignmentsRequest(
             None if partitions is None else tuple(partitions)
         )
@@ -200,9 +219,10 @@ class KafkaAdmin:
     def alter_partition_reassignments(
         self, reassignments: Mapping[TopicPartition, tuple[int, ...] | None], timeout_ms: int
     ) -> Mapping[TopicPartition, ApiError]:
-        """Start, replace or (None) cancel reassignments; return the refused partitions.
+        """Start, replace or cancel reassignments; return the errors, keyed by partition.
 
-        ``timeout_ms`` is ignored, as by Kafka's controller.
+        ``reassignments`` maps a partition to its target replicas, or to None to cancel its
+        reassignment. ``timeout_ms`` is ignored, as it is by Kafka's controller.
         """
         response = self._channel.ask_controller(
             "alterPartitionReassignments",
@@ -218,7 +238,10 @@ class KafkaAdmin:
         partitions: Collection[TopicPartition] | None,
         timeout_ms: int,
     ) -> Mapping[TopicPartition, ApiError]:
-        """Elect leaders of ``partitions``, or of all that need it (None); return every result."""
+        """Elect leaders of ``partitions``; return the result for each partition.
+
+        If ``partitions`` is None, leaders are elected for all partitions that need an election.
+        """
         request = ElectLeadersRequest(
             election_type, None if partitions is None else tuple(partitions), timeout_ms
         )
@@ -233,9 +256,10 @@ class KafkaAdmin:
     def describe_log_dirs(
         self, brokers: Sequence[int] | None = None
     ) -> Mapping[int, Mapping[str, LogDirDescription]]:
-        """Return the log directories of ``brokers``, or of the live brokers, by path.
+        """Return the log directories of each broker, keyed by path.
 
-        Raises RequestTimedOut if a broker does not respond.
+        If ``brokers`` is None, all live brokers are asked. Raises RequestTimedOut if a broker does
+        not respond.
         """
         asked = [broker.id for broker in self.live_brokers()] if brokers is None else brokers
         responses = self._describe_log_dirs(
@@ -246,7 +270,7 @@ class KafkaAdmin:
     def describe_replica_log_dirs(
         self, replicas: Collection[TopicPartitionReplica]
     ) -> Mapping[TopicPartitionReplica, ReplicaLogDirs]:
-        """Return the log directories of replicas.
+        """Return the log directories of replicas, and the targets of running moves.
 
         Raises RequestTimedOut if a broker does not respond.
         """
@@ -270,7 +294,7 @@ class KafkaAdmin:
     def alter_replica_log_dirs(
         self, replicas: Mapping[TopicPartitionReplica, str]
     ) -> Mapping[TopicPartitionReplica, ApiError]:
-        """Move replicas to other log directories; return the refused ones."""
+        """Move replicas to other log directories; return the error of each move that failed."""
         wanted: dict[int, dict[TopicPartition, str]] = {}
         for (topic, partition, broker_id), log_dir in replicas.items():
             wanted.setdefault(broker_id, {})[TopicPartition(topic, partition)] = log_dir
@@ -296,18 +320,19 @@ class KafkaAdmin:
     def overrides(
         self, entities: Collection[ConfigResource] | None = None
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """Return the configs that are set for each topic or broker in ``entities``.
+        """Return the config overrides of each topic or broker in ``entities``.
 
-        ``entities`` None: all topics and brokers with configs.
+        If ``entities`` is None, all topics and brokers with overrides are returned.
         """
         for entity in entities or ():
             check_resource(entity)
         return ZooKeeperConfigs(self._channel.zk).overrides(entities)
 
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
-        """Return all configs of a topic or a broker; for DEFAULT_ENTITY, those set for all brokers.
+        """Return all configs of a topic or broker.
 
-        Raises UnknownTopicOrPartition, InvalidRequest, RequestTimedOut if the broker is down.
+        For DEFAULT_ENTITY, returns the dynamic defaults of all brokers. Raises
+        UnknownTopicOrPartition, InvalidRequest, and RequestTimedOut if the broker is down.
         """
         check_resource(resource)
         if resource.entity_type == TOPICS:
@@ -328,10 +353,11 @@ class KafkaAdmin:
     def incremental_alter_configs(
         self, entities: Mapping[ConfigResource, Mapping[str, str | None]]
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
-        """Set configs of topics and brokers (None removes a config); brokers that are down last.
+        """Change configs of topics and brokers; the value None removes a config.
 
-        Return all configs that are set afterwards. Raises the first AdminError, after all changes
-        were attempted.
+        Brokers that are down are changed last, because the call waits for them. If a change fails,
+        the other changes are still attempted, and then the first AdminError is raised. Returns all
+        config overrides of these topics and brokers after the changes.
         """
         for entity in entities:
             check_resource(entity)
@@ -356,7 +382,7 @@ class KafkaAdmin:
             self._limits.check_cluster(existing, added)
 
     def _add_partitions(self, topic: str, wanted: NewPartitions) -> list[TopicPartition]:
-        """Validate and write new partitions of a topic; return them. Raises AdminError."""
+        """Validate and create new partitions of a topic; return them. Raises AdminError."""
         admin = TopicAdmin(self._channel.zk, JavaRandom(0), self._pools, self._limits)
         existing = admin.existing_assignment(topic)
         if not existing:
@@ -386,8 +412,7 @@ class KafkaAdmin:
         responses = self._channel.ask_brokers(call, requests, DescribeLogDirsResponse)
         missing = sorted(requests.keys() - responses.keys())
         if missing:
-            hint = f"no response from broker {', '.join(map(str, missing))}"
-            raise timed_out(call, self._channel.now_ms(), hint)
+            raise self._channel.no_response(call, missing)
         return responses
 
     def _broker_configs(self, broker_id: int) -> BrokerConfigs:

@@ -1,7 +1,4 @@
-"""kafka-log-dirs: arguments in, output and exit code out.
-
-Mirrors LogDirsCommand.
-"""
+"""Runs the tool kafka-log-dirs. Mirrors kafka.admin.LogDirsCommand."""
 
 from __future__ import annotations
 
@@ -36,9 +33,10 @@ PARSER: Final = OptionParser(
 
 
 def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
-    """Run kafka-log-dirs with ``args``.
+    """Run kafka-log-dirs with ``args`` and return its output and exit code.
 
-    Raises the errors of opening the connection; every other error becomes the tool's own text.
+    Raises an error if no connection can be established. For any other error, the result has the
+    error message of Kafka's tool.
     """
     output = ToolOutput()
     try:
@@ -64,9 +62,10 @@ def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> Command
 def log_dirs_json(
     log_dirs: Mapping[int, Mapping[str, LogDirDescription]], topics: set[str]
 ) -> dict[str, Any]:
-    """Return the tool's JSON as a value, sorted where Kafka prints in the order of its hash maps.
+    """Return the content of the tool's JSON output.
 
-    ``topics`` empty: all topics.
+    If ``topics`` is not empty, only these topics are included. Brokers, log directories and
+    partitions are sorted; Kafka prints them in hash map order.
     """
     return {
         "version": 1,

@@ -1,7 +1,7 @@
-"""Placement of a cluster's replicas, for the pools: read from ZooKeeper or from a dump.
+"""Reads the replicas of a cluster from ZooKeeper or a dump, to check them against pools.
 
-Only reads. Topics that are being deleted are skipped; partitions that are being reassigned count as
-already moved.
+Topics that are being deleted are skipped. A partition that is being reassigned is read as if the
+reassignment were complete.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from klamm.zk.znodes import BrokerIdsZNode, TopicsZNode
 
 
 class ReadCluster(NamedTuple):
-    """Placement of a cluster, and one warning per malformed znode."""
+    """Brokers and replicas of a cluster, and one warning for each malformed znode."""
 
     placement: ClusterPlacement
     warnings: tuple[str, ...]
 
 
 def read_cluster(store: Store) -> ReadCluster:
-    """Read the live brokers and the replicas and leader of every partition. Writes nothing.
+    """Read the live brokers, and the replicas and leader of every partition.
 
-    A malformed znode is reported as a warning; only its topic, broker or leader is missing. Raises
-    StoreError, also if the store contains no Kafka cluster.
+    A malformed znode causes a warning; the topic, broker or leader that it describes is omitted.
+    Raises StoreError, e.g. if the store contains no Kafka cluster.
     """
     client = KafkaZkClient(store)
     for path in (BrokerIdsZNode.path, TopicsZNode.path):
         if not client.path_exists(path):
             raise StoreError(
                 f"znode {path} does not exist",
-                hint="give the chroot of a Kafka cluster, or its dump",
+                hint="give the chroot of a Kafka cluster, or a dump of one",
             )
     brokers = client.get_all_brokers_and_epochs_in_cluster()
     deleted = set(client.get_topic_deletions())

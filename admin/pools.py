@@ -1,7 +1,7 @@
-"""Parser of the file that declares resource isolation pools: YAML in, placement.pools.Pools out.
+"""Parser of the YAML file that assigns brokers and topics to resource isolation pools.
 
-Does not read the cluster: placement.pools.violations checks whether the brokers exist. Every error
-has a line number. Kafka has no equivalent.
+Error messages name the file and the line. placement/pools.py checks whether the brokers exist.
+Kafka has no equivalent.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _OPENING: Final = (
     yaml.BlockMappingStartToken,
 )
 _CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
-_HINT: Final = "docs/rehearsal.md has an example"
+_HINT: Final = "e.g. {pools: {small: [1, 2-4]}, topics: {orders-.*: small}}"
 
 
 class _Entry(NamedTuple):
-    """One key of a mapping, its value, and the line of the key (from 1)."""
+    """A key of a YAML mapping with its value and the key's line number (from 1)."""
 
     key: str
     value: yaml.Node
@@ -44,7 +44,7 @@ class _Entry(NamedTuple):
 
 
 def read_pools(path: Path) -> Pools:
-    """Read the pools that a file declares. Raises UsageError with file and line."""
+    """Read the pools that a file declares. Raises UsageError with file name and line number."""
     try:
         text = path.read_bytes().decode()
     except OSError as error:
@@ -55,17 +55,15 @@ def read_pools(path: Path) -> Pools:
 
 
 def parse_pools(text: str, name: str = "pools") -> Pools:
-    """Parse the pools that ``text`` declares; ``name``: the file's name in errors.
+    """Parse the pools that ``text`` declares; ``name`` is the file name for error messages.
 
-    Keys and values are text: YAML's numbers, dates and booleans are not converted. Raises
+    Keys and values are read as text: YAML's numbers, dates and booleans are not converted. Raises
     UsageError.
     """
     return _File(name).read(text)
 
 
 class _File:
-    """Parser of one file."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._pool_of_broker: dict[int, str] = {}
@@ -76,7 +74,9 @@ class _File:
         for entry in sections.values():
             if entry.key not in _SECTIONS:
                 raise self._error(
-                    f"unknown section '{entry.key}'", entry.line, "sections: pools, topics, weights"
+                    f"unknown section '{entry.key}'",
+                    entry.line,
+                    "the sections are pools, topics and weights",
                 )
         by_name = {
             entry.key: Pool(entry.key, self._broker_ids(entry))
@@ -87,7 +87,7 @@ class _File:
             self._weighed_broker(entry): self._weight(entry)
             for entry in self._section(sections, "weights")
         }
-        # Last, so that errors in the existing sections of an unfinished file are reported first.
+        # Checked last: errors in the existing sections of an unfinished file are reported first.
         for needed in ("pools", "topics"):
             if needed not in sections:
                 raise self._error(
@@ -119,7 +119,7 @@ class _File:
         return root
 
     def _scan(self, text: str) -> None:
-        """Raise UsageError for tags, which would be ignored, and for deep nesting."""
+        """Raise UsageError for YAML tags (which would otherwise be ignored) and deep nesting."""
         depth = 0
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             line = token.start_mark.line + 1
@@ -131,7 +131,7 @@ class _File:
                 raise self._error("nested too deeply", line)
 
     def _entries(self, node: yaml.Node, what: str) -> Iterator[_Entry]:
-        """Yield the entries of a mapping. Raises UsageError if it is empty or repeats a key."""
+        """Yield a mapping's entries. Raises UsageError if it is empty or has a duplicate key."""
         line = node.start_mark.line + 1
         if not isinstance(node, yaml.MappingNode) or not node.value:
             raise self._error(f"{what} must be a list of 'name: value' lines", line)
@@ -150,7 +150,9 @@ class _File:
         node = pool.value
         if not isinstance(node, yaml.SequenceNode) or not node.value:
             raise self._error(
-                f"pool {pool.key} must list its brokers", pool.line, f"as in {pool.key}: [1, 2, 3]"
+                f"pool {pool.key} must list its brokers",
+                pool.line,
+                f"for example, {pool.key}: [1, 2, 3]",
             )
         ids: list[int] = []
         for item in node.value:
@@ -162,7 +164,9 @@ class _File:
                         f"broker {broker_id} is in pool {other} and in pool {pool.key}", line
                     )
                 if broker_id in ids:
-                    raise self._error(f"broker {broker_id} is twice in pool {pool.key}", line)
+                    raise self._error(
+                        f"broker {broker_id} is listed twice in pool {pool.key}", line
+                    )
                 ids.append(broker_id)
         return tuple(sorted(ids))
 
@@ -173,7 +177,9 @@ class _File:
         elif _ID.fullmatch(text):
             first = last = int(text)
         else:
-            raise self._error(f"'{text}' is not a broker id", line, "use 7 or 1-9")
+            raise self._error(
+                f"'{text}' is not a broker id", line, "give an id such as 7 or a range such as 1-9"
+            )
         if last < first:
             raise self._error(f"the range {text} is descending", line)
         if last > MAX_BROKER_ID:
@@ -191,14 +197,14 @@ class _File:
             raise self._error(
                 f"'{entry.key}' is not a regular expression: {error}",
                 entry.line,
-                "the pattern must match the whole name of a topic, as in orders-.*",
+                "the pattern must match the whole name of a topic, for example orders-.*",
             ) from None
         pool = self._text(entry.value, f"the pool of topics {entry.key}")
         if by_name and pool not in by_name:
             raise self._error(
                 f"pool '{pool}' of topics {entry.key} is not declared",
                 entry.line,
-                f"pools: {', '.join(by_name)}",
+                f"the declared pools are {', '.join(by_name)}",
             )
         return TopicRule(entry.key, pool)
 
@@ -217,7 +223,7 @@ class _File:
             raise self._error(
                 f"the weight of broker {entry.key} must be a positive number, not '{text}'",
                 entry.line,
-                "2 takes twice the load of 1",
+                "a broker of weight 2 takes twice the load of a broker of weight 1",
             )
         return weight
 

@@ -1,7 +1,8 @@
-"""Iteration order of Scala's sets and maps, in which Kafka's tools print some items.
+"""Iteration order of Scala's sets and maps, which determines the order of some tool output.
 
-Pure. Mirrors scala.collection.immutable.{Set,HashSet} and scala.collection.mutable.HashSet of
-Scala 2.13; the keys of a map have the order of the corresponding set.
+The functions are pure. Mirrors scala.collection.immutable.{Set,HashSet} and
+scala.collection.mutable.HashSet of Scala 2.13. A map iterates over its keys in the order of the
+corresponding set.
 """
 
 from __future__ import annotations
@@ -32,18 +33,24 @@ def topic_partition_hash(partition: TopicPartition) -> int:
 
 
 def immutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
-    """Return different ``items`` in the order of an immutable Set: up to four keep their order."""
+    """Return the distinct ``items`` in the iteration order of an immutable Set.
+
+    A set of up to four items iterates over them in insertion order.
+    """
     distinct = list(dict.fromkeys(items))
     return distinct if len(distinct) <= _SMALL else hash_set_order(distinct, hash_of)
 
 
 def hash_set_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
-    """Return different ``items`` in the order of an immutable.HashSet, even if they are few."""
+    """Return the distinct ``items`` in the iteration order of an immutable.HashSet."""
     return _trie_order([(_improve(hash_of(item)), item) for item in dict.fromkeys(items)], 0)
 
 
 def mutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
-    """Return different ``items`` in the order of a mutable.HashSet or HashMap grown from empty."""
+    """Return the distinct ``items`` in the iteration order of a mutable.HashSet or HashMap.
+
+    The set or map is assumed to have grown from its default size, item by item.
+    """
     distinct = list(dict.fromkeys(items))
     size = 16
     while len(distinct) + 1 > size * 3 // 4:
@@ -73,7 +80,10 @@ def _improve(code: int) -> int:
 
 
 def _trie_order(entries: list[tuple[int, T]], shift: int) -> list[T]:
-    """Return a trie node's items by the next five bits of their hashes, then its children's."""
+    """Return the items in a trie node, followed by the items in each of its child nodes.
+
+    Items and child nodes are ordered by the next five bits of the hash.
+    """
     if shift >= _HASH_BITS:
         return [item for _, item in entries]
     slots: dict[int, list[tuple[int, T]]] = {}

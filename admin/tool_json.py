@@ -1,6 +1,6 @@
 """Parser of the JSON files given to Kafka's tools, as strict as the tools are.
 
-Turns errors in a file into the exceptions that end the tools. Mirrors
+An error in a file raises the exception that Kafka's tool throws for the same error. Mirrors
 kafka.utils.Json.tryParseFull and kafka.utils.json.
 """
 
@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from klamm.admin.jopt import UncaughtException
-from klamm.cluster.errors import AdminOperationError
+from klamm.cluster.errors import AdminError, AdminOperationError
 from klamm.zk.znodes.json_values import MalformedZNode, UnparsableJson, parse_bytes
 
 _EMPTY = "The input string shouldn't be empty\n at [Source: UNKNOWN; line: -1, column: -1]"
 
 
 def parse_json(text: str, instead: str | None = None) -> Any:
-    """Parse the JSON of a file.
+    """Parse JSON. Raises AdminOperationError if the text is malformed.
 
-    Raises AdminOperationError with the text ``instead`` if given, else with the parser's error.
+    The error message is ``instead`` if given, otherwise the message of Kafka's parser.
     """
     try:
         if not text:
@@ -32,8 +32,14 @@ def parse_json(text: str, instead: str | None = None) -> Any:
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Turn a MalformedZNode for a value of the wrong type into Kafka's exception."""
+    """Context manager that turns errors in a file or an argument into UncaughtException.
+
+    MalformedZNode, which is raised for a value of a wrong type, and AdminError are converted. The
+    text of the tool stays Kafka's, and with --json the error is a wrong command line or file.
+    """
     try:
         yield
     except MalformedZNode as error:
         raise UncaughtException(error.kafka_class or "", error.reason) from error
+    except AdminError as error:
+        raise UncaughtException(error.kafka_class, error.message) from error

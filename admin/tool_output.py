@@ -1,7 +1,4 @@
-"""Output of a tool: the text that Kafka prints, the report for machines, and the result.
-
-Collects only; prints nothing. Independent of the tools.
-"""
+"""Collects the output of a Kafka tool: the text that it prints, and its JSON report."""
 
 from __future__ import annotations
 
@@ -11,8 +8,10 @@ from typing import Any, Final
 
 from klamm.admin.command_result import CommandResult, report_of
 from klamm.admin.jopt import VERSION_TEXT, UncaughtException, UsageExit, VersionExit
-from klamm.cluster.errors import AdminError, KlammError, StoreError, UsageError
+from klamm.cluster.errors import AdminError, KlammError, StoreError
 
+_FAILED: Final = 1
+"""Exit code of Kafka's tools after an error."""
 _STORE_ERROR = "org.apache.zookeeper.KeeperException"
 _MESSAGE_FORMAT: Final = "message.format.version"
 ZOOKEEPER_WARNING: Final = (
@@ -22,7 +21,7 @@ ZOOKEEPER_WARNING: Final = (
 
 
 class ToolOutput:
-    """Standard output of one run. ``report``: the tool's results for machines, by name."""
+    """Standard output of one run of a tool, and the contents of its JSON report."""
 
     def __init__(self, **report: Any) -> None:
         self._pieces: list[str] = []
@@ -30,7 +29,7 @@ class ToolOutput:
 
     @property
     def text(self) -> str:
-        """All of standard output."""
+        """Everything written to standard output so far."""
         return "".join(self._pieces)
 
     def print(self, text: str) -> None:
@@ -38,11 +37,11 @@ class ToolOutput:
         self._pieces.append(text)
 
     def println(self, *lines: str) -> None:
-        """Append lines."""
+        """Append lines, each with a newline."""
         self._pieces += [f"{line}\n" for line in lines]
 
     def warn(self, *lines: str) -> None:
-        """Append the lines of a warning, and add it to the report's warnings."""
+        """Append the lines of a warning, and add the warning to the report."""
         self.println(*lines)
         self.report["warnings"].append(" ".join(line.strip() for line in lines))
 
@@ -51,22 +50,22 @@ class ToolOutput:
         return CommandResult(self.text, "", 0, report_of(self.report, None, 0), hint)
 
     def failed(self, error: KlammError, stderr: str, hint: str | None = None) -> CommandResult:
-        """Return the result of a run that an error ended."""
+        """Return the result of a run that ended with ``error``."""
         report = report_of(self.report, error, error.exit_code)
-        return CommandResult(self.text, stderr, 1, report, hint)
+        return CommandResult(self.text, stderr, _FAILED, report, hint)
 
     def ended_by_arguments(self, error: KlammError, usage: str) -> CommandResult:
-        """Return the result of a run that --version, --help or an invalid argument ended."""
+        """Return the result of a run that ended because of --version, --help or a usage error."""
         if isinstance(error, VersionExit):
             values = {"version": VERSION_TEXT, "exit_code": 0}
             return CommandResult(f"{self.text}{VERSION_TEXT}\n", "", 0, values)
         text = f"{error.message}\n{usage}" if isinstance(error, UsageExit) else uncaught_text(error)
-        report = report_of(self.report, error, UsageError.exit_code)
-        return CommandResult(self.text, text, 1, report)
+        report = report_of(self.report, error, error.exit_code)
+        return CommandResult(self.text, text, _FAILED, report)
 
 
 def java_class(error: KlammError) -> str:
-    """Return the Java exception class that corresponds to ``error`` in Kafka's tool."""
+    """Return the name of the Java exception that Kafka's tool throws for ``error``."""
     if isinstance(error, UncaughtException):
         return error.java_class
     if isinstance(error, AdminError):
@@ -77,7 +76,7 @@ def java_class(error: KlammError) -> str:
 
 
 def message_format_warnings(configs: Mapping[str, str]) -> list[str]:
-    """Return Kafka's warning if the added configs contain message.format.version; else none."""
+    """Return Kafka's warning about message.format.version, or [] if that config is not added."""
     if _MESSAGE_FORMAT not in configs:
         return []
     return [
@@ -88,7 +87,7 @@ def message_format_warnings(configs: Mapping[str, str]) -> list[str]:
 
 
 def read_file(name: str) -> str:
-    """Read a file given to a tool, as UTF-8. Raises UncaughtException if it cannot be read."""
+    """Read a UTF-8 text file. Raises UncaughtException, as Kafka's tools do, if that fails."""
     try:
         return Path(name).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -96,9 +95,9 @@ def read_file(name: str) -> str:
 
 
 def check_properties_file(name: str | None) -> None:
-    """Raise UncaughtException if an admin client's properties file does not exist.
+    """Raise UncaughtException if the properties file of the Admin client does not exist.
 
-    Kafka reads this file before it connects; klamm ignores its contents.
+    Kafka's tools read this file before they connect; klamm ignores its contents.
     """
     if name is not None and not Path(name).is_file():
         raise UncaughtException("java.nio.file.NoSuchFileException", name)

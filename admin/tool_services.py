@@ -1,4 +1,4 @@
-"""Connections, randomness and time that Kafka's tools get from their caller."""
+"""Connections, random numbers and clock that the caller of a Kafka tool provides."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 
 class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
-    """Connections, randomness and time for one run of a tool.
+    """Connections, random numbers and clock for one run of a tool.
 
-    ``open_store`` connects to a ZooKeeper connect string, ``open_cluster`` to the address of a
-    running cluster; both raise EnvironmentProblem if no server responds. ``before_write`` is called
-    before the first write to a ZooKeeper, and may raise NotKlamm. ``source`` draws the start index
-    and the shift of placements. ``now_ms`` and ``sleep_ms`` time the moves between log directories.
-    ``pools``: kafka-topics with --zookeeper places topics inside these pools.
+    - ``open_store``: connects to ZooKeeper, given a connect string.
+    - ``open_cluster``: connects to a running cluster, given its address. Like ``open_store``, it
+      raises EnvironmentProblem if no server responds.
+    - ``before_write``: called before the first write to ZooKeeper; may raise NotKlamm.
+    - ``source``: random numbers for replica placement.
+    - ``now_ms`` and ``sleep_ms``: clock for retries of log directory moves.
+    - ``pools``: if set, kafka-topics with --zookeeper places topics inside these pools.
     """
 
     open_store: Callable[[str], AbstractContextManager[Store]]

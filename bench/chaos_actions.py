@@ -17,13 +17,16 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench.chaos_checker import Checker
 from bench.chaos_judge import Disturbance, what_is_not_converged
 from bench.live_cluster import NO_ANSWER, Answer, Up, wait_for
+from klamm.runtime.actions import ENDED
+from klamm.server.broker_operations import FAILED_TO_START, NOT_STARTED
 
 THROTTLE = "leader.replication.throttled.rate"
 LOG_DIRS = ("d0", "d1")
@@ -34,7 +37,9 @@ ZOOKEEPER_KILL_EVERY_S = 45.0
 """klamm up gives up on a ZooKeeper that ends four times, each within 30 s of its start."""
 QUIET_TIMEOUT_S = 30.0
 DUPLICATE = re.compile(r"Duplicate log directories for (\S+) are found")
-DOWN = ("killed", "stopped", "failed to start", "not started")
+RUNNING = ("running",)
+REPAIRS = {"resume": ("paused",), "start": (*ENDED, FAILED_TO_START, NOT_STARTED)}
+"""Actions that help a broker, and its states in which they are possible; all others impair it."""
 
 
 class Entry(NamedTuple):
@@ -100,11 +105,11 @@ class Chaos:
 
     def _entries(self) -> list[Entry]:
         return [
-            Entry("kill", 6, self._kill),
-            Entry("start", 14, self._start),
-            Entry("stop", 4, self._stop),
-            Entry("pause", 5, self._pause),
-            Entry("resume", 8, self._resume),
+            Entry("kill", 6, partial(self._on_broker, "kill")),
+            Entry("start", 14, partial(self._on_broker, "start")),
+            Entry("stop", 4, partial(self._on_broker, "stop")),
+            Entry("pause", 5, partial(self._on_broker, "pause")),
+            Entry("resume", 8, partial(self._on_broker, "resume")),
             Entry("power off", 2, self._power_off),
             Entry("move controller", 4, self._move_controller),
             Entry("isolate", 3, self._isolate),
@@ -158,7 +163,7 @@ class Chaos:
             return {}
         return {one["id"]: one["state"] for one in answer.body["brokers"]}
 
-    def _take(self, wanted: Callable[[str], bool], *, impairs: bool) -> int | None:
+    def _take(self, wanted: Collection[str], *, impairs: bool) -> int | None:
         """Draw a broker in a wanted state that no other action uses; None if there is none.
 
         With ``impairs`` at most half of all brokers are down or paused afterwards.
@@ -170,16 +175,16 @@ class Chaos:
             )
             if impairs and well <= (len(self._brokers) + 1) // 2:
                 return None
-            fit = [id_ for id_, s in sorted(states.items()) if wanted(s) and id_ not in self._busy]
+            idle = sorted(states.keys() - self._busy)
+            fit = [id_ for id_ in idle if states[id_] in wanted]
             if not fit:
                 return None
             broker = self._random.choice(fit)
             self._busy.add(broker)
             return broker
 
-    def _on_broker(self, name: str, wanted: Callable[[str], bool], *, impairs: bool) -> str | None:
-        broker = self._take(wanted, impairs=impairs)
-        if broker is None:
+    def _on_broker(self, name: str) -> str | None:
+        if (broker := self._take(REPAIRS.get(name, RUNNING), impairs=name not in REPAIRS)) is None:
             return None
         try:
             return f"broker {broker}{self._answered(name, self._post(name, broker))}"
@@ -225,21 +230,6 @@ class Chaos:
             now_s = time.monotonic()
             lasting = [Disturbance("paused", id_, at, now_s) for id_, at in self._paused.items()]
             return [*self.disturbances, *lasting]
-
-    def _kill(self) -> str | None:
-        return self._on_broker("kill", lambda s: s == "running", impairs=True)
-
-    def _stop(self) -> str | None:
-        return self._on_broker("stop", lambda s: s == "running", impairs=True)
-
-    def _pause(self) -> str | None:
-        return self._on_broker("pause", lambda s: s == "running", impairs=True)
-
-    def _resume(self) -> str | None:
-        return self._on_broker("resume", lambda s: s == "paused", impairs=False)
-
-    def _start(self) -> str | None:
-        return self._on_broker("start", lambda s: s in DOWN, impairs=False)
 
     def _power_off(self) -> str | None:
         """Power off a broker, only while the cluster is healthy, and wait until it is again.
@@ -290,7 +280,7 @@ class Chaos:
         return not what_is_not_converged(sweep._replace(topics_before=load), self._brokers)
 
     def _fail_log_dir(self) -> str | None:
-        broker = self._take(lambda s: s == "running", impairs=True)
+        broker = self._take(RUNNING, impairs=True)
         if broker is None:
             return None
         try:
@@ -505,5 +495,5 @@ class Chaos:
             self._post("resume", broker)
         elif state == "running" and broker in self._failed_dirs:
             self._api.post(f"/brokers/{broker}/stop")
-        elif state in DOWN:
+        elif state in REPAIRS["start"]:
             self._post("start", broker)

@@ -1,4 +1,4 @@
-"""What the figures must show: ratios to Kafka, to a tenth of the size, waves, bytes a partition.
+"""What the figures must show: ratios to Kafka, to a tenth of the size, batches, bytes a partition.
 
 Pure: results in, verdicts out. It must not measure or print.
 """
@@ -18,7 +18,7 @@ SCALE_FACTOR = 10
 MAX_CPU_FACTOR = 13.0
 REASSIGNED = (1_000, 5_000)
 # Those of one plan to those of another five times as large: when an answer comes may add one.
-MAX_WAVES_FACTOR = 1.2
+MAX_BATCHES_FACTOR = 1.2
 MAX_COST_FACTOR = 1.0
 MAX_CONTEXT_BYTES = 1_500
 MAX_KLAMM_BYTES = 3_000
@@ -137,8 +137,8 @@ def cpu_seconds(
     return median(found) if found else None
 
 
-def waves_of_plan(results: Sequence[Result], layout: Layout, n: int) -> dict[str, int] | None:
-    """ZooKeeper requests, and waves of them, of klamm's last reassignment of ``n`` partitions that
+def batches_of_plan(results: Sequence[Result], layout: Layout, n: int) -> dict[str, int] | None:
+    """ZooKeeper requests, and their batches, of klamm's last reassignment of ``n`` partitions that
     was held back and then released; None if there was none."""
     halves = [
         steps_of(results, KLAMM, layout, step, n) for step in ("reassign_held", "reassign_released")
@@ -148,7 +148,7 @@ def waves_of_plan(results: Sequence[Result], layout: Layout, n: int) -> dict[str
     stores = [half[-1]["store"] for half in halves]
     return {
         "events": sum(store["events"] for store in stores),
-        "waves": sum(store["read_waves"] + store["write_waves"] for store in stores),
+        "batches": sum(store["read_batches"] + store["write_batches"] for store in stores),
         "requests": sum(store["store_requests"] for store in stores),
     }
 
@@ -200,10 +200,10 @@ def _large_plan(results: Sequence[Result], layout: Layout) -> Iterator[Verdict]:
     if took[0] and took[1]:
         cost = (took[1] / many) / (took[0] / few)
         yield Verdict(f"{name}: times the seconds a partition", cost, MAX_COST_FACTOR, False)
-    waves = [waves_of_plan(results, layout, n) for n in (few, many)]
-    if waves[0] and waves[1]:
-        factor = waves[1]["waves"] / waves[0]["waves"]
-        yield Verdict(f"{name}: times the waves", factor, MAX_WAVES_FACTOR, False)
+    batches = [batches_of_plan(results, layout, n) for n in (few, many)]
+    if batches[0] and batches[1]:
+        factor = batches[1]["batches"] / batches[0]["batches"]
+        yield Verdict(f"{name}: times the batches", factor, MAX_BATCHES_FACTOR, False)
 
 
 def _scale(results: Sequence[Result]) -> Iterator[Verdict]:

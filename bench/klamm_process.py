@@ -23,7 +23,7 @@ from typing import Any
 from bench.context_size import context_alone_bytes
 from bench.kafka.scenarios import FIRST_BROKER
 from bench.klamm_applied import what_is_not_applied
-from bench.klamm_traffic import CountedJournal, StoreWaves, Traffic
+from bench.klamm_traffic import CountedJournal, StoreBatches, Traffic
 from klamm.brokers.broker import Broker
 from klamm.runtime.clock import WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
@@ -54,7 +54,7 @@ class Process:
     def __init__(self, connect: str, brokers: int, folder: Path, stack: ExitStack) -> None:
         self._broker_ids = tuple(range(FIRST_BROKER, FIRST_BROKER + brokers))
         self._traffic = Traffic()
-        self._waves = StoreWaves()
+        self._batches = StoreBatches()
         self._journal = CountedJournal(folder / JOURNAL)
         stack.callback(self._journal.close)
         self._events_before = 0
@@ -72,7 +72,7 @@ class Process:
         self._cluster.transport.add_tap(self._traffic.tap)
         for broker_id in self._broker_ids:
             self._cluster.start(broker_id)
-        self._waves.count(self._cluster.nodes[CONTROLLER].session)
+        self._batches.count(self._cluster.nodes[CONTROLLER].session)
         self._wait_until_elected()
         _name_threads()
 
@@ -86,7 +86,7 @@ class Process:
     def reset(self) -> Answer:
         """Count from 0."""
         self._traffic.reset()
-        self._waves.reset()
+        self._batches.reset()
         self._events_before = self._journal.events
         return {}
 
@@ -100,7 +100,7 @@ class Process:
             "pending_isr": sum(_pending_isr(broker) for broker in self._brokers()),
             "store": {
                 "events": self._journal.events - self._events_before,
-                **self._waves.counts(),
+                **self._batches.counts(),
             },
         }
 

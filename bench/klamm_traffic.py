@@ -1,4 +1,4 @@
-"""Counts what goes through one klamm process: answers of brokers, and waves to ZooKeeper.
+"""Counts what goes through one klamm process: answers of brokers, and batches to ZooKeeper.
 
 It changes nothing of what it sees. The counts have the names and the meaning of those of the fake
 brokers (kafka/fake/Counters.java).
@@ -118,8 +118,8 @@ class CountedJournal(FileJournal):
         super().append(rows)
 
 
-class StoreWaves:
-    """Waves of one session: each is one or more requests sent together, and one wait for all."""
+class StoreBatches:
+    """Batches of one session: each is one or more requests sent together, and one wait for all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,20 +128,20 @@ class StoreWaves:
     def reset(self) -> None:
         """Count from 0."""
         with self._lock:
-            self._counts = {"read_waves": 0, "write_waves": 0, "store_requests": 0}
+            self._counts = {"read_batches": 0, "write_batches": 0, "store_requests": 0}
 
     def counts(self) -> dict[str, int]:
-        """Waves that read or arm watches, waves that write, and the requests of both."""
+        """Batches that read or arm watches, batches that write, and the requests of both."""
         with self._lock:
             return dict(self._counts)
 
     def count(self, session: KazooSession) -> None:
-        """Count every wave of ``session`` from now on."""
+        """Count every batch of ``session`` from now on."""
         run = session.run
 
         def counted(requests: Sequence[Request], repeat: bool, *wait: Wait, **named: Any) -> None:
             if requests:
-                kind = "write_waves" if isinstance(requests[0], Multi) else "read_waves"
+                kind = "write_batches" if isinstance(requests[0], Multi) else "read_batches"
                 with self._lock:
                     self._counts[kind] += 1
                     self._counts["store_requests"] += len(requests)

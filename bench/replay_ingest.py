@@ -1,6 +1,6 @@
 """How fast logs become event tables: a journal, Kafka's state-change.log, ZooKeeper's log.
 
-Generates each once, and reads it twice: Java compiles what it runs often. What came before each
+Generates each once, and reads a small one before the large one. What came before each
 row, which a log does not say, is added by one sort a key and timed apart.
 """
 
@@ -12,9 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyspark.sql import SparkSession
-
 from bench.usage import Usage
+from klamm.replay.engines import Engine
 from klamm.replay.generate.generate import generate
 from klamm.replay.generate.options import Format, HistoryOptions
 from klamm.replay.ingest import make_table
@@ -29,7 +28,7 @@ _FORMATS: Final = {
     "ingest, transaction log": Format.ZOOKEEPER,
 }
 
-Sessions = Callable[[], AbstractContextManager[SparkSession]]
+Engines = Callable[[], AbstractContextManager[Engine]]
 
 
 class Ingested(NamedTuple):
@@ -44,20 +43,20 @@ class Ingested(NamedTuple):
     peak_mb: int
 
 
-def measure_ingest(folder: Path, rows: int, sessions: Sessions) -> Iterator[Ingested]:
+def measure_ingest(folder: Path, rows: int, engines: Engines) -> Iterator[Ingested]:
     """What each kind of log took, of about so many rows; files and tables go into ``folder``."""
     for what, written_as in _FORMATS.items():
         logs = folder / written_as
         for name, count in (("small", rows // _WARM_UP_PART), ("large", rows)):
             history = HistoryOptions(max(1, count // PARTITIONS_PART), count)
             generate(history, written_as, logs / name)
-        with sessions() as spark:
+        with engines() as engine:
             for name in ("small", "large"):
                 table = folder / "tables" / written_as / name
                 with Usage() as used:
                     start_s = time.perf_counter()
                     options = SourceOptions(timezone="UTC")
-                    made = make_table(spark, [logs / name], table, options=options)
+                    made = make_table(engine, [logs / name], table, options=options)
                     took_s = time.perf_counter() - start_s
         before_s = sum(source.predecessors_s or 0.0 for source in made.sources)
         count = _count(logs / "large", written_as)

@@ -1,7 +1,7 @@
 """How fast ZooKeeper's transaction logs become rows, events, and an event table.
 
 ``python -m bench.replay_zookeeper``: writes logs of a busy cluster, each of as many transactions as
-ZooKeeper puts into a file, and reads them on two cores. Spark's start is timed apart. What is read
+ZooKeeper puts into a file, and reads them on two cores. What is read
 is checked by its count, and by nothing else.
 """
 
@@ -10,19 +10,14 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
+from klamm.replay.engines import Engine
+from klamm.replay.engines.duckdb_engine import duckdb_engine
 from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
 from klamm.replay.ingest import make_table
-from klamm.replay.sources import SourceOptions, split
-from klamm.replay.sources.zookeeper import read
-from klamm.replay.sources.zookeeper_reader import FORMAT, ZooKeeperLogs
-from klamm.replay.spark import spark_session
 from klamm.zk.txn_log import TxnOp, TxnType
 
 REQUIRED_PER_S = 30_000
@@ -77,45 +72,19 @@ def _leadership(zxid: int, partitions: int) -> tuple[TxnOp, TxnOp]:
     return check, TxnOp(TxnType.SET_DATA, path, data.encode(), turn + 1)
 
 
-def measure(spark: SparkSession, folder: Path, scratch: Path, transactions: int) -> list[Rate]:
+def measure(engine: Engine, folder: Path, scratch: Path, transactions: int) -> list[Rate]:
     """Rates of reading the logs in ``folder``, which hold ``transactions``; a table in ``scratch``.
 
     Raises AssertionError if something was not read.
     """
     operations = transactions * OPERATIONS_PER_TRANSACTION
-    spark.dataSource.register(ZooKeeperLogs)
-
-    def rows() -> int:
-        return spark.read.format(FORMAT).load(str(folder)).where("zxid > 0").count()
-
-    def events() -> int:
-        found = split(read(spark, [folder], SourceOptions())).events
-        found.write.format("noop").mode("overwrite").save()
-        spark.catalog.clearCache()
-        return operations
-
-    # Java compiles what it runs often: the first time is told apart.
-    rates = [
-        _timed("rows of operations, the first time", operations, rows),
-        _timed("rows of operations", operations, rows),
-        _timed("events", operations, events),
-    ]
-    (source,) = make_table(spark, [folder], scratch / "table").sources
+    (source,) = make_table(engine, [folder], scratch / "table").sources
     assert source.rows == transactions, f"{source.rows} events of {transactions} transactions"
     assert source.predecessors_s is not None
     return [
-        *rates,
         Rate(PREDECESSORS, operations, source.predecessors_s),
         Rate(INGEST, operations, source.read_s),
     ]
-
-
-def _timed(what: str, operations: int, job: Callable[[], int]) -> Rate:
-    start_s = time.perf_counter()
-    done = job()
-    duration_s = time.perf_counter() - start_s
-    assert done == operations, f"{what}: {done} operations, not {operations}"
-    return Rate(what, operations, duration_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,10 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name, "version-2")
         folder.mkdir()
         write_logs(folder, transactions)
-        start_s = time.perf_counter()
-        with spark_session(CORES, MEMORY_MB) as spark:
-            print(f"Spark's start: {time.perf_counter() - start_s:.1f} s")
-            rates = measure(spark, folder, Path(name), transactions)
+        with duckdb_engine(CORES, MEMORY_MB) as engine:
+            rates = measure(engine, folder, Path(name), transactions)
     for rate in rates:
         print(f"{rate.what}: {rate.per_s:,.0f} operations/s ({rate.duration_s:.1f} s)")
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())

@@ -1,4 +1,4 @@
-"""The tables that follow the results: beside Kafka, the raw store, in waves, what is required.
+"""The tables that follow the results: beside Kafka, the raw store, in batches, what is required.
 
 Markdown. It must not measure; what is computed is in figures.py.
 """
@@ -15,13 +15,13 @@ from bench.figures import (
     Job,
     Layout,
     Result,
+    batches_of_plan,
     cpu_seconds,
     layouts_in,
     plan_sizes,
     seconds,
     steps_of,
     verdicts,
-    waves_of_plan,
 )
 
 Row = Sequence[object]
@@ -32,7 +32,7 @@ def tables(results: Sequence[Result]) -> str:
     parts = [
         _beside_kafka(results),
         _beside_the_store(results),
-        _waves(results),
+        _batches(results),
         _plans(results),
         _required(results),
     ]
@@ -76,8 +76,8 @@ def _beside_the_store(results: Sequence[Result]) -> str:
     return _table(("layout", "job", "klamm n/s", "raw store n/s", "share"), rows)
 
 
-def _waves(results: Sequence[Result]) -> str:
-    """What klamm asks of the store: waves, and the requests in them."""
+def _batches(results: Sequence[Result]) -> str:
+    """What klamm asks of the store: batches, and the requests in them."""
     rows: list[Row] = []
     for layout in layouts_in(results):
         for job in JOBS:
@@ -92,8 +92,8 @@ def _waves(results: Sequence[Result]) -> str:
                     job.step,
                     f"{last['n']:,}",
                     store["events"],
-                    store["read_waves"],
-                    store["write_waves"],
+                    store["read_batches"],
+                    store["write_batches"],
                     store["store_requests"],
                     f"{store['store_requests'] / max(1, last['n']):.4f}",
                     f"{last['zookeeper_packets']:,}",
@@ -106,7 +106,7 @@ def _waves(results: Sequence[Result]) -> str:
         "job",
         "n",
         "events",
-        "waves that read",
+        "batches that read",
         "that write",
         "requests in them",
         "requests a partition",
@@ -127,12 +127,12 @@ def _plans(results: Sequence[Result]) -> str:
     rows: list[Row] = []
     for layout in layouts_in(results):
         for n in plan_sizes(layout):
-            found = waves_of_plan(results, layout, n)
+            found = batches_of_plan(results, layout, n)
             if found:
                 a_partition = f"{found['requests'] / n:.4f}"
-                row = (found["events"], found["waves"], found["requests"], a_partition)
+                row = (found["events"], found["batches"], found["requests"], a_partition)
                 rows.append((layout, f"{n:,}", *row))
-    titles = ("layout", "plan of", "events", "waves", "requests in them", "requests a partition")
+    titles = ("layout", "plan of", "events", "batches", "requests in them", "requests a partition")
     return _table(titles, rows)
 
 

@@ -1,1 +1,1 @@
-"""Simulated brokers: how kafka.server handles the controller's requests, without a network."""
+"""Simulated brokers, which handle requests as kafka.server does, but without a network."""

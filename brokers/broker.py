@@ -1,7 +1,7 @@
-"""One simulated broker: handles one message at a time, to completion.
+"""One simulated broker, which handles each message to completion before the next.
 
-It registers in ZooKeeper and otherwise only responds; its owner delivers messages and calls its
-timers. It never decides which replica leads. Mirrors the dispatch and the epoch checks of
+The broker registers in ZooKeeper and otherwise only reacts: the caller delivers messages and calls
+``on_timer``. A broker never elects leaders. Mirrors the dispatch and the epoch checks of
 kafka.server.KafkaApis and the startup order of kafka.server.KafkaServer.
 """
 
@@ -61,17 +61,19 @@ logger = logging.getLogger(__name__)
 
 
 class Broker:
-    """A broker of the cluster.
+    """A simulated broker of the cluster.
 
-    ``broker_epoch``: czxid of its registration, -1 before registration.
-    ``proposed_cluster_id``: written as the cluster's id if the cluster has none.
-    ``cluster_id``: the id found in ZooKeeper; None before ``startup``.
-    ``log_store``: its disk, with the files of earlier runs.
-    ``log_journal``: receives journal rows about truncations.
-    ``connections``: required to accept constant-rate workloads.
-    ``copying``: the bandwidth model.
+    - ``broker_epoch``: czxid of the broker's registration znode; -1 before the broker registers.
+    - ``proposed_cluster_id``: id to write to ZooKeeper if the cluster has no id yet.
+    - ``cluster_id``: the cluster id found in ZooKeeper; None before ``startup``.
+    - ``log_store``: the broker's disk, with the files of earlier runs.
+    - ``log_journal``: receives journal rows about log truncations and log directories.
+    - ``connections``: connections between brokers and clients that lose no messages; if None, the
+      broker rejects constant-rate workloads.
+    - ``copying``: the bandwidth model that delays replica copies.
 
-    Not thread-safe: one caller at a time, except for reads of ``metadata_cache``.
+    Not thread-safe: only one thread at a time may call a broker. However, any thread may read
+    ``metadata_cache``.
     """
 
     def __init__(
@@ -150,17 +152,20 @@ class Broker:
 
     @property
     def halt_reason(self) -> str | None:
-        """Why the broker must halt at once: its last log directory failed. None if it need not."""
+        """Description of the failures that force the broker to halt, or None if there are none."""
         return self._log_dir_failures.halt_reason
 
     # -- registration
 
     def startup(self) -> int:
-        """Create the top-level znodes and the cluster id, and register; return the broker epoch.
+        """Create the top-level znodes and the cluster id, and register the broker.
 
-        Raises NodeExists while another session holds the broker id, for example that of a broker
-        just killed: retry later. Raises MalformedZNode if the cluster id cannot be read, and
-        EnvironmentProblem or LogStorageError if log directories cannot be used.
+        Return the broker epoch.
+
+        Raises NodeExists while another session holds the broker id, for example the session of a
+        broker that was just killed; the caller retries later. Raises MalformedZNode if the cluster
+        id cannot be read, and EnvironmentProblem or LogStorageError if the log directories cannot
+        be used.
         """
         self._zk.create_top_level_paths()
         if self._proposed_cluster_id is not None:
@@ -175,34 +180,40 @@ class Broker:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
             with self._topic_logs.read_ahead(self._zk.get_all_topics_in_cluster()):
                 self.log_maintenance.startup(owner)
-            # No notification for these: no replica in a failed directory has been online yet.
+            # The controller is not notified: no replica in these directories has been online yet.
             self._log_dir_failures.take_offline()
         self._register()
         self.dynamic_config_manager.process_notifications()
         return self.broker_epoch
 
-    def on_session_expired(self) -> int:
-        """Begin a new session and register again; return the new broker epoch.
+    def on_session_expired(self) -> None:
+        """Begin a new ZooKeeper session, and register again if the broker was registered.
 
-        Only for brokers that are not controller candidates. A candidate's controller reopens the
-        session it shares with its broker and registers; the epoch arrives by ``on_registered``.
+        Call this only while the broker's controller is not a candidate. A candidate shares the
+        broker's session: it reopens the session, registers the broker, and passes the new epoch to
+        ``on_registered``.
         """
         self._store.reopen()
-        return self._register()
+        if self.broker_epoch != NO_BROKER_EPOCH:
+            self._register()
 
     def on_registered(self, broker_epoch: int) -> None:
-        """Store the epoch of a registration made by the controller; older epochs are now stale."""
+        """Store the broker epoch of a new registration.
+
+        Requests with an earlier broker epoch are rejected from now on.
+        """
         self.broker_epoch = broker_epoch
 
     def watch_registration(self) -> bool:
-        """Return True if the broker id is registered, and watch its znode."""
+        """Set a watch on the znode /brokers/ids/ID of this broker; return True if it exists."""
         return self._zk.paths_exist([BrokerIdZNode.path(self.info.id)], watch=True)[0]
 
     def register_again(self) -> None:
-        """Register again if the registration was deleted although the session lives.
+        """Register again if the broker's znode was deleted although its session is still alive.
 
-        A 2.8.2 broker does not detect this, and the controller considers it dead until a restart.
-        Does nothing while another session holds the id. Raises NodeExists if it loses a race.
+        A 2.8.2 broker does not detect the deletion, and the controller considers the broker dead
+        until the broker restarts. Does nothing while another session holds the broker id. Raises
+        NodeExists if another session registers the id at the same time.
         """
         if self.broker_epoch == NO_BROKER_EPOCH or self.watch_registration():
             return
@@ -225,7 +236,7 @@ class Broker:
     # -- messages and timers
 
     def receive(self, message: Message) -> None:
-        """Handle one message: respond to a request, or process a response; send what is due."""
+        """Handle one request or response, then send every message that is now due."""
         body, now_ms = message.body, self._clock.monotonic_ms()
         match body:
             case LeaderAndIsrRequest() | UpdateMetadataRequest() | StopReplicaRequest():
@@ -257,7 +268,9 @@ class Broker:
     def next_due_ms(self) -> float | None:
         """Return when to call ``on_timer`` next, in monotonic milliseconds.
 
-        -inf: at once. None: not until a message arrives."""
+        Return -inf if ``on_timer`` must be called at once. Return None if nothing is due before the
+        next message arrives.
+        """
         due = (
             -math.inf if self.log_manager.has_failures else None,
             None if self.fetchers.held else self._moves.next_due_ms(),
@@ -271,7 +284,7 @@ class Broker:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def on_timer(self) -> None:
-        """Do everything that is due by now; does nothing if nothing is due."""
+        """Run all tasks that are due by now."""
         now_ms = self._clock.monotonic_ms()
         if not self.fetchers.held and self._moves.on_timer(now_ms, self._clock.now_ms()):
             self.log_maintenance.note_changes()
@@ -288,11 +301,13 @@ class Broker:
     def fail_log_dir(self, path: str, reason: str | None = None) -> None:
         """Take a log directory and its replicas offline, and notify the controller.
 
-        Does nothing if it failed before. If no directory is left, sets ``halt_reason``."""
+        Does nothing if the directory has already failed. If the broker must halt because of the
+        failure, ``halt_reason`` is set instead of notifying the controller.
+        """
         self._log_dir_failures.fail(path, reason)
 
     def on_arrived(self, arrived: Arrived) -> None:
-        """Process bytes of a replica copy that arrived, or its early end."""
+        """Handle the end of a copy: all its bytes have arrived, or it was ended early."""
         now_ms, (copy_id, size_bytes, _) = self._clock.monotonic_ms(), arrived
         if isinstance(copy_id, ReplicaCopy):
             self.replica_manager.leaders.on_arrived(copy_id, size_bytes, now_ms)
@@ -307,7 +322,8 @@ class Broker:
     def begin_controlled_shutdown(self) -> None:
         """Ask the controller to move leadership away from this broker.
 
-        Stop the broker once ``controlled_shutdown.is_over``, whatever the outcome.
+        The caller stops the broker once ``controlled_shutdown.is_over`` is True, whatever the
+        outcome.
         """
         self.begin_shutdown()
         self.controlled_shutdown.attempt(self.broker_epoch, self._clock.monotonic_ms())
@@ -319,13 +335,13 @@ class Broker:
         return controller_id
 
     def hold_catch_up(self) -> None:
-        """Stop follower fetches, so that no replica joins an ISR or finishes a directory move."""
+        """Pause follower fetches and log directory moves, so that no replica catches up."""
         self.fetchers.held = True
         self.rates.leave_all()
         self._send_what_is_due()
 
     def release_catch_up(self) -> None:
-        """Resume follower fetches, starting with those held back."""
+        """Resume follower fetches and log directory moves."""
         self.fetchers.held = False
         self._send_what_is_due()
 
@@ -355,7 +371,7 @@ class Broker:
         for result in results:
             leaders.on_alter_isr_result(result, now_ms)
         if self._propose_at_ms is None and leaders.isr_changes.has_waiting:
-            # Propose a refused replica again, as its next fetch would in Kafka.
+            # Propose a refused replica again. In Kafka, its next fetch would do this.
             self._propose_at_ms = now_ms + self.config.replica_fetch_wait_max_ms
 
     # -- sending

@@ -1,6 +1,6 @@
-"""Settings of a simulated broker: log directories, backoffs, timeouts.
+"""Settings of a simulated broker: log directories, backoffs and timeouts.
 
-Only values. A field with the name of a Kafka config holds its value (cluster/configs.py).
+A field that has the name of a Kafka config holds the value of that config (cluster/configs.py).
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ CatchUp = Literal["released", "held"]
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of one broker; times in milliseconds.
+    """Settings of one broker. All times are in milliseconds.
 
-    ``alter_isr_backoff_ms`` is fixed in Kafka (DefaultAlterIsrManager).
-    ``is_alter_isr_enabled`` False: leaders write ISRs to ZooKeeper, as before inter-broker
-    protocol 2.7-IV2. ``halts_on_log_dir_failure``: the first failed log directory halts the broker,
-    as before 1.0. ``num_replica_alter_log_dirs_threads`` None: one for each log directory.
-    ``log_flush_scheduler_interval_ms``: how often logs are checked against flush.ms.
-    ``catch_up`` "held": followers do not fetch until ``Broker.release_catch_up``.
-    ``log``: log defaults, which topic configs override. ``bandwidth``: CAPACITIES by name.
+    - ``alter_isr_backoff_ms``: delay between AlterIsr requests, a constant in Kafka
+      (DefaultAlterIsrManager).
+    - ``is_alter_isr_enabled``: if False, leaders write ISRs to ZooKeeper, as before inter-broker
+      protocol 2.7-IV2.
+    - ``halts_on_log_dir_failure``: if True, the first failed log directory halts the broker, as
+      before inter-broker protocol 1.0.
+    - ``num_replica_alter_log_dirs_threads``: if None, there is one thread for each log directory.
+    - ``log_flush_scheduler_interval_ms``: the interval between checks for records that have been
+      unflushed for flush.ms.
+    - ``catch_up``: if "held", followers do not fetch until ``Broker.release_catch_up`` is called.
+    - ``log``: log defaults, which topic configs override.
+    - ``bandwidth``: the bandwidth configs of disks and network (CAPACITIES), keyed by config name.
     """
 
     log_dirs: tuple[str, ...]
@@ -56,7 +61,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """Return a BrokerConfig made from Kafka properties; unrelated properties are ignored.
+    """Return the BrokerConfig for Kafka properties; unrelated properties are ignored.
 
     Raises InvalidConfig if a value is invalid.
     """
@@ -68,7 +73,7 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     return BrokerConfig(
         **values,
         is_alter_isr_enabled=protocol.is_alter_isr_supported,
-        halts_on_log_dir_failure=not protocol.tells_new_replicas,
+        halts_on_log_dir_failure=not protocol.marks_new_replicas,
         log=broker_log_config(properties),
         bandwidth={name: str(BROKER_CONFIGS[name].value(properties)) for name in CAPACITIES},
     )

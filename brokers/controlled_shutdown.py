@@ -1,7 +1,7 @@
-"""Controlled shutdown: ask the controller to move leaderships away before a broker stops.
+"""Controlled shutdown: before a broker stops, the controller moves leadership to other brokers.
 
-After a few failed attempts it gives up; its owner stops the broker. Mirrors controlledShutdown of
-kafka.server.KafkaServer.
+After ``controlled.shutdown.max.retries`` failed attempts, the broker stops anyway. Mirrors
+controlledShutdown of kafka.server.KafkaServer.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from klamm.cluster.requests import Address, ControlledShutdownRequest, Controlle
 from klamm.cluster.types import TopicPartition
 
 Send = Callable[[Address, ControlledShutdownRequest], int]
-"""Sends a request and returns its correlation id."""
+"""Function that sends a request to an address and returns the request's correlation id."""
 
 
 class ControlledShutdown:
-    """One broker's attempts at a controlled shutdown.
+    """A broker's requests for a controlled shutdown, with retries.
 
-    ``is_over``: the broker may stop. ``succeeded``: it no longer leads a partition.
-    ``is_enabled`` False: no attempt is made. ``remaining``: partitions that the controller could
-    not move. ``error``: the controller's last error. ``find_controller`` returns the id of a
-    controller with a registered broker, or None.
+    - ``find_controller``: returns the broker id of the current controller, or None if there is no
+      controller or its broker is not registered.
+    - ``is_enabled``: if False, no request is sent.
+    - ``is_over``: True once the broker may stop.
+    - ``succeeded``: True once the broker leads no partition.
+    - ``remaining``: partitions whose leadership the controller could not move.
+    - ``error``: the error in the controller's last response.
     """
 
     def __init__(
@@ -49,13 +52,16 @@ class ControlledShutdown:
 
     @property
     def timeout_ms(self) -> float:
-        """Longest time that all attempts together can take."""
+        """Maximum duration of all attempts together, in milliseconds."""
         config = self._config
         attempt_ms = config.request_timeout_ms + config.controlled_shutdown_retry_backoff_ms
         return (config.controlled_shutdown_max_retries + 1) * attempt_ms
 
     def attempt(self, broker_epoch: int, now_ms: float) -> None:
-        """Send a request to the current controller. Without a controller the attempt fails."""
+        """Send a ControlledShutdown request to the current controller.
+
+        If there is no controller, the attempt fails.
+        """
         if self.is_over:
             return
         self._attempts_left -= 1
@@ -73,7 +79,7 @@ class ControlledShutdown:
     def on_response(
         self, correlation_id: int, response: ControlledShutdownResponse, now_ms: float
     ) -> None:
-        """Process the controller's response; responses to earlier requests are ignored."""
+        """Process the controller's response. Responses to earlier requests are ignored."""
         if correlation_id != self._in_flight:
             return
         self.error, self.remaining = response.error, response.remaining_partitions
@@ -84,11 +90,11 @@ class ControlledShutdown:
             self._back_off(now_ms)
 
     def next_due_ms(self) -> float | None:
-        """Return when to retry, or when the request in flight times out."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds, or None if never."""
         return self._due_ms
 
     def on_timer(self, broker_epoch: int, now_ms: float) -> None:
-        """Do everything that is due by now."""
+        """Retry, time out the request in flight, or give up, whichever is due."""
         if self._due_ms is None or now_ms < self._due_ms:
             return
         if self._in_flight is not None:

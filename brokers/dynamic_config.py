@@ -1,11 +1,12 @@
-"""Dynamic configs: a broker follows /config/changes and applies changed configs.
+"""Dynamic configs: a broker watches /config/changes and applies changed configs.
 
-Each config change adds a numbered notification. Every broker processes the notifications it has not
-seen, reads the config that each names, and deletes notifications older than 15 minutes. The broker
-keeps its own config; for topics it calls back with the overrides, and when unclean elections are
-enabled. A malformed notification or config is logged and skipped. Mirrors
-kafka.common.ZkNodeChangeNotificationListener, kafka.server.{DynamicConfigManager, ConfigHandler}
-and DynamicLogConfig in kafka.server.DynamicBrokerConfig.
+Each config change adds a sequential notification znode below /config/changes. Every broker
+processes the notifications that it has not seen, reads the config that each notification names, and
+deletes notifications older than 15 minutes. This module keeps the broker's own config, and calls
+callbacks when a topic config changes and when unclean leader election is enabled. A malformed
+notification or config is logged and skipped. Mirrors kafka.common.ZkNodeChangeNotificationListener,
+kafka.server.{DynamicConfigManager, ConfigHandler} and DynamicLogConfig in
+kafka.server.DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -40,15 +41,19 @@ _NUMBERED: Final = re.compile(re.escape(_PREFIX) + r"\d+", re.ASCII)
 _FOLLOWED: Final = ("topics", "brokers")
 
 FOR_ALL: Final = "for_all"
-"""Attribute of a log record: the text to log once when every broker reports the same thing."""
+"""Name of a LogRecord attribute: a text to be logged once if all brokers log the same message."""
 
 logger = logging.getLogger(__name__)
 
 
 class DynamicBrokerConfig:
-    """A broker's effective config: its override, else the cluster default, else the static value.
+    """A broker's effective config.
 
-    ``overrides`` and ``defaults``: contents of /config/brokers/N and /config/brokers/<default>.
+    A value comes from the first of these sources that sets it:
+
+    - ``overrides``: the broker's own config, in /config/brokers/ID.
+    - ``defaults``: the cluster-wide default config, in /config/brokers/<default>.
+    - The static config with which the broker was started.
     """
 
     def __init__(self, unclean_leader_election_enable: bool) -> None:
@@ -58,9 +63,9 @@ class DynamicBrokerConfig:
 
     @property
     def unclean_leader_election_enable(self) -> bool:
-        """Default of unclean.leader.election.enable for topics that do not override it.
+        """Value of unclean.leader.election.enable for topics that do not override it.
 
-        Values that are not booleans are ignored.
+        Overrides that are not booleans are ignored.
         """
         for config in (self.overrides, self.defaults):
             if UNCLEAN in config and BROKER_CONFIGS[UNCLEAN].is_valid(config[UNCLEAN]):
@@ -69,12 +74,14 @@ class DynamicBrokerConfig:
 
 
 class DynamicConfigManager:
-    """Keeps one broker's ``config`` up to date.
+    """Keeps the dynamic ``config`` of one broker up to date.
 
-    Callbacks: ``on_unclean_election_enabled`` with a topic if its changed config allows unclean
-    elections, or with None once this broker's own config does. ``on_topic_config`` with a changed
-    topic and its overrides. ``on_own_config`` with this broker's overrides and the cluster
-    defaults when one of them changes. ``malformed``: the reason, by path of a malformed znode.
+    - ``on_unclean_election_enabled``: called with a topic whose changed config enables unclean
+      leader election, or with None if the broker's own config enables it.
+    - ``on_topic_config``: called with a topic and its config overrides when the overrides change.
+    - ``on_own_config``: called with this broker's overrides and the cluster defaults when either
+      changes.
+    - ``malformed``: path of each malformed znode, with the reason why it is malformed.
     """
 
     def __init__(
@@ -98,7 +105,10 @@ class DynamicConfigManager:
         self._unread_topics: set[str] = set()
 
     def initialize(self) -> None:
-        """Read this broker's own config before it registers. Raises SessionExpired."""
+        """Read the broker's config and the cluster defaults before the broker registers.
+
+        Raises SessionExpired.
+        """
         entities = [
             ConfigChange("brokers", name) for name in (DEFAULT_ENTITY, str(self._broker_id))
         ]
@@ -106,9 +116,9 @@ class DynamicConfigManager:
             self._handle(entity, config)
 
     def process_notifications(self) -> None:
-        """Apply all changes since the last call, and watch for more.
+        """Apply all config changes since the last call, and watch /config/changes for more.
 
-        Errors are logged only: the next notification or session retries.
+        Errors are only logged: the next notification or the next session triggers another attempt.
         """
         try:
             self._read_topics_again()
@@ -126,9 +136,10 @@ class DynamicConfigManager:
             )
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, Config]:
-        """Return the overrides of topics, read in one pipelined batch; {} for a malformed config.
+        """Return the config overrides of topics, read in one pipelined batch.
 
-        If the session expires all are {}, until ``process_notifications`` in the next session.
+        The result for a topic with a malformed config is {}. If the session expires, the result for
+        every topic is {}, and ``process_notifications`` reads the configs in the next session.
         """
         wanted = list(topics)
         try:
@@ -144,7 +155,7 @@ class DynamicConfigManager:
         return {topic: configs.get(entity, {}) for topic, entity in entities.items()}
 
     def _read_topics_again(self) -> None:
-        """Read topic configs that could not be read before the session expired."""
+        """Read the topic configs that could not be read because the session expired."""
         if not self._unread_topics:
             return
         found = self._topic_configs(sorted(self._unread_topics))
@@ -156,10 +167,10 @@ class DynamicConfigManager:
     # -- notifications
 
     def _process(self, names: Sequence[str]) -> None:
-        """Handle new notifications in order, and delete obsolete ones.
+        """Handle new notifications in order, and delete obsolete notifications.
 
-        With the quirk malformed_znode_fails_the_event, a znode without a sequence number stops the
-        processing, now and whenever it is listed again.
+        With the quirk malformed_znode_fails_the_event, notifications after a znode without a
+        sequence number are not processed as long as this znode exists.
         """
         odd = [name for name in names if _NUMBERED.fullmatch(name) is None]
         is_blocked = bool(odd) and self._quirks.malformed_znode_fails_the_event
@@ -187,7 +198,7 @@ class DynamicConfigManager:
         self._purge_obsolete_notifications()
 
     def _forget_all_but(self, names: Sequence[str]) -> None:
-        """Drop the state of all other notifications: their znodes are gone."""
+        """Drop the state of all notifications that are not in ``names``: they were deleted."""
         self._created_ms = {n: self._created_ms[n] for n in names if n in self._created_ms}
         for path in list(self.malformed):
             parent, _, name = path.rpartition("/")
@@ -198,7 +209,10 @@ class DynamicConfigManager:
         return self._zk.read([GetData(f"{_PATH}/{name}") for name in names])
 
     def _decode(self, name: str, data: bytes | None) -> ConfigChange | None:
-        """Return the changed entity; None if it is malformed or not followed by brokers here."""
+        """Return the topic or broker whose config changed.
+
+        Return None if the notification is malformed or names an entity of another type.
+        """
         path = f"{_PATH}/{name}"
         try:
             change = ConfigEntityChangeNotificationSequenceZNode.decode(data)
@@ -222,7 +236,7 @@ class DynamicConfigManager:
             self._quarantine(f"{_PATH}/{name}", error.reason)
 
     def _purge_obsolete_notifications(self) -> None:
-        """Delete notifications that all brokers have had time to process."""
+        """Delete the notifications that are older than CHANGE_EXPIRATION_MS."""
         before_ms = self._clock.now_ms() - CHANGE_EXPIRATION_MS
         obsolete = [
             f"{_PATH}/{name}" for name, created in self._created_ms.items() if created < before_ms
@@ -234,7 +248,7 @@ class DynamicConfigManager:
     # -- configs
 
     def _read_configs(self, entities: Iterable[ConfigChange]) -> dict[ConfigChange, Config]:
-        """Return the overrides of entities, without those that are malformed."""
+        """Return the config overrides of entities. Entities with a malformed config are omitted."""
         paths = {entity: ConfigEntityZNode.path(*entity) for entity in entities}
         results = self._zk.read([GetData(path) for path in paths.values()])
         configs: dict[ConfigChange, Config] = {}
@@ -250,9 +264,10 @@ class DynamicConfigManager:
         return configs
 
     def _handle(self, entity: ConfigChange, config: Config) -> None:
-        """Apply an entity's current config.
+        """Apply the current config of an entity.
 
-        Raises MalformedZNode for a broker name that is not a number."""
+        Raises MalformedZNode if the entity is a broker whose name is not a number.
+        """
         name = entity.entity_name
         if entity.entity_type == "topics":
             if self.on_topic_config is not None:
@@ -283,6 +298,6 @@ class DynamicConfigManager:
             self._broker_id,
             path,
             reason,
-            # Every broker reads the same znodes: with all of them logging, one line is enough.
+            # Every broker reads the same znodes. If all brokers log this, one line is enough.
             extra={FOR_ALL: f"brokers ignore the malformed znode {path}: {reason}"},
         )

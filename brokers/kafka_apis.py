@@ -1,7 +1,8 @@
-"""The requests that a broker handles: the controller's and the clients'.
+"""Dispatches the requests that the controller and clients send to a broker.
 
-A controller request for an earlier registration of the broker is rejected. Nothing is decided
-here. Mirrors kafka.server.KafkaApis: the dispatch, and the broker epoch checks.
+Controller requests with a stale broker epoch are rejected here; the modules that handle the
+requests make all other checks. Mirrors the dispatch and the broker epoch checks of
+kafka.server.KafkaApis.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from klamm.cluster.types import NO_BROKER_EPOCH
 
 
 class ControlApis:
-    """Handles requests of the controller."""
+    """Handles the controller's requests: LeaderAndIsr, StopReplica and UpdateMetadata."""
 
     def __init__(self, manager: ReplicaManager, topic_logs: TopicLogConfigs, clock: Clock) -> None:
         self._manager = manager
@@ -44,8 +45,11 @@ class ControlApis:
         self._clock = clock
 
     def handle(self, request: ControlRequest, broker_epoch: int) -> Response:
-        """Execute a controller request. ``broker_epoch``: of the broker's last registration."""
-        # The controller may learn of a registration before the broker: a greater epoch is valid.
+        """Execute a controller request.
+
+        ``broker_epoch`` is the epoch of the broker's last registration.
+        """
+        # The controller may learn of a registration before the broker, so a higher epoch is valid.
         is_stale = NO_BROKER_EPOCH != request.broker_epoch < broker_epoch
         match request:
             case LeaderAndIsrRequest():
@@ -84,7 +88,7 @@ def _refuse(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
 
 
 class ClientApis:
-    """Handles requests of clients."""
+    """Handles the requests of producers, consumers and other clients."""
 
     def __init__(
         self, cache: MetadataCache, leaders: LeaderReplicas, producer_ids: ProducerIdManager
@@ -95,9 +99,10 @@ class ClientApis:
         self._answers: list[tuple[Message, Response]] = []
 
     def handle(self, message: Message, now_ms: float, wall_ms: int) -> bool:
-        """Handle a client's request; return False for other messages (a follower's fetch).
+        """Handle a client's request; return False if the message is not a client's request.
 
-        ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
+        ``now_ms`` is in monotonic milliseconds, ``wall_ms`` in milliseconds since the Unix epoch.
+        """
         answer: Response | None
         consumers = self._leaders.consumers
         match message.body:
@@ -120,7 +125,7 @@ class ClientApis:
         return True
 
     def take_answers(self) -> list[tuple[Message, Response]]:
-        """Remove and return the requests that can be answered now, with their responses."""
+        """Remove and return the requests that can be answered now, each with its response."""
         answers, self._answers = self._answers, []
         return [
             *answers,

@@ -1,7 +1,7 @@
-"""Log configs: a broker's defaults, and a topic's overrides of them.
+"""Log configs: a broker's defaults, and the overrides of a topic.
 
-brokers/dynamic_config.py reads configs and handles their changes.
-Mirrors kafka.log.LogConfig.fromProps.
+brokers/dynamic_config.py reads the overrides from ZooKeeper and handles their changes. Mirrors
+kafka.log.LogConfig.fromProps.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
         if (name := field.replace("_", ".")) in TOPIC_CONFIGS
     },
 }
-"""Topic configs that logs use: the field of LogConfig, and the conversion to its value."""
+"""Topic configs that logs use, each with its LogConfig field and a conversion function."""
 
 
 def broker_log_config(properties: Mapping[str, str]) -> LogConfig:
-    """Return the log defaults in a broker's own properties. Raises InvalidConfig."""
+    """Return a broker's default LogConfig, from its static properties. Raises InvalidConfig."""
     values = {
         field: made_of(topic_default(TOPIC_CONFIGS[name], properties))
         for name, (field, made_of) in _FIELDS.items()
@@ -66,7 +66,10 @@ def broker_log_config(properties: Mapping[str, str]) -> LogConfig:
 
 
 def topic_log_config(topic: str, overrides: Mapping[str, str], defaults: LogConfig) -> LogConfig:
-    """Return the broker's defaults with a topic's overrides; log and skip invalid values."""
+    """Return a topic's LogConfig: the broker's defaults with the topic's overrides applied.
+
+    Invalid overrides are logged and skipped.
+    """
     values = {}
     for name, text in overrides.items():
         if name in _FIELDS:
@@ -79,9 +82,10 @@ def topic_log_config(topic: str, overrides: Mapping[str, str], defaults: LogConf
 
 
 class TopicLogConfigs:
-    """The log config of a topic, read when a log is created.
+    """Provides the LogConfig of a topic when one of the topic's logs is created.
 
-    ``read_overrides`` reads the overrides of many topics in one pipelined batch."""
+    ``read_overrides`` reads the overrides of many topics in one pipelined batch.
+    """
 
     def __init__(self, defaults: LogConfig, read_overrides: ReadOverrides) -> None:
         self._defaults = defaults
@@ -89,17 +93,20 @@ class TopicLogConfigs:
         self._read: dict[str, LogConfig] = {}
 
     def __call__(self, topic: str) -> LogConfig:
-        """Return a topic's config, read from ZooKeeper unless it was read ahead."""
+        """Return the log config of a topic.
+
+        The config is read from ZooKeeper, unless ``read_ahead`` has already read it.
+        """
         config = self._read.get(topic)
         return self.parse(topic, self._read_overrides([topic])[topic]) if config is None else config
 
     def parse(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
-        """Return the log config that these overrides give."""
+        """Return the LogConfig of a topic with these overrides."""
         return topic_log_config(topic, overrides, self._defaults)
 
     @contextmanager
     def read_ahead(self, topics: Iterable[str]) -> Iterator[None]:
-        """Read the overrides of all these topics at once, for use within the context."""
+        """Context manager: read the configs of topics in one batch, for use in the body."""
         wanted = list(topics)
         if wanted:
             found = self._read_overrides(wanted)

@@ -1,7 +1,7 @@
 """Handling of failed log directories: take replicas offline and notify the controller.
 
-Logs detect the failure; brokers/replica_manager.py determines the replicas.
-Mirrors LogDirFailureHandler and handleLogDirFailure of kafka.server.ReplicaManager.
+Logs detect the failure; brokers/replica_manager.py determines the affected replicas. Mirrors
+LogDirFailureHandler and handleLogDirFailure of kafka.server.ReplicaManager.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 
 
 class LogDirFailureHandler:
-    """Failures of one broker's log directories.
+    """Handles failures of one broker's log directories.
 
-    ``halt_reason``: set when the last directory failed and the broker must halt at once."""
+    ``halt_reason`` is set when a failure forces the broker to halt immediately.
+    """
 
     def __init__(
         self,
@@ -39,8 +40,11 @@ class LogDirFailureHandler:
         self._log_journal = log_journal
 
     def fail(self, path: str, reason: str | None) -> None:
-        """Fail a directory as if its disk had failed; does nothing if it failed before."""
-        text = f"{path} was made to fail"
+        """Mark a log directory as failed, and handle the failure like a failure of the disk.
+
+        Does nothing if the directory has already failed.
+        """
+        text = f"injected failure of {path}"
         if reason is not None:
             text = f"Error while writing to log dir {path}: {reason}"
         error = LogStorageError(text)
@@ -48,7 +52,7 @@ class LogDirFailureHandler:
         self.handle_failures()
 
     def take_offline(self) -> list[LogDirFailure]:
-        """Take replicas in newly failed directories offline; return the failures."""
+        """Take the replicas in newly failed directories offline; return the failures."""
         failures = self._replica_manager.handle_log_dir_failures()
         if self._log_journal is not None:
             for failure in failures:
@@ -56,22 +60,27 @@ class LogDirFailureHandler:
         return failures
 
     def handle_failures(self) -> None:
-        """Take replicas in failed directories offline and notify the controller.
+        """Take the replicas in failed directories offline and notify the controller.
 
-        Without an online directory the broker must halt."""
+        If no directory is left online, or if the config ``halts_on_log_dir_failure`` is True,
+        ``halt_reason`` is set, and the controller is not notified.
+        """
         self._report_repairs()
-        if self._replica_manager.take_wants_state():
+        if self._replica_manager.pop_wants_state():
             with contextlib.suppress(SessionExpired):
                 self._zk.propagate_log_dir_event(self._broker_id)
         if not self._log_manager.has_failures:
             return
         failures = self.take_offline()
         dirs = self._log_manager.dirs
-        if self._config.halts_on_log_dir_failure or len(dirs.offline) == len(dirs.paths):
+        is_last = len(dirs.offline) == len(dirs.paths)
+        if is_last or self._config.halts_on_log_dir_failure:
             reasons = "; ".join(f"{failure.path}: {failure.reason}" for failure in failures)
-            self.halt_reason = f"all log directories have failed: {reasons}"
+            what = "all log directories have failed" if is_last else "a log directory has failed"
+            self.halt_reason = f"{what}: {reasons}"
             return
-        # If the session expired: after the next registration the controller requests all replicas.
+        # If the session expired, nothing is lost: the controller sends the states of all replicas
+        # after the broker registers again.
         with contextlib.suppress(SessionExpired):
             for _ in failures:
                 self._zk.propagate_log_dir_event(self._broker_id)

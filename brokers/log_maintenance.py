@@ -1,8 +1,8 @@
 """Log maintenance of a broker: flush, checkpoint, apply retention, remove deleted logs.
 
-An idle replica costs nothing: a task is scheduled only after a message that may have changed
-something, or for the time when a record becomes too old or a deleted log may be removed. Logs that
-need no checkpoints get none. Mirrors the tasks that kafka.log.LogManager and
+Idle replicas need no CPU time: tasks are scheduled only after a message that may have changed a
+log, and for the time when the next record expires or the next deleted log may be removed. In-memory
+logs are not checkpointed. Mirrors the tasks that kafka.log.LogManager and
 kafka.server.ReplicaManager schedule: flushDirtyLogs, checkpointLogRecoveryOffsets,
 checkpointLogStartOffsets, checkpointHighWatermarks, cleanupLogs, deleteLogs.
 """
@@ -40,11 +40,11 @@ _CHANGES_LOGS: Final = (
     StopReplicaRequest,
     AlterReplicaLogDirsRequest,
 )
-"""Messages after which checkpoints may be out of date."""
+"""Message types that can leave a broker's checkpoint files out of date."""
 
 
 class LogMaintenance:
-    """Maintenance of one broker's logs, from startup to shutdown."""
+    """Schedules and runs the maintenance tasks of one broker's logs, from startup to shutdown."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class LogMaintenance:
         self._deletion_due_ms: float | None = None
 
     def startup(self, owner: MetaProperties) -> None:
-        """Load the logs and report problems found. Raises the errors of LogManager.startup."""
+        """Load the logs and report repairs and damage. Raises the errors of LogManager.startup."""
         found = self._log_manager.startup(owner, self._clock.now_ms())
         for complaint in found.complaints:
             logger.warning("broker %d: %s", owner.broker_id, complaint)
@@ -79,13 +79,13 @@ class LogMaintenance:
             log_repair(owner.broker_id, tp, repair, self._log_journal)
         for tp, error in found.damaged.items():
             log_damage(owner.broker_id, tp, error, self._log_journal)
-        # Loaded logs may have expired records, or be marked for deletion.
+        # Loaded logs may contain expired records, or may be marked for deletion.
         if any(log.log_end_offset for log in self._log_manager.logs()):
             self.note(self._clock.monotonic_ms())
         self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
 
     def on_message(self, body: object) -> None:
-        """Schedule the tasks that a handled message may have made necessary."""
+        """Schedule the tasks that have become necessary because the broker handled a message."""
         if isinstance(body, _CHANGES_LOGS):
             self.note_changes()
         now_ms = self._clock.monotonic_ms()
@@ -95,12 +95,12 @@ class LogMaintenance:
             self.note(now_ms)
 
     def note(self, now_ms: float) -> None:
-        """Schedule a retention check. ``now_ms`` is monotonic."""
+        """Schedule a retention check. ``now_ms`` is in monotonic milliseconds."""
         if not self._is_retention_near(now_ms):
             self._retention_due_ms = now_ms + self._config.log_retention_check_interval_ms
 
     def on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Apply a topic's changed config to its logs."""
+        """Apply a changed topic config to the logs of the topic."""
         config = topic_log_config(topic, overrides, self._config.log)
         self._log_manager.update_topic_config(topic, config)
         self.note(self._clock.monotonic_ms())
@@ -112,7 +112,7 @@ class LogMaintenance:
         return due_ms <= now_ms + self._config.log_retention_check_interval_ms
 
     def note_changes(self) -> None:
-        """Schedule checkpoints, and the removal of logs that are marked for deletion."""
+        """Schedule checkpoints and the removal of logs that are marked for deletion."""
         if not self._log_manager.store.needs_checkpoints:
             return
         now_ms = self._clock.monotonic_ms()
@@ -125,7 +125,10 @@ class LogMaintenance:
             self._deletion_due_ms = self._monotonic(self._log_manager.next_deletion_ms())
 
     def next_due_ms(self) -> float | None:
-        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds.
+
+        Return None if no task is scheduled.
+        """
         due = (
             self._flush_due_ms,
             self._high_watermarks_due_ms,
@@ -136,7 +139,7 @@ class LogMaintenance:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def on_timer(self) -> None:
-        """Run the tasks that are due. The LogManager reports directories that fail."""
+        """Run the tasks that are due. LogManager records any log directories that fail."""
         now_ms = self._clock.monotonic_ms()
         if _is_due(self._flush_due_ms, now_ms):
             self._flush_due_ms = self._next_flush_ms(now_ms) if self._flush_dirty() else None
@@ -157,7 +160,10 @@ class LogMaintenance:
         return None if interval_ms == NEVER else now_ms + interval_ms
 
     def _flush_dirty(self) -> bool:
-        """Flush logs as flush.ms requires; return False if none will be due without messages."""
+        """Flush the logs whose flush.ms has elapsed.
+
+        Return True if a log will have to be flushed even if no more messages arrive.
+        """
         more_will_come = self._rates.materialize_all()
         return self._log_manager.flush_dirty(self._clock.now_ms()) or more_will_come
 
@@ -186,12 +192,16 @@ class LogMaintenance:
     # -- the end
 
     def shutdown(self) -> None:
-        """Write all checkpoints and close the logs; the broker must not be used afterwards."""
+        """Write all checkpoints and close the logs. The broker must not be used afterwards."""
         self._log_manager.checkpoint_high_watermarks(self._high_watermarks())
         self._log_manager.shutdown()
 
     def abandon(self, draw: Draw | None) -> None:
-        """Leave the logs as they are: the process died, or, with ``draw``, its machine."""
+        """Close the logs without flushing them, as if the broker's process had died.
+
+        If ``draw`` is given, the machine has crashed too, and ``draw`` chooses how much unflushed
+        data is lost.
+        """
         store = self._log_manager.store
         if not store.needs_checkpoints:
             now_ms = self._clock.monotonic_ms()
@@ -209,7 +219,7 @@ def _is_due(due_ms: float | None, now_ms: float) -> bool:
 
 
 def _may_move_records(body: object) -> bool:
-    """Return True for messages that bring records, or may advance the high watermark."""
+    """Return True if a message contains records or may advance a high watermark."""
     match body:
         case ProduceRequest():
             return True

@@ -1,7 +1,7 @@
-"""A broker's metadata of the whole cluster: partition states, live brokers, the controller.
+"""A broker's cached metadata of the whole cluster: partition states, live brokers, the controller.
 
-Only UpdateMetadata requests change it. The requests' state objects are stored and shared, never
-copied or changed. Mirrors kafka.server.ZkMetadataCache.
+Only UpdateMetadata requests change the cache. The state objects in the requests are stored and
+shared, never copied or changed. Mirrors kafka.server.ZkMetadataCache.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from klamm.cluster.types import LEADER_DURING_DELETE, Broker, TopicPartition
 
 
 class MetadataCache:
-    """A broker's metadata cache."""
+    """A broker's cache of the cluster metadata that the controller sends."""
 
     __slots__ = (
         "_partition_counts",
@@ -33,7 +33,7 @@ class MetadataCache:
         self.controller_epoch = 0
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Apply a request; return the partitions it deleted (those with leader -2)."""
+        """Apply an UpdateMetadata request; return the partitions that it deletes (leader -2)."""
         self.controller_id = request.controller_id if request.controller_id >= 0 else None
         self.controller_epoch = request.controller_epoch
         self.alive_brokers = {broker.id: broker for broker in request.live_brokers}
@@ -69,7 +69,7 @@ class MetadataCache:
         return len(self._states)
 
     def get(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """Return the state of a partition; None if it is unknown."""
+        """Return the state of a partition, or None if the partition is unknown."""
         return self._states.get(partition)
 
     def states(self) -> Iterator[UpdateMetadataPartitionState]:
@@ -77,11 +77,11 @@ class MetadataCache:
         return iter(self._states.values())
 
     def states_of(self, topic: str) -> list[UpdateMetadataPartitionState]:
-        """Return the partition states of a topic in the order of their ids."""
+        """Return the partition states of a topic, sorted by partition id."""
         count = self.num_partitions(topic)
         found: list[UpdateMetadataPartitionState] = []
         partition = 0
-        # Ids normally have no gaps, so no list of them is stored.
+        # Partition ids normally have no gaps, so no list of ids is stored.
         while len(found) < count:
             state = self._states.get((topic, partition))
             if state is not None:
@@ -90,7 +90,7 @@ class MetadataCache:
         return found
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """Return the cached leader (-1: none); None if the partition is unknown."""
+        """Return the cached leader: -1 if there is no leader, None for an unknown partition."""
         state = self._states.get(partition)
         return None if state is None else state.leader
 
@@ -103,5 +103,5 @@ class MetadataCache:
         return self._partition_counts.get(topic, 0)
 
     def topic_id(self, topic: str) -> str | None:
-        """Return the id of a topic; None if it is unknown."""
+        """Return the id of a topic, or None if the topic or its id is unknown."""
         return self._topic_ids.get(topic)

@@ -1,8 +1,8 @@
-"""Producer ids for idempotent producers: a broker reserves blocks of 1000 ids.
+"""Producer ids for idempotent producers, which a broker reserves in blocks of 1000 ids.
 
-The rest of a block is lost when its broker stops. Mirrors
-kafka.coordinator.transaction.ProducerIdManager, except that the first block is reserved for the
-first producer and not when the broker starts.
+The unused ids of a block are lost when the broker stops. Mirrors
+kafka.coordinator.transaction.ProducerIdManager, except that the first block is reserved when the
+first producer asks for an id, not when the broker starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PATH: Final = ProducerIdBlockZNode.path
 
 
 class ProducerIdManager:
-    """Assigns the producer ids of one broker."""
+    """Assigns producer ids from the blocks that one broker reserves in ZooKeeper."""
 
     def __init__(self, broker_id: int, zk: KafkaZkClient) -> None:
         self._broker_id = broker_id
@@ -35,10 +35,11 @@ class ProducerIdManager:
         self._next_id = 0
 
     def init_producer_id(self) -> InitProducerIdResponse:
-        """Return a new producer id, or an error.
+        """Return a response with a new producer id, or with an error.
 
-        COORDINATOR_NOT_AVAILABLE, which producers retry, while ZooKeeper is unavailable.
-        UNKNOWN_SERVER_ERROR if the znode is malformed or all ids are used."""
+        While ZooKeeper is unavailable, the error is COORDINATOR_NOT_AVAILABLE, which producers
+        retry. If the znode is malformed or all ids have been used, it is UNKNOWN_SERVER_ERROR.
+        """
         try:
             return InitProducerIdResponse(Errors.NONE, self._generate(), 0)
         except StoreError as error:

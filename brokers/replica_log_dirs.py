@@ -1,7 +1,7 @@
 """Requests about log directories: describe them, and move replicas between them.
 
-Only validation and responses; brokers/followers/replica_alter_log_dirs.py moves the data. Mirrors
-alterReplicaLogDirs and describeLogDirs of kafka.server.ReplicaManager.
+This module validates requests and builds responses; brokers/followers/replica_alter_log_dirs.py
+moves the data. Mirrors alterReplicaLogDirs and describeLogDirs of kafka.server.ReplicaManager.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ _UNKNOWN_LAG: Final = -1
 def alter_replica_log_dirs(
     manager: ReplicaManager, request: AlterReplicaLogDirsRequest, wall_ms: int
 ) -> AlterReplicaLogDirsResponse:
-    """Start moving replicas to other directories, or store the directory for future replicas.
+    """Start moving replicas to the requested log directories.
 
-    A replica that is in its target directory already gets NONE; a move to a different directory is
-    cancelled. ``wall_ms``: since the epoch.
+    - If a replica does not exist yet, the directory is remembered for the creation of the replica.
+    - If a replica is being moved to a different directory, that move is cancelled.
+    - If a replica is already in the requested directory, the response is NONE.
+
+    ``wall_ms`` is in milliseconds since the Unix epoch.
     """
     return AlterReplicaLogDirsResponse(
         {tp: _alter(manager, tp, path, wall_ms) for tp, path in request.log_dirs.items()}
@@ -56,7 +59,10 @@ def _alter(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int)
 
 
 def _move(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int) -> Errors:
-    """Start a move, or store the directory. Raises LogStorageError."""
+    """Start the move of a replica, or store the directory for a replica to be created.
+
+    Raises LogStorageError.
+    """
     dirs = manager.log_dirs
     partition = manager.partitions.get(tp)
     future = dirs.future_path_of(tp)
@@ -80,10 +86,13 @@ def _move(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int) 
 def describe_log_dirs(
     manager: ReplicaManager, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Return all directories with their logs, sorted by partition; failed ones without logs.
+    """Return all log directories, each with its logs sorted by partition.
 
-    The lag of a current log is its distance to the high watermark, that of a future log its
-    distance to the current one; -1 if the controller has not named the replica.
+    Failed directories are returned without logs. The lag of a log is a number of records:
+
+    - For a current log, the number of records up to the high watermark that the log lacks.
+    - For a future log, the number of records of the current log that the future log lacks.
+    - -1 if no LeaderAndIsr request has named the replica since the broker started.
     """
     wanted = None if request.partitions is None else frozenset(request.partitions)
     logs: dict[str, list[ReplicaLog]] = {}

@@ -1,11 +1,13 @@
 """The replicas that a broker hosts, and the execution of the controller's requests.
 
-No message is sent and no clock is read: requests come in as values, responses go out as values,
-fetches and ISR proposals are queued with their managers. brokers/leaders/leader_replicas.py handles
-the records of leaders. Mirrors kafka.server.ReplicaManager.
+This module sends no messages: requests are arguments, responses are return values, and fetches and
+ISR proposals are queued in ReplicaFetcherManager and AlterIsrManager.
+brokers/leaders/leader_replicas.py handles the records of leaders. Mirrors
+kafka.server.ReplicaManager.
 
-Replicas with damaged logs are offline as if their log directory had failed. To receive their states
-again, the broker writes a log dir event notification. Kafka 2.8.2 has no equivalent.
+A replica with a damaged log is offline, as if its log directory had failed. To make the controller
+send the states of such replicas again, the broker writes a log dir event notification to ZooKeeper.
+Kafka 2.8.2 has no equivalent.
 """
 
 from __future__ import annotations
@@ -50,13 +52,15 @@ _States = list[tuple[Partition, LeaderAndIsrPartitionState]]
 
 
 class ReplicaManager:
-    """The hosted partitions of one broker.
+    """Manages the replicas that one broker hosts.
 
-    ``partitions`` are online, ``offline_partitions`` have a damaged log or a
-    failed log directory. ``replica_alter_log_dirs_manager`` moves replicas to
-    another directory. ``controller_epoch`` is the highest seen in any request.
-    ``is_shutting_down``: replicas that become followers are no longer fetched.
-    ``log_manager`` has all their logs, and logs of partitions not named by the controller yet.
+    - ``partitions``: partitions with an online replica.
+    - ``offline_partitions``: partitions whose replica has a damaged log or is in a failed log
+      directory.
+    - ``replica_alter_log_dirs_manager``: moves replicas to other log directories.
+    - ``controller_epoch``: the highest controller epoch seen in any request.
+    - ``is_shutting_down``: if True, replicas that become followers do not fetch.
+    - ``log_manager``: also holds logs from disk that no LeaderAndIsr request has named yet.
     """
 
     def __init__(
@@ -101,8 +105,11 @@ class ReplicaManager:
         self._now_ms = now_ms
         self._copies = copies
 
-    def take_wants_state(self) -> bool:
-        """Return True once if the broker needs the states of damaged replicas again."""
+    def pop_wants_state(self) -> bool:
+        """Return True if the controller must resend the states of damaged replicas.
+
+        The next call returns False, unless the states are needed again in the meantime.
+        """
         wanted, self._damaged.wants_state = self._damaged.wants_state, False
         return wanted
 
@@ -111,9 +118,9 @@ class ReplicaManager:
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, now_ms: float, wall_ms: int
     ) -> LeaderAndIsrResponse:
-        """Become leader and follower as requested; return an error or NONE for each partition.
+        """Make replicas leaders and followers as requested; return an error or NONE per partition.
 
-        ``now_ms`` is monotonic, ``wall_ms`` since the epoch.
+        ``now_ms`` is in monotonic milliseconds, ``wall_ms`` in milliseconds since the Unix epoch.
         """
         if request.controller_epoch < self.controller_epoch:
             named = (state.topic_partition for state in request.partition_states)
@@ -156,7 +163,7 @@ class ReplicaManager:
         return LeaderAndIsrResponse(Errors.NONE, errors)
 
     def topics_without_logs(self, request: LeaderAndIsrRequest) -> Iterable[str]:
-        """Return the topics for which a request will create logs."""
+        """Return the topics for which a LeaderAndIsr request will create logs on this broker."""
         named = (state.topic_partition for state in request.partition_states)
         return dict.fromkeys(
             tp.topic
@@ -165,7 +172,7 @@ class ReplicaManager:
         )
 
     def _load(self, tp: TopicPartition) -> Partition:
-        """Return a replica with its log from disk, or without a log."""
+        """Create the state of a replica, with the replica's log if it exists on disk."""
         log = self.log_dirs.current(tp)
         if log is None:
             return Partition()
@@ -254,9 +261,9 @@ class ReplicaManager:
         self.offline_partitions[partition] = None
 
     def stop_replicas(self, request: StopReplicaRequest, wall_ms: int) -> StopReplicaResponse:
-        """Stop replicas, and delete those requested; return an error or NONE for each.
+        """Stop or delete replicas as requested; return an error or NONE per partition.
 
-        ``wall_ms``: since the epoch.
+        ``wall_ms`` is in milliseconds since the Unix epoch.
         """
         if request.controller_epoch < self.controller_epoch:
             return StopReplicaResponse(Errors.STALE_CONTROLLER_EPOCH, {})
@@ -273,7 +280,8 @@ class ReplicaManager:
             self._damaged.to_be_deleted.discard(state.topic_partition)
             return Errors.NONE
         if state.topic_partition in self.offline_partitions:
-            # The controller has removed a damaged replica from the ISR, if the ISR has another.
+            # The controller has removed the damaged replica from the ISR, unless no other replica
+            # was in the ISR.
             self._damaged.wants_state |= state.topic_partition in self.log_manager.damaged
             return Errors.KAFKA_STORAGE_ERROR
         partition = self.partitions.get(state.topic_partition)
@@ -303,7 +311,7 @@ class ReplicaManager:
         return Errors.NONE
 
     def maybe_update_metadata_cache(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Update the metadata cache unless the request comes from an old controller."""
+        """Update the metadata cache, unless the request is from a deposed controller."""
         if request.controller_epoch < self.controller_epoch:
             return UpdateMetadataResponse(Errors.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
@@ -312,7 +320,7 @@ class ReplicaManager:
         return UpdateMetadataResponse(Errors.NONE)
 
     def _end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
-        """Stop leading or following a partition."""
+        """Stop leading or following a partition; answer its delayed requests with ``error``."""
         self.leaders.end(tp, partition, error)
         if partition.state is not None:
             self._copies.on_gone(tp, partition.state.leader)
@@ -320,7 +328,11 @@ class ReplicaManager:
     # -- following
 
     def on_unsolicited_responses(self, leader: int, response: FetchResponse, now_ms: float) -> None:
-        """Process unsolicited responses of a broker that is the current leader at its epoch."""
+        """Process unsolicited fetch responses for partitions that this broker follows.
+
+        Responses from a broker that is not the current leader, or with another leader epoch, are
+        ignored.
+        """
         for tp, answer in response.partitions.items():
             partition = self.partitions.get(tp)
             if (
@@ -331,12 +343,12 @@ class ReplicaManager:
                 self._fetchers.on_unsolicited_response(tp, partition, answer, now_ms)
 
     def take_arrived(self) -> None:
-        """Append the records that have arrived by now from copies in progress."""
+        """Append the records that copies in progress have transferred to this broker so far."""
         self._take(self._copies.copying.take_all(self.broker_id))
         self.replica_alter_log_dirs_manager.take_arrived(self._now_ms())
 
     def break_connections(self) -> None:
-        """End all copies before the broker stops: arrived records are kept, the rest is lost."""
+        """End all copies before the broker stops; append the records transferred so far."""
         self._take(self._copies.copying.cut(self.broker_id))
 
     def _take(self, arrived: Iterable[Arrived]) -> None:
@@ -350,7 +362,7 @@ class ReplicaManager:
                 self._fetchers.take_early(tp, partition, answer, self._now_ms())
 
     def _end_copies(self, states: _States) -> None:
-        """End the copies of replicas that may get another leader, and append what has arrived."""
+        """End copies from leaders that may change; append the records transferred so far."""
         for partition, state in states:
             self._end_copy(state.topic_partition, partition)
 
@@ -364,7 +376,7 @@ class ReplicaManager:
     # -- log directories
 
     def handle_log_dir_failures(self) -> list[LogDirFailure]:
-        """Take replicas in newly failed log directories offline; return the failures."""
+        """Take the replicas in newly failed log directories offline; return the failures."""
         failures = self.log_manager.take_failures()
         if not failures:
             return failures
@@ -380,10 +392,10 @@ class ReplicaManager:
 
 
 class DamagedReplicas:
-    """Restoration and deletion of damaged replicas.
+    """Restores or deletes replicas whose logs are damaged.
 
-    ``wants_state``: the broker needs their states from the controller. ``to_be_deleted``:
-    replicas of topics that are being deleted.
+    - ``wants_state``: True if the controller must resend the states of damaged replicas.
+    - ``to_be_deleted``: damaged replicas of topics that are being deleted.
     """
 
     def __init__(self, log_manager: LogManager) -> None:
@@ -394,10 +406,11 @@ class DamagedReplicas:
     def maybe_restore(
         self, broker_id: int, state: LeaderAndIsrPartitionState, wall_ms: int
     ) -> bool:
-        """Restore a damaged replica if that is safe; return True if it was restored.
+        """Restore a damaged replica if doing so is safe; return True if it was restored.
 
-        Another replica must lead, and this one must have left the ISR: inside the ISR it could be
-        elected before it has fetched the lost records."""
+        Restoring is safe if another replica leads and the damaged replica has left the ISR. Inside
+        the ISR, the restored replica could be elected before it has fetched the lost records.
+        """
         if state.topic_partition not in self._log_manager.damaged:
             return False
         if state.leader in (NO_LEADER, broker_id) or broker_id in state.isr:
@@ -409,13 +422,17 @@ class DamagedReplicas:
         return True
 
     def error_of(self, partition: TopicPartition) -> Errors:
-        """Return the error for an offline replica; NONE if it can be deleted."""
+        """Return the error code of LeaderAndIsr for an offline replica.
+
+        While the topic of a damaged replica is being deleted, the code is NONE, so that the
+        controller resumes the deletion.
+        """
         if partition in self.to_be_deleted:
             return Errors.NONE
         return Errors.KAFKA_STORAGE_ERROR
 
     def on_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Request the states of damaged replicas of topics that are being deleted.
+        """Set ``wants_state`` if the topic of a damaged replica is now being deleted.
 
         Otherwise the deletion would wait until this broker restarts.
         """

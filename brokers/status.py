@@ -1,6 +1,6 @@
 """Status of a broker as plain dicts, for the command line and the HTTP API.
 
-Computed on request, so that no counters have to be maintained.
+The values are computed on request, so that no counters have to be maintained.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
 
 
 def metadata_status(broker: Broker) -> dict[str, Any]:
-    """Return the whole metadata cache of a broker, as clients would receive it."""
+    """Return the whole metadata cache of a broker, as a client would receive it."""
     cache = broker.metadata_cache
     return {
         "id": broker.info.id,

@@ -1,7 +1,7 @@
-"""Metadata responses to clients, made from the broker's metadata cache.
+"""Metadata responses to clients, built only from the broker's metadata cache.
 
-Reads only the cache. Mirrors getPartitionMetadata of kafka.server.ZkMetadataCache and
-handleTopicMetadataRequest of kafka.server.KafkaApis, without automatic topic creation.
+Mirrors getPartitionMetadata of kafka.server.ZkMetadataCache and handleTopicMetadataRequest of
+kafka.server.KafkaApis, without automatic topic creation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ NO_CONTROLLER_ID = -1
 def answer_metadata(cache: MetadataCache, request: MetadataRequest) -> MetadataResponse:
     """Return the response to a Metadata request.
 
-    For unknown topics UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for invalid names."""
+    Unknown topics get UNKNOWN_TOPIC_OR_PARTITION, and invalid topic names INVALID_TOPIC_EXCEPTION.
+    """
     topics = cache.topics() if request.topics is None else request.topics
     controller_id = NO_CONTROLLER_ID if cache.controller_id is None else cache.controller_id
     return MetadataResponse(

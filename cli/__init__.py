@@ -1,1 +1,1 @@
-"""The command line: one file per command group, parsing and printing only."""
+"""The command line of klamm: a file for each command group, which parses options and prints."""

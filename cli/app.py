@@ -1,11 +1,15 @@
-"""`klamm`: its commands, in the order of its help. Knows no command's business."""
+"""The Typer app of `klamm`, and its commands in the order in which the help lists them.
+
+Contains only names and help lines; each command is in its own file.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
+from klamm.cli import completion_scripts
 from klamm.cli.command_loading import Place, RawCommand, group_class
 from klamm.cluster.version import klamm_version
 
@@ -18,17 +22,19 @@ Examples:
   klamm zk dump /brokers --zookeeper localhost:2181
 """
 
+_SHELLS = "|".join(get_args(completion_scripts.Shell))
 _COMMANDS = {
     "Run and watch a cluster": {
         "up": Place("klamm.cli.up", "Run a cluster of simulated brokers over a real ZooKeeper."),
         "status": Place("klamm.cli.status", "Show controller, brokers, pending work and failures."),
-        "watch": Place("klamm.cli.watch", "Show the same live, with the latest events."),
+        "watch": Place("klamm.cli.watch", "Show the status live, with the latest events."),
         "explain": Place(
             "klamm.cli.explain", "Explain the state of a partition or the effects of an event."
         ),
         "journal": Place("klamm.cli.journal", "Show or follow the journal of a cluster."),
         "demo": Place(
-            "klamm.cli.demo", "Run a tour: a cluster, two failures, every check, a replay."
+            "klamm.cli.demo",
+            "Take a tour: run a cluster, cause two failures, check and replay them.",
         ),
     },
     "Kafka's tools, as in Kafka 2.8.2": {
@@ -65,7 +71,7 @@ _COMMANDS = {
     },
     "Clients": {
         "produce": Place(
-            "klamm.cli.produce", "Produce lines of standard input, or generated ones."
+            "klamm.cli.produce", "Produce generated records, or the lines of standard input."
         ),
         "consume": Place("klamm.cli.consume", "Consume a topic."),
     },
@@ -73,26 +79,35 @@ _COMMANDS = {
         "broker": Place(
             "klamm.cli.broker", "Kill, start, stop, pause, resume, power off and add brokers."
         ),
-        "controller": Place("klamm.cli.controller", "Move the controller to another broker."),
-        "network": Place("klamm.cli.network", "Isolate brokers from each other."),
+        "controller": Place("klamm.cli.controller", "Force a controller election."),
+        "network": Place("klamm.cli.network", "Cut, clog, delay and degrade network links."),
         "disk": Place("klamm.cli.disk", "Inject disk faults."),
-        "zk": Place("klamm.cli.zk", "Dump, load and protect znodes; kill and pause servers."),
-        "drill": Place("klamm.cli.drill", "Run scripted failures, simulated or for real."),
+        "zk": Place(
+            "klamm.cli.zk", "Dump, load and protect znodes; kill and pause ZooKeeper servers."
+        ),
+        "drill": Place(
+            "klamm.cli.drill", "Run scripted failures, in simulation or on a real ZooKeeper."
+        ),
+        "hunt": Place("klamm.cli.hunt", "Search for violated invariants with random drills."),
     },
-    "Plan and look back": {
+    "Plan changes and analyze logs": {
         "placement": Place(
             "klamm.cli.placement", "Show where Kafka would place the replicas of a topic."
         ),
-        "pools": Place("klamm.cli.pools", "Check and plan which brokers hold which topics."),
-        "replay": Place("klamm.cli.replay", "Rebuild what happened in a cluster from its logs."),
+        "pools": Place("klamm.cli.pools", "Check topics against pools of brokers, and plan moves."),
+        "replay": Place(
+            "klamm.cli.replay", "Reconstruct what happened in a cluster from its logs."
+        ),
     },
 }
 
 app = typer.Typer(
     cls=group_class(_COMMANDS),
-    help="The ZooKeeper-era Kafka control plane, to watch, rehearse on and break.",
+    help="Run Kafka's ZooKeeper-era control plane, rehearse changes on it, and inject failures.",
     epilog=_EXAMPLES,
     no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -104,11 +119,42 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _install_completion(shell: completion_scripts.Shell | None) -> None:
+    if shell is not None:
+        path = completion_scripts.install_completion(shell)
+        typer.echo(f"{shell} completion is installed in {path}; it works in new shells")
+        raise typer.Exit
+
+
+def _show_completion(shell: completion_scripts.Shell | None) -> None:
+    if shell is not None:
+        typer.echo(completion_scripts.completion_script(shell))
+        raise typer.Exit
+
+
 @app.callback()
 def klamm(
     show_version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
+    install_completion: Annotated[
+        completion_scripts.Shell | None,
+        typer.Option(
+            metavar=_SHELLS,
+            callback=_install_completion,
+            is_eager=True,
+            help="Install completion for a shell.",
+        ),
+    ] = None,
+    show_completion: Annotated[
+        completion_scripts.Shell | None,
+        typer.Option(
+            metavar=_SHELLS,
+            callback=_show_completion,
+            is_eager=True,
+            help="Print the completion script for a shell.",
+        ),
+    ] = None,
 ) -> None:
-    """The ZooKeeper-era Kafka control plane, to watch, rehearse on and break."""
+    """Run Kafka's ZooKeeper-era control plane, rehearse changes on it, and inject failures."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 import typer
 
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
-from klamm.cli.completion import complete_broker
+from klamm.cli.completion import complete_broker, complete_log_dir
 from klamm.cli.options import Answered, asks_server
+from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
-from klamm.runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, Start, Stop
+from klamm.runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, SkewClock, Start, Stop
 
 SHOWN_PARTITIONS = 10
 
@@ -22,8 +24,13 @@ app = command_group(
 \b
 Examples:
   klamm broker kill 1
+  klamm broker start 1
   klamm broker start 1 --no-wait
+  klamm broker stop 1
+  klamm broker pause 0
+  klamm broker resume 0
   klamm broker power-off 2
+  klamm broker skew-clock 1 --ms 60000
   klamm broker add --rack a
   klamm broker fail-log-dir 1 kafka-logs
 """,
@@ -40,12 +47,21 @@ BrokerId = Annotated[
 def add(
     client: ServerClient,
     broker_id: Annotated[
-        int | None, typer.Argument(metavar="[N]", min=0, help="Its id. [default: the next one]")
+        int | None,
+        typer.Argument(
+            metavar="[N]", min=0, help="Id of the new broker. [default: the highest id plus 1]"
+        ),
     ] = None,
-    rack: Annotated[str | None, typer.Option(help="Its rack.")] = None,
+    rack: Annotated[str | None, typer.Option(help="Rack of the new broker.")] = None,
 ) -> Answered:
-    """Add a broker and start it. The new broker is not a controller candidate."""
-    answer = client.post("/brokers", {"id": broker_id, "rack": rack})
+    """Add a broker and start it. The new broker is not a controller candidate.
+
+    A warning is printed to standard error if only some brokers have a rack.
+    """
+    with waiting("the new broker to register"):
+        answer = client.post("/brokers", {"id": broker_id, "rack": rack})
+    for line in rack_warning(answer["id"], client.get("/brokers")["brokers"]):
+        typer.echo(line, err=True)
     return answer, f"broker {answer['id']} is registered"
 
 
@@ -54,8 +70,8 @@ def add(
 def kill(client: ServerClient, broker_id: BrokerId) -> Answered:
     """Kill a broker as kill -9 does: its session stays until ZooKeeper expires it.
 
-    In a cluster of more than 40 brokers most brokers share sessions. The registration of such a
-    broker is deleted at once.
+    In a cluster of more than 40 brokers, most brokers share a session with other brokers. The
+    registration of a killed broker that shares its session is deleted at once.
     """
     answer = client.act(Kill(broker_id))
     return answer, f"broker {broker_id} is killed; {_session_end(answer)}"
@@ -64,26 +80,45 @@ def kill(client: ServerClient, broker_id: BrokerId) -> Answered:
 @app.command("power-off")
 @asks_server
 def power_off(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Kill a broker together with its machine: unflushed data is lost from a randomly chosen
-    offset onward. When the broker starts again, the journal and klamm explain show what was lost.
+    """Power off the machine of a broker, so that the broker's unflushed data is lost.
+
+    The data is lost from a randomly chosen offset onward. When the broker starts again, the journal
+    and klamm explain show what was lost.
     """
     answer = client.act(PowerOff(broker_id))
     return answer, f"broker {broker_id} is powered off; {_session_end(answer)}"
 
 
+@app.command("skew-clock")
+@asks_server
+def skew_clock(
+    client: ServerClient,
+    broker_id: BrokerId,
+    ms: Annotated[
+        int,
+        typer.Option(
+            min=-86_400_000, max=86_400_000, help="Milliseconds; negative: back. 0 ends the skew."
+        ),
+    ],
+) -> Answered:
+    """Set the time of day on a broker's machine forward or back. Its timers are not affected."""
+    answer = client.act(SkewClock(broker_id, ms))
+    return answer, f"the clock of broker {broker_id} is skewed by {ms} ms"
+
+
 @app.command()
 @asks_server
 def stop(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Stop a broker with a controlled shutdown: the controller first moves its leaderships to
-    other brokers. Then the broker closes its session, so its registration is deleted at once.
+    """Stop a broker with a controlled shutdown: the controller first elects other leaders.
 
-    The broker requests the shutdown up to controlled.shutdown.max.retries times (3), and waits
+    Then the broker closes its session, so its registration is deleted at once. The broker requests
+    the shutdown up to controlled.shutdown.max.retries times (3), and waits
     controlled.shutdown.retry.backoff.ms (5000) after each failure. Even if all requests fail, the
-    broker stops, as in Kafka, and the exit code is 0. The partitions that it still led are
-    printed, and listed in controlled_shutdown of --json. A paused broker stops without a
-    controlled shutdown.
+    broker stops, as in Kafka, and the exit code is 0. The partitions that it still led are printed;
+    --json lists them in controlled_shutdown. A paused broker stops without a controlled shutdown.
     """
-    answer = client.act(Stop(broker_id))
+    with waiting(f"the controlled shutdown of broker {broker_id}"):
+        answer = client.act(Stop(broker_id))
     behind = shutdown_text(answer["controlled_shutdown"])
     return answer, f"broker {broker_id} is stopped{behind}"
 
@@ -96,21 +131,24 @@ def start(
     no_wait: Annotated[
         bool,
         typer.Option(
-            "--no-wait", help="Fail, as Kafka does, if the previous session has not expired."
+            "--no-wait",
+            help="Fail, as Kafka does, if the broker's previous session has not expired.",
         ),
     ] = False,
 ) -> Answered:
-    """Start a broker again. If its previous session still exists, wait until it expires."""
-    if not no_wait:
-        _announce_wait(client, broker_id)
-    answer = client.act(Start(broker_id, wait=not no_wait))
+    """Start a broker again; if it is still stopping, wait until it has stopped.
+
+    If the broker's previous session still exists, wait until that session expires.
+    """
+    with nullcontext() if no_wait else _start_wait(client, broker_id):
+        answer = client.act(Start(broker_id, wait=not no_wait))
     return answer, f"broker {broker_id} is registered (after {answer['took_ms']} ms)"
 
 
 @app.command()
 @asks_server
 def pause(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Freeze a broker and its controller, including heartbeats, like a long garbage collection."""
+    """Freeze a broker, its controller and its heartbeats, as a long garbage collection does."""
     answer = client.act(Pause(broker_id))
     timeout_ms = answer["session_timeout_ms"]
     return answer, (
@@ -121,7 +159,7 @@ def pause(client: ServerClient, broker_id: BrokerId) -> Answered:
 @app.command()
 @asks_server
 def resume(client: ServerClient, broker_id: BrokerId) -> Answered:
-    """Resume a paused broker where it was interrupted."""
+    """Resume a paused broker."""
     answer = client.act(Resume(broker_id))
     return answer, f"broker {broker_id} is resumed"
 
@@ -131,13 +169,18 @@ def resume(client: ServerClient, broker_id: BrokerId) -> Answered:
 def fail_log_dir(
     client: ServerClient,
     broker_id: BrokerId,
-    log_dir: Annotated[str, typer.Argument(metavar="DIR", help="One of its log.dirs.")],
+    log_dir: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR", help="One of the broker's log.dirs.", autocompletion=complete_log_dir
+        ),
+    ],
 ) -> Answered:
     """Make a log directory of a broker fail: the replicas in it go offline.
 
     A broker that loses its last log directory halts as if it were killed: its registration stays
-    until its session expires. klamm broker start restarts it with all its log directories.
-    --json prints halted and state.
+    until its session expires. klamm broker start restarts it with all its log directories. With
+    --json, the fields halted and state show whether the broker has halted.
     """
     answer = client.act(FailLogDir(broker_id, log_dir))
     line = f"log directory {log_dir} of broker {broker_id} has failed"
@@ -149,9 +192,9 @@ def fail_log_dir(
 
 
 def shutdown_text(shutdown: Mapping[str, Any]) -> str:
-    """Describe the outcome of a controlled shutdown, to be appended to "is stopped".
+    """Describe the outcome of a controlled shutdown, as text that follows "is stopped".
 
-    Empty if the controlled shutdown succeeded.
+    The text is empty if the controlled shutdown succeeded.
     """
     if shutdown["outcome"] == "succeeded":
         return ""
@@ -163,10 +206,31 @@ def shutdown_text(shutdown: Mapping[str, Any]) -> str:
         more = len(remaining) - SHOWN_PARTITIONS
         why = f"it still led {shown}{f' and {more} more' if more > 0 else ''}"
     elif shutdown["error"] != Errors.NONE.name:
-        why = f"the controller answered {shutdown['error']}"
+        why = f"the controller responded with {shutdown['error']}"
     else:
-        why = "no controller answered"
+        why = "no controller responded"
     return f"; its controlled shutdown failed: {why}"
+
+
+def rack_warning(added: int, brokers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a warning and a hint if only some brokers have a rack, otherwise an empty list.
+
+    ``added``: the id of the broker that was just added.
+    """
+    racks = {broker["id"]: broker["rack"] for broker in brokers}
+    has_rack = racks.pop(added) is not None
+    others = [id_ for id_, rack in sorted(racks.items()) if (rack is not None) is not has_rack]
+    if not others:
+        return []
+    shown = ", ".join(map(str, others[:SHOWN_PARTITIONS]))
+    more = " and others" if len(others) > SHOWN_PARTITIONS else ""
+    mine, theirs, option = ("a", "none", "without") if has_rack else ("no", "one", "with")
+    return [
+        f"warning: broker {added} has {mine} rack, but brokers {shown}{more} have {theirs}: until "
+        "all or none of the running brokers have a rack, topics can only be created with "
+        "--replica-assignment",
+        f"hint: klamm broker stop {added}, then add another broker {option} --rack",
+    ]
 
 
 def _session_end(killed: Mapping[str, Any]) -> str:
@@ -175,15 +239,13 @@ def _session_end(killed: Mapping[str, Any]) -> str:
     return f"its session expires within about {killed['session_timeout_ms']} ms"
 
 
-def _announce_wait(client: ServerClient, broker_id: int) -> None:
-    """Announce that the start waits for a session to expire.
-
-    Prints to standard error, because standard output may be JSON.
-    """
+def _start_wait(client: ServerClient, broker_id: int) -> AbstractContextManager[None]:
+    """Context manager that shows what a starting broker waits for, e.g. the expiry of a session."""
     broker: dict[str, Any] = client.get(f"/brokers/{broker_id}")
+    if broker["state"] == "stopping":
+        return waiting(f"broker {broker_id} to stop", is_certain=True)
     if broker["registered"] and broker["state"] not in ("running", "paused", "starting"):
-        typer.echo(
-            f"ZooKeeper still holds session {broker['session']} of broker {broker_id}: waiting "
-            f"until it expires (timeout {broker['session_timeout_ms']} ms)",
-            err=True,
-        )
+        session, timeout_ms = broker["session"], broker["session_timeout_ms"]
+        what = f"ZooKeeper to expire session {session} of broker {broker_id}"
+        return waiting(f"{what} (timeout {timeout_ms} ms)", is_certain=True)
+    return waiting(f"broker {broker_id} to register")

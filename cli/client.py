@@ -1,8 +1,8 @@
 """HTTP client of the commands: finds a running klamm and sends requests to it.
 
-The address comes from --server, --data-dir, KLAMM_SERVER or the address file in the default data
-directory, in this order. ``--bootstrap-server`` of Kafka's tools is also an address of this HTTP
-API, because klamm does not implement Kafka's wire protocol. Prints nothing.
+The address comes from --server, --data-dir, KLAMM_SERVER or server.json in the default data
+directory, in this order. ``--bootstrap-server`` of Kafka's tools is the same as --server, because
+klamm does not implement Kafka's wire protocol.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from klamm.admin.failures import admin_error
+from klamm.cli.waiting import waiting
 from klamm.cluster import errors
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
@@ -28,6 +29,8 @@ from klamm.runtime.actions import Action, request_of
 from klamm.server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
     ServerAddress,
     default_data_dir,
     read_address,
@@ -63,8 +66,8 @@ class ServerUnavailable(EnvironmentProblem):
 class ServerClient:
     """Client of one server's HTTP API; opens one connection per request.
 
-    Every call raises ServerUnavailable if no klamm server responds at the address, and the
-    KlammError that the server's answer describes.
+    Every call raises ServerUnavailable if no klamm server responds at the address. If the response
+    describes a KlammError, the call raises that error.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -75,26 +78,26 @@ class ServerClient:
     # -- any request
 
     def get(self, path: str) -> Any:
-        """Send a GET and return the decoded answer."""
+        """Send a GET request and return the decoded response."""
         return msgspec.json.decode(self.request("GET", path))
 
     def post(self, path: str, body: object = None) -> Any:
-        """Send a POST and return the decoded answer."""
+        """Send a POST request and return the decoded response."""
         return msgspec.json.decode(self.request("POST", path, body))
 
     def act(self, action: Action) -> Any:
-        """Apply an action to the cluster and return the decoded answer."""
+        """Apply an action to the cluster and return the decoded response."""
         return self.post(*request_of(action))
 
     def request(self, method: str, path: str, body: object = None) -> bytes:
-        """Send a request and return the body of the answer."""
+        """Send a request and return the body of the response."""
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": "application/json", "Connection": "close"}
         if data is not None:
             headers["Content-Type"] = "application/json"
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        with self._connected() as connection:
+        with waiting(f"{self.url} to respond to {method} {path}"), self._connected() as connection:
             try:
                 connection.request(method, path, data, headers)
                 response = connection.getresponse()
@@ -106,7 +109,7 @@ class ServerClient:
                 raise gone from error
             except TimeoutError as error:
                 raise ServerUnavailable(
-                    f"{self.url} did not answer within {TIMEOUT_S:g} s", definite=False
+                    f"{self.url} did not respond within {TIMEOUT_S:g} s", definite=False
                 ) from error
         if response.status >= http.client.BAD_REQUEST:
             try:
@@ -152,22 +155,23 @@ class ServerClient:
 def find_server(
     server: str | None, data_dir: Path | None, environ: Mapping[str, str] | None = None
 ) -> ServerClient:
-    """Return a client of the running klamm that a command addresses.
+    """Return a client for the running klamm selected by the options or the environment.
 
-    ``server``: --server; ``data_dir``: --data-dir. Options take precedence: KLAMM_SERVER is used
-    only if neither is given. Raises EnvironmentProblem if no address is found.
+    ``server`` and ``data_dir`` are the options --server and --data-dir. They take precedence over
+    KLAMM_SERVER, which is used only if neither is given. Raises EnvironmentProblem if no address is
+    found.
     """
     environ = os.environ if environ is None else environ
     folder = data_dir or default_data_dir(environ)
-    named = server or server_variable(data_dir, environ)
-    if named:
+    named = server_variable(data_dir, environ) if server is None else server
+    if named is not None:
         return ServerClient(named, _token_for(named, folder, environ))
     address = read_address(folder)
     if address is None:
         raise EnvironmentProblem(
             f"no running klamm found: {_not_named(data_dir)}, and {folder / ADDRESS_FILE} does "
             "not exist",
-            hint=f"{_UP_HINT}; its data directory is --data-dir or {DATA_DIR_VARIABLE}",
+            hint=f"{_UP_HINT}; --data-dir or {DATA_DIR_VARIABLE} selects another data directory",
         )
     if not _is_alive(address):
         raise ServerUnavailable(
@@ -179,17 +183,27 @@ def find_server(
 
 
 def server_variable(data_dir: Path | None, environ: Mapping[str, str]) -> str | None:
-    """Return the address in KLAMM_SERVER; None if it is not set or --data-dir is given."""
+    """Return the address in KLAMM_SERVER, or None if it is not set or --data-dir is given."""
     return None if data_dir is not None else environ.get(SERVER_VARIABLE) or None
 
 
 def _token_for(url: str, folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the token for the server at ``url``; never send one server's token to another."""
+    """Return the token from the environment, or the one in ``folder`` if it belongs to ``url``.
+
+    A token in ``folder`` that belongs to a different server is not returned.
+    """
     token = environ.get(TOKEN_VARIABLE)
     if token:
         return token
     address = read_address(folder)
-    return address.token if address is not None and address.url == _parse_url(url)[0] else None
+    if address is None or _by_number(address.url) != _by_number(_parse_url(url)[0]):
+        return None
+    return address.token
+
+
+def _by_number(url: str) -> str:
+    """Return a URL with localhost replaced by the IP address that klamm listens on."""
+    return url.replace("//localhost:", f"//{DEFAULT_HOST}:")
 
 
 def _not_named(data_dir: Path | None) -> str:
@@ -208,9 +222,11 @@ def _is_alive(address: ServerAddress) -> bool:
 
 
 def _parse_url(url: str) -> tuple[str, bool, str, int]:
-    """Return (url, whether TLS, host, port) of ``http://host:port`` or ``host:port``.
+    """Parse ``http://host:port``, ``host:port`` or ``host`` into (url, uses TLS, host, port).
 
-    Raises UsageError for a malformed address.
+    An http address without a port gets klamm's default port; an https address gets port 443,
+    because only a proxy in front of klamm can provide TLS. Raises UsageError for a malformed
+    address.
     """
     first = url.split(",")[0].strip()
     try:
@@ -222,11 +238,11 @@ def _parse_url(url: str) -> tuple[str, bool, str, int]:
     if host is None or is_malformed or parts.scheme not in ("http", "https"):
         raise UsageError(
             f"'{url}' is not the address of a klamm server",
-            hint="write host:port or http://host:port",
+            hint="write HOST, HOST:PORT or http://HOST:PORT",
         )
     is_tls = parts.scheme == "https"
     if port is None:
-        port = 443 if is_tls else 80
+        port = http.client.HTTPS_PORT if is_tls else DEFAULT_PORT
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}:{port}", is_tls, host, port
 
@@ -242,9 +258,9 @@ def _reason(error: Exception) -> str:
 
 
 def answered_error(answer: bytes) -> KlammError:
-    """Return the error that a server's answer describes.
+    """Return the error that a server's response describes.
 
-    Raises msgspec.DecodeError if the answer is not from a klamm server.
+    Raises msgspec.DecodeError if the response is not from a klamm server.
     """
     body = msgspec.json.decode(answer, type=_ErrorAnswer).error
     kind = getattr(errors, body.error, KlammError)

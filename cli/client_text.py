@@ -1,6 +1,6 @@
-"""Text of the progress and results of producers and consumers.
+"""Text that describes the progress and results of producers and consumers.
 
-Turns plain values into lines. The progress line goes to standard error, and only to a terminal.
+Progress is printed to standard error. The progress line with the counts appears only on a terminal.
 """
 
 from __future__ import annotations
@@ -13,55 +13,48 @@ from typing import Any, Final
 
 import typer
 
+from klamm.cli.terminal import STATUS_LINE
+
 _INTERVAL_S: Final = 1.0
-_QUIET_S: Final = 3.0
+_QUIET_S: Final = 2.0
 _SHOWN_LINES: Final = 20
 
 
 class Progress:
     """Prints the progress of a producer or consumer to standard error.
 
-    On a terminal, a progress line once a second. Everywhere, the reasons for waiting after more
-    than three seconds.
+    - On a terminal, the number of records sent and acknowledged is shown once a second.
+    - If a producer or consumer waits for more than two seconds, the reasons are printed, on a
+      terminal or not.
     """
 
     def __init__(self) -> None:
         self._shown_s = time.monotonic()
         self._waiting: list[str] = []
         self._since_s = time.monotonic()
-        self._has_line = False
 
     def show(self, status: Mapping[str, Any]) -> None:
-        """Print the progress that a producer's status, or a consumer's poll, shows."""
+        """Print the progress from a producer's status or from the response to a consumer's poll."""
         now_s = time.monotonic()
         waiting = status["waiting_for"]
         if not waiting:
             self._since_s, self._waiting = now_s, []
         elif waiting != self._waiting and now_s - self._since_s > _QUIET_S:
             self._waiting = waiting
-            self.end()
             for line in waiting[:_SHOWN_LINES]:
                 typer.echo(f"waiting: {line}", err=True)
         if "sent" in status and sys.stderr.isatty() and now_s - self._shown_s > _INTERVAL_S:
             self._shown_s = now_s
-            line = f"{status['sent']} sent, {status['acknowledged']} acknowledged"
-            typer.echo(f"\r\x1b[K{line}", err=True, nl=False)
-            self._has_line = True
-
-    def end(self) -> None:
-        """Clear the progress line, if there is one."""
-        if self._has_line:
-            typer.echo("\r\x1b[K", err=True, nl=False)
-            self._has_line = False
+            STATUS_LINE.show(f"{status['sent']} sent, {status['acknowledged']} acknowledged")
 
 
 def rate_text(per_s: float) -> str:
-    """Format a rate: with two significant digits below 10, as an integer from 10 on."""
+    """Format a rate with two significant digits if it is below 10, else as an integer."""
     return f"{per_s:.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
 def offsets_lines(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Describe where records were appended: one line per offset range of one leader epoch."""
+    """Return one line for each range of offsets to which records were appended."""
     lines = [
         f"  partition {one['partition']}: offsets {one['start']} to {one['end'] - 1}, "
         f"leader epoch {one['leader_epoch']}"
@@ -71,7 +64,10 @@ def offsets_lines(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def not_acknowledged_lines(status: Mapping[str, Any]) -> list[str]:
-    """Describe why records are not acknowledged, grouped by reason, and the pending waits."""
+    """Return the number of unacknowledged records for each partition and reason, one per line.
+
+    The last lines describe what the producer is still waiting for.
+    """
     counts: Counter[str] = Counter()
     for one in status["not_acknowledged"]:
         why = one["error"] if one["error"] != "NONE" else one["text"]

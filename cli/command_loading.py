@@ -1,31 +1,78 @@
-"""Command groups: whole lines of help, and commands that are imported only when they run.
+"""Command groups whose help is not truncated, and whose commands are imported only when run.
 
-Importing every command takes a second of CPU.
+Importing every command would take a second of CPU time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
 import typer
+from typer._completion_classes import completion_init
 from typer.core import TyperCommand, TyperGroup
 
+from klamm.cluster.errors import Interrupted
+
 HELP_LIMIT: Final = 1_000
+_UNITS: Final = ("bytes", "ms", "s")
+
+
+class Command(TyperCommand):
+    """A command whose help describes values by nouns, not by types such as ``<int range>``."""
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        for param in self.params:
+            if param.metavar is None:
+                param.metavar = _noun(param)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; record this command in a parse error, so that the hint names it."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            # typer omits the context if an option lacks its value.
+            vars(error)["ctx"] = getattr(error, "ctx", None) or ctx
+            raise
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help, with typer's limits such as 0<=x<=9 written as "0 to 9"."""
+        text = re.sub(r"(-?[\d.]+)<=x<=(-?[\d.]+)", r"\1 to \2", super().get_help(ctx))
+        return re.sub(r"\bx>=(-?[\d.]+)", r">= \1", text)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line, without typer's braces around arguments."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+
+def _noun(param: Any) -> str:
+    """Return the placeholder for a parameter's value in --help.
+
+    If the parameter has choices, the placeholder lists them. Otherwise it is COUNT or the last word
+    of the parameter's name.
+    """
+    choices = getattr(param.type, "choices", None)
+    if choices is not None:
+        return "|".join(choices)
+    noun: str = param.name.rpartition("_")[2]
+    is_count = "int" in param.type.name and noun.endswith("s") and noun not in _UNITS
+    return "COUNT" if is_count else noun.upper()
 
 
 class RawCommand(TyperCommand):
-    """A command that gets its arguments as they were written, `--help` and `--` too."""
+    """A command that receives its arguments unparsed, including `--help` and `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse nothing: the arguments are the context's."""
+        """Store the arguments unparsed in the context."""
         ctx.args = list(args)
         return []
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Complete the tool's options and topics."""
+        """Complete the options of a Kafka tool, and topic names."""
         from click.shell_completion import CompletionItem
 
         from klamm.cli.completion import complete_tool
@@ -35,15 +82,16 @@ class RawCommand(TyperCommand):
 
 
 class Place(NamedTuple):
-    """The module of a command: its ``app``, or else its function of the command's name.
+    """The module that implements a command, and the command's line in the list of commands.
 
-    ``help`` is the command's line in the list of commands, read without the module.
-    ``command_class``: of such a function, whose help ends with the module's ``EXAMPLES``.
+    The command is the module's Typer ``app``. If there is none, the command is the function of the
+    same name, its class is ``command_class``, and its help ends with the module's ``EXAMPLES``.
+    ``help`` is printed without importing the module.
     """
 
     module: str
     help: str
-    command_class: type[TyperCommand] = TyperCommand
+    command_class: type[TyperCommand] = Command
 
 
 class _Commands(Mapping[str, Any]):
@@ -77,10 +125,18 @@ class _Commands(Mapping[str, Any]):
 
 
 class Group(TyperGroup):
-    """A group whose list of commands shows the whole first sentence of each command's help."""
+    """A command group whose list of commands shows the whole first sentence of each command's help.
+
+    A command without an epilog gets one: the group's examples that use the command.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, command in self.commands.items():
+            command.epilog = command.epilog or _examples_of(name, self.epilog or "")
 
     def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:
-        """Return the help of each command by title and name."""
+        """Return the help line of each command, keyed by section title and command name."""
         found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return {
             "Commands": {
@@ -90,17 +146,46 @@ class Group(TyperGroup):
             }
         }
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Complete the options or commands of the group; a command's help line is not truncated."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=line)
+            for commands in self.sections(ctx).values()
+            for name, line in commands.items()
+            if name.startswith(incomplete)
+        ]
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the sections."""
+        """Write the list of commands, one section after the other."""
         for title, commands in self.sections(ctx).items():
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()))
 
 
-def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]:
-    """Return the class, for ``typer.Typer(cls=...)``, of a group that imports commands lazily.
+def _examples_of(name: str, epilog: str) -> str:
+    lines = re.findall(rf"^  klamm [a-z]+ {name}\b.*$", epilog, re.MULTILINE)
+    return "\n".join(("\b", "Examples:", *lines)) if lines else ""
 
-    ``sections``: the commands by the title under which the help lists them.
+
+class _CommandGroup(typer.Typer):
+    """Typer app for a command group; its commands use the class Command by default."""
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **settings: Any
+    ) -> Callable[..., Any]:
+        """Return a decorator that adds a command to the group."""
+        return super().command(name, cls=cls or Command, **settings)
+
+
+def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]:
+    """Return a group class for ``typer.Typer(cls=...)`` that imports each command only when it
+    runs.
+
+    ``sections``: the commands of the group, keyed by the section title in the help, then by name.
     """
     places = {name: place for section in sections.values() for name, place in section.items()}
     helps = {
@@ -112,27 +197,24 @@ def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             self.commands = cast("MutableMapping[str, Any]", _Commands(places))
+            completion_init()  # typer calls it only for its own --install-completion
 
         def sections(self, ctx: Any) -> Mapping[str, Mapping[str, str]]:
             return helps
 
-        def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-            if incomplete.startswith("-"):
-                return super().shell_complete(ctx, incomplete)
-            from click.shell_completion import CompletionItem
-
-            return [
-                CompletionItem(name, help=place.help)
-                for name, place in places.items()
-                if name.startswith(incomplete)
-            ]
+        def invoke(self, ctx: Any) -> Any:
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                # typer would turn it into a silent exit.
+                raise Interrupted("Interrupted") from None
 
     return LazyGroup
 
 
 def command_group(help: str, epilog: str | None = None) -> typer.Typer:
-    """Return the Typer of a command that has commands."""
-    app = typer.Typer(
+    """Return the Typer app for a new group of commands."""
+    app = _CommandGroup(
         cls=Group,
         help=help,
         epilog=epilog,
@@ -140,6 +222,6 @@ def command_group(help: str, epilog: str | None = None) -> typer.Typer:
         add_completion=False,
         rich_markup_mode=None,
     )
-    # Without a callback, a group of one command would be that command.
+    # Without a callback, Typer would turn a group of one command into that command.
     app.callback()(lambda: None)
     return app

@@ -1,4 +1,4 @@
-"""Connections of commands to a ZooKeeper or to a running cluster."""
+"""Functions with which commands connect to a ZooKeeper or to a running cluster."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from klamm.cli.client import find_server
+from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UsageError
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
@@ -26,33 +27,41 @@ ZK_VARIABLES: Final = {
     "key": "KLAMM_ZK_TLS_KEY",
     "key_password": "KLAMM_ZK_TLS_KEY_PASSWORD",
 }
-"""Environment variables of ``klamm up``'s --zk-* options, for commands with Kafka's flags."""
+"""Environment variables that replace the --zk-* options of ``klamm up``.
+
+Kafka's tools read them, because Kafka's flags do not include these settings.
+"""
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 10_000
 LOST_LIMIT_MS = 10_000
-"""How long a command waits after it has lost the connection to ZooKeeper. The connection to a
-ZooKeeper that stops responding counts as lost after the session timeout."""
+"""How long a command waits for a lost connection to ZooKeeper to be restored.
+
+The connection to a ZooKeeper that stops responding counts as lost after the session timeout.
+"""
 
 
 def open_session(connect_string: str, *, waits_if_lost: bool = False) -> KazooSession:
-    """Like ``open_store``, but return the session, which the caller closes.
+    """Open a ZooKeeper session, as ``open_store`` does. The caller must close the session.
 
-    ``waits_if_lost``: wait without a limit if the connection is lost.
+    ``waits_if_lost``: if the connection is lost, calls wait without a time limit until the session
+    is connected again.
     """
-    return KazooSession(
-        connect_string,
-        SESSION_TIMEOUT_MS,
-        CONNECTION_TIMEOUT_MS,
-        security_of(os.environ),
-        lost_limit_ms=None if waits_if_lost else LOST_LIMIT_MS,
-    )
+    security = security_of(os.environ)
+    with waiting(f"ZooKeeper at {connect_string}"):
+        return KazooSession(
+            connect_string,
+            SESSION_TIMEOUT_MS,
+            CONNECTION_TIMEOUT_MS,
+            security,
+            lost_limit_ms=None if waits_if_lost else LOST_LIMIT_MS,
+        )
 
 
 def security_of(environ: Mapping[str, str]) -> ZooKeeperSecurity:
-    """Return the ZooKeeper security settings of the KLAMM_ZK_* variables.
+    """Return the ZooKeeper security settings from the KLAMM_ZK_* variables.
 
-    If they contain an identity, znodes are created with ACLs, as by Kafka's tools. Raises
-    UsageError for an incomplete TLS configuration.
+    If the variables contain an identity, znodes are created with the ACLs that Kafka's tools set.
+    Raises UsageError if the TLS configuration is incomplete.
     """
     given = {name: environ.get(variable) or None for name, variable in ZK_VARIABLES.items()}
     tls = tls_of(given["ca"], given["cert"], given["key"], given["key_password"])
@@ -66,9 +75,9 @@ def tls_of(
     key: str | Path | None,
     key_password: str | None,
 ) -> ZooKeeperTls | None:
-    """Return the TLS settings for these PEM files; None if no file is given.
+    """Return the TLS settings for these PEM files, or None if no file is given.
 
-    Raises UsageError for a client certificate without a CA.
+    Raises UsageError if a client certificate or key is given without a CA.
     """
     if ca is None:
         if cert is not None or key is not None:
@@ -85,13 +94,28 @@ def tls_of(
     )
 
 
+def zookeeper_of(zookeeper: str | None, server: str | None, data_dir: Path | None) -> str:
+    """Return the connect string of the ZooKeeper to read.
+
+    It is the value of --zookeeper, or else the address in the status of the running klamm that
+    --server, --data-dir or the environment selects. Raises UsageError if --zookeeper is combined
+    with another option, and EnvironmentProblem if there is neither.
+    """
+    if zookeeper is not None:
+        if server is not None or data_dir is not None:
+            raise UsageError("--server and --data-dir cannot be combined with --zookeeper")
+        return zookeeper
+    connect: str = find_server(server, data_dir).get("/status")["zookeeper"]["connect"]
+    return connect
+
+
 @contextmanager
 def open_store(connect_string: str) -> Iterator[Store]:
-    """Open a store at ``host:port[,host:port][/chroot]``, and close it after the block.
+    """Context manager that opens the ZooKeeper store at ``host:port[,host:port][/chroot]``.
 
-    The chroot need not exist. Raises UsageError for a malformed connect string,
-    ZooKeeperUnavailable if no server responds. Calls of the store raise ZooKeeperUnavailable if
-    the connection is lost.
+    The chroot need not exist. Raises UsageError for a malformed connect string, and
+    ZooKeeperUnavailable if no server responds. Calls to the store raise ZooKeeperUnavailable if the
+    connection is lost.
     """
     store = KazooStore(open_session(connect_string))
     try:
@@ -101,12 +125,13 @@ def open_store(connect_string: str) -> Iterator[Store]:
 
 
 @contextmanager
-def open_cluster(address: str) -> Iterator[KafkaAdmin]:
-    """Yield an admin client of the running klamm at ``--bootstrap-server``, its HTTP address.
+def open_cluster(address: str, data_dir: Path | None = None) -> Iterator[KafkaAdmin]:
+    """Yield an admin client for the running klamm at ``address``.
 
-    Raises UsageError for a malformed address. Calls of the client raise ServerUnavailable if no
-    klamm responds.
+    ``address`` is an HTTP address; for Kafka's tools it is the value of ``--bootstrap-server``. If
+    ``data_dir`` is given, the server's token is read from it. Raises UsageError for a malformed
+    address. Calls to the client raise ServerUnavailable if no klamm responds.
     """
     from klamm.server.admin_calls import http_admin  # slow to import, few commands need it
 
-    yield http_admin(find_server(address, None).request)
+    yield http_admin(find_server(address, data_dir).request)

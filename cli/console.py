@@ -1,4 +1,7 @@
-"""rich's console with escaped text. Separate from cli/terminal.py: few commands need rich."""
+"""A console of the rich library that escapes control characters in printed text.
+
+This file is separate from cli/terminal.py, because few commands need rich.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from klamm.cluster.plain_text import harmless
 
 
 class HarmlessConsole(Console):
-    """A rich console that escapes text, but not rich's own control sequences."""
+    """A rich console that escapes control characters in text, but not in rich's own sequences."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments of a renderable, with their text escaped."""
+        """Yield rich's segments of a renderable, with control characters in text escaped."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment

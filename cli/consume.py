@@ -1,7 +1,7 @@
 """`klamm consume`: prints the committed records of a topic of a running cluster.
 
-The consumer lives in the server (server/client_sessions.py). Mirrors kafka.tools.ConsoleConsumer,
-without groups.
+The consumer runs in the server (server/client_sessions.py). Mirrors kafka.tools.ConsoleConsumer,
+without consumer groups.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import typer
 
 from klamm.cli.client import ServerClient, ServerUnavailable, find_server
 from klamm.cli.client_text import Progress
-from klamm.cli.completion import complete_topic
+from klamm.cli.completion import complete_partition_id, complete_topic
 from klamm.cli.options import DataDirectory, Server
-from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.errors import Interrupted, KlammError, UsageError
 
 EXAMPLES = """
 \b
@@ -29,6 +29,7 @@ Examples:
   klamm consume --topic t --from-time 2026-05-01T12:00:00Z --json
 """
 _WAIT_MS: Final = 500
+_PROCESSED: Final = "Processed a total of"
 
 
 def consume(
@@ -36,7 +37,10 @@ def consume(
         str, typer.Option(help="The topic to consume.", autocompletion=complete_topic)
     ],
     partition: Annotated[
-        int | None, typer.Option(min=0, help="One partition. [default: all]")
+        int | None,
+        typer.Option(
+            min=0, help="One partition. [default: all]", autocompletion=complete_partition_id
+        ),
     ] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Begin at the start of the logs.")
@@ -49,17 +53,22 @@ def consume(
         typer.Option(
             "--from-time",
             metavar="TIME",
-            help="Begin at the first record of this time or later: ISO 8601, or ms since 1970.",
+            help="Begin at the first record with this timestamp or a later one: ISO 8601, or ms"
+            " since 1970.",
         ),
     ] = None,
     max_messages: Annotated[
         int | None,
-        typer.Option("--max-messages", min=1, help="End after this many records. [default: none]"),
+        typer.Option(
+            "--max-messages", min=1, help="End after this many records. [default: no limit]"
+        ),
     ] = None,
     timeout_ms: Annotated[
         int | None,
         typer.Option(
-            "--timeout-ms", min=1, help="End if no record arrives for this long. [default: none]"
+            "--timeout-ms",
+            min=1,
+            help="End if no record arrives for this long. [default: no limit]",
         ),
     ] = None,
     server: Server = None,
@@ -68,8 +77,8 @@ def consume(
 ) -> None:
     """Consume a topic from its end, or from the given position, until Ctrl-C.
 
-    Prints partition, offset and leader epoch of each record. From brokers with segment files it
-    also prints key and value; from in-memory (offset-only) logs, the size in bytes.
+    Prints partition, offset and leader epoch of each record. If the brokers have segment files, the
+    key and value follow; if their logs are in memory (offsets only), the size in bytes follows.
     """
     wanted = _start(topic, partition, from_beginning, offset, from_time)
     client = find_server(server, data_dir)
@@ -81,8 +90,13 @@ def consume(
             count += 1
             if count == max_messages:
                 break
+        typer.echo(f"{_PROCESSED} {count} messages", err=True)
+    except KeyboardInterrupt:
+        raise Interrupted(f"{_PROCESSED} {count} messages") from None
+    except KlammError:
+        typer.echo(f"{_PROCESSED} {count} messages", err=True)
+        raise
     finally:
-        typer.echo(f"Processed a total of {count} messages", err=True)
         # A server that has ended has closed its consumers.
         with suppress(ServerUnavailable):
             client.post(f"{path}/close")
@@ -103,7 +117,7 @@ def _start(
         if partition is None:
             raise UsageError(
                 "The partition is required when offset is specified.",
-                hint="--partition N --offset N",
+                hint="give --partition N --offset N",
             )
         return {**wanted, "start": "offset", "offset": offset}
     if from_time is not None:
@@ -137,9 +151,9 @@ def _not_a_time(word: str) -> UsageError:
 def _records(
     client: ServerClient, path: str, timeout_ms: int | None
 ) -> Iterator[Mapping[str, Any]]:
-    """Poll and yield records until none arrives for ``timeout_ms``.
+    """Poll the consumer and yield records until none arrives for ``timeout_ms``.
 
-    Raises KlammError if a partition cannot be read further.
+    Raises KlammError if a partition cannot be read any further.
     """
     progress = Progress()
     said: dict[str, None] = {}
@@ -155,7 +169,9 @@ def _records(
             has_some = True
             yield record
         if polled["errors"]:
-            raise KlammError(polled["errors"][0], hint="use --partition and another --offset")
+            raise KlammError(
+                polled["errors"][0], hint="choose another position with --partition and --offset"
+            )
         progress.show(polled)
         if has_some:
             came_s = time.monotonic()
@@ -164,9 +180,10 @@ def _records(
 
 
 def _each(polled: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield every polled record.
+    """Yield every record in the response to a poll.
 
-    The bytes of an offset range from an in-memory (offset-only) log are split evenly.
+    Records of an in-memory (offset-only) log arrive as an offset range with a total size, which is
+    divided evenly among the records.
     """
     yield from polled["records"]
     for part in polled["counted"]:

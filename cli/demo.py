@@ -1,7 +1,8 @@
-"""`klamm demo`: a tour of klamm that prints each step. Parses options and prints only.
+"""`klamm demo`: a tour of klamm that prints each step. Only parses options and prints.
 
-runtime/demo.py runs the cluster. Spark then rebuilds the final states from the journal, which
-must equal those in ZooKeeper, and draws the replay of the journal on an HTML page.
+runtime/demo.py runs the cluster. Then the journal is replayed with DuckDB, and the answers are
+plotted on an HTML page. Finally a Spark job rebuilds the final states of partitions and replicas
+from the journal; they must equal the states in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -15,25 +16,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.status import Status
 
 from klamm.cli.console import HarmlessConsole
-from klamm.cli.errors import FAILED
+from klamm.cli.errors import UNSAFE
 from klamm.cli.options import AsJson, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
+from klamm.cli.waiting import running_step
 from klamm.cluster.version import klamm_version
 from klamm.report.page import page_html
 from klamm.runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, run_demo
 from klamm.runtime.demo_stage import DemoOptions
 
 if TYPE_CHECKING:
-    from klamm.replay.spark import SparkSession
+    from klamm.replay.engines import Engine
 
 MAX_BROKERS = 40
-SPARK_TITLE = "Rebuild the final states from the journal with Spark"
-REPLAY_TITLE = "Replay the journal and draw what happened"
+SPARK_TITLE = "Start Spark and rebuild the final states from the journal"
+REPLAY_TITLE = "Replay the journal and plot what happened"
 PAGE = "replay.html"
 EVENTS = "events"
+CORES = 2
+MEMORY_MB = 1024
 EXAMPLES = """
 \b
 Examples:
@@ -47,7 +50,7 @@ def demo(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Keep journal, logs and ZooKeeper's data in this empty directory. "
+            help="Keep the journal, logs and ZooKeeper's data in this new or empty directory. "
             "[default: a temporary one]"
         ),
     ] = None,
@@ -55,13 +58,16 @@ def demo(
         int, typer.Option(min=MIN_BROKERS, max=MAX_BROKERS, help="Number of brokers, in 3 racks.")
     ] = 6,
     spark: Annotated[
-        bool, typer.Option(help="Rebuild states and replay the journal with Spark.")
+        bool, typer.Option(help="At the end, replay the journal with DuckDB and Spark.")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Seed of placements and ids.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for replica placement and topic ids.")] = 0,
     json: AsJson = False,
 ) -> None:
-    """Start a ZooKeeper and a cluster, create topics, kill a broker and the controller, restart
-    both, and check that brokers, controller, ZooKeeper and journal agree. Exit code 1 if not."""
+    """Start a ZooKeeper and a cluster, cause two failures, and check the outcome.
+
+    Creates topics, kills a broker and the controller, restarts both, and checks that brokers,
+    controller, ZooKeeper and journal agree. The exit code is 10 if they disagree.
+    """
     with ending_signals_raise(), work_folder(data_dir, "klamm-demo-") as folder, own_log(folder):
         options = DemoOptions(
             data_dir=folder, klamm_version=klamm_version(), brokers=brokers, seed=seed
@@ -75,43 +81,44 @@ def demo(
 
 
 def new_page() -> Path:
-    """Return the path of the HTML page of a demo in a temporary directory.
+    """Return a path for the HTML page of a demo whose data directory is temporary.
 
-    The page is outside that directory, because it is kept when the directory is removed.
+    The page is outside that directory, so that it is kept when the directory is removed.
     """
     return Path(tempfile.gettempdir()) / f"klamm-demo-{uuid.uuid4().hex[:8]}.html"
 
 
 def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Step]:
-    """Yield the steps of the demo, then Spark's, which run after the cluster is closed.
+    """Yield the steps of the demo and, after the cluster is closed, the steps of the replay.
 
-    Spark's steps write ``page``; None: without Spark.
+    ``page``: the HTML page that the replay writes, or None for a demo without replay.
     """
     with contextlib.closing(run_demo(options)) as told:
         for step in told:
             if not isinstance(step, DemoEnd):
                 yield step
             elif page is not None:
-                yield from spark_steps(step, options.data_dir / EVENTS, page)
+                yield from replay_steps(step, options.data_dir / EVENTS, page)
 
 
-def spark_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins | Step]:
-    """Rebuild the final states from the journal with Spark, then replay it onto a page."""
-    # Importing Spark takes longer than most commands run.
-    from klamm.replay.spark import spark_session
-    from klamm.replay.spark_errors import one_line_errors
+def replay_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins | Step]:
+    """Replay the journal and plot the answers, then rebuild the final states with Spark."""
+    # Importing the engines takes longer than most commands run.
+    from klamm.replay.engines.duckdb_engine import duckdb_engine
+    from klamm.replay.opening import EngineOptions, open_engine
 
+    yield StepBegins(REPLAY_TITLE)
+    with duckdb_engine(CORES, MEMORY_MB) as duckdb:
+        yield draw_replay(duckdb, end.journal, table, page)
     begun_s = time.monotonic()
     yield StepBegins(SPARK_TITLE)
-    with spark_session(is_small=True) as session, one_line_errors(page.parent):
+    with open_engine(EngineOptions("spark", None, CORES, MEMORY_MB), 0, page.parent) as spark:
         start_s = time.monotonic() - begun_s
-        yield compare_with_spark(session, end, start_s)
-        yield StepBegins(REPLAY_TITLE)
-        yield replay_with_spark(session, end.journal, table, page)
+        yield compare_states(spark, end, table, start_s)
 
 
 def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
-    """Print steps as they arrive, and the verdict; return the exit code."""
+    """Print the steps as they arrive, then the verdict; return the exit code."""
     begun_s = time.monotonic()
     done: list[Step] = []
     with contextlib.closing(StepPrinter(quiet=as_json)) as printer:
@@ -125,12 +132,16 @@ def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
     if as_json:
         verdict = {"agrees": not disagreements, "disagreements": disagreements}
         print_json({**verdict, "elapsed_s": round(elapsed_s, 1), "steps": done})
-    return FAILED if disagreements else 0
+    return UNSAFE if disagreements else 0
 
 
-def compare_with_spark(session: SparkSession, end: DemoEnd, start_s: float) -> Step:
-    """Compare the final states rebuilt from the journal with the final contents of ZooKeeper."""
-    from klamm.replay.final_states import StoredPartition, compare, rebuild
+def compare_states(engine: Engine, end: DemoEnd, table: Path, start_s: float) -> Step:
+    """Compare the final states rebuilt from the journal with the states in ZooKeeper.
+
+    ``start_s``: how long Spark took to start.
+    """
+    from klamm.replay.event_table import open_table
+    from klamm.replay.final_states import StoredPartition, compare
 
     begun_s = time.monotonic()
     stored = []
@@ -139,11 +150,11 @@ def compare_with_spark(session: SparkSession, end: DemoEnd, start_s: float) -> S
         at = None if leadership is None else leadership.leader_and_isr
         state = () if at is None else (at.leader, at.leader_epoch, at.isr, at.zk_version)
         stored.append(StoredPartition(*tp, assignment.replicas, *state))
-    found = compare(session, rebuild(session, [end.journal]), stored, end.stored.broker_epochs)
+    found = compare(open_table(engine, table), stored, end.stored.broker_epochs)
     job_s = time.monotonic() - begun_s
     lines = [
-        f"Spark started in {start_s:.1f} s, the job took {job_s:.1f} s.",
-        f"Compared: {found.partitions} partitions and {found.replicas} replicas with ZooKeeper.",
+        f"Spark started in {start_s:.1f} s; the job took {job_s:.1f} s.",
+        f"Compared {found.partitions} partitions and {found.replicas} replicas with ZooKeeper.",
         f"{found.differing} differ:" if found.differing else "All agree.",
         *found.lines,
     ]
@@ -156,22 +167,28 @@ def compare_with_spark(session: SparkSession, end: DemoEnd, start_s: float) -> S
     return Step(SPARK_TITLE, tuple(lines), facts, round((start_s + job_s) * 1000))
 
 
-def replay_with_spark(session: SparkSession, journal: Path, table: Path, page: Path) -> Step:
-    """Replay the journal as `klamm replay run` does, and write the page as a new file."""
+def draw_replay(engine: Engine, journal: Path, table: Path, page: Path) -> Step:
+    """Replay the journal as `klamm replay run` does, and write the answers as an HTML page.
+
+    ``table``: a new directory for the event table. It is not deleted.
+    """
     from klamm.replay.event_table import open_table
     from klamm.replay.ingest import make_table
-    from klamm.replay.page import Asked, replay_page
+    from klamm.replay.page import life_rows, replay_page
+    from klamm.replay.page_head import Asked
     from klamm.replay.run import answer
 
     begun_s = time.monotonic()
-    make_table(session, [journal], table)
-    with answer(open_table(session, table)) as answers:
-        drawn = replay_page(Asked("the demo", None, [("journal", str(journal))], {}), answers)
+    make_table(engine, [journal], table)
+    opened = open_table(engine, table)
+    with answer(opened) as answers:
+        asked = Asked("the demo", None, [("journal", str(journal))], {})
+        drawn = replay_page(asked, answers, life_rows(opened, answers))
         counts, violations = dict(answers.counts), answers.violations
     with page.open("x", encoding="utf-8") as file:
         file.write(page_html(drawn))
     figures = ", ".join(f"{figure.value} {figure.name}" for figure in drawn.figures)
-    lines = [f"{figures}.", drawn.verdict, f"Page, to open in a browser: {page}"]
+    lines = [f"{figures}.", drawn.verdict, f"Open this page in a browser: {page}"]
     facts = {
         "page": str(page),
         "counts": counts,
@@ -183,17 +200,17 @@ def replay_with_spark(session: SparkSession, journal: Path, table: Path, page: P
 
 
 class StepPrinter:
-    """Prints steps: on a terminal with a spinner for the running step, else as plain lines."""
+    """Prints finished steps, and a spinner for the running step on standard error."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._console = HarmlessConsole(highlight=False, soft_wrap=True, quiet=quiet)
-        self._status: Status | None = None
+        self._running = contextlib.ExitStack()
         self._count = 0
 
     def show(self, step: StepBegins | Step) -> None:
-        """Print a finished step, or start the spinner for one that begins."""
+        """Print a finished step, or start the spinner for a step that begins."""
         if isinstance(step, StepBegins):
-            self._begin(step.title)
+            self._running.enter_context(running_step(step.title))
             return
         self.close()
         self._count += 1
@@ -212,12 +229,5 @@ class StepPrinter:
         self._console.print(f"{verdict}, after {elapsed_s:.0f} s.", style=style, markup=False)
 
     def close(self) -> None:
-        """Stop the spinner, if there is one."""
-        status, self._status = self._status, None
-        if status is not None:
-            status.stop()
-
-    def _begin(self, title: str) -> None:
-        if self._console.is_terminal and not self._console.quiet:
-            self._status = self._console.status(title)
-            self._status.start()
+        """Stop the spinner of the running step, if there is one."""
+        self._running.close()

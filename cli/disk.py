@@ -1,4 +1,7 @@
-"""`klamm disk`: injects disk faults into a running cluster. Sends requests and prints only."""
+"""`klamm disk`: injects disk faults into a running cluster.
+
+Sends requests to the server and prints the response.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import typer
 from klamm.brokers.storage.faults import FaultKind
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
-from klamm.cli.completion import complete_broker
+from klamm.cli.completion import complete_broker, complete_log_dir
 from klamm.cli.options import Answered, asks_server
 from klamm.cli.status import fault_text
 from klamm.cluster.errors import UsageError
@@ -32,7 +35,12 @@ BROKER: Final = typer.Option(
     metavar="N", help="Id of a broker.", min=0, autocompletion=complete_broker
 )
 LogDir = Annotated[
-    str | None, typer.Option(metavar="DIR", help="One of the broker's log.dirs. [default: all]")
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="One of the broker's log.dirs. [default: all]",
+        autocompletion=complete_log_dir,
+    ),
 ]
 
 
@@ -51,20 +59,30 @@ def fail(
     kind: Annotated[FaultKind, typer.Option(help="How operations on the disk fail.")],
     broker: Annotated[int | None, BROKER] = None,
     log_dir: LogDir = None,
-    journal: Annotated[bool, typer.Option("--journal", help="Disk of the journal.")] = False,
+    journal: Annotated[
+        bool, typer.Option("--journal", help="Make the disk that holds the journal fail.")
+    ] = False,
     after_bytes: Annotated[
-        int, typer.Option(metavar="BYTES", help="Bytes written before the fault starts.", min=0)
+        int,
+        typer.Option(
+            metavar="BYTES", help="Bytes that can still be written before the fault.", min=0
+        ),
     ] = 0,
     times: Annotated[
         int | None,
-        typer.Option(metavar="COUNT", help="Failures before it works again. [default: all]", min=1),
+        typer.Option(
+            metavar="COUNT",
+            help="Number of failures after which the disk works again. [default: no limit]",
+            min=1,
+        ),
     ] = None,
 ) -> Answered:
     """Make the disk of a broker's log directories, or of the journal, fail until klamm disk heal.
 
-    enospc: the disk is full. eio: every operation fails. short-write: only part of each write
-    reaches the file. fsync: every fsync fails, and part of the unsynced data is lost.
-    A log directory goes offline at the next failing operation; without --segments, at once.
+    enospc: the disk is full. eio: every operation fails. short-write: only a part of each write
+    reaches the file. fsync: every fsync fails, and a part of the unsynced data is lost. The log
+    directory goes offline at the next operation that fails, or at once if klamm up runs without
+    --segments.
     """
     try:
         action = FailDisk(kind, broker, log_dir, journal, after_bytes, times)
@@ -96,11 +114,25 @@ def slow(
 def heal(client: ServerClient) -> Answered:
     """End all disk faults.
 
-    A failed log directory stays offline until its broker is restarted.
+    A log directory that has failed stays offline until its broker is restarted.
     """
-    return _asked(client, HealDisks())
+    faults = client.get("/status")["disk_faults"]
+    answer = client.act(HealDisks())
+    status = client.get("/status")
+    lines = [f"healed: {fault_text(fault)}" for fault in faults] or ["there were no disk faults"]
+    lines += [
+        f"log directory {failed['log_dir']} of broker {failed['broker']} stays offline until the "
+        "broker is restarted"
+        for failed in status["failed_log_dirs"]
+    ]
+    lines += [
+        f"broker {broker['id']} is still {broker['state']}: klamm broker start {broker['id']}"
+        for broker in status["brokers"]
+        if broker["reason"] is not None
+    ]
+    return answer, "\n".join(lines)
 
 
 def _asked(client: ServerClient, action: Action) -> Answered:
     answer = client.act(action)
-    return answer, "\n".join(map(fault_text, answer["disk_faults"])) or "no disk faults"
+    return answer, "\n".join(map(fault_text, answer["disk_faults"]))

@@ -1,32 +1,57 @@
-"""`klamm drill`: runs, shows and checks drills, i.e. scripted failures.
+"""`klamm drill`: runs, shows, checks, records, crashes and shrinks drills: scripted failures.
 
-Parses options and prints only. drills/language.py is the compiler, drills/run.py the runner.
+Only parses options and prints. drills/language.py compiles drills, drills/run.py runs them.
+drill_crash.py, drill_explore.py and drill_record.py have the subcommands of these names.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shlex
+import shutil
+import textwrap
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from klamm.cli import drill_twice
 from klamm.cli.command_loading import command_group
+from klamm.cli.completion import complete_drill, complete_shipped_drill
 from klamm.cli.connect import security_of
-from klamm.cli.options import AsJson, print_json
+from klamm.cli.drill_crash import EXAMPLES as CRASH_EXAMPLES
+from klamm.cli.drill_crash import crash
+from klamm.cli.drill_explore import EXAMPLES as EXPLORE_EXAMPLES
+from klamm.cli.drill_explore import explore
+from klamm.cli.drill_record import EXAMPLES as RECORD_EXAMPLES
+from klamm.cli.drill_record import record
+from klamm.cli.drill_travel import Travel, step_through, stop_at
+from klamm.cli.errors import NOT_DETERMINISTIC
+from klamm.cli.options import AsJson, QuirkNames, comma_separated, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
-from klamm.cluster.errors import UsageError
+from klamm.cli.waiting import running_step, waiting
+from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.quirks import NAMES as QUIRK_NAMES
 from klamm.cluster.quirks import Quirks, parse_quirks
 from klamm.cluster.version import klamm_version
 from klamm.drills import library, text
+from klamm.drills.hunting import run_text, shrink_failure
+from klamm.drills.junit import junit_xml
 from klamm.drills.language import read_drill
+from klamm.drills.page import drill_headline, run_page
+from klamm.drills.reading import read_text
 from klamm.drills.recordings import Recording, compare, is_recording, read_recording
 from klamm.drills.run import Outcome, Verdict, play, worst
+from klamm.drills.schema import schema_text
 from klamm.drills.values import Drill
 from klamm.drills.worlds import Worlds
+from klamm.runtime.scenarios.runner import StepResult
+from klamm.runtime.scenarios.steps import Step
+from klamm.runtime.scenarios.trace import RunTrace
 
 _RUN_EXAMPLES: Final = """
 \b
@@ -35,132 +60,303 @@ Examples:
   klamm drill run leader-loss controller-loss --seed 7 --quirks 2.8.2
   klamm drill run mine.yaml --real --data-dir ./drill
   klamm drill run mine.yaml --real --zookeeper localhost:2181/drills --json
+  klamm drill run --all --junit drills.xml
+  klamm drill run mine.yaml --page mine.html
+  klamm drill run leader-loss --seed 7 --twice
+  klamm drill run leader-loss --until 'on: {kind: broker_offline}' --data-dir ./drill
+  klamm drill run leader-loss --step
 
 \b
 Exit codes: 0 all drills passed, 1 a step failed or an expectation did not hold, 2 a file or an
 option is invalid, 10 a broker or the controller disagrees with ZooKeeper at the end, 11 a wait
-timed out, 12 inconclusive.
+timed out, 12 inconclusive, 13 the two runs of --twice differ. With --until and --step: 0 unless
+the drill has ended.
 """
 _EXAMPLES: Final = """
 \b
 Examples:
   klamm drill list
+  klamm drill list --bugs
   klamm drill run leader-loss
   klamm drill show leader-loss > mine.yaml
   klamm drill check mine.yaml
+  klamm drill schema > drill.schema.json
+  klamm drill crash mine.yaml
+  klamm drill explore
+  klamm drill shrink mine.yaml --seed 7
 """
+_NO_TRAVEL: Final = (
+    "--until and --step cannot be combined with --all, --real, --twice, --junit or --page, and"
+    " --step not with --json"
+)
+_LIST_COLUMNS: Final = 100
+_DRILL: Final = typer.Argument(
+    metavar="DRILL...",
+    help="Drill files, or names of shipped drills.",
+    autocompletion=complete_drill,
+)
+
+ZooKeeperChroot = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT/CHROOT",
+        help="With --real: an existing ZooKeeper. [default: a private one]",
+    ),
+]
+RunAll = Annotated[
+    bool,
+    typer.Option("--all", help="Run all drills of `drill list` that run in the chosen world."),
+]
+IsRepeated = Annotated[
+    bool, typer.Option("--twice", help="Run each drill again, and compare the two journals.")
+]
+UntilMoment = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOMENT",
+        help="Stop a simulated drill at 'row 78', 6.4s, 'step 5' or 'on: {kind: broker_offline}',"
+        " and show where it is.",
+    ),
+]
+IsStepping = Annotated[
+    bool,
+    typer.Option("--step", help="Step through a simulated drill: forwards, back, with forks."),
+]
+JUnitFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write the results as JUnit XML.")
+]
+PageFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also write a page (HTML) that shows the run of one drill."),
+]
 
 app = command_group(
-    help="Scripted failures: run them in a simulated world or for real.",
+    help="Run scripted failures (drills), in simulation or on a real ZooKeeper.",
     epilog=_EXAMPLES,
 )
+app.command("crash", epilog=CRASH_EXAMPLES)(crash)
+app.command("explore", epilog=EXPLORE_EXAMPLES)(explore)
+app.command("record", epilog=RECORD_EXAMPLES)(record)
 
 
 @app.command("run", epilog=_RUN_EXAMPLES)
 def run(
-    drills: Annotated[
-        list[str],
-        typer.Argument(metavar="DRILL", help="File of a drill, or name of a shipped drill."),
-    ],
+    drills: Annotated[list[str] | None, _DRILL] = None,
+    run_all: RunAll = False,
+    twice: IsRepeated = False,
     real: Annotated[
         bool,
-        typer.Option(help="Run on a real ZooKeeper in real time, not in a simulated world."),
+        typer.Option(help="Run on a real ZooKeeper in real time, not in simulation."),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of the simulated world's choices. [default: 0]")
+        int | None, typer.Option(help="Random seed of the simulation. [default: 0]")
     ] = None,
-    zookeeper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT/CHROOT",
-            help="With --real: an existing ZooKeeper. [default: a private one]",
-        ),
-    ] = None,
-    quirks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="2.8.2|KAFKA-N,..",
-            help="Reproduce known bugs of Kafka 2.8.2: all, or those listed.",
-        ),
-    ] = None,
+    zookeeper: ZooKeeperChroot = None,
+    quirks: QuirkNames = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Keep each drill's journal, and ZooKeeper's data, in this directory."),
+        typer.Option(help="Keep each drill's journal and ZooKeeper's data in this directory."),
     ] = None,
+    junit: JUnitFile = None,
+    page: PageFile = None,
+    until: UntilMoment = None,
+    step: IsStepping = False,
     json: AsJson = False,
 ) -> None:
-    """Run drills one after the other. In the simulated world the same seed gives byte-identical
-    output. Recordings of real Kafka brokers (.json) are run and compared."""
-    if real and seed is not None:
-        raise UsageError("give either --seed or --real, not both")
-    if zookeeper is not None and not real:
-        raise UsageError("--zookeeper requires --real", hint="add --real, or omit --zookeeper")
-    parsed = parse_quirks([] if quirks is None else [q.strip() for q in quirks.split(",")])
-    found = [_find(word) for word in drills]
-    for drill in found:
-        if isinstance(drill, Drill):
-            _check_world(drill, real, zookeeper)
+    """Run drills one after the other.
+
+    In the simulated world, the same seed gives byte-identical output. A recording of real Kafka
+    brokers (.json) is run and compared with what those brokers did.
+    """
+    _check_options(real, seed, zookeeper, twice)
+    parsed = parse_quirks(comma_separated(quirks))
+    if step or until is not None:
+        if run_all or real or twice or junit or page or (step and json):
+            raise UsageError(_NO_TRAVEL)
+        options = Travel(seed or 0, parsed, _repeating(seed or 0, parsed), data_dir, json)
+        raise typer.Exit(_travel(drills or [], until, step, options))
+    other_world = "simulated only" if real else "real only"
+    words, left_out = _chosen(drills or [], run_all, other_world, page)
+    found = [_find(word, real, zookeeper) for word in words]
+    for path in (junit, page):
+        if path is not None:
+            _write(path, "")  # Fails before the drills run, not after.
     with (
         ending_signals_raise(),
         work_folder(data_dir, "klamm-drill-") as folder,
         own_log(folder),
-        Worlds(
-            folder,
-            klamm_version(),
-            is_real=real,
-            zookeeper=zookeeper,
-            security=security_of(os.environ),
-        ) as worlds,
+        contextlib.ExitStack() as stack,
     ):
-        runs = _Runs(worlds, parsed, seed or 0, quiet=json)
-        outcomes = [runs.run(drill, word) for drill, word in zip(found, drills, strict=True)]
-    code = worst(outcomes)
+        security = security_of(os.environ)
+        opened = Worlds(
+            folder, klamm_version(), is_real=real, zookeeper=zookeeper, security=security
+        )
+        with waiting(f"ZooKeeper at {zookeeper}" if zookeeper else "ZooKeeper to start"):
+            worlds = stack.enter_context(opened)
+        runs = _Runs(worlds, parsed, seed or 0, page, quiet=json)
+        outcomes = [runs.run(drill, word) for drill, word in zip(found, words, strict=True)]
+        is_same = not twice or runs.repeat(words, folder)
+    code = int(worst(outcomes)) if is_same else NOT_DETERMINISTIC
+    if junit is not None:
+        _write(junit, junit_xml(runs.reports, runs.durations_s, left_out, other_world))
     if json:
-        print_json({"exit_code": int(code), "drills": runs.reports})
-    elif len(outcomes) > 1:
-        passed = outcomes.count(Outcome.PASSED)
-        typer.echo(f"{passed} of {len(outcomes)} drills passed")
-    if data_dir is not None and not json:
-        typer.echo(f"Journals: {data_dir}")
-    raise typer.Exit(int(code))
+        not_run = [{"drill": name, "worlds": other_world} for name in left_out]
+        print_json({"exit_code": code, "drills": runs.reports, "not_run": not_run})
+    else:
+        if len(outcomes) > 1:
+            passed = f"{outcomes.count(Outcome.PASSED)} of {len(outcomes)} drills passed"
+            rest = f"; {len(left_out)} not run ({other_world}): {', '.join(left_out)}"
+            typer.echo(passed + (rest if left_out else ""))
+        if data_dir is not None:
+            typer.echo(f"Journals: {data_dir}")
+    raise typer.Exit(code)
 
 
 @app.command("list")
-def list_drills(json: AsJson = False) -> None:
-    """List the shipped drills."""
-    drills = [library.named_drill(name) for name in library.NAMES]
+def list_drills(
+    bugs: Annotated[
+        bool, typer.Option("--bugs", help="List the drills that show known bugs of Kafka.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """List the shipped drills, and mark those that run only in simulation or only on ZooKeeper."""
+    drills = [library.named_drill(name) for name in (library.BUGS if bugs else library.NAMES)]
     if json:
         print_json([{"name": d.name, "about": d.about, "worlds": d.worlds} for d in drills])
         return
-    width = max(len(drill.name) for drill in drills)
+    columns = min(shutil.get_terminal_size((_LIST_COLUMNS, 0)).columns, _LIST_COLUMNS)
     for drill in drills:
-        where = "" if drill.worlds == "both" else f"({drill.worlds}) "
-        typer.echo(f"{drill.name:{width}}  {where}{drill.about}")
+        typer.echo(drill.name + ("" if drill.worlds == "both" else f" ({drill.worlds})"))
+        typer.echo(textwrap.indent(textwrap.fill(drill.about, columns - 4), "    "))
 
 
 @app.command("show")
-def show(name: Annotated[str, typer.Argument(help="Name of a shipped drill.")]) -> None:
-    """Print the file of a shipped drill, to read it or as a template for a new one."""
+def show(
+    name: Annotated[
+        str,
+        typer.Argument(help="Name of a shipped drill.", autocompletion=complete_shipped_drill),
+    ],
+) -> None:
+    """Print the file of a shipped drill, for example as a template for a new drill."""
     typer.echo(library.named_text(name), nl=False)
 
 
 @app.command("check")
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of drills.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Drill files.")],
+    json: AsJson = False,
 ) -> None:
-    """Check the files of drills without running them. Exit code 2 at the first invalid file."""
+    """Check drill files without running them.
+
+    Checks the syntax, the options of tools, and that the brokers, topics and partitions in each
+    drill can exist. The exit code is 2 if a file is invalid; the files after it are not checked.
+    """
+    where = {"real only": " (only with --real)", "simulated only": " (only without --real)"}
+    checked = []
     for path in files:
         drill = read_drill(path)
-        typer.echo(f"{path}: {drill.name} is well-formed")
+        checked.append({"file": str(path), "drill": drill.name, "worlds": drill.worlds})
+        if not json:
+            typer.echo(f"{path}: {drill.name} is well-formed{where.get(drill.worlds, '')}")
+    if json:
+        print_json(checked)
 
 
-def _find(word: str) -> Drill | Recording:
+@app.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of drill files, with which editors complete and check them."""
+    typer.echo(schema_text(), nl=False)
+
+
+@app.command("shrink")
+def shrink(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Drill file; the drill must fail.")],
+    seed: Annotated[int, typer.Option(help="Random seed of the simulation.")] = 0,
+    quirks: QuirkNames = None,
+) -> None:
+    """Remove steps, topics and configs from a drill as long as it fails in the same way.
+
+    The shrunk drill is written to NAME-shrunk.yaml. The exit code is 1 if the drill passes.
+    """
+    parsed = parse_quirks(comma_separated(quirks))
+    content = read_text(file)
+    _check_world(read_drill(file), is_real=False, zookeeper=None)
+    with ending_signals_raise(), work_folder(None, "klamm-shrink-") as folder, own_log(folder):
+        with waiting(f"{file} to run"):
+            violated = run_text(content, str(file), seed, parsed).violated
+        if not violated:
+            typer.echo(f"{file} passes with seed {seed}: there is nothing to shrink")
+            raise typer.Exit(1)
+        with waiting(f"{file} to be shrunk"):
+            shrunk = shrink_failure(content, seed, parsed, violated)
+    path = file.with_name(f"{file.stem}-shrunk.yaml")
+    _write(path, shrunk.text)
+    typer.echo(f"violated: {violated}")
+    typer.echo(
+        f"shrunk from {shrunk.steps_before} to {shrunk.steps_after} steps in {shrunk.runs} runs:"
+        f" {path}"
+    )
+
+
+def _travel(words: list[str], until: str | None, is_stepping: bool, options: Travel) -> int:
+    """Run the one drill in ``words`` with --until, --step or both. Return the exit code."""
+    if len(words) != 1 or is_recording(Path(words[0])):
+        raise UsageError("--until and --step need exactly one drill")
+    _check_world(library.find_drill(words[0]), is_real=False, zookeeper=None)
+    if is_stepping:
+        return step_through(words[0], until, options)
+    assert until is not None
+    return stop_at(words[0], until, options)
+
+
+def _check_options(real: bool, seed: int | None, zookeeper: str | None, twice: bool) -> None:
+    if real and twice:
+        raise UsageError("--twice requires the simulated world", hint="omit --real")
+    if real and seed is not None:
+        raise UsageError("give either --seed or --real, but not both")
+    if zookeeper is not None and not real:
+        raise UsageError("--zookeeper requires --real", hint="add --real, or omit --zookeeper")
+
+
+def _chosen(
+    drills: list[str], run_all: bool, unsupported: str, page: Path | None
+) -> tuple[list[str], list[str]]:
+    """Return the names of the drills to run: ``drills``, or with --all the shipped drills.
+
+    The second list has the shipped drills that are left out with --all, because they run only in
+    the other world, ``unsupported``.
+    """
+    if run_all == bool(drills):
+        raise UsageError(
+            "give either drills or --all", hint="klamm drill list lists the shipped drills"
+        )
+    if page is not None and (run_all or len(drills) > 1):
+        raise UsageError("--page shows one drill", hint="run each drill with its own --page FILE")
+    if not run_all:
+        return drills, []
+    left_out = [name for name in library.NAMES if library.named_drill(name).worlds == unsupported]
+    return [name for name in library.NAMES if name not in left_out], left_out
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _find(word: str, is_real: bool, zookeeper: str | None) -> Drill | Recording:
+    """Return a drill or a recording. Raises UsageError if the chosen world cannot run it."""
     path = Path(word)
-    return read_recording(path) if is_recording(path) else library.find_drill(word)
+    if is_recording(path):
+        return read_recording(path)
+    drill = library.find_drill(word)
+    _check_world(drill, is_real, zookeeper)
+    return drill
 
 
 def _check_world(drill: Drill, is_real: bool, zookeeper: str | None) -> None:
-    """Raise UsageError for a step that the chosen world does not support."""
+    """Raise UsageError if the drill has a step that the chosen world does not support."""
     if is_real and drill.simulated_only is not None:
         step, needs, hint = drill.simulated_only, "requires the simulated world", "without --real"
     elif not is_real and drill.real_only is not None:
@@ -173,61 +369,111 @@ def _check_world(drill: Drill, is_real: bool, zookeeper: str | None) -> None:
     raise UsageError(f"{drill.name}: the step '{step}' {needs}", hint=f"run it {hint}")
 
 
-class _Runs:
-    """Runs drills and prints their steps and verdicts, or collects them for JSON."""
+def _announced(
+    played: Iterator[StepResult | Verdict], drill: Drill | Recording
+) -> Iterator[StepResult | Verdict]:
+    """Yield the results of a run; if a step takes a long time, name it on standard error."""
+    steps: tuple[Step, ...] = ()
+    if isinstance(drill, Drill) and not any(step.branches for step in drill.steps):
+        steps = (*drill.steps, *drill.recovery)
+    for number in itertools.count():
+        is_known = number < len(steps)
+        with running_step(steps[number].name) if is_known else waiting("the next step"):
+            part = next(played, None)
+        if part is None:
+            return
+        yield part
 
-    def __init__(self, worlds: Worlds, quirks: Quirks, seed: int, *, quiet: bool) -> None:
+
+def _repeating(seed: int | None, quirks: Quirks) -> list[str]:
+    """Return the options of `klamm drill run` for a seed, or for the real world if it is None."""
+    words = ["--real"] if seed is None else ["--seed", str(seed)]
+    chosen = [name for name, field in QUIRK_NAMES.items() if getattr(quirks, field)]
+    if chosen:
+        every = len(chosen) == len(QUIRK_NAMES)
+        words += ["--quirks", "2.8.2" if every else ",".join(chosen)]
+    return words
+
+
+class _Runs:
+    """Runs drills, and prints their steps and verdicts or collects them for JSON."""
+
+    def __init__(
+        self, worlds: Worlds, quirks: Quirks, seed: int, page: Path | None, *, quiet: bool
+    ) -> None:
         self._worlds = worlds
         self._quirks = quirks
         self._seed = seed
+        self._page = page
         self._quiet = quiet
         self.reports: list[dict[str, Any]] = []
+        self.durations_s: list[float] = []
 
     def run(self, drill: Drill | Recording, word: str) -> Outcome:
         """Run a drill or a recording and return its outcome."""
         world = "real" if self._worlds.is_real else f"simulated, seed {self._seed}"
         self._say(text.heading(drill.name, world, drill.about))
-        spec = drill.spec(self._quirks, self._seed)
-        steps: list[dict[str, Any]] = []
+        spec, began_s = drill.spec(self._quirks, self._seed), time.monotonic()
+        results: list[StepResult] = []
         verdict: Verdict | None = None
         own = None
+        again = shlex.join(["klamm", "drill", "run", *self._arguments([word])])
         if isinstance(drill, Drill) and drill.real_only is not None:
             own = drill.cluster.zookeeper_servers
-        with self._worlds.open(spec, drill.name, own) as driver:
-            played = compare(drill, driver) if isinstance(drill, Recording) else play(drill, driver)
+        with contextlib.ExitStack() as stack:
+            with waiting(f"the cluster of {drill.name} to start"):
+                driver = stack.enter_context(self._worlds.open(spec, drill.name, own))
+            trace = None if self._page is None else RunTrace(driver)
+            if isinstance(drill, Recording):
+                played = compare(drill, driver)
+            else:
+                played = play(drill, driver, is_measured=True)
             with contextlib.closing(played):
-                for part in played:
+                for part in _announced(played, drill):
                     if isinstance(part, Verdict):
                         verdict = part
                         break
-                    steps.append(text.step_values(part))
+                    results.append(part)
                     self._say(*text.step_lines(part))
-        assert verdict is not None, "a drill ends with a verdict"
-        repeat = self._command(word)
+            assert verdict is not None, "the drill ended without a verdict"
+            if self._page is not None and trace is not None:
+                head = drill_headline(drill, verdict, world, again)
+                _write(self._page, run_page(head, trace, results))
         self._say(*text.verdict_lines(drill.name, verdict))
         if verdict.outcome is not Outcome.PASSED:
-            self._say(f"repeat it with: {repeat}")
+            self._say(f"repeat it with: {again}")
+        if self._page is not None:
+            self._say(f"page: {self._page}")
+        self.durations_s.append(time.monotonic() - began_s)
         self.reports.append(
             {
                 "drill": drill.name,
                 "world": "real" if self._worlds.is_real else "simulated",
                 "seed": None if self._worlds.is_real else self._seed,
                 **text.verdict_values(verdict),
-                "repeat": repeat,
-                "steps": steps,
+                "repeat": again,
+                "steps": [text.step_values(result) for result in results],
+                **({} if self._page is None else {"page": str(self._page)}),
             }
         )
         return verdict.outcome
 
-    def _command(self, word: str) -> str:
-        """Return the command that repeats the run."""
-        words = ["klamm", "drill", "run", word]
-        words += ["--real"] if self._worlds.is_real else ["--seed", str(self._seed)]
-        chosen = [name for name, field in QUIRK_NAMES.items() if getattr(self._quirks, field)]
-        if chosen:
-            every = len(chosen) == len(QUIRK_NAMES)
-            words += ["--quirks", "2.8.2" if every else ",".join(chosen)]
-        return shlex.join(words)
+    def repeat(self, words: list[str], folder: Path) -> bool:
+        """Run all drills again, and compare their journals with those in ``folder``.
+
+        Returns True if all journals are the same.
+        """
+        with waiting("the second runs"):
+            repeated = drill_twice.repeat(self._arguments(words), folder)
+        for report, one in zip(self.reports, repeated, strict=True):
+            report["repeated"] = one
+            self._say(*one.lines(report["drill"]))
+        return all(one.is_same for one in repeated)
+
+    def _arguments(self, words: list[str]) -> list[str]:
+        """Return the arguments of `klamm drill run` that repeat the runs of drills."""
+        seed = None if self._worlds.is_real else self._seed
+        return [*words, *_repeating(seed, self._quirks)]
 
     def _say(self, *lines: str) -> None:
         if not self._quiet:

@@ -1,17 +1,15 @@
 """`klamm explain`: explains a partition's state, or an event's effects, from the journal.
 
-Parses options and prints; cli/explanations/ finds the answer.
+Only parses options and prints; cli/explanations/ finds the explanation.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from datetime import time as dt_time
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -21,13 +19,14 @@ from klamm.cli.completion import complete_partition
 from klamm.cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
 from klamm.cli.explanations.linked_events import Cause, Change, Step
 from klamm.cli.explanations.rows import PartitionStatus, is_unclean
-from klamm.cli.journal import DamageWarnings, FileSource, JournalSource, journal_source
-from klamm.cli.journal_text import summary_text, time_text
+from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.options import AsJson, DataDirectory, Server, print_json
+from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.types import TopicPartition
+from klamm.runtime.journal_text import summary_text, time_text
 from klamm.statemachines.explanations import Rule
 
 EXAMPLES = """
@@ -44,9 +43,13 @@ STEPS_SHOWN: Final = 40
 FOLLOWED_SHOWN: Final = 5
 LOGS_SHOWN: Final = 10
 WRITES_NOTE: Final = (
-    "The journal does not record writes: these are derived from the rows above, with the version"
-    " if a row has it."
+    "Derived from the rows above, because the journal does not record writes to ZooKeeper."
+    " A znode's version is shown only if a row contains it."
 )
+EARLIER_RUN: Final = (
+    "does not exist in the last run in this journal; this is its state in an earlier run"
+)
+OLD_ROWS: Final = "this is its last state; --server or --data-dir selects another cluster"
 REQUESTS_NOTE: Final = "not recorded; klamm up --journal-messages records them"
 _EVENT: Final = re.compile(r"(?:([0-9]+)?#)?([0-9]+)")
 _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
@@ -58,52 +61,55 @@ def explain(
         str,
         typer.Argument(
             metavar="TOPIC-PARTITION|EVENT",
-            help="A partition, e.g. orders-3, or an event, e.g. #17 as in klamm journal; 2#17:"
-            " event 17 of controller epoch 2.",
+            help="A partition such as orders-3, or an event such as #17 (see klamm journal)."
+            " 2#17 is event 17 of controller epoch 2.",
             autocompletion=complete_partition,
         ),
     ],
-    show_all: Annotated[bool, typer.Option("--all", help="Every change, not only the last.")] = (
-        False
-    ),
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every change to the partition, not only the last.")
+    ] = (False),
     at: Annotated[
         str | None,
         typer.Option(
             metavar="TIME|epoch:N",
-            help="The last change up to this time, or the change that set leader epoch N.",
+            help="Show the last change up to this time, or the change that set leader epoch N.",
         ),
     ] = None,
-    journal: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A journal.jsonl. [default: the cluster's]")
-    ] = None,
+    journal: JournalFile = None,
     server: Server = None,
     data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """Explain the state of a partition or the effects of an event: the chain of causes, the rules
-    applied, the znodes written, the requests sent."""
-    source = _source(journal, server, data_dir)
-    warnings = DamageWarnings()
+    """Explain the state of a partition or the effects of an event.
 
-    def lines() -> Iterator[bytes]:
-        part = source.after(0)
-        warnings.show(part)
-        while part.lines:
-            yield from part.lines
-            part = source.after(part.next)
-            warnings.show(part)
-
-    explained = _explain(subject, lines, show_all, at)
+    Prints the chain of causes, the rules applied, the znodes written and the requests sent. The
+    first line names the journal.
+    """
+    rows = CountedRows(chosen_source(journal, server, data_dir))
+    if rows.cluster is None and journal is None:
+        typer.echo(f"warning: the cluster of {rows.path} has ended: {OLD_ROWS}", err=True)
+    with waiting("the whole journal"):
+        explained = explain_subject(subject, rows.lines, show_all, at)
+    if explained.is_of_earlier_run:
+        typer.echo(f"warning: {explained.subject} {EARLIER_RUN}", err=True)
     if json:
-        print_json(as_json(explained))
+        print_json({"journal": rows.origin, **as_json(explained)})
         return
-    for line in explained_lines(explained):
+    for line in (rows.origin.text, *explained_lines(explained)):
         typer.echo(harmless_line(line))
 
 
-def _explain(
-    subject: str, lines: Callable[[], Iterator[bytes]], show_all: bool, at: str | None
+def explain_subject(
+    subject: str,
+    lines: Callable[[], Iterator[bytes]],
+    show_all: bool = False,
+    at: str | None = None,
 ) -> Explained:
+    """Explain the partition or the event that ``subject`` names. ``at``: the value of --at.
+
+    Raises UsageError for another subject, and NotFound if the journal does not contain it.
+    """
     event = _EVENT.fullmatch(subject)
     if event is not None:
         if show_all or at is not None:
@@ -119,18 +125,11 @@ def _explain(
     return explain_partition(lines, TopicPartition(topic, int(number)), chosen, show_all)
 
 
-def _source(journal: Path | None, server: str | None, data_dir: Path | None) -> JournalSource:
-    if journal is None:
-        return journal_source(server, data_dir, os.environ)
-    if server is not None or data_dir is not None:
-        raise UsageError("give either --journal, or --server or --data-dir, not both")
-    if not journal.is_file():
-        raise UsageError(f"no such journal: {journal}", hint="klamm up writes journal.jsonl")
-    return FileSource(journal)
-
-
 def _chosen(at: str) -> Chosen:
-    """Return a function that picks the change given by --at. Raises UsageError."""
+    """Return a function that selects the change for --at. Raises UsageError for an invalid value.
+
+    ``at``: a time, or ``epoch:N`` for the change that set leader epoch N.
+    """
     epoch = _LEADER_EPOCH.fullmatch(at)
     if epoch is not None:
         wanted = int(epoch[1])
@@ -162,18 +161,18 @@ def _time_of_day(text: str) -> dt_time:
 
 
 def explained_lines(explained: Explained) -> Iterator[str]:
-    """Return the explanation as lines of text."""
+    """Yield the explanation as lines of text."""
     if explained.status is not None:
         yield f"{explained.subject}: {_status_text(explained.status)}"
     for wait in explained.waits:
         yield f"  {wait}"
     if explained.logs:
         yield ""
-        yield "Failures and truncations of its logs"
+        yield "Failures and truncations of the partition's logs"
     for row in explained.logs[-LOGS_SHOWN:]:
         yield f"    {_clock(row.t_ms)}  {_row_text(row)}"
     if len(explained.logs) > LOGS_SHOWN:
-        yield f"    and {len(explained.logs) - LOGS_SHOWN} before; --json prints all"
+        yield f"    and {len(explained.logs) - LOGS_SHOWN} earlier; --json prints all"
     for change in explained.changes:
         yield ""
         yield from _change_lines(change)
@@ -190,6 +189,7 @@ def as_json(explained: Explained) -> dict[str, Any]:
     return {
         "subject": explained.subject,
         "standing": None if explained.status is None else explained.status._asdict(),
+        "is_of_earlier_run": explained.is_of_earlier_run,
         "waits": explained.waits,
         "logs": explained.logs,
         "changes": [_change_as_json(change) for change in explained.changes],
@@ -208,7 +208,7 @@ def _change_lines(change: Change) -> Iterator[str]:
     rules: dict[Rule, int] = {}
     for step in change.steps[:STEPS_SHOWN]:
         numbers = [rules.setdefault(rule, len(rules) + 1) for rule in step.rules]
-        unclean = " UNCLEAN: the leader was not in the ISR" if is_unclean(step.row) else ""
+        unclean = " UNCLEAN: the new leader was not in the ISR" if is_unclean(step.row) else ""
         yield f"    {_row_text(step.row)}{unclean}  ({','.join(map(str, numbers))})"
     if len(change.steps) > STEPS_SHOWN:
         yield f"    and {len(change.steps) - STEPS_SHOWN} more; --json prints all"

@@ -1,4 +1,4 @@
-"""`klamm journal`: shows journal.jsonl of a running cluster, or of one that has ended."""
+"""`klamm journal`: shows the journal of a cluster that is running or has ended."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import typer
 
 from klamm.cli.client import ServerClient, find_server, server_variable
 from klamm.cli.command_loading import command_group
-from klamm.cli.journal_text import EventNames, row_text
 from klamm.cli.options import DataDirectory, Server
 from klamm.cluster.errors import KlammError
-from klamm.server.data_dir import JOURNAL_FILE, default_data_dir
+from klamm.runtime.journal_text import EventNames, row_text
+from klamm.server.data_dir import JOURNAL_FILE, default_data_dir, read_address
 from klamm.server.journal_tail import JournalPage, JournalPart, last_rows, rows_after
 
 FOLLOW_INTERVAL_S = 0.3
@@ -34,41 +34,41 @@ Examples:
 
 
 class FileSource:
-    """The journal in a data directory."""
+    """The journal in a data directory, read from its file."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     def last(self, count: int) -> JournalPart:
         """Read the last rows of the file."""
-        return last_rows(self._path, count)
+        return last_rows(self.path, count)
 
     def after(self, place: int) -> JournalPart:
-        """Read the rows that follow a position."""
-        return rows_after(self._path, place)
+        """Read the rows after ``place``, the position that the previous read returned."""
+        return rows_after(self.path, place)
 
 
 class ServerSource:
-    """The journal of a running cluster, over HTTP."""
+    """The journal of a running cluster, read over HTTP."""
 
     def __init__(self, client: ServerClient) -> None:
-        self._client = client
+        self.client = client
 
     def last(self, count: int) -> JournalPart:
-        """Request the last rows."""
+        """Request the last rows from the server."""
         return self._page(f"/journal?last={count}")
 
     def after(self, place: int) -> JournalPart:
-        """Request the rows that follow a position."""
+        """Request the rows after ``place``, the position that the previous request returned."""
         return self._page(f"/journal?after={place}")
 
     def _page(self, path: str) -> JournalPart:
-        page = msgspec.json.decode(self._client.request("GET", path), type=JournalPage)
+        page = msgspec.json.decode(self.client.request("GET", path), type=JournalPage)
         return JournalPart([bytes(row) for row in page.rows], page.next, page.damaged)
 
 
 JournalSource = FileSource | ServerSource
-"""A journal, read in parts."""
+"""A source from which a journal is read in parts."""
 
 
 @app.command()
@@ -85,9 +85,15 @@ def tail(
         bool, typer.Option("--json", help="Print the rows as JSON, unchanged.")
     ] = False,
 ) -> None:
-    """Print the last rows of the journal: from the server if --server is given, else from the
-    file in the data directory, which is kept when the cluster ends."""
+    """Print the last rows of the journal.
+
+    The rows come from the server if --server is given, otherwise from the file in the data
+    directory, which remains when the cluster has ended. Times are local.
+    """
     source = journal_source(server, data_dir, os.environ)
+    if isinstance(source, FileSource) and writer_of(source.path) is None:
+        ended = f"warning: the cluster of {source.path} has ended: these are its last rows"
+        typer.echo(ended, err=True)
     names = EventNames()
     warnings = DamageWarnings()
     part = source.last(count)
@@ -105,15 +111,31 @@ def tail(
 def journal_source(
     server: str | None, data_dir: Path | None, environ: Mapping[str, str]
 ) -> JournalSource:
-    """Return the server or the file to read the journal from.
+    """Return the source of the journal: a file or a server.
 
-    A file in the data directory comes before a server that is not given explicitly. Raises
-    EnvironmentProblem if neither is found.
+    The journal file in the data directory is used unless a server is given explicitly. Raises
+    EnvironmentProblem if there is neither.
     """
     path = (data_dir or default_data_dir(environ)) / JOURNAL_FILE
-    if not server and not server_variable(data_dir, environ) and path.exists():
+    if server is None and server_variable(data_dir, environ) is None and path.exists():
         return FileSource(path)
     return ServerSource(find_server(server, data_dir, environ))
+
+
+def writer_of(path: Path) -> str | None:
+    """Return the URL of the running klamm that writes a journal, or None.
+
+    Ask the server itself: server.json is left behind if klamm is killed, and the process id in it
+    may be reused.
+    """
+    folder = path.parent.absolute()
+    try:
+        if path.name != JOURNAL_FILE or read_address(folder) is None:
+            return None
+        status: dict[str, Any] = find_server(None, folder, {}).get("/status")
+    except KlammError:
+        return None
+    return status["url"] if status["data_dir"] == str(folder) else None
 
 
 class DamageWarnings:
@@ -123,7 +145,7 @@ class DamageWarnings:
         self._shown: set[str] = set()
 
     def show(self, part: JournalPart) -> None:
-        """Print warnings on standard error."""
+        """Print the warnings about a part of the journal to standard error."""
         for damage in part.damaged:
             if damage not in self._shown and len(self._shown) <= WARNINGS_SHOWN:
                 self._shown.add(damage)
@@ -139,4 +161,4 @@ def row_line(line: bytes, names: EventNames) -> str:
         names.see(row)
         return row_text(row, names)
     except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise KlammError(f"not a row of a journal: {line[:60]!r}") from error
+        raise KlammError(f"not a journal row: {line[:60]!r}") from error

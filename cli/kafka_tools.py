@@ -1,7 +1,7 @@
-"""`klamm topics`, `klamm configs` and the other tools of Kafka 2.8.2, with identical output.
+"""`klamm topics`, `klamm configs` and the other tools of Kafka 2.8.2, with Kafka's output.
 
 Removes klamm's own flags from the command line, passes Kafka's arguments unchanged to the tool in
-admin/, and prints its result. Each tool is imported when it runs.
+admin/, and prints the result. Each tool is imported only when it runs.
 """
 
 from __future__ import annotations
@@ -9,81 +9,147 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 import typer
 
-from klamm.admin.command_result import CommandResult, describe_error
+from klamm.admin.command_result import CommandResult
 from klamm.admin.guard import foreign_cluster
 from klamm.admin.tool_services import ToolServices
+from klamm.cli.client import find_server
 from klamm.cli.connect import open_cluster, open_store
+from klamm.cli.errors import print_error_json
+from klamm.cli.waiting import PLAIN_AFTER_S
 from klamm.cluster.errors import KlammError, NotKlamm, UsageError
 from klamm.placement.draws import IntSource, JavaRandom
 from klamm.placement.pools import Pools
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
-EMPTY_REPORT: Final = {"action": None}
+if TYPE_CHECKING:
+    from klamm.admin.kafka_admin import KafkaAdmin
 
 
 class OwnArguments:
-    """Parser that removes klamm's own flags from a command line; ``rest`` is Kafka's."""
+    """Parser that removes klamm's own flags from a tool's command line.
+
+    ``kafka_args`` are the remaining arguments. Without --bootstrap-server and --zookeeper, a tool
+    finds the server as other commands do: by --server, --data-dir, KLAMM_SERVER or server.json. If
+    no server is found, the error is raised when the tool connects.
+    """
 
     def __init__(self, args: Sequence[str]) -> None:
-        self.rest = list(args)
-        self.wants_help = "--help" in self.rest
+        self._rest = list(args)
+        self.wants_help = "--help" in self._rest
         self.as_json = self.flag("--json")
         self.yes = self.flag("--yes")
+        self._server = self.value("--server")
+        data_dir = self.value("--data-dir")
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._not_found: KlammError | None = None
+
+    @property
+    def kafka_args(self) -> list[str]:
+        """Kafka's arguments, with the address of the server added if they contain no address.
+
+        Raises UsageError if an address is given both to klamm and to the tool.
+        """
+        words = [word for word in self._rest if word.startswith("-")]
+        names = {word.lstrip("-").partition("=")[0] for word in words}
+        is_named = not names.isdisjoint(("bootstrap-server", "zookeeper"))
+        has_place = self._server is not None or self._data_dir is not None
+        if is_named and has_place:
+            raise UsageError(
+                "--server and --data-dir cannot be combined with --bootstrap-server or --zookeeper"
+            )
+        if is_named or names & {"help", "version"} or not (self._rest or has_place):
+            return self._rest
+        return ["--bootstrap-server", self._found_server(), *self._rest]
+
+    def _found_server(self) -> str:
+        try:
+            return find_server(self._server, self._data_dir).url
+        except KlammError as error:
+            # Wrong arguments are reported first: the tool has not checked them yet.
+            self._not_found = error
+            return "localhost"
+
+    @contextmanager
+    def open_cluster(self, address: str) -> Iterator[KafkaAdmin]:
+        """Yield an admin client for the running klamm at ``address``.
+
+        Raises EnvironmentProblem if no running klamm was found.
+        """
+        if self._not_found is not None:
+            raise self._not_found
+        with open_cluster(address, self._data_dir) as admin:
+            yield admin
 
     def flag(self, name: str) -> bool:
-        """Remove a flag; return True if it was present."""
-        found = name in self.rest
-        self.rest = [word for word in self.rest if word != name]
+        """Remove a flag from the command line; return True if it was present."""
+        found = name in self._rest
+        self._rest = [word for word in self._rest if word != name]
         return found
 
     def value(self, name: str) -> str | None:
-        """Remove ``name VALUE`` or ``name=VALUE`` and return VALUE; None if it is absent.
+        """Remove ``name VALUE`` or ``name=VALUE`` and return VALUE, or None if ``name`` is absent.
 
         Raises UsageError if VALUE is missing.
         """
-        for position, word in enumerate(self.rest):
+        for position, word in enumerate(self._rest):
             flag, equals, value = word.partition("=")
             if flag != name:
                 continue
-            if not equals and position + 1 == len(self.rest):
+            if not equals and position + 1 == len(self._rest):
                 raise UsageError(f"{name} requires a value")
-            taken = value if equals else self.rest[position + 1]
-            del self.rest[position : position + (1 if equals else 2)]
+            taken = value if equals else self._rest[position + 1]
+            del self._rest[position : position + (1 if equals else 2)]
             return taken
         return None
 
     @property
     def before_write(self) -> Callable[[KafkaZkClient], None]:
-        """Return the function to call before the first write to a ZooKeeper."""
+        """Function to call before the first write to ZooKeeper; it may raise NotKlamm."""
         return _nothing if self.yes else ask_before_write
 
 
 class SystemSource:
-    """Unseeded random integers, as in Kafka's tool."""
+    """Source of random integers without a fixed seed, as in Kafka's tools."""
 
     def next_int(self, bound: int) -> int:
-        """Return a random integer of [0, bound)."""
+        """Return a random integer in [0, bound)."""
         return secrets.randbelow(bound)
+
+
+class _Pauses:
+    """Sleeps for a tool that waits for brokers, and tells the user if the wait is long."""
+
+    def __init__(self) -> None:
+        self._slept_s = 0.0
+
+    def sleep(self, wait_ms: float) -> None:
+        """Sleep for ``wait_ms``; print a message when the total time slept becomes long."""
+        was_said = self._slept_s >= PLAIN_AFTER_S
+        self._slept_s += wait_ms / 1000
+        if self._slept_s >= PLAIN_AFTER_S and not was_said:
+            typer.echo("waiting for brokers to create the replicas that are to be moved", err=True)
+        time.sleep(wait_ms / 1000)
 
 
 def tool_services(
     own: OwnArguments, source: IntSource | None = None, pools: Pools | None = None
 ) -> ToolServices:
-    """Return the services of a tool: real connections, randomness and time."""
+    """Return the services that a tool uses: connections, random numbers and a clock."""
     return ToolServices(
         open_store=open_store,
-        open_cluster=open_cluster,
+        open_cluster=own.open_cluster,
         before_write=own.before_write,
         source=source or SystemSource(),
         now_ms=lambda: time.monotonic() * 1000,
-        sleep_ms=lambda wait_ms: time.sleep(wait_ms / 1000),
+        sleep_ms=_Pauses().sleep,
         pools=pools,
     )
 
@@ -92,20 +158,19 @@ def finish(
     own: OwnArguments,
     tool: Callable[[], CommandResult],
     own_help: str,
-    empty: Mapping[str, Any] = EMPTY_REPORT,
 ) -> None:
-    """Run a tool, print its result, and exit with klamm's exit code (--json) or Kafka's.
+    """Run a tool, print its result, and exit with the tool's exit code.
 
-    ``empty``: the report, apart from the error, of a tool that raised an error.
+    With --json, the report goes to standard output and an error goes only to standard error.
     """
-    if own.as_json:
-        try:
-            report = tool().report
-        except KlammError as error:
-            report = {**empty, "error": describe_error(error), "exit_code": error.exit_code}
-        typer.echo(msgspec.json.encode(report))
-        raise typer.Exit(int(report["exit_code"]))
     result = tool()
+    if own.as_json:
+        report = dict(result.report)
+        error, exit_code = report.pop("error", None), int(report["exit_code"])
+        typer.echo(msgspec.json.encode(report))
+        if error is not None:
+            print_error_json(error, exit_code)
+        raise typer.Exit(exit_code)
     typer.echo(result.stdout, nl=False)
     typer.echo(result.stderr, nl=False, err=True)
     if result.hint:
@@ -118,7 +183,7 @@ def finish(
 def ask_before_write(client: KafkaZkClient) -> None:
     """Ask for confirmation before a write to a ZooKeeper that klamm did not set up.
 
-    Raises NotKlamm if the answer is no, or if standard input is not a terminal.
+    Raises NotKlamm if the user declines, or if standard input is not a terminal.
     """
     owner = foreign_cluster(client)
     if owner is None:
@@ -126,7 +191,7 @@ def ask_before_write(client: KafkaZkClient) -> None:
     typer.echo(f"This ZooKeeper was not set up by klamm. It belongs to {owner}.", err=True)
     if not sys.stdin.isatty():
         raise NotKlamm(
-            "nothing was written: standard input is not a terminal to confirm on",
+            "nothing was written: confirmation is required, but standard input is not a terminal",
             hint="--yes writes without asking",
         )
     if not typer.confirm("Write to it?", err=True):
@@ -140,14 +205,20 @@ def _nothing(_: KafkaZkClient) -> None:
 # -- the tools
 
 
-_TOPICS_HELP = """
+_ADDRESS_HELP = """
+--bootstrap-server is the HTTP address that klamm up prints; without a port, port 8282. Without it
+and without --zookeeper, a tool finds the running klamm as other commands do: --server or
+--data-dir, else KLAMM_SERVER, else the data directory of klamm up.
+"""
+_TOPICS_HELP = f"""
 klamm's options:
 --pools FILE   with --zookeeper and --create or --alter: place every topic inside its pool
 --yes          do not ask before writing to a ZooKeeper that klamm did not set up
---json         print JSON, and exit with klamm's exit codes
-
+--json         print JSON
+{_ADDRESS_HELP}
 Examples:
-  klamm topics --zookeeper localhost:2181 --create --topic t --partitions 6 --replication-factor 3
+  klamm topics --create --topic t --partitions 6 --replication-factor 3
+  klamm topics --bootstrap-server localhost --describe
   klamm topics --zookeeper localhost:2181 --create --topic u --replica-assignment 0:1:2,1:2:0
   klamm topics --zookeeper localhost:2181 --alter --topic u --partitions 3
   klamm topics --zookeeper localhost:2181 --alter --topic T1 --partitions 12 --pools pools.yaml
@@ -162,26 +233,24 @@ def topics(context: typer.Context) -> None:
 
     own = OwnArguments(context.args)
     services = tool_services(own, pools=_pools(own.value("--pools")))
-    empty: dict[str, Any] = {"action": None, "topics": [], "warnings": []}
-    finish(own, lambda: run_topic_command(own.rest, services), _TOPICS_HELP, empty)
+    finish(own, lambda: run_topic_command(own.kafka_args, services), _TOPICS_HELP)
 
 
-_REASSIGN_HELP = """
+_REASSIGN_HELP = f"""
 klamm's options:
---seed N                   with --generate: the same plan every time
+--seed N                   with --generate: the same seed gives the same plan
 --pools FILE               with --generate: place each topic inside its pool; with --execute:
                            refuse a plan that moves a partition out of its pool
 --save-throttles FILE      with --execute --throttle: save the previous throttles in FILE
 --restore-throttles FILE   with --verify or --cancel: when all reassignments are complete, restore
                            the throttles saved in FILE and delete FILE; Kafka removes all throttles
---show-throttles           with --verify, --cancel or --list: print the throttles that are set now
+--show-throttles           with --verify, --cancel or --list: print the current throttles
 --yes                      do not ask before writing to a ZooKeeper that klamm did not set up
---json                     print JSON, and exit with klamm's exit codes; --verify: 0 complete,
-                           12 still in progress, 1 the replicas differ from the plan
+--json                     print JSON; --verify then exits with 0 (complete), 12 (in progress)
+                           or 1 (the replicas differ from the plan)
 
---bootstrap-server is the HTTP address that klamm up prints. With --zookeeper, --execute writes a
-znode, and the controller carries out the reassignment.
-
+With --zookeeper, --execute writes a znode, and the controller carries out the reassignment.
+{_ADDRESS_HELP}
 Examples:
   klamm reassign-partitions --bootstrap-server localhost:8282 --generate --broker-list 1,2,3 \\
       --topics-to-move-json-file topics.json --seed 7 --pools pools.yaml
@@ -189,9 +258,8 @@ Examples:
       --reassignment-json-file plan.json --save-throttles before.json
   klamm reassign-partitions --zookeeper localhost:2181 --verify \\
       --reassignment-json-file plan.json --restore-throttles before.json
-  klamm reassign-partitions --bootstrap-server localhost:8282 --cancel \\
-      --reassignment-json-file plan.json
-  klamm reassign-partitions --bootstrap-server localhost:8282 --list
+  klamm reassign-partitions --cancel --reassignment-json-file plan.json
+  klamm reassign-partitions --list
 """
 
 
@@ -208,7 +276,7 @@ def reassign_partitions(context: typer.Context) -> None:
         show_throttles=own.flag("--show-throttles"),
         pools=_pools(own.value("--pools")),
     )
-    finish(own, lambda: run_reassign_command(own.rest, services, options), _REASSIGN_HELP)
+    finish(own, lambda: run_reassign_command(own.kafka_args, services, options), _REASSIGN_HELP)
 
 
 def _source(seed: str | None) -> IntSource:
@@ -230,15 +298,12 @@ def _path(name: str | None) -> Path | None:
     return None if name is None else Path(name)
 
 
-_ELECTION_HELP = """
+_ELECTION_HELP = f"""
 klamm's options:
---json   print JSON, and exit with klamm's exit codes
-
---bootstrap-server is the HTTP address that klamm up prints.
-
+--json   print JSON
+{_ADDRESS_HELP}
 Examples:
-  klamm leader-election --bootstrap-server localhost:8282 --election-type preferred \\
-      --all-topic-partitions
+  klamm leader-election --election-type preferred --all-topic-partitions
   klamm leader-election --bootstrap-server localhost:8282 --election-type unclean \\
       --topic t --partition 0
 """
@@ -249,20 +314,19 @@ def leader_election(context: typer.Context) -> None:
     from klamm.admin.elections.command import run_election_command
 
     own = OwnArguments(context.args)
-    finish(own, lambda: run_election_command(own.rest, tool_services(own)), _ELECTION_HELP)
+    finish(own, lambda: run_election_command(own.kafka_args, tool_services(own)), _ELECTION_HELP)
 
 
-_CONFIGS_HELP = """
+_CONFIGS_HELP = f"""
 klamm's options:
 --yes    do not ask before writing to a ZooKeeper that klamm did not set up
---json   print JSON, and exit with klamm's exit codes
+--json   print JSON
 
 klamm supports the configs of topics and brokers. Dynamic broker configs are the three replication
-throttles and unclean.leader.election.enable. --bootstrap-server is the HTTP address that klamm up
-prints.
-
+throttles and unclean.leader.election.enable.
+{_ADDRESS_HELP}
 Examples:
-  klamm configs --bootstrap-server localhost:8282 --describe --topic t --all
+  klamm configs --describe --topic t --all
   klamm configs --bootstrap-server localhost:8282 --alter --topic t --add-config retention.ms=1000
   klamm configs --bootstrap-server localhost:8282 --alter --broker-defaults \\
       --add-config unclean.leader.election.enable=true
@@ -275,19 +339,19 @@ def configs(context: typer.Context) -> None:
     from klamm.admin.configs.command import run_configs_command
 
     own = OwnArguments(context.args)
-    finish(own, lambda: run_configs_command(own.rest, tool_services(own)), _CONFIGS_HELP)
+    finish(own, lambda: run_configs_command(own.kafka_args, tool_services(own)), _CONFIGS_HELP)
 
 
-_LOG_DIRS_HELP = """
+_LOG_DIRS_HELP = f"""
 klamm's options:
---json   print JSON, and exit with klamm's exit codes
+--json   print JSON
 
---bootstrap-server is the HTTP address that klamm up prints. The size of a replica is the total
-size of its segments in bytes; without klamm up --segments its log is in memory and has no files.
-Waits a minute for a broker that is not available, as Kafka does.
-
+The size of a replica is the total size of its log segments in bytes. Without klamm up --segments,
+logs are in memory and have no files.
+Like Kafka's tool, this one waits up to a minute for a broker that is not available.
+{_ADDRESS_HELP}
 Examples:
-  klamm log-dirs --bootstrap-server localhost:8282 --describe
+  klamm log-dirs --describe
   klamm log-dirs --bootstrap-server localhost:8282 --describe --broker-list 0,1 --topic-list t
 """
 
@@ -297,17 +361,16 @@ def log_dirs(context: typer.Context) -> None:
     from klamm.admin.log_dirs_command import run_log_dirs_command
 
     own = OwnArguments(context.args)
-    finish(own, lambda: run_log_dirs_command(own.rest, tool_services(own)), _LOG_DIRS_HELP)
+    finish(own, lambda: run_log_dirs_command(own.kafka_args, tool_services(own)), _LOG_DIRS_HELP)
 
 
-_PREFERRED_HELP = """
+_PREFERRED_HELP = f"""
 klamm's options:
 --yes    do not ask before writing to a ZooKeeper that klamm did not set up
---json   print JSON, and exit with klamm's exit codes
+--json   print JSON
 
---bootstrap-server is the HTTP address that klamm up prints. With --zookeeper the tool writes a
-znode, and the controller carries out the elections.
-
+With --zookeeper the tool writes a znode, and the controller carries out the elections.
+{_ADDRESS_HELP}
 Examples:
   klamm preferred-replica-election --bootstrap-server localhost:8282
   klamm preferred-replica-election --zookeeper localhost:2181 --path-to-json-file partitions.json
@@ -320,5 +383,7 @@ def preferred_replica_election(context: typer.Context) -> None:
 
     own = OwnArguments(context.args)
     finish(
-        own, lambda: run_preferred_election_command(own.rest, tool_services(own)), _PREFERRED_HELP
+        own,
+        lambda: run_preferred_election_command(own.kafka_args, tool_services(own)),
+        _PREFERRED_HELP,
     )

@@ -1,8 +1,11 @@
-"""`klamm network`: isolates brokers of a running cluster. Sends requests and prints only."""
+"""`klamm network`: faults of the network of a running cluster.
+
+Sends requests to the server and prints the response.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,18 +13,111 @@ from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_broker
 from klamm.cli.options import Answered, asks_server
-from klamm.runtime.actions import Isolate
+from klamm.cluster.errors import UsageError
+from klamm.runtime.actions import (
+    PAUSED,
+    RUNNING,
+    Clog,
+    Cut,
+    DegradeNetwork,
+    Delay,
+    HealNetwork,
+    Isolate,
+    LinkAction,
+)
+from klamm.runtime.network import Party, Traffic
+
+_RUNNING: Final = (RUNNING, PAUSED, "starting", "stopping")
+"""States of brokers whose process exists, even if it is paused."""
 
 app = command_group(
-    help="Isolate brokers of a running cluster from each other.",
+    help="Cut, clog, delay and degrade the network links of a running cluster.",
     epilog="""
+\b
+Groups are brokers separated by commas, others (all other brokers), clients or zookeeper.
+
 \b
 Examples:
   klamm network isolate 2
-  klamm network isolate 0 1
+  klamm network cut 0 1,2 3,4
+  klamm network cut 1 zookeeper
+  klamm network cut --one-way 1 2
+  klamm network clog --only records 0 others
+  klamm network delay --ms 200 zookeeper others
+  klamm network degrade --loss 0.1 --reordering 0.3
   klamm network heal
 """,
 )
+_Groups = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="GROUP GROUP...",
+        help="Groups of brokers, others, clients or zookeeper.",
+        autocompletion=complete_broker,
+    ),
+]
+_OneWay = Annotated[
+    bool, typer.Option("--one-way", help="Only from the first group to the second one.")
+]
+_Only = Annotated[
+    Traffic | None,
+    typer.Option(help="Only messages that carry records, or only control requests."),
+]
+_RATE: Final = typer.Option(min=0.0, max=1.0, help="Probability, from 0 to 1.")
+
+
+@app.command()
+@asks_server
+def cut(
+    client: ServerClient, groups: _Groups, one_way: _OneWay = False, only: _Only = None
+) -> Answered:
+    """Cut the links between groups: messages are lost until klamm network heal."""
+    return _act(client, Cut, groups, one_way, only)
+
+
+@app.command()
+@asks_server
+def clog(
+    client: ServerClient, groups: _Groups, one_way: _OneWay = False, only: _Only = None
+) -> Answered:
+    """Hold messages between groups, and deliver them in order at klamm network heal."""
+    return _act(client, Clog, groups, one_way, only)
+
+
+@app.command()
+@asks_server
+def delay(
+    client: ServerClient,
+    groups: _Groups,
+    ms: Annotated[int, typer.Option(help="The delay in milliseconds.", min=1, max=600_000)],
+    one_way: _OneWay = False,
+    only: _Only = None,
+) -> Answered:
+    """Deliver messages between groups later, in order."""
+    return _act(client, Delay, groups, one_way, only, ms=ms)
+
+
+@app.command()
+@asks_server
+def degrade(
+    client: ServerClient,
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[GROUP GROUP...]",
+            help="Groups as for klamm network cut. By default all messages with records.",
+            autocompletion=complete_broker,
+        ),
+    ] = None,
+    loss: Annotated[float, _RATE] = 0.0,
+    repetition: Annotated[float, _RATE] = 0.0,
+    reordering: Annotated[float, _RATE] = 0.0,
+    one_way: _OneWay = False,
+    only: _Only = None,
+) -> Answered:
+    """Lose, repeat and reorder messages. Replaces the rates of an earlier call."""
+    rates = {"loss": loss, "repetition": repetition, "reordering": reordering}
+    return _act(client, DegradeNetwork, groups or [], one_way, only, **rates)
 
 
 @app.command()
@@ -35,27 +131,72 @@ def isolate(
 ) -> Answered:
     """Isolate brokers: stop replication between the listed brokers and all other brokers.
 
-    Brokers on the same side continue to replicate, and ZooKeeper, the controller and clients reach
-    all brokers. If records are produced, a follower that cannot fetch leaves the ISR after
-    replica.lag.time.max.ms. Replaces any earlier isolation; brokers that are not listed are
-    reconnected.
+    The cluster is split into two groups, the listed brokers and the others, so at least one broker
+    must be left out. Brokers of the same group continue to replicate, and ZooKeeper, the controller
+    and clients can still reach all brokers. If records are produced, a follower that cannot fetch
+    leaves the ISR after replica.lag.time.max.ms. Replaces any earlier isolation: brokers that were
+    isolated before and are not listed now are reconnected to the other unlisted brokers.
     """
-    return _isolate(client, brokers)
+    before = client.get("/status")["isolated_brokers"]
+    answer = client.act(Isolate(tuple(brokers)))
+    isolated = answer["isolated"]
+    again = [id_ for id_ in before if id_ not in isolated]
+    reconnected = f"; {_brokers(again)} {_are(again)} reconnected" if again else ""
+    note = _without_effect(client, isolated)
+    text = f"{_brokers(isolated)} {_are(isolated)} isolated{reconnected}{note}"
+    return {**answer, "reconnected": again}, text
 
 
 @app.command()
 @asks_server
 def heal(client: ServerClient) -> Answered:
-    """End the isolation: all brokers can replicate from each other again."""
-    return _isolate(client, [])
+    """End all faults of the network, and deliver the messages on clogged links."""
+    status = client.get("/status")
+    isolated, faults = status["isolated_brokers"], status["network_faults"]
+    answer = client.act(HealNetwork())
+    ended = [f"{_brokers(isolated)} {_are(isolated)} no longer isolated"] if isolated else []
+    ended += [f"ended: {fault}" for fault in faults]
+    return answer, "\n".join(ended) or "the network has no faults"
 
 
-def _isolate(client: ServerClient, brokers: list[int]) -> Answered:
-    answer = client.act(Isolate(tuple(brokers)))
-    isolated = answer["isolated"]
-    ids = ", ".join(map(str, isolated))
-    if not isolated:
-        return answer, "no broker is isolated"
-    if len(isolated) == 1:
-        return answer, f"broker {ids} is isolated"
-    return answer, f"brokers {ids} are isolated"
+def _act(
+    client: ServerClient,
+    action: type[LinkAction],
+    texts: list[str],
+    is_one_way: bool,
+    only: Traffic | None,
+    **arguments: Any,
+) -> Answered:
+    groups = tuple(tuple(map(_party, text.split(","))) for text in texts)
+    if is_one_way and len(groups) != 2:
+        raise UsageError("--one-way requires two groups", hint="as in --one-way 1 zookeeper")
+    links: dict[str, Any] = {"between": groups}
+    if is_one_way:
+        links = {"sources": groups[0], "destinations": groups[1]}
+    try:
+        answer = client.act(action(**links, only=only, **arguments))
+    except ValueError as error:
+        raise UsageError(str(error), hint="klamm network --help") from None
+    return answer, "\n".join(answer["faults"])
+
+
+def _party(text: str) -> Party:
+    return int(text) if text.isdecimal() else text
+
+
+def _without_effect(client: ServerClient, isolated: list[int]) -> str:
+    """Return a note if the isolation has no effect because all running brokers are in one group."""
+    brokers = client.get("/status")["brokers"]
+    running = {broker["id"] for broker in brokers if broker["state"] in _RUNNING}
+    if running.intersection(isolated) and running.difference(isolated):
+        return ""
+    down = [broker["id"] for broker in brokers if broker["id"] not in running]
+    return f", but no running broker is cut off from another; not running: {_brokers(down)}"
+
+
+def _are(ids: list[int]) -> str:
+    return "is" if len(ids) == 1 else "are"
+
+
+def _brokers(ids: list[int]) -> str:
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"

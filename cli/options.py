@@ -1,4 +1,4 @@
-"""Options common to all commands on a running cluster, and printing of JSON and tables."""
+"""Options shared by all commands for a running cluster; functions that print or format values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from klamm.cluster.plain_text import harmless_line
 Server = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT", help=f"Address of klamm's API. [default: {SERVER_VARIABLE}, data dir]"
+        metavar="HOST[:PORT]",
+        help=f"Address of klamm's API. [default: {SERVER_VARIABLE}, or from --data-dir]",
     ),
 ]
 DataDirectory = Annotated[
@@ -25,6 +26,17 @@ DataDirectory = Annotated[
     typer.Option("--data-dir", help="Data directory of klamm up."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+QuirkNames = Annotated[
+    str | None,
+    typer.Option(
+        metavar="2.8.2|KAFKA-N,..",
+        help="Reproduce known bugs of Kafka 2.8.2: all of them, or those listed "
+        "(see klamm drill list --bugs).",
+    ),
+]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="Number of processes. [default: one per core]")
+]
 _SERVER_OPTIONS = tuple(
     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
     for name, kind, default in (
@@ -34,14 +46,14 @@ _SERVER_OPTIONS = tuple(
     )
 )
 Answered = tuple[Any, str]
-"""The server's answer as plain values, and the same as text."""
+"""Two forms of a server's response: the plain values, and the text to print."""
 
 
 def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Callable[..., None]:
-    """Turn a function that sends a request to a running cluster into a command.
+    """Decorator that turns ``ask``, which sends a request to a running cluster, into a command.
 
-    The command also takes --server, --data-dir and --json, and prints the text that ``ask``
-    returns, or the answer with --json.
+    The command also takes --server, --data-dir and --json. It prints the text that ``ask`` returns;
+    with --json it prints the response.
     """
 
     @wraps(ask)
@@ -58,9 +70,19 @@ def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Call
     return command
 
 
+def comma_separated(text: str | None) -> list[str]:
+    """Return the words of an option's value such as ``1,2``; none if the option is not given."""
+    return [] if text is None else [word.strip() for word in text.split(",")]
+
+
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and the noun that it counts, e.g. "1 seed" or "2,000 seeds"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def table_lines(rows: Sequence[Sequence[object]]) -> list[str]:

@@ -1,6 +1,7 @@
-"""klamm's own log: warnings, and messages that a problem is over, on the terminal and in klamm.log.
+"""klamm's own log: warnings, and messages about resolved problems.
 
-A full klamm.log is renamed klamm.log.1, and so on; the oldest file is deleted.
+They are printed on the terminal and written to klamm.log. A full klamm.log is renamed to
+klamm.log.1, and so on; the oldest file is deleted.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ OLD_FILES: Final = 3
 
 
 class OneLine(logging.Formatter):
-    """Formats a warning for the terminal, without the traceback, which is in klamm.log."""
+    """Formats a warning for the terminal, without the traceback, which is written to klamm.log."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line; for a warning common to all brokers, the text for all of them."""
+        """Return a warning as one line.
+
+        For a warning that every broker may log, the line is the text about all brokers together,
+        which the log record carries besides its own message.
+        """
         for_all: str | None = getattr(record, FOR_ALL, None)
         if for_all is not None:
             message = f"{for_all} (klamm status lists it until it is resolved)"
@@ -35,30 +40,32 @@ class OneLine(logging.Formatter):
 
 
 class FileLines(logging.Formatter):
-    """Formats a warning for klamm.log: one line, then the traceback if there is one."""
+    """Formats a warning for klamm.log: one line, then the traceback, if any."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line and the traceback, escaped."""
+        """Return a log record as a line and its traceback, with control characters escaped."""
         return harmless(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line, escaped."""
+        """Return the line of a log record, with control characters escaped."""
         return harmless_line(super().formatMessage(record))
 
 
 class OnceForAll(logging.Filter):
-    """Passes only the first of a warning that all brokers log at about the same time, and drops
-    records that are only for the file."""
+    """Log filter that drops a warning if another broker logged the same warning within 30 s.
+
+    It also drops log records that are meant only for klamm.log.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._said_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return False if another broker logged the same warning within the last 30 s."""
+        """Return whether to print a log record on the terminal."""
         if getattr(record, IN_FILE_ONLY, False):
             return False
         for_all: str | None = getattr(record, FOR_ALL, None)
@@ -72,7 +79,11 @@ class OnceForAll(logging.Filter):
 
 
 class OwnLog(RotatingFileHandler):
-    """Handler of klamm.log. If the file cannot be written, warns once on the terminal."""
+    """Log handler that writes klamm.log.
+
+    If a write fails, a warning is printed on the terminal. Further failures print no warning until
+    a write has succeeded.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -88,7 +99,7 @@ class OwnLog(RotatingFileHandler):
         self._was_failing = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append a record to the file."""
+        """Append a log record to the file."""
         self._was_failing, self._is_failing = self._is_failing, False
         super().emit(record)
 
@@ -104,8 +115,8 @@ class OwnLog(RotatingFileHandler):
 def log_to(path: Path) -> None:
     """Send warnings to the terminal and to a file, which is created by the first warning.
 
-    Messages that a problem is over have the level INFO. Only klamm's own packages may log at that
-    level; libraries log warnings and errors only.
+    Messages about resolved problems have the level INFO. Only klamm's own packages may log at this
+    level; libraries log only warnings and errors.
     """
     terminal = logging.StreamHandler()
     terminal.setFormatter(OneLine())

@@ -1,6 +1,6 @@
-"""`klamm placement`: Kafka's replica assignment, its leaders, and their successors after a failure.
+"""`klamm placement`: shows how Kafka would assign replicas, and which brokers would lead.
 
-Parses options and prints only; needs no cluster and writes nothing. placement/assign.py is
+Only parses options and prints; needs no cluster and writes nothing. placement/assign.py implements
 Kafka's algorithm.
 """
 
@@ -23,7 +23,8 @@ from rich.text import Text
 from klamm.cli.command_loading import command_group
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.options import table_lines
-from klamm.cluster.errors import AdminError, KlammError, UsageError
+from klamm.cli.waiting import waiting
+from klamm.cluster.errors import AdminError, UsageError
 from klamm.placement.assign import (
     Assignment,
     assign_replicas_to_brokers,
@@ -48,11 +49,12 @@ Examples:
 
 app = command_group(
     help="Show where Kafka would place the replicas of a topic.",
+    epilog=_EXAMPLES,
 )
 
 
 class Section(NamedTuple):
-    """A titled table of text cells."""
+    """A table of text cells with a title."""
 
     title: str
     columns: tuple[str, ...]
@@ -61,7 +63,9 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A replica assignment, its inputs, and the leaders and takeovers that follow from it."""
+    """A replica assignment, its inputs, and the leaders before and after the failure of each
+    broker.
+    """
 
     brokers: tuple[BrokerMetadata, ...]
     broker_list: tuple[int, ...]
@@ -73,7 +77,7 @@ class Placement:
     takeovers: tuple[Takeover, ...]
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command()
 def assign(
     brokers: Annotated[str, typer.Option(help="Broker ids: 0,1,2 or 0-8 or 0-2,7.")],
     partitions: Annotated[int, typer.Option(help="Number of partitions.")],
@@ -82,11 +86,11 @@ def assign(
     ],
     racks: Annotated[
         str | None,
-        typer.Option(help="Racks: one for each broker as listed (a,b,c), or by id (0:a,1:b)."),
+        typer.Option(help="Racks, in the order of --brokers (a,b,c) or by broker id (0:a,1:b)."),
     ] = None,
     start_index: Annotated[
         int | None,
-        typer.Option(min=0, help="Index in the broker list of the leader of partition 0."),
+        typer.Option(min=0, help="Position of partition 0's leader in the broker list."),
     ] = None,
     shift: Annotated[
         int | None,
@@ -94,24 +98,23 @@ def assign(
             "--shift",
             "--next-replica-shift",
             min=0,
-            help="Distance of the second replica from the broker after the leader.",
+            help="Number of brokers between the leader and the second replica of partition 0.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Seed of java.util.Random, which draws the start index and the shift."),
+        typer.Option(help="Seed of java.util.Random, which chooses the start index and the shift."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the replica assignment that Kafka 2.8.2 would make, the leaders on each broker, and
-    the new leaders if a broker dies. Brokers are sorted by id, as in kafka-topics."""
-    try:
-        metadatas = parse_brokers(brokers, racks)
+    """Print the replica assignment that Kafka 2.8.2 would make.
+
+    Also prints the leaders on each broker, and the new leaders after the failure of each broker.
+    Brokers are sorted by id, as in kafka-topics.
+    """
+    metadatas = parse_brokers(brokers, racks)
+    with waiting(f"the placement of {partitions} partitions"):
         placed = _place(metadatas, partitions, replication_factor, start_index, shift, seed)
-    except KlammError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        typer.echo(f"error: {error}{hint}", err=True)
-        raise typer.Exit(error.exit_code) from error
     if json:
         typer.echo(msgspec.json.encode(as_json(placed)).decode())
     else:
@@ -119,7 +122,7 @@ def assign(
 
 
 def parse_brokers(brokers: str, racks: str | None) -> tuple[BrokerMetadata, ...]:
-    """Parse `--brokers` and `--racks` into brokers sorted by id.
+    """Parse the values of `--brokers` and `--racks` into brokers sorted by id.
 
     Raises UsageError for a malformed or inconsistent list.
     """
@@ -169,7 +172,7 @@ def _place(
     if seed is not None and not is_drawn:
         raise UsageError(
             "--seed has no effect if --start-index and --shift are both given",
-            hint="omit one of the three",
+            hint="omit --seed, --start-index or --shift",
         )
     if is_drawn and seed is None:
         seed = secrets.randbits(31)
@@ -216,7 +219,7 @@ def _parse_ids(text: str) -> list[int]:
         ids.extend(range(first, last + 1))
     repeated = [id_ for id_, times in Counter(ids).items() if times > 1]
     if repeated:
-        raise UsageError(f"--brokers: broker {_joined(repeated)} is given twice")
+        raise UsageError(f"--brokers: broker {_joined(repeated)} is listed twice")
     return ids
 
 
@@ -234,13 +237,13 @@ def _parse_racks(text: str, ids: Sequence[int]) -> dict[int, str]:
             )
         return dict(zip(ids, items, strict=True))
     if len(pairs) < len(items):
-        raise UsageError("--racks mixes a,b,c with 0:a,1:b", hint="use one of the two forms")
+        raise UsageError("--racks mixes a,b,c with 0:a,1:b", hint="use either a,b,c or 0:a,1:b")
     racks: dict[int, str] = {}
     for broker_id, rack in pairs:
         if broker_id not in ids:
             raise UsageError(f"--racks: broker {broker_id} is not in --brokers")
         if broker_id in racks:
-            raise UsageError(f"--racks: broker {broker_id} is given twice")
+            raise UsageError(f"--racks: broker {broker_id} is listed twice")
         racks[broker_id] = rack
     return racks
 

@@ -1,7 +1,7 @@
 """`klamm pools`: shows resource isolation pools, checks a cluster against them, plans moves.
 
-Parses options and prints only; never writes to a cluster. placement/pools.py checks,
-placement/minimal_moves.py plans.
+Only parses options and prints; never writes to a cluster. placement/pools.py checks the pools,
+placement/minimal_moves.py plans the moves.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from klamm.admin.reassignments.reassignment_json import (
     reassignment_values,
 )
 from klamm.cli.command_loading import command_group
-from klamm.cli.connect import open_store
-from klamm.cli.options import AsJson, print_json, table_lines
+from klamm.cli.connect import open_store, zookeeper_of
+from klamm.cli.errors import FINDINGS, INCONCLUSIVE
+from klamm.cli.options import AsJson, DataDirectory, Server, counted, print_json, table_lines
+from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
 from klamm.placement.broker_metadata import RackAwareMode
 from klamm.placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
@@ -35,21 +37,21 @@ from klamm.placement.pools import (
     topics_without_pool,
     violations,
 )
-from klamm.zk.dump_store import DumpStore, parse_dump
-
-INCONCLUSIVE = 12
-FINDINGS = 14
+from klamm.zk.dump_store import DumpStore
+from klamm.zk.dump_text import read_dump
 
 _EXAMPLES = """
 \b
 Examples:
   klamm pools show --pools pools.yaml
+  klamm pools show --pools pools.yaml --zookeeper localhost:2181/kafka
   klamm pools check --pools pools.yaml --zookeeper localhost:2181/kafka
   klamm pools plan --pools pools.yaml --dump before.json > reassignment.json
 """
 _CHECK_EXAMPLES = """
 \b
 Examples:
+  klamm pools check --pools pools.yaml
   klamm pools check --pools pools.yaml --zookeeper localhost:2181/kafka
   klamm pools check --pools pools.yaml --dump before.json --json
   klamm pools check --pools pools.yaml --dump before.json --after reassignment.json
@@ -63,7 +65,8 @@ Examples:
 """
 
 app = command_group(
-    help="Resource isolation pools: restrict topics to groups of brokers.",
+    help="Check topics against pools of brokers, and plan moves.",
+    epilog=_EXAMPLES,
 )
 
 PoolsFile = Annotated[
@@ -71,20 +74,25 @@ PoolsFile = Annotated[
 ]
 ZooKeeper = Annotated[
     str | None,
-    typer.Option(metavar="CONNECT", help="host:port[,host:port][/chroot] of the cluster."),
+    typer.Option(
+        metavar="CONNECT", help="The cluster's ZooKeeper: host:port[,host:port][/chroot]."
+    ),
 ]
 Dump = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Output of klamm zk dump for the cluster.")
+    Path | None,
+    typer.Option(metavar="FILE", help="File written by klamm zk dump, read instead of ZooKeeper."),
 ]
 DisableRackAware = Annotated[bool, typer.Option(help="Ignore racks.")]
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command()
 def show(
     pools: PoolsFile, zookeeper: ZooKeeper = None, dump: Dump = None, json: AsJson = False
 ) -> None:
-    """Print the pools, and the topic patterns in the order in which they are tried; with a
-    cluster, also the load of each broker and the pool of each topic."""
+    """Print the pools, and the topic patterns in the order in which they are tried.
+
+    If a cluster is given, the load of each broker and the pool of each topic are printed, too.
+    """
     declared = read_pools(pools)
     found = None if zookeeper is None and dump is None else _read(zookeeper, dump)
     if json:
@@ -116,15 +124,23 @@ def check(
     dump: Dump = None,
     after: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Check the cluster as it is after this reassignment."),
+        typer.Option(
+            metavar="FILE", help="Check the cluster as it would be after this reassignment."
+        ),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
+    server: Server = None,
+    data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """List violations of the pools. Exit code 14 if there are violations, 12 if there are none
-    but a part of the cluster could not be read."""
+    """Check a cluster against the pools, and list the violations.
+
+    Without --zookeeper and --dump, the cluster of the running klamm is checked.
+    The exit code is 14 if there are violations, and 12 if there are none but a part of the cluster
+    could not be read.
+    """
     declared = read_pools(pools)
-    found = _read(zookeeper, dump)
+    found = _read(zookeeper, dump, server, data_dir)
     placement = found.placement if after is None else _as_left_by(found.placement, after)
     broken = violations(declared, placement, _mode(disable_rack_aware))
     free = topics_without_pool(declared, placement)
@@ -142,14 +158,15 @@ def check(
         for violation in broken:
             typer.echo(violation.text)
         typer.echo(
-            f"{_count(len(broken), 'violation')}, {_count(len(placement.topics()), 'topic')},"
-            f" {_count(len(placement.partitions), 'partition')}"
+            f"{counted(len(broken), 'violation')}, {counted(len(placement.topics()), 'topic')},"
+            f" {counted(len(placement.partitions), 'partition')}"
         )
         if free:
             typer.echo(f"Topics without a pool: {', '.join(free)}")
         if moving:
             typer.echo(
-                f"{_count(len(moving), 'partition')} being reassigned, checked by target replicas"
+                f"{counted(len(moving), 'partition')} being reassigned; the target replicas were"
+                " checked instead of the current ones"
             )
     if broken or found.warnings:
         raise typer.Exit(FINDINGS if broken else INCONCLUSIVE)
@@ -160,23 +177,32 @@ def plan(
     pools: PoolsFile,
     zookeeper: ZooKeeper = None,
     dump: Dump = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; repeatable.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="Only plan moves of this topic; repeatable.")
+    ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(min=1, help="New replication factor of --topic. [default: no change]"),
     ] = None,
     replace_dead: Annotated[
-        bool, typer.Option(help="Also move replicas off brokers of the pools that are not alive.")
+        bool, typer.Option(help="Also move replicas away from brokers that are not alive.")
     ] = False,
     disable_rack_aware: DisableRackAware = False,
+    server: Server = None,
+    data_dir: DataDirectory = None,
     json: AsJson = False,
 ) -> None:
-    """Print the reassignment that moves every topic into its pool with the fewest replica moves,
-    as JSON for kafka-reassign-partitions; print its summary to standard error."""
+    """Print the reassignment that moves every topic into its pool with the fewest replica moves.
+
+    The reassignment is JSON for kafka-reassign-partitions; a summary is printed to standard error.
+    Without --zookeeper and --dump, the moves are for the cluster of the running klamm.
+    Partitions that do not fit into their pool are omitted from the reassignment and listed in the
+    summary, and the exit code is 14.
+    """
     if replication_factor is not None and not topic:
-        raise UsageError("--replication-factor requires --topic", hint="name the topics to change")
+        raise UsageError("--replication-factor requires --topic", hint="add --topic TOPIC")
     declared = read_pools(pools)
-    placement = _read(zookeeper, dump).placement
+    placement = _read(zookeeper, dump, server, data_dir).placement
     unknown = sorted(set(topic or ()) - set(placement.topics()))
     if unknown:
         raise UnknownTopicOrPartition(f"Topic {unknown[0]} does not exist")
@@ -186,33 +212,42 @@ def plan(
         replace_dead=replace_dead,
         rack_mode=_mode(disable_rack_aware),
     )
-    moves = plan_moves(declared, placement, options)
+    with waiting("the plan"):
+        moves, unplanned = plan_moves(declared, placement, options)
     if json:
-        print_json(_plan_as_json(moves))
+        left_out = [{**one.partition._asdict(), "reason": one.reason} for one in unplanned]
+        print_json({**_plan_as_json(moves), "not_planned": left_out})
     else:
         typer.echo(format_reassignment({move.partition: move.new for move in moves}, {}))
         typer.echo(_summary(moves), err=True)
+        for one in unplanned:
+            typer.echo(f"not planned: {one.partition}: {one.reason}", err=True)
     for line in _stuck(moves, placement):
         typer.echo(line, err=True)
+    if unplanned:
+        raise typer.Exit(FINDINGS)
 
 
 def _mode(disable_rack_aware: bool) -> RackAwareMode:
     return RackAwareMode.DISABLED if disable_rack_aware else RackAwareMode.ENFORCED
 
 
-def _read(zookeeper: str | None, dump: Path | None) -> ReadCluster:
-    if zookeeper is not None and dump is not None:
-        raise UsageError("give either --zookeeper or --dump, not both")
-    if zookeeper is not None:
-        with open_store(zookeeper) as store:
-            found = read_cluster(store)
-    elif dump is not None:
-        found = read_cluster(DumpStore(parse_dump(_bytes_of(dump))))
+def _read(
+    zookeeper: str | None,
+    dump: Path | None,
+    server: str | None = None,
+    data_dir: Path | None = None,
+) -> ReadCluster:
+    """Read a dump, the ZooKeeper of --zookeeper, or the ZooKeeper of the running klamm."""
+    if dump is not None:
+        if zookeeper is not None or server is not None or data_dir is not None:
+            raise UsageError("--dump cannot be combined with --zookeeper, --server or --data-dir")
+        with waiting(f"{dump} to be read"):
+            found = read_cluster(DumpStore(read_dump(dump)))
     else:
-        raise UsageError(
-            "no cluster is given",
-            hint="--zookeeper HOST:PORT/CHROOT, or --dump FILE with the output of klamm zk dump",
-        )
+        place = zookeeper_of(zookeeper, server, data_dir)
+        with open_store(place) as store, waiting("the topics to be read"):
+            found = read_cluster(store)
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
     return found
@@ -226,7 +261,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _as_left_by(placement: ClusterPlacement, reassignment: Path) -> ClusterPlacement:
-    """Return the placement after the reassignment in a file."""
+    """Return the replica placement after the reassignment described in a file."""
     try:
         targets, _ = parse_execute_arguments(_bytes_of(reassignment).decode())
     except UnicodeDecodeError as error:
@@ -253,28 +288,33 @@ def _violation_as_json(violation: Violation) -> dict[str, object]:
 def _plan_as_json(moves: Sequence[PartitionMove]) -> dict[str, object]:
     return {
         "replica_moves": sum(len(move.added) for move in moves),
-        "leader_moves": sum(move.old[:1] != move.new[:1] for move in moves),
+        "leader_moves": _leader_moves(moves),
         "current": reassignment_values({move.partition: move.old for move in moves}, {}),
         "proposed": reassignment_values({move.partition: move.new for move in moves}, {}),
     }
 
 
+def _leader_moves(moves: Sequence[PartitionMove]) -> int:
+    return sum(move.old[:1] != move.new[:1] for move in moves)
+
+
 def _summary(moves: Sequence[PartitionMove]) -> str:
     if not moves:
         return "Nothing to move."
-    plan = _plan_as_json(moves)
     copies = Counter(broker for move in moves for broker in move.added)
-    onto = ", ".join(f"{broker}: {copies[broker]}" for broker in sorted(copies))
+    onto = ", ".join(f"{copies[broker]} to broker {broker}" for broker in sorted(copies))
     return (
-        f"{_count(len(moves), 'partition')}, {plan['replica_moves']} replica moves"
-        f" (to broker {onto or 'none'}), {plan['leader_moves']} preferred leaders change."
+        f"{counted(len(moves), 'partition')}, {counted(copies.total(), 'replica move')}"
+        f"{f' ({onto})' if onto else ''},"
+        f" {counted(_leader_moves(moves), 'change')} of preferred leader."
     )
 
 
 def _stuck(moves: Sequence[PartitionMove], placement: ClusterPlacement) -> list[str]:
-    """Return a warning for each partition without a live replica to copy from.
+    """Return a warning for each partition that has no live replica to copy from.
 
-    Its reassignment cannot make progress until a broker of its old replicas is back.
+    The reassignment of such a partition cannot make progress until a broker with one of its old
+    replicas is back.
     """
     live = {broker.id for broker in placement.live_brokers}
     return [
@@ -299,9 +339,9 @@ def _broker_lines(pools: Pools, found: ReadCluster | None) -> list[str]:
 
 
 def _broker_rows(pools: Pools, found: ReadCluster | None) -> list[dict[str, object]]:
-    """Return one row per broker of a pool.
+    """Return one row for each broker of each pool.
 
-    ``foreign`` counts replicas of topics that do not belong to the pool.
+    ``foreign`` counts the broker's replicas of topics that do not belong to the pool.
     """
     leads, replicas, foreign = Counter[int](), Counter[int](), Counter[int]()
     racks: dict[int, str | None] = {}
@@ -343,7 +383,3 @@ def _shown_as_json(pools: Pools, found: ReadCluster | None) -> dict[str, object]
         ]
         shown["unreadable"] = found.warnings
     return shown
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -20,10 +20,11 @@ import typer
 from klamm.brokers.logs.record_batch import COMPRESSIONS
 from klamm.cli.client import ServerClient, ServerUnavailable, find_server
 from klamm.cli.client_text import Progress, not_acknowledged_lines, offsets_lines, rate_text
-from klamm.cli.completion import complete_topic
-from klamm.cli.interrupted import INTERRUPTED
+from klamm.cli.completion import complete_partition_id, complete_topic, word_completion
+from klamm.cli.errors import FAILED
 from klamm.cli.options import AsJson, DataDirectory, Server, print_json
-from klamm.cluster.errors import UsageError
+from klamm.cli.terminal import STATUS_LINE
+from klamm.cluster.errors import Interrupted, UsageError
 
 EXAMPLES = """
 \b
@@ -32,7 +33,6 @@ Examples:
   klamm produce --topic t --records 60000 --rate 1000 --acks all --idempotent
   printf 'a:1\\nb:2\\n' | klamm produce --topic t --key-separator :
 """
-FAILED: Final = 1
 _ACKS: Final = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _CHUNK_BYTES: Final = 1 << 16
 _CHUNK_RECORDS: Final = 10_000
@@ -49,16 +49,30 @@ _NOTHING_SENT: Final[dict[str, Any]] = {
 }
 
 
+Partition = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="The partition. [default: by key, or round-robin]",
+        autocompletion=complete_partition_id,
+    ),
+]
+Acks = Annotated[
+    str,
+    typer.Option(
+        metavar="0|1|all",
+        help="Replicas that must acknowledge a record.",
+        autocompletion=word_completion("0", "1", "all"),
+    ),
+]
+
+
 def produce(
     topic: Annotated[
         str, typer.Option(help="The topic to produce to.", autocompletion=complete_topic)
     ],
-    partition: Annotated[
-        int | None, typer.Option(min=0, help="The partition. [default: by key, or round-robin]")
-    ] = None,
-    acks: Annotated[
-        str, typer.Option(metavar="0|1|all", help="Replicas that must acknowledge a record.")
-    ] = "all",
+    partition: Partition = None,
+    acks: Acks = "all",
     records: Annotated[
         int | None,
         typer.Option(min=1, help="Number of generated records to send instead of input lines."),
@@ -82,7 +96,10 @@ def produce(
         bool, typer.Option("--idempotent", help="Use an idempotent producer.")
     ] = False,
     timeout_ms: Annotated[
-        int, typer.Option("--timeout-ms", min=1, help="delivery.timeout.ms of a record.")
+        int,
+        typer.Option(
+            "--timeout-ms", min=1, help="Time limit for delivering a record (delivery.timeout.ms)."
+        ),
     ] = 120_000,
     server: Server = None,
     data_dir: DataDirectory = None,
@@ -90,10 +107,10 @@ def produce(
 ) -> None:
     """Produce the lines of standard input, or generated records, to a topic.
 
-    Ends when every record is acknowledged or has failed, and prints the counts. Exit code 0 if all
-    records are acknowledged, else 1. With --acks 0 every record is reported as in doubt and the
-    exit code is 0. After Ctrl-C, records without an answer are in doubt. In-memory (offset-only)
-    logs keep the number and size of records, but no keys and values.
+    Ends when every record is acknowledged or has failed, and prints the counts. The exit code is 0
+    if all records are acknowledged, else 1. With --acks 0, every record is reported as in doubt and
+    the exit code is 0. After Ctrl-C, records without a response are in doubt. Offset-only
+    (in-memory) logs do not keep keys and values.
     """
     if acks not in _ACKS:
         raise UsageError(f"--acks {acks}: unknown value", hint="use 0, 1 or all")
@@ -119,7 +136,7 @@ def produce(
 
 
 def _check_source(records: int | None, record_size: int | None, key_separator: str | None) -> None:
-    """Raise UsageError if options for lines and for generated records are combined."""
+    """Raise UsageError if options for input lines and for generated records are combined."""
     if records is None and record_size is not None:
         raise UsageError(
             "--record-size requires --records",
@@ -127,7 +144,8 @@ def _check_source(records: int | None, record_size: int | None, key_separator: s
         )
     if records is not None and key_separator is not None:
         raise UsageError(
-            "give either --records or --key-separator, not both: generated records have no keys",
+            "give either --records or --key-separator, but not both: "
+            "generated records have no keys",
             hint="omit --records to send the lines of standard input",
         )
     if key_separator == "":
@@ -148,17 +166,17 @@ def _run(sending: _Sending, batches: Iterator[dict[str, Any]], json: bool) -> di
         _show(sending.known(), time.monotonic() - begun_s, json)
         if isinstance(error, ServerUnavailable):
             raise
-        raise typer.Exit(INTERRUPTED) from None
+        raise Interrupted("Interrupted") from None
     _show(status, time.monotonic() - begun_s, json)
     if is_interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise Interrupted("Interrupted")
     return status
 
 
 class _Sending:
-    """One producer session in the server, and its last status.
+    """A producer session in the server, and the status that the server last returned.
 
-    ``wanted``: the body of the request that creates the session.
+    ``wanted`` is the body of the request that creates the session.
     """
 
     def __init__(self, client: ServerClient, wanted: dict[str, Any]) -> None:
@@ -169,10 +187,11 @@ class _Sending:
         self._asked_count = 0
 
     def run(self, batches: Iterator[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
-        """Send all batches and wait; return the last status, and whether Ctrl-C interrupted it.
+        """Send all batches and wait until the outcome of every record is known.
 
-        Raises ServerUnavailable if the server ends, KeyboardInterrupt for a second Ctrl-C before
-        the server has answered. Then only ``known`` is left.
+        Returns the last status, and whether Ctrl-C interrupted the sending. Raises
+        ServerUnavailable if the server ends, and KeyboardInterrupt for a second Ctrl-C before the
+        server has responded. After such an exception, ``known`` returns the outcome.
         """
         try:
             for batch in batches:
@@ -191,10 +210,10 @@ class _Sending:
             self._give_up()
             raise
         finally:
-            self._progress.end()
+            STATUS_LINE.erase()
 
     def known(self) -> dict[str, Any]:
-        """Return the last status; records without a known outcome count as in doubt."""
+        """Return the last status; records whose outcome is unknown count as in doubt."""
         decided = self._status["acknowledged"] + self._status["failed"]
         return {
             **self._status,
@@ -214,9 +233,9 @@ class _Sending:
 
 
 class _Pace:
-    """Rate limiter: a number of records per second, averaged since its creation.
+    """Rate limiter that allows a number of records per second, averaged since its creation.
 
-    ``rate_per_s`` None: no limit.
+    ``rate_per_s``: the limit, or None for no limit.
     """
 
     def __init__(self, rate_per_s: float | None) -> None:
@@ -225,7 +244,7 @@ class _Pace:
         self._count = 0
 
     def acquire(self, limit: int) -> int:
-        """Wait until a record may be sent; return how many may be sent, at most ``limit``."""
+        """Wait until a record may be sent; return how many may be sent now, at most ``limit``."""
         count = min(limit, _CHUNK_RECORDS)
         if self._rate_per_s is not None:
             while (due := int((self._passed_s() + _TICK_S) * self._rate_per_s)) <= self._count:
@@ -240,7 +259,7 @@ class _Pace:
 
 
 def _generated(records: int, size_bytes: int, rate_per_s: float | None) -> Iterator[dict[str, Any]]:
-    """Yield batches of generated records, as fast as they are consumed or at a rate."""
+    """Yield batches of generated records, limited to a rate if one is given."""
     pace = _Pace(rate_per_s)
     while records:
         count = pace.acquire(records)
@@ -249,7 +268,7 @@ def _generated(records: int, size_bytes: int, rate_per_s: float | None) -> Itera
 
 
 def _lines(key_separator: str | None, rate_per_s: float | None) -> Iterator[dict[str, Any]]:
-    """Yield batches of the lines that are available on standard input, optionally at a rate."""
+    """Yield batches of the lines available on standard input, limited to a rate if one is given."""
     pace = _Pace(rate_per_s)
     number, left = 0, b""
     while chunk := os.read(sys.stdin.fileno(), _CHUNK_BYTES):
@@ -266,7 +285,7 @@ def _lines(key_separator: str | None, rate_per_s: float | None) -> Iterator[dict
 def _waiting_input_bytes() -> int:
     """Return the number of bytes available on standard input.
 
-    0 for a terminal, for /dev/null, and if standard input is closed.
+    The result is 0 for a terminal, for /dev/null, and if standard input is closed.
     """
     if os.isatty(_STDIN):
         return 0
@@ -287,7 +306,7 @@ def _records(lines: list[bytes], before: int, key_separator: str | None) -> dict
 
 
 def _record(line: str, number: int, key_separator: str | None) -> dict[str, Any]:
-    """Parse one line into a record. Raises UsageError with Kafka's text for a missing key."""
+    """Parse one line into a record. Raises UsageError with Kafka's message for a missing key."""
     if key_separator is None:
         return {"value": line}
     key, found, value = line.partition(key_separator)

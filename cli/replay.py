@@ -1,4 +1,4 @@
-"""`klamm replay`: the group of commands that rebuild what happened in a cluster from its logs."""
+"""`klamm replay`: the commands that reconstruct from logs what happened in a cluster."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from klamm.cli.replay_ingest import EXAMPLES
 _COMMANDS = {
     "Commands": {
         "run": Place(
-            "klamm.cli.replay_run", "Answer every question: states, elections, reassignments."
+            "klamm.cli.replay_run", "Report what a cluster did: states, elections, reassignments."
         ),
         "ingest": Place("klamm.cli.replay_ingest", "Read logs into an event table."),
         "diff": Place(
             "klamm.cli.replay_diff", "Compare the final states and histories of two logs."
         ),
-        "sql": Place("klamm.cli.replay_sql", "Query the events in SQL."),
-        "generate": Place("klamm.cli.replay_generate", "Write a seeded history of any size."),
+        "sql": Place("klamm.cli.replay_sql", "Query the events with SQL."),
+        "generate": Place("klamm.cli.replay_generate", "Generate the logs of a synthetic cluster."),
         "package": Place(
             "klamm.cli.replay_package", "Package klamm for the workers of a Spark cluster."
         ),
@@ -26,7 +26,7 @@ _COMMANDS = {
 
 app = typer.Typer(
     cls=group_class(_COMMANDS),
-    help="Rebuild what happened in a cluster from its logs, with Spark.",
+    help="Reconstruct what happened in a cluster from its logs, with DuckDB or Spark.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -36,4 +36,4 @@ app = typer.Typer(
 
 @app.callback()
 def replay() -> None:
-    """Rebuild what happened in a cluster from its logs, with Spark."""
+    """Reconstruct what happened in a cluster from its logs, with DuckDB or Spark."""

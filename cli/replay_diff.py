@@ -1,6 +1,6 @@
-"""`klamm replay diff`: compare two logs, or a log with a ZooKeeper.
+"""`klamm replay diff`: compares two logs, or a log with a ZooKeeper.
 
-Parses options and prints; replay/diff.py compares.
+Only parses options and prints; replay/diff.py compares.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import msgspec
 import typer
 
 from klamm.cli.connect import open_store
+from klamm.cli.errors import FINDINGS
 from klamm.cli.options import AsJson, print_json
 from klamm.cli.replay_input import (
-    FINDINGS,
     MEMORY_MB,
     Cores,
+    EngineName,
     Master,
     Memory,
-    SparkOptions,
+    Resources,
     Timezone,
     open_tables,
 )
@@ -35,8 +36,9 @@ from klamm.zk.store import Store
 
 if TYPE_CHECKING:
     from klamm.replay.diff import Difference, Differences, Divergence, Side
+    from klamm.replay.engines import Engine
     from klamm.replay.event_table import EventTable
-    from klamm.replay.spark import SparkSession
+    from klamm.replay.opening import Input
 
 _HEAD_BYTES = 64
 EXAMPLES = """
@@ -50,10 +52,15 @@ Examples:
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Logs of one kind, or an event table.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A log, a directory of logs, or an event table.")
+    ],
     b: Annotated[
-        Path | None,
-        typer.Argument(metavar="B", help="Like A, or the output of klamm zk dump."),
+        str | None,
+        typer.Argument(
+            metavar="B",
+            help="A log, a directory of logs, an event table, or a file of klamm zk dump.",
+        ),
     ] = None,
     zookeeper: Annotated[
         str | None,
@@ -62,38 +69,43 @@ def diff(
     source: Annotated[
         str | None,
         typer.Option(
-            metavar="KIND", help="If a side has several kinds of logs, use only this one."
+            metavar="KIND", help="If A or B has several kinds of logs, use only this kind."
         ),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="If a side has several runs or chroots, use only this one.")
+        str | None,
+        typer.Option(help="If A or B has several runs or chroots, use only this run or chroot."),
     ] = None,
     master: Master = None,
     timezone: Timezone = None,
+    engine: EngineName = "auto",
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
     """Compare the final leaders, leader epochs, ISRs and states of two logs, and show where they
-    first diverge. Exit code 14 if they differ."""
+    first diverge. The exit code is 14 if they differ."""
     from klamm.replay.diff import compare, side_of
-    from klamm.replay.opening import look_at
+    from klamm.replay.locations import given_location
+    from klamm.replay.opening import inspect_paths
 
     if (b is None) == (zookeeper is None):
-        raise UsageError("give either B or --zookeeper, and not both")
-    inputs = [look_at([a])]
-    tree = _tree(b, zookeeper)
-    if tree is None and b is not None:
-        inputs.append(look_at([b]))
-    options = SparkOptions(master, cores, memory_mb, timezone)
-    with open_tables(inputs, options, Path(tempfile.gettempdir())) as opened:
+        raise UsageError("give either B or --zookeeper, but not both")
+    inputs = [inspect_paths([given_location(a)])]
+    other = None if b is None else given_location(b)
+    tree = _tree(other, zookeeper)
+    if tree is None and other is not None:
+        inputs.append(inspect_paths([other]))
+    runs = [_announce(given, source, run) or run for given in inputs]
+    resources = Resources(engine, master, cores, memory_mb, timezone)
+    with open_tables(inputs, resources, Path(tempfile.gettempdir())) as opened:
         _check_held(opened.tables, source, run)
-        named = zip(opened.tables, inputs, strict=True)
-        sides = [side_of(table, given.name, source, run) for table, given in named]
+        named = zip(opened.tables, inputs, runs, strict=True)
+        sides = [side_of(table, given.name, source, of_side) for table, given, of_side in named]
         if tree is not None:
-            sides.append(_tree_side(opened.spark, tree))
-        with opened.progress.step(opened.spark, "compare"):
-            found = compare(sides[0], sides[1])
+            sides.append(_tree_side(opened.engine, tree))
+        with opened.progress.step("compare"):
+            found = compare(opened.engine, sides[0], sides[1])
     if json:
         print_json(_as_json(sides, found))
     else:
@@ -102,21 +114,50 @@ def diff(
     raise typer.Exit(FINDINGS if found.total or found.divergence else 0)
 
 
+def _announce(given: Input, source: str | None, run: str | None) -> str | None:
+    """Choose the latest cluster of a journal that contains several, and print the choice.
+
+    ``source`` and ``run``: the options --source and --run. Returns the chosen cluster, or None if
+    there is only one, ``run`` selects one, or the input has no journal. Raises UsageError if an
+    event table contains several logs and the options do not select one of them.
+    """
+    from klamm.replay.diff import choose
+    from klamm.replay.event_schema import JOURNAL
+    from klamm.replay.event_table import read_manifest
+    from klamm.replay.sources.journal import clusters_at_ends
+
+    latest = None
+    if given.table is not None:
+        choice = choose(read_manifest(given.table), given.name, source, run)
+        latest = choice.run if choice.is_latest else None
+    elif [files.source.name for files in given.found] == [JOURNAL]:
+        clusters = clusters_at_ends(given.found[0].paths)
+        if len(clusters) > 1 and run not in clusters:
+            latest = clusters[-1]
+    if latest is not None:
+        typer.echo(
+            f"{given.name}: comparing {latest}, the latest of several clusters; "
+            "--run selects another",
+            err=True,
+        )
+    return latest
+
+
 def _check_held(tables: Sequence[EventTable], source: str | None, run: str | None) -> None:
-    """Check that --source and --run name a source and a run of A or B. Raises UsageError."""
+    """Raise UsageError if --source or --run selects something that neither A nor B contains."""
     summaries = [summary for table in tables for summary in table.manifest.sources]
     sources = {summary.source for summary in summaries}
     runs = {covered.run for summary in summaries for covered in summary.runs}
     for option, asked, held in (("--source", source, sources), ("--run", run, runs)):
         if asked is not None and asked not in held:
             raise UsageError(
-                f"{option} {asked}: neither A nor B has it",
+                f"{option} {asked} is neither in A nor in B",
                 hint=f"available: {', '.join(sorted(held))}",
             )
 
 
 class _Tree(msgspec.Struct):
-    """The cluster metadata of a live or dumped ZooKeeper; ``what`` describes which of the two."""
+    """Cluster metadata read from ZooKeeper. ``what`` describes the source: live or a dump."""
 
     name: str
     what: str
@@ -124,7 +165,10 @@ class _Tree(msgspec.Struct):
 
 
 def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
-    """Read --zookeeper, or B if B is a ZooKeeper dump; None if B is logs or an event table."""
+    """Read the ZooKeeper of --zookeeper, or B if B is a ZooKeeper dump.
+
+    Return None if B is a log, a directory of logs or an event table.
+    """
     if zookeeper is not None:
         with open_store(zookeeper) as store:
             return _Tree(zookeeper, "a live ZooKeeper", _read(store, zookeeper))
@@ -135,9 +179,10 @@ def _tree(b: Path | None, zookeeper: str | None) -> _Tree | None:
 
 
 def _is_dump(path: Path) -> bool:
-    """Return whether a file is a ZooKeeper dump, by its suffix or its first bytes.
+    """Return whether a file is a ZooKeeper dump, judging by its suffix or its first bytes.
 
-    One bracket is not enough: lines of Kafka's logs start with a bracket, too.
+    A dump starts with a bracket and a brace. A bracket alone is not enough, because lines of
+    Kafka's logs also start with one.
     """
     if not path.is_file():
         return False
@@ -151,12 +196,12 @@ def _read(store: Store, name: str) -> StoredCluster:
     stored = StoredCluster.read(store)
     if not stored.assignments:
         raise UsageError(
-            f"{name} has no topics", hint="a cluster below a chroot needs its path, such as /kafka"
+            f"{name} has no topics", hint="if the cluster is in a chroot, add it, e.g. /kafka"
         )
     return stored
 
 
-def _tree_side(spark: SparkSession, tree: _Tree) -> Side:
+def _tree_side(engine: Engine, tree: _Tree) -> Side:
     from klamm.replay.diff import StoredState, stored_side
 
     states: list[StoredState] = []
@@ -165,7 +210,7 @@ def _tree_side(spark: SparkSession, tree: _Tree) -> Side:
         at = None if leadership is None else leadership.leader_and_isr
         stored = () if at is None else (at.leader, at.leader_epoch, list(at.isr), at.zk_version)
         states.append(StoredState(*tp, *stored))
-    return stored_side(spark, tree.name, tree.what, states)
+    return stored_side(engine, tree.name, tree.what, states)
 
 
 def _lines(sides: Sequence[Side], found: Differences) -> Iterator[str]:
@@ -198,7 +243,7 @@ def _divergence_line(at: Divergence) -> str:
     if at.zk_version is not None:
         parts.append(f"version {at.zk_version}")
     place = f"{at.file}:{at.line} in {at.side}, {time_text(at.t_ms)}"
-    return f"{place}: {at.topic}-{at.partition} {', '.join(parts)}; {other} never had it"
+    return f"{place}: {at.topic}-{at.partition} {', '.join(parts)}; {other} never had this state"
 
 
 def _as_json(sides: Sequence[Side], found: Differences) -> dict[str, object]:

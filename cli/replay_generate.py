@@ -1,13 +1,13 @@
-"""`klamm replay generate`: write the logs of a synthetic cluster.
+"""`klamm replay generate`: writes the logs of a synthetic cluster.
 
-Parses options, shows progress and prints.
+Only parses options, shows progress and prints.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +18,7 @@ from rich.progress import Progress, TextColumn
 
 from klamm.cli.options import AsJson, print_json
 from klamm.cli.running import ending_signals_raise
+from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UsageError
 from klamm.replay.generate.options import Format, HistoryOptions, kinds_of, parse_planted
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _formats() -> str:
-    """Return the formats as help text, each with the kinds of anomaly that it can contain."""
+    """Return help text: the formats, and the kinds of anomaly that each format can contain."""
     lines = []
     for written_as in Format:
         words = f"{written_as:<17} {', '.join(kinds_of(written_as))}"
@@ -47,25 +48,29 @@ Examples:
 
 
 def generate(
-    out: Annotated[Path, typer.Option("--out", help="Directory to create; it must not exist.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Directory to create; it must not exist.")
+    ],
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1_000,
     events: Annotated[int, typer.Option(min=1, help="Number of journal rows.")] = 100_000,
     failure_rate: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of steps in which a broker or controller fails."),
+        typer.Option(
+            min=0, max=1, help="Share of the history's steps in which a broker or controller fails."
+        ),
     ] = 0.02,
     seed: Annotated[
-        int, typer.Option(min=0, help="Random seed; the same seed gives the same bytes.")
+        int, typer.Option(min=0, help="Random seed; the same seed gives byte-identical output.")
     ] = 0,
     plant: Annotated[
-        str, typer.Option(metavar="KIND=N,..", help="Kinds of anomaly to plant, with counts.")
+        str, typer.Option(metavar="KIND=N,..", help="Kinds of anomaly to plant, and how many.")
     ] = "",
     written_as: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="Format to write.")
     ] = "journal",
     brokers: Annotated[int, typer.Option(min=5, max=10_000, help="Number of brokers.")] = 12,
     partitions_per_topic: Annotated[
-        int, typer.Option(min=1, help="Number of partitions per topic.")
+        int, typer.Option(metavar="COUNT", min=1, help="Number of partitions per topic.")
     ] = 100,
     skew: Annotated[
         float,
@@ -73,9 +78,9 @@ def generate(
     ] = 0.0,
     json: AsJson = False,
 ) -> None:
-    """Write a seeded, consistent history of a cluster, with anomalies planted in it.
+    """Write the logs of a synthetic cluster: a consistent history with planted anomalies.
 
-    DIR/planted.json lists the planted anomalies and their places.
+    DIR/planted.json lists the planted anomalies and where they are.
     """
     from klamm.replay.generate.generate import TRUTH, generate
 
@@ -102,15 +107,17 @@ def generate(
 
 @contextmanager
 def _progress(events: int) -> Iterator[Callable[[int], None]]:
-    """Show the share of rows that are written, as a line on a terminal that is erased at the end.
+    """Context manager that shows, on the terminal's last line, the percentage of rows written.
 
     Yields a callback that takes the number of rows written so far.
     """
     column = TextColumn("{task.percentage:.0f}% of {task.total:,} rows")
     terminal = Console(stderr=True)
-    with Progress(
-        column, console=terminal, transient=True, disable=not terminal.is_terminal
-    ) as bar:
+    is_hidden = not terminal.is_terminal
+    with (
+        waiting(f"{events:,} rows to be written") if is_hidden else nullcontext(),
+        Progress(column, console=terminal, transient=True, disable=is_hidden) as bar,
+    ):
         task = bar.add_task("", total=events)
         yield lambda rows: bar.update(task, completed=rows)
 

@@ -1,6 +1,7 @@
-"""`klamm replay ingest`: read logs into an event table. Parses options and prints.
+"""`klamm replay ingest`: reads logs into an event table. Only parses options and prints.
 
-Spark is imported only when the command runs: importing it takes longer than most commands.
+The query engines (DuckDB, Spark) are imported only when the command runs, because importing them
+takes longer than most commands run.
 """
 
 from __future__ import annotations
@@ -12,9 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from klamm.cli.options import AsJson, print_json
-from klamm.cli.replay_input import CORES, MEMORY_MB, Cores, Memory, Timezone
+from klamm.cli.options import AsJson, counted, print_json
+from klamm.cli.replay_input import (
+    MEMORY_MB,
+    Cores,
+    EngineName,
+    Master,
+    Memory,
+    Resources,
+    Timezone,
+    running_engine,
+)
 from klamm.cli.running import ending_signals_raise, stopped_by_signals
+from klamm.cli.waiting import running_step
 from klamm.cluster.errors import UsageError
 from klamm.report.scales import time_text
 
@@ -34,11 +45,14 @@ Examples:
 
 
 def ingest(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH..", help="Logs, or directories to search for logs."),
+    paths_: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH..", help="Logs, or directories of logs; paths or URLs."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Directory to create the event table in.")],
+    out_: Annotated[
+        str,
+        typer.Option("--out", metavar="DIR", help="New directory for the event table; or a URL."),
+    ],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing event table.")
     ] = False,
@@ -46,90 +60,94 @@ def ingest(
     run: Annotated[
         str | None,
         typer.Option(
-            help="Name of the run. [default: from the journal, the directory or the chroot]"
+            help="Name for the run. [default: from the journal, the directory or the chroot]"
         ),
     ] = None,
     follow: Annotated[
         bool,
         typer.Option(
             "--follow",
-            help="Keep reading a growing journal until Ctrl-C; the same command resumes.",
+            help="Follow a growing journal until Ctrl-C; to resume, repeat the command.",
         ),
     ] = False,
     idle_timeout_s: Annotated[
         float | None,
         typer.Option(min=0, help="With --follow: stop after this many seconds without new lines."),
     ] = None,
+    master: Master = None,
+    engine: EngineName = "auto",
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
-    """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs
-    into one event table, which the other commands query. Unreadable lines are counted."""
+    """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs into
+    one event table, which the other replay commands query. Unreadable lines are counted.
+    """
+    from klamm.replay.locations import given_location
+
+    paths, out = list(map(given_location, paths_)), given_location(out_)
+    asked = Resources(engine, master, cores, memory_mb, timezone)
     if follow:
         if overwrite:
-            raise UsageError("--follow excludes --overwrite: it resumes the event table in --out")
-        if len(paths) != 1:
-            raise UsageError(f"--follow takes one journal, not {len(paths)} paths")
-        _follow(paths[0], out, idle_timeout_s, cores, memory_mb, as_json=json)
+            raise UsageError(
+                "--follow cannot be combined with --overwrite: it resumes the table in --out"
+            )
+        _follow(paths, out, idle_timeout_s, asked, as_json=json)
         return
     from klamm.replay.event_table import new_table_folder, some_damaged
     from klamm.replay.ingest import ingest as make
-    from klamm.replay.opening import are_small
+    from klamm.replay.opening import estimated_rows
     from klamm.replay.progress import Progress
     from klamm.replay.sources import SourceOptions
     from klamm.replay.sources.registry import find_files
-    from klamm.replay.spark import spark_session
-    from klamm.replay.spark_errors import one_line_errors
 
     options = SourceOptions(timezone=timezone, run=run)
     found = find_files(paths)
-    progress = Progress()
+    progress = Progress(waiting=running_step)
     with (
         ending_signals_raise(),
         new_table_folder(out, overwrite=overwrite) as folder,
-        one_line_errors(folder),
-        spark_session(cores or CORES, memory_mb, is_small=are_small(found)) as spark,
+        running_engine(progress, asked, estimated_rows(found), folder) as opened,
     ):
-        progress.note("Spark has started")
-        manifest = make(spark, found, folder, options, progress)
-        damaged = some_damaged(spark, folder, DAMAGED_SHOWN)
+        manifest = make(opened, found, folder, options, progress)
+        damaged = some_damaged(opened, folder, DAMAGED_SHOWN)
     _show(out, manifest, damaged, as_json=json)
 
 
 def _follow(
-    path: Path,
+    paths: Sequence[Path],
     out: Path,
     idle_timeout_s: float | None,
-    cores: int | None,
-    memory_mb: int,
+    resources: Resources,
     *,
     as_json: bool,
 ) -> None:
-    """Follow a journal. Ctrl-C ends only the following: the command then completes the table."""
+    """Read a growing journal until Ctrl-C or ``idle_timeout_s``, then complete the event table."""
+    if len(paths) != 1:
+        raise UsageError(f"--follow takes one journal, not {len(paths)} paths")
+    if resources.master is not None:
+        raise UsageError("--follow reads local files only; it cannot be combined with --master")
+    (path,) = paths
     from klamm.replay.event_table import some_damaged
     from klamm.replay.follow import follow, open_followed
-    from klamm.replay.opening import are_small
+    from klamm.replay.opening import estimated_rows
     from klamm.replay.progress import Progress
-    from klamm.replay.spark import spark_session
 
     found = open_followed(path, out)
-    progress = Progress()
-    with (
-        stopped_by_signals() as stop,
-        spark_session(cores or CORES, memory_mb, is_small=are_small([found])) as spark,
-    ):
-        progress.note("Spark has started")
-        manifest = follow(
-            spark,
-            found,
-            out,
-            stop,
-            idle_timeout_s=idle_timeout_s,
-            on_batch=lambda rows, elapsed_s: progress.note(f"{_counted(rows, 'event')} more"),
-        )
-        damaged = some_damaged(spark, out, DAMAGED_SHOWN)
-    _show(out, manifest, damaged, as_json=as_json)
+    progress = Progress(waiting=running_step)
+    rows = estimated_rows([found])
+    with stopped_by_signals("Interrupted: the event table contains all events read so far") as stop:
+        with running_engine(progress, resources, rows, out) as engine:
+            manifest = follow(
+                engine,
+                found,
+                out,
+                stop,
+                idle_timeout_s=idle_timeout_s,
+                on_batch=lambda rows, elapsed_s: progress.note(f"{counted(rows, 'event')} more"),
+            )
+            damaged = some_damaged(engine, out, DAMAGED_SHOWN)
+        _show(out, manifest, damaged, as_json=as_json)
 
 
 def _show(out: Path, manifest: Manifest, damaged: Sequence[Damaged], *, as_json: bool) -> None:
@@ -142,10 +160,10 @@ def _show(out: Path, manifest: Manifest, damaged: Sequence[Damaged], *, as_json:
 
 
 def manifest_lines(manifest: Manifest, damaged: Sequence[Damaged]) -> Iterator[str]:
-    """Describe a table's sources: events read, runs covered, and damaged lines with places."""
+    """Describe the sources of an event table: events read, runs covered, and damaged lines."""
     for source in manifest.sources:
-        files = _counted(len(source.files), "file")
-        yield f"{source.source}: {_counted(source.rows, 'event')} from {files} in {_took(source)}"
+        files = counted(len(source.files), "file")
+        yield f"{source.source}: {counted(source.rows, 'event')} from {files} in {_took(source)}"
         for run in source.runs:
             yield f"  {_run_line(run)}"
             if run.out_of_order is not None:
@@ -160,10 +178,10 @@ def _problem(problem: str, count: int) -> str:
     from klamm.replay.event_schema import LOST_TRANSACTIONS, REST_UNREAD
 
     if problem == LOST_TRANSACTIONS:
-        return f"{problem}: {_counted(count, 'run')}"
+        return f"{problem}: {counted(count, 'run')}"
     if problem.endswith(REST_UNREAD):
-        return f"damaged, {problem}: {_counted(count, 'file')}"
-    return f"damaged, {problem}: {_counted(count, 'line')}"
+        return f"damaged, {problem}: {counted(count, 'file')}"
+    return f"damaged, {problem}: {counted(count, 'line')}"
 
 
 def _run_line(run: RunCoverage) -> str:
@@ -171,9 +189,9 @@ def _run_line(run: RunCoverage) -> str:
     if run.last_epoch:
         parts.append(f"controller epochs {run.first_epoch} to {run.last_epoch}")
     if run.missing:
-        parts.append(f"{_counted(run.missing, 'row')} missing")
+        parts.append(f"{counted(run.missing, 'row')} missing")
     if run.repeated:
-        parts.append(f"{_counted(run.repeated, 'duplicate row')}")
+        parts.append(f"{counted(run.repeated, 'duplicate row')}")
     return ", ".join(parts)
 
 
@@ -182,7 +200,3 @@ def _took(source: SourceSummary) -> str:
     if source.predecessors_s is None:
         return rate
     return f"{rate}, and {source.predecessors_s:.1f} s to find the predecessor of each event"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

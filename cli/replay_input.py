@@ -1,12 +1,13 @@
 """Options and set-up shared by the commands that query an event table.
 
-Starts Spark and opens the tables. Spark is imported only when a command runs.
+Starts the query engine (DuckDB or Spark) and opens the event tables. Engines are imported only when
+a command runs.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -14,25 +15,42 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from klamm.cli.running import ending_signals_raise
+from klamm.cli.waiting import running_step, waiting
 
 if TYPE_CHECKING:
+    from klamm.replay.engines import Engine
     from klamm.replay.event_table import EventTable
     from klamm.replay.opening import Input
     from klamm.replay.progress import Progress
-    from klamm.replay.spark import SparkSession
 
-FINDINGS = 14
+ENGINES = {"duckdb": "DuckDB", "spark": "Spark"}
 MEMORY_MB = 2048
 CORES = os.cpu_count() or 1
 
+# Typer would turn a URL into a local path if these were annotated with Path.
 Paths = Annotated[
-    list[Path],
-    typer.Argument(metavar="PATH..", help="An event table, or logs and directories of logs."),
+    list[str],
+    typer.Argument(
+        metavar="PATH..", help="An event table, or logs or directories of logs; paths or URLs."
+    ),
+]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="auto|duckdb|spark",
+        help="Query engine; auto selects DuckDB up to 5 million rows, Spark above.",
+    ),
 ]
 Cores = Annotated[
-    int | None, typer.Option(min=1, help="Spark threads. [default: the machine's cores]")
+    int | None, typer.Option(min=1, help="Number of threads. [default: one per core]")
 ]
-Memory = Annotated[int, typer.Option("--memory-mb", min=512, help="Java heap in MiB.")]
+Memory = Annotated[
+    int,
+    typer.Option(
+        "--memory-mb", min=512, help="Memory limit of DuckDB, or heap size of Spark, in MiB."
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Spark master, e.g. spark://host:7077. [default: local]"),
@@ -43,9 +61,13 @@ Timezone = Annotated[
 ]
 
 
-class SparkOptions(NamedTuple):
-    """Spark settings and time zone of one command; ``cores`` None: all cores of the machine."""
+class Resources(NamedTuple):
+    """Values of the options for the engine, its resources and the logs' time zone.
 
+    If ``cores`` is None, all cores are used.
+    """
+
+    engine: str
     master: str | None
     cores: int | None
     memory_mb: int
@@ -53,47 +75,56 @@ class SparkOptions(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A running Spark session, and the opened tables in the order of the inputs."""
+    """A running engine, and the open event tables in the order of the inputs."""
 
-    spark: SparkSession
+    engine: Engine
     tables: list[EventTable]
     progress: Progress
 
 
 @contextmanager
-def open_tables(
-    inputs: Sequence[Input],
-    options: SparkOptions,
-    folder: Path,
-    check: Callable[[SparkSession], None] | None = None,
-) -> Iterator[Opened]:
-    """Start Spark and open a table for each input; both end with the block.
+def running_engine(
+    progress: Progress, resources: Resources, rows: int, folder: Path
+) -> Iterator[Engine]:
+    """Context manager that starts the query engine for ``rows`` rows, and stops it at the end.
 
-    ``folder`` is the directory that errors about a full disk name. ``check`` runs before logs are
-    read. Raises UsageError for an unknown time zone, KlammError if Spark fails.
+    Tells the user if the engine takes a long time to start. ``folder``: the directory to name in an
+    error about a full disk.
+    """
+    from klamm.replay.opening import EngineOptions, engine_for, open_engine
+
+    cores = resources.cores or CORES
+    options = EngineOptions(resources.engine, resources.master, cores, resources.memory_mb)
+    with ExitStack() as stack:
+        with waiting(f"{ENGINES[engine_for(options, rows)]} to start"):
+            engine = stack.enter_context(open_engine(options, rows, folder))
+        progress.began(engine)
+        yield engine
+
+
+@contextmanager
+def open_tables(
+    inputs: Sequence[Input], resources: Resources, folder: Path, query: str | None = None
+) -> Iterator[Opened]:
+    """Context manager that starts the query engine and opens an event table for each input.
+
+    ``folder``: the directory to name in an error about a full disk. ``query`` is checked before
+    logs are read. Raises UsageError for an unknown time zone, KlammError if the engine fails.
     """
     from klamm.replay.opening import opened
     from klamm.replay.progress import Progress
     from klamm.replay.sources import SourceOptions
-    from klamm.replay.spark import spark_session
-    from klamm.replay.spark_errors import one_line_errors
 
-    sources = SourceOptions(timezone=options.timezone)
+    sources = SourceOptions(timezone=resources.timezone)
+    count = sum(given.rows for given in inputs)
     for given in inputs:
         if given.table is None:
             typer.echo(f"{given.name}: reading logs into a temporary event table", err=True)
-    progress = Progress()
+    progress = Progress(waiting=running_step)
     with ExitStack() as stack:
         stack.enter_context(ending_signals_raise())
-        cores = options.cores or CORES
-        is_small = all(given.is_small for given in inputs)
-        spark = stack.enter_context(
-            spark_session(cores, options.memory_mb, options.master, is_small=is_small)
-        )
-        progress.note("Spark has started")
-        # Inside the session: Spark's errors can be described only while its JVM is running.
-        stack.enter_context(one_line_errors(folder))
-        if check is not None:
-            check(spark)
-        tables = [stack.enter_context(opened(spark, given, sources, progress)) for given in inputs]
-        yield Opened(spark, tables, progress)
+        engine = stack.enter_context(running_engine(progress, resources, count, folder))
+        if query is not None:
+            engine.check(query)
+        tables = [stack.enter_context(opened(engine, given, sources, progress)) for given in inputs]
+        yield Opened(engine, tables, progress)

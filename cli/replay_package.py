@@ -1,4 +1,4 @@
-"""`klamm replay package`: write the archive of klamm that remote Spark workers import."""
+"""`klamm replay package`: writes an archive of klamm for remote Spark workers to import."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def package(
         bool, typer.Option("--overwrite", help="Replace an existing file.")
     ] = False,
 ) -> None:
-    """Write klamm's packages as an archive for spark-submit --py-files. Commands with --master
-    do not need it: they send the packages to the workers."""
+    """Write klamm's packages as an archive for spark-submit --py-files. Commands with --master do
+    not need this archive, because they send klamm's packages to the workers.
+    """
     from klamm.replay.spark_cluster import write_packages
     from klamm.replay.whole_folder import cannot_be_made, parents_made
 

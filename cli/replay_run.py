@@ -1,13 +1,14 @@
-"""`klamm replay run`: report what a cluster did, as text, JSON, Parquet or an HTML page.
+"""`klamm replay run`: reports what a cluster did, as text, JSON, Parquet or an HTML page.
 
-Parses options and prints; replay/run.py computes the answers.
+Only parses options and prints; replay/run.py computes the answers.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
+import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -17,16 +18,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from klamm.cli.errors import FINDINGS
 from klamm.cli.options import print_json
 from klamm.cli.replay_input import (
-    FINDINGS,
     MEMORY_MB,
     Cores,
+    EngineName,
     Master,
     Memory,
     Opened,
     Paths,
-    SparkOptions,
+    Resources,
     Timezone,
     open_tables,
 )
@@ -47,7 +49,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from klamm.cli.console import HarmlessConsole
-from klamm.report.values import Table, Tone
+from klamm.report.values import Cell, Table, Tone
 
 EXAMPLES = """
 \b
@@ -59,7 +61,8 @@ Examples:
   klamm replay run /shared/events --master spark://host:7077 --out ./answers --format parquet
 \b
 Exit code 14 if there are violations: illegal transitions, lost or duplicate rows, lost
-transactions, unclean elections, two controllers in one epoch, writes after a newer epoch began.
+ZooKeeper transactions, unclean elections, two controllers in one epoch, writes by a controller
+after a newer controller epoch began.
 """
 _STATES_LISTED = 100
 _FILTERS = {
@@ -77,7 +80,7 @@ _MAX_LONG = 2**63 - 1
 
 
 class Format(StrEnum):
-    """Output format of the answers."""
+    """Output formats of `klamm replay run`."""
 
     TEXT = "text"
     JSON = "json"
@@ -93,6 +96,13 @@ _MADE = {
 }
 """The file in --out that holds the answers in each format."""
 
+Out = Annotated[
+    str | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Write the answers to this new directory, a path or a URL."
+    ),
+]
+
 
 def run(
     paths: Paths,
@@ -107,17 +117,15 @@ def run(
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; repeatable.")] = None,
     broker: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="Only partitions with this broker as leader or replica."),
+        typer.Option(min=0, help="Report only partitions with this broker as leader or replica."),
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="T", help="Count only events from T on (UTC).")
+        str | None, typer.Option("--from", metavar="T", help="Count only events since T (UTC).")
     ] = None,
     to: Annotated[
         str | None, typer.Option(metavar="T", help="Ignore events after T (UTC).")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the answers to this new directory.")
-    ] = None,
+    out_: Out = None,
     format_: Annotated[
         Format, typer.Option("--format", help="Output format; parquet and html need --out.")
     ] = Format.TEXT,
@@ -125,28 +133,29 @@ def run(
         bool, typer.Option("--overwrite", help="Replace existing answers.")
     ] = False,
     timezone: Timezone = None,
+    engine: EngineName = "auto",
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
 ) -> None:
-    """Rebuild a cluster's history from logs or an event table: final states, offline partitions,
-    elections, ISRs, reassignments, failovers, and violations."""
-    from klamm.replay.opening import look_at
+    """Report what a cluster did, from logs or an event table: states, elections, violations."""
+    from klamm.replay.locations import given_location
+    from klamm.replay.opening import inspect_paths
     from klamm.replay.result_folder import as_values, check_out, result_folder, write_answers
 
-    if out is None and format_ in (Format.PARQUET, Format.HTML):
-        raise UsageError(f"--format {format_} needs --out", hint="--out takes a new directory")
+    out = None if out_ is None else given_location(out_)
+    _check_format(format_, out)
     filters = read_filters(as_of, topic or (), broker or (), from_, to)
-    given = look_at(paths)
+    given = inspect_paths(list(map(given_location, paths)))
     if out is not None:
         check_out(out, overwrite=overwrite)
-    options = SparkOptions(master, cores, memory_mb, timezone)
+    resources = Resources(engine, master, cores, memory_mb, timezone)
     folder = nullcontext() if out is None else result_folder(out, overwrite=overwrite)
     with (
         folder as partial,
-        open_tables([given], options, out or Path(tempfile.gettempdir())) as opened,
+        open_tables([given], resources, out or Path(tempfile.gettempdir())) as opened,
         answered(opened, filters) as answers,
     ):
-        page = page_of(given.name, opened, filters, answers)
+        page = page_of(given.name, opened, filters, answers, has_lives=format_ is Format.HTML)
         states = _states(opened, answers) if _is_narrow(filters) else None
         values = {
             "paths": given.name,
@@ -166,27 +175,39 @@ def run(
     raise typer.Exit(FINDINGS if answers.violations else 0)
 
 
+def _check_format(format_: Format, out: Path | None) -> None:
+    if out is None and format_ in (Format.PARQUET, Format.HTML):
+        raise UsageError(f"--format {format_} needs --out", hint="--out takes a new directory")
+
+
 @contextmanager
 def answered(opened: Opened, filters: Filters) -> Iterator[Answers]:
-    """Compute all answers; they stay cached in Spark until the block ends."""
+    """Context manager that computes all answers. The engine keeps them until the context ends."""
     from klamm.replay.run import answer
 
-    with opened.progress.step(opened.spark, "answer every question"):
+    with opened.progress.step("answer every question"):
         answers = answer(opened.tables[0], filters)
     with answers:
         yield answers
 
 
-def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Page:
-    """Return the answers as a page, with the questions that the table's sources cannot answer."""
+def page_of(
+    name: str, opened: Opened, filters: Filters, answers: Answers, *, has_lives: bool = False
+) -> Page:
+    """Return a page with the answers, and with the questions that these logs cannot answer.
+
+    ``has_lives``: include the state of each partition over time, which only the HTML page can show.
+    """
     from klamm.replay.answers import limits
-    from klamm.replay.page import Asked, replay_page
+    from klamm.replay.data_loss import damaged_lines
+    from klamm.replay.locations import common_folder
+    from klamm.replay.page import life_rows, replay_page
+    from klamm.replay.page_head import Asked
     from klamm.replay.readings import readings
-    from klamm.replay.unread import damaged_lines
 
     (table,) = opened.tables
-    with opened.progress.step(opened.spark, "check which questions the sources answer"):
-        found = readings(table.events, table.names)
+    with opened.progress.step("check which questions the sources can answer"):
+        found = readings(table)
     facts = [("read", name)]
     for source in table.manifest.sources:
         damaged = damaged_lines(source.damaged)
@@ -195,13 +216,17 @@ def page_of(name: str, opened: Opened, filters: Filters, answers: Answers) -> Pa
         facts.append((source.source, f"{source.rows:,} events from {of}{words}"))
         orders = (run.out_of_order for run in source.runs)
         facts += [("out of order", order.words) for order in orders if order is not None]
-    files = [Path(file.path) for source in table.manifest.sources for file in source.files]
-    folder = os.path.commonpath([path.parent for path in files]) if files else ""
+    files = [file.path for source in table.manifest.sources for file in source.files]
+    folder = common_folder(files)
     if folder and folder != name:
         facts.append(("files in", folder))
     facts += facts_of(filters)
-    asked = Asked(name, filters.from_ms, facts, limits(found), folder)
-    return replay_page(asked, answers)
+    asked = Asked(name, filters.from_ms, facts, limits(set().union(*found.values())), found, folder)
+    if not has_lives:
+        return replay_page(asked, answers)
+    with opened.progress.step("collect the states of individual partitions"):
+        lives = life_rows(table, answers)
+    return replay_page(asked, answers, lives)
 
 
 def read_filters(
@@ -264,7 +289,7 @@ def _time_ms(option: str, text: str) -> int:
 
 
 def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
-    """Yield a label and a text for each filter that is set."""
+    """Yield a label and a description of each filter that the user has set."""
     for name, value in dataclasses.asdict(filters).items():
         if value in (None, ()):
             continue
@@ -278,21 +303,27 @@ def facts_of(filters: Filters) -> Iterator[tuple[str, str]]:
 
 
 def _is_narrow(filters: Filters) -> bool:
-    """Return whether to list states: only if a filter selects some, since all are too many."""
+    """Return True if a filter selects partitions or a point in time.
+
+    Only then does the report list partition states; otherwise there would be too many.
+    """
     moment = (filters.as_of_ms, filters.as_of_epoch, filters.as_of_zxid)
     return bool(filters.topics or filters.brokers or any(at is not None for at in moment))
 
 
 def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
-    """Return the number of partitions, and the states of the first by name and number."""
-    from klamm.replay.encode import ANSWER_STATES
+    """Return the number of partitions, and the states of the first ones, sorted by topic and
+    number.
+    """
+    from klamm.replay.engines import row, rows
 
     partitions = answers.tables["partitions"]
-    with opened.progress.step(opened.spark, "look up the names of states"):
-        words = opened.tables[0].in_words(partitions, ANSWER_STATES)
-        first = words.orderBy("source", "run", "topic", "partition").limit(_STATES_LISTED)
-        rows = [row.asDict() for row in first.collect()]
-    return {"partitions": partitions.count(), "first": rows}
+    words = opened.tables[0].in_words(partitions)
+    order = f"ORDER BY source, run, topic, partition LIMIT {_STATES_LISTED}"
+    with opened.progress.step("look up the states of partitions"):
+        first = rows(opened.engine, f"SELECT * FROM ({words}) {order}")
+        count = row(opened.engine, f"SELECT count(*) AS n FROM ({partitions})")["n"]
+    return {"partitions": count, "first": first}
 
 
 def _write(folder: Path, format_: Format, opened: Opened, answers: Answers, page: Page) -> None:
@@ -301,7 +332,7 @@ def _write(folder: Path, format_: Format, opened: Opened, answers: Answers, page
     if format_ is Format.HTML:
         (folder / PAGE).write_text(page_html(page), encoding="utf-8")
     elif format_ is Format.PARQUET:
-        with opened.progress.step(opened.spark, "write the tables"):
+        with opened.progress.step("write the tables"):
             write_tables(folder, opened.tables[0], answers)
     elif format_ is Format.TEXT:
         with (folder / _MADE[format_]).open("w", encoding="utf-8") as file:
@@ -317,13 +348,16 @@ _STYLES: Final = {
     Tone.BAD: "bold red",
     Tone.PLAIN: "",
 }
+_UNBROKEN: Final = 7
+"""Width up to which the cells of a column stay on one line if a table has to be narrow."""
 _STATE_COLUMNS: Final = ("topic", "partition", "state", "leader", "leader_epoch", "isr")
 
 
 def show_page(page: Page, states: dict[str, Any] | None, file: TextIO | None = None) -> None:
-    """Print the page to ``file`` or standard output; ``states`` is the result of ``_states``.
+    """Print the page as text to ``file`` or standard output.
 
-    Texts are printed literally: rich must not read a topic name as markup.
+    ``states``: the result of ``_states``. Topic names are printed literally: rich must not
+    interpret them as markup.
     """
     console = HarmlessConsole(file=file, highlight=False, soft_wrap=True)
     if not console.is_terminal:
@@ -333,7 +367,8 @@ def show_page(page: Page, states: dict[str, Any] | None, file: TextIO | None = N
     console.print(Text(page.verdict, style=_STYLES[page.tone]))
     for name, value in page.facts:
         console.print(Text(f"{name}: {value}"))
-    console.print(Text(", ".join(f"{at.value} {at.name}" for at in page.figures)))
+    if page.figures:
+        console.print(Text(", ".join(f"{at.value} {at.name}" for at in page.figures)))
     for section in page.sections:
         tables = [block for block in section.blocks if isinstance(block, Table)]
         if not tables:
@@ -351,19 +386,43 @@ def show_page(page: Page, states: dict[str, Any] | None, file: TextIO | None = N
 
 
 def _show_table(console: Console, table: Table, most: int) -> None:
-    shown = RichTable(title=Text(table.title), title_justify="left", box=None, pad_edge=False)
     rows = table.rows[:most]
-    for number, name in enumerate(table.columns):
-        is_number = all(isinstance(row[number], int | float | None) for row in rows)
-        shown.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(_text(cell)) for cell in row))
+    shown = _rich_table(table, rows, is_narrow=False)
+    unlimited = console.options.update_width(sys.maxsize)
+    if console.measure(shown, options=unlimited).maximum > console.width:
+        shown = _rich_table(table, rows, is_narrow=True)
     console.print(shown)
     more = (len(table.rows) if table.total is None else table.total) - len(rows)
     if more > 0:
         console.print(Text(f"and {more:,} more"))
     if table.note:
         console.print(Text(table.note))
+
+
+def _rich_table(table: Table, rows: Sequence[Sequence[Cell]], *, is_narrow: bool) -> RichTable:
+    """Return a table for the terminal.
+
+    ``is_narrow``: headings are as narrow as they can be without breaks inside words.
+    """
+    padding = (0, 1, 0, 0) if is_narrow else (0, 1)
+    shown = RichTable(
+        title=Text(table.title), title_justify="left", box=None, pad_edge=False, padding=padding
+    )
+    for number, name in enumerate(table.columns):
+        is_number = all(isinstance(row[number], int | float | None) for row in rows)
+        shortest = max(map(len, name.split()), default=1)
+        width = max(shortest, *(len(_text(row[number])) for row in rows))
+        is_fixed = is_narrow and (is_number or width <= _UNBROKEN)
+        shown.add_column(
+            textwrap.fill(name, width) if is_fixed else name,
+            justify="right" if is_number else "left",
+            overflow="fold",
+            min_width=shortest if is_narrow else None,
+            no_wrap=is_fixed,
+        )
+    for row in rows:
+        shown.add_row(*(Text(_text(cell)) for cell in row))
+    return shown
 
 
 def _cell(value: Any) -> str | int | None:

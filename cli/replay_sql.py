@@ -1,11 +1,12 @@
-"""`klamm replay sql`: run an SQL query on an event table. Parses options and prints."""
+"""`klamm replay sql`: runs an SQL query on an event table. Only parses options and prints."""
 
 from __future__ import annotations
 
 import tempfile
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,17 +14,15 @@ from klamm.cli.options import AsJson, print_json, table_lines
 from klamm.cli.replay_input import (
     MEMORY_MB,
     Cores,
+    EngineName,
     Master,
     Memory,
     Paths,
-    SparkOptions,
+    Resources,
     Timezone,
     open_tables,
 )
 from klamm.report.scales import time_text
-
-if TYPE_CHECKING:
-    from klamm.replay.spark import Row
 
 MOST_ROWS = 100
 EXAMPLES = """
@@ -40,31 +39,34 @@ run), names (the names behind the event table's hash codes), damaged (unreadable
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="SELECT", help="A Spark SQL query, or DESCRIBE.")],
+    query: Annotated[
+        str, typer.Argument(metavar="SELECT", help="SELECT or DESCRIBE, in DuckDB's SQL.")
+    ],
     paths: Paths,
     limit: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Maximum number of rows.")
     ] = MOST_ROWS,
     master: Master = None,
     timezone: Timezone = None,
+    engine: EngineName = "auto",
     cores: Cores = None,
     memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
-    """Query the events of logs or of an event table in SQL (read-only)."""
-    from klamm.replay.opening import look_at
-    from klamm.replay.views import ask, check_first_word, check_query, make_views
+    """Run a read-only SQL query on the events in logs or in an event table."""
+    from klamm.replay.locations import given_location
+    from klamm.replay.opening import inspect_paths
+    from klamm.replay.views import ask, check_first_word, make_views
 
     check_first_word(query)
-    given = look_at(paths)
-    options = SparkOptions(master, cores, memory_mb, timezone)
-    folder = Path(tempfile.gettempdir())
-    with open_tables([given], options, folder, lambda spark: check_query(spark, query)) as opened:
-        make_views(opened.tables[0])
-        found = ask(opened.spark, query)
-        with opened.progress.step(opened.spark, "query"):
-            rows = found.limit(limit + 1).collect()
-        columns = found.columns
+    given = inspect_paths(list(map(given_location, paths)))
+    resources = Resources(engine, master, cores, memory_mb, timezone)
+    with (
+        open_tables([given], resources, Path(tempfile.gettempdir()), query) as opened,
+        opened.progress.step("query"),
+    ):
+        make_views(opened.tables[0], query)
+        columns, rows = ask(opened.engine, query, limit)
     more = len(rows) > limit
     if json:
         print_json({"columns": columns, "rows": _values(rows[:limit]), "more": more})
@@ -75,16 +77,14 @@ def sql(
         typer.echo(f"more rows exist: --limit {limit} reached")
 
 
-def _values(rows: list[Row]) -> list[list[Any]]:
+def _values(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [[_plain(value) for value in row] for row in rows]
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON can express: a Spark row as an object, a time as a UTC string."""
+    """Convert a value of a query result for JSON: a time becomes a string in UTC."""
     if isinstance(value, datetime):
         return _utc(value)
-    if hasattr(value, "asDict"):
-        return {name: _plain(inner) for name, inner in value.asDict().items()}
     if isinstance(value, list):
         return [_plain(inner) for inner in value]
     if isinstance(value, dict):
@@ -93,8 +93,9 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> str:
-    # Spark returns naive datetimes in this machine's local time zone.
-    return time_text(round(value.timestamp() * 1000))
+    # A naive time is in UTC.
+    zoned = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    return time_text(round(zoned.timestamp() * 1000))
 
 
 def _text(value: Any) -> str:

@@ -1,11 +1,13 @@
-"""Shared part of commands that run a private cluster in the foreground: a work directory, a log
-for warnings of libraries, and a clean shutdown after a signal.
+"""Code shared by commands that run a private cluster in the foreground.
+
+Provides a work directory, a log for libraries' warnings, and a clean shutdown after a signal.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import sys
 import tempfile
 import threading
@@ -14,19 +16,19 @@ from pathlib import Path
 from types import FrameType
 
 from klamm.cli.own_log import OwnLog
-from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.errors import EnvironmentProblem, Interrupted, UsageError
 from klamm.server.data_dir import OWN_LOG_FILE
 from klamm.server.signals import ending_signals_handled
 
 
 @contextlib.contextmanager
-def own_log(folder: Path) -> Iterator[None]:
-    """Send warnings of libraries to a file, so that they do not garble the command's output."""
+def own_log(folder: Path) -> Iterator[logging.Handler]:
+    """Context manager that sends warnings of libraries to klamm.log instead of the terminal."""
     handler = OwnLog(folder / OWN_LOG_FILE)
     root = logging.getLogger()
     root.addHandler(handler)
     try:
-        yield
+        yield handler
     finally:
         root.removeHandler(handler)
         handler.close()
@@ -34,10 +36,11 @@ def own_log(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_signals_raise() -> Iterator[None]:
-    """Turn signals that end a process into a KeyboardInterrupt, so that everything is closed.
+    """Context manager that turns a termination signal into KeyboardInterrupt in its body.
 
-    Exits after the block even if code inside swallowed the exception: kazoo's ``_call`` treats any
-    exception as a closed connection.
+    The exception unwinds the body, so that all resources are closed. After a signal, the process
+    exits at the end of the context, even if the body swallowed the exception: kazoo's ``_call``
+    treats any exception as a closed connection.
     """
     seen: list[int] = []
 
@@ -54,19 +57,32 @@ def ending_signals_raise() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C and the other ending signals set; the block then ends normally."""
+def stopped_by_signals(when_interrupted: str) -> Iterator[threading.Event]:
+    """Context manager that yields an event, which termination signals such as Ctrl-C set.
+
+    The caller's code must stop when the event is set. After Ctrl-C, Interrupted is raised at the
+    end of the context, with the message ``when_interrupted``.
+    """
     stop = threading.Event()
-    with ending_signals_handled(lambda *_: stop.set()):
+    seen: list[int] = []
+
+    def end(number: int, _: FrameType | None) -> None:
+        seen.append(number)
+        stop.set()
+
+    with ending_signals_handled(end):
         yield stop
+    if signal.SIGINT in seen:
+        raise Interrupted(when_interrupted)
 
 
 @contextlib.contextmanager
 def work_folder(data_dir: Path | None, prefix: str) -> Iterator[Path]:
-    """Yield ``data_dir``, or a temporary directory that is removed after the block.
+    """Context manager that yields ``data_dir``, or a temporary directory that it removes at the
+    end.
 
-    ``prefix``: the beginning of the temporary directory's name. Raises UsageError if ``data_dir``
-    is not empty, EnvironmentProblem if it cannot be created.
+    ``prefix`` is the beginning of the temporary directory's name. Raises UsageError if ``data_dir``
+    is not empty, and EnvironmentProblem if it cannot be created.
     """
     if data_dir is None:
         with tempfile.TemporaryDirectory(prefix=prefix) as folder:
@@ -77,10 +93,11 @@ def work_folder(data_dir: Path | None, prefix: str) -> Iterator[Path]:
         is_empty = not any(data_dir.iterdir())
     except OSError as error:
         raise EnvironmentProblem(
-            f"--data-dir {data_dir} cannot be used: {error.strerror}", hint="choose another"
+            f"--data-dir {data_dir} cannot be used: {error.strerror}",
+            hint="choose another directory",
         ) from error
     if not is_empty:
         raise UsageError(
-            f"--data-dir {data_dir} is not empty", hint="name a new directory, or omit --data-dir"
+            f"--data-dir {data_dir} is not empty", hint="give a new directory, or omit --data-dir"
         )
     yield data_dir

@@ -1,12 +1,15 @@
-"""`klamm status`: shows the state of a running cluster. Sends a request and prints only."""
+"""`klamm status`: shows the state of a running cluster.
+
+Sends a request to the server and prints the response.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from klamm.cli.client import ServerClient
-from klamm.cli.options import Answered, asks_server, table_lines
+from klamm.cli.options import Answered, asks_server, counted, table_lines
 from klamm.cluster.plain_text import harmless_line
 
 SHOWN: Final = 5
@@ -37,22 +40,29 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
         servers = (f"{one['id']} {one['state']}" for one in zookeeper["servers"])
         lines.append(f"             servers: {', '.join(servers)}")
     if zookeeper["is_stale"]:
-        lines.append("             ZooKeeper is unreachable; the values below are the last known")
-    lines += controller_lines(values["controller"], zookeeper["is_stale"])
+        lines.append(
+            "             ZooKeeper is unreachable; the values below are the last known ones"
+        )
+    return lines + state_lines(values)
+
+
+def state_lines(values: Mapping[str, Any]) -> list[str]:
+    """Return the state of a cluster as lines of text: all but where the cluster runs."""
+    zookeeper = values["zookeeper"]
+    lines = controller_lines(
+        values["controller"], values["partitions_without_live_leader"], zookeeper["is_stale"]
+    )
     lines += what_prevents_elections(values)
     for other in values["other_active_controllers"]:
         lines.append(
             f"             broker {other['id']} also acts as controller, epoch {other['epoch']}"
         )
     lines += ["", *broker_lines(values["brokers"])]
-    lines += [
-        f"Broker {broker['id']} {broker['state']}: {broker['reason']}"
-        for broker in values["brokers"]
-        if broker["reason"] is not None
-    ]
-    isolated = values["isolated_brokers"]
-    if isolated:
-        lines += ["", f"Isolated: {_brokers(isolated)} (klamm network heal)"]
+    lines += failed_broker_lines(values["brokers"])
+    dead_leaders = dead_leader_lines(values)
+    lines += ["", *dead_leaders] if dead_leaders else []
+    network = network_lines(values)
+    lines += ["", *network] if network else []
     malformed = {} if values["controller"] is None else values["controller"]["malformed"]
     configs = {
         path: f"{found['reason']} (brokers {', '.join(map(str, found['brokers']))})"
@@ -60,6 +70,10 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     }
     for title, items in (
         ("Disk faults (klamm disk heal)", map(fault_text, values["disk_faults"])),
+        (
+            "Failed log directories (a restart of the broker brings them back)",
+            map(log_dir_text, values["failed_log_dirs"]),
+        ),
         (
             "Malformed znodes that prevent the election of a controller",
             map(": ".join, zookeeper["malformed"].items()),
@@ -76,6 +90,44 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def dead_leader_lines(values: Mapping[str, Any]) -> list[str]:
+    """Describe partitions whose leader is dead although the leader's session has not expired."""
+    lines = []
+    outage = "ZooKeeper is reachable again and " if values["zookeeper"]["is_stale"] else ""
+    for dead in values["dead_leaders"]:
+        count, shown = dead["partition_count"], ", ".join(dead["partitions"][:SHOWN])
+        more = f" and {count - SHOWN} more" if count > SHOWN else ""
+        who = "the controller" if values["controller"] is not None else "the next controller"
+        lines.append(
+            f"Broker {dead['broker']} is dead but leads {shown}{more}: {who} elects other "
+            f"leaders when {outage}the broker's session expires, after at most "
+            f"{values['session_timeout_ms']} ms"
+        )
+    return lines
+
+
+def failed_broker_lines(brokers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Describe why brokers have failed, e.g. because of their log directories."""
+    return [
+        f"Broker {broker['id']} {broker['state']}: {broker['reason']} "
+        f"(klamm broker start {broker['id']})"
+        for broker in brokers
+        if broker["reason"] is not None
+    ]
+
+
+def network_lines(values: Mapping[str, Any]) -> list[str]:
+    """Describe the isolation of brokers and all other faults of the network."""
+    isolated = values["isolated_brokers"]
+    lines = [f"Isolated: {_brokers(isolated)} (klamm network heal)"] if isolated else []
+    return lines + [f"Network {fault} (klamm network heal)" for fault in values["network_faults"]]
+
+
+def log_dir_text(failed: Mapping[str, Any]) -> str:
+    """Describe a failed log directory: its broker and its path."""
+    return f"broker {failed['broker']}, log directory {failed['log_dir']}"
+
+
 def fault_text(fault: Mapping[str, Any]) -> str:
     """Describe one disk fault: the disk and the kind of fault."""
     if fault.get("journal"):
@@ -84,8 +136,15 @@ def fault_text(fault: Mapping[str, Any]) -> str:
     return f"broker {fault['broker']}, log directory {fault['log_dir']}: {fault['kind']}{rate}"
 
 
-def controller_lines(controller: Mapping[str, Any] | None, is_stale: bool) -> list[str]:
-    """Describe the controller and its counts; the last known ones if ``is_stale``."""
+def controller_lines(
+    controller: Mapping[str, Any] | None, leaderless: int | None, is_stale: bool
+) -> list[str]:
+    """Describe the controller, its queues, and the partitions and replicas in each state.
+
+    - ``leaderless``: number of partitions without a live leader, some of which the controller may
+      not yet count as offline.
+    - ``is_stale``: the values are the last known ones.
+    """
     if controller is None:
         return [
             "Controller:  none",
@@ -100,14 +159,25 @@ def controller_lines(controller: Mapping[str, Any] | None, is_stale: bool) -> li
         f"Topics:      {controller['topics']}",
         f"Partitions:  {counts(controller['partitions'])}",
         f"Replicas:    {counts(controller['replicas'])}",
-        f"Offline:     {controller['offline_partitions']} partitions; "
-        f"{controller['preferred_replica_imbalance']} not led by their preferred replica",
+        f"Offline:     {offline_text(controller, leaderless)}",
         *work_lines(controller),
     ]
 
 
+def offline_text(controller: Mapping[str, Any], leaderless: int | None) -> str:
+    """Return the numbers of offline, leaderless and imbalanced partitions.
+
+    ``leaderless`` means the same as in ``controller_lines``.
+    """
+    offline = counted(controller["offline_partitions"], "partition")
+    return (
+        f"{offline}; {leaderless} without a live leader; "
+        f"{controller['preferred_replica_imbalance']} not led by their preferred replica"
+    )
+
+
 def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
-    """Describe a journal that cannot be written, and failed failovers."""
+    """Describe what prevents controller elections: an unwritable journal or failed failovers."""
     lines = []
     journal, failovers = values["journal"], values["failovers"]
     if not journal["is_writable"]:
@@ -117,7 +187,7 @@ def what_prevents_elections(values: Mapping[str, Any]) -> list[str]:
         )
     if failovers["failed"]:
         lines.append(
-            f"Failovers:   {failovers['failed']} failed in a row, the next attempt is in "
+            f"Failovers:   the last {failovers['failed']} failed; the next attempt is in "
             f"{failovers['pause_ms'] / 1000:.1f} s: {failovers['failure']}"
         )
     return lines
@@ -186,5 +256,5 @@ def broker_lines(brokers: list[dict[str, Any]]) -> list[str]:
 
 
 def counts(by_state: Mapping[str, int]) -> str:
-    """Return counts of states, e.g. ``12 OnlinePartition, 1 OfflinePartition``."""
+    """Return the number of items in each state, e.g. ``12 OnlinePartition, 1 OfflinePartition``."""
     return ", ".join(f"{count} {state}" for state, count in by_state.items()) or "none"

@@ -1,5 +1,6 @@
-"""`klamm up`: runs a cluster in the foreground. Parses options and prints progress; server/ runs
-the cluster.
+"""`klamm up`: runs a cluster in the foreground.
+
+Parses options and prints progress; server/ runs the cluster.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from rich.status import Status
 
 from klamm.admin.pools import read_pools
 from klamm.cli.client import TOKEN_VARIABLE
+from klamm.cli.completion import word_completion
 from klamm.cli.connect import ZK_VARIABLES, tls_of
 from klamm.cli.console import HarmlessConsole
-from klamm.cli.interrupted import NOTHING_STARTED
+from klamm.cli.interrupted import NOTHING_STARTED, erase_typed
+from klamm.cli.options import QuirkNames, comma_separated
 from klamm.cli.own_log import log_to
-from klamm.cluster.errors import KlammError, UsageError
+from klamm.cli.waiting import waiting
+from klamm.cluster.errors import Interrupted, KlammError, UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.quirks import parse_quirks
 from klamm.runtime.archive import DEFAULT_ROTATION, MAX_SEGMENT_BYTES, Rotation
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import (
-    DEFAULT_HOST,
-    DEFAULT_PORT,
     DEFAULT_SESSION_TIMEOUT_MS,
     ServerConfig,
 )
-from klamm.server.data_dir import OWN_LOG_FILE, default_data_dir
+from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT, OWN_LOG_FILE, default_data_dir
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
 from klamm.server.security import read_or_create_token
 from klamm.server.serve import serve
@@ -43,7 +45,7 @@ EXAMPLES = """
 Examples:
   klamm up --brokers 3
   klamm up --brokers 6 --racks a,b,c --controllers 3 --data-dir ./rehearsal
-  klamm up --brokers 3 --zookeeper-servers 3
+  klamm up --brokers 3 --zookeeper-servers 3 --zookeeper-port 2181
   klamm up --brokers 3 --zookeeper localhost:2181/klamm --session-timeout-ms 6000
   klamm up --brokers 9 --pools pools.yaml
   klamm up --brokers 3 --segments --config log.dirs=d0,d1 --data-dir ./rehearsal
@@ -59,14 +61,15 @@ Examples:
 """
 
 
-Brokers = Annotated[int | None, typer.Option(help="Number of brokers; their ids are 0, 1, ...")]
+Brokers = Annotated[int | None, typer.Option(help="Number of brokers; their ids begin at 0.")]
 FromDump = Annotated[
     Path | None,
     typer.Option(
-        metavar="DUMP", help="Run the cluster in this dump of klamm zk dump, instead of --brokers."
+        metavar="DUMP",
+        help="Run the cluster in this file written by klamm zk dump; not allowed with --brokers.",
     ),
 ]
-Racks = Annotated[str | None, typer.Option(help="Racks a,b,c, assigned to the brokers in turn.")]
+Racks = Annotated[str | None, typer.Option(help="Racks a,b,c, assigned to brokers round-robin.")]
 Controllers = Annotated[
     int | None,
     typer.Option(help="Number of controller candidates. [default: all brokers, at most 5]"),
@@ -77,23 +80,36 @@ ZooKeeper = Annotated[
 ]
 ZooKeeperServers = Annotated[
     int | None,
-    typer.Option(metavar="1|3|5", help="Number of embedded ZooKeeper servers. [default: 1]"),
+    typer.Option(
+        metavar="1|3|5",
+        help="Number of embedded ZooKeeper servers. [default: 1]",
+        autocompletion=word_completion("1", "3", "5"),
+    ),
+]
+ZooKeeperPort = Annotated[
+    int | None,
+    typer.Option(
+        help="Port of the embedded ZooKeeper on 127.0.0.1; further servers use the next ports. "
+        "[default: free ports]"
+    ),
 ]
 DataDirectory = Annotated[
     Path | None,
     typer.Option(
-        help="Directory of journal, logs and ZooKeeper data. [default: KLAMM_DATA_DIR, ~/.klamm]"
+        help="Directory for journal, logs and ZooKeeper data. [default: KLAMM_DATA_DIR, ~/.klamm]"
     ),
 ]
 Configs = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="A broker config by Kafka's name; repeatable."),
+    typer.Option(metavar="NAME=VALUE", help="A broker config, named as in Kafka; repeatable."),
 ]
 SessionTimeout = Annotated[
     int, typer.Option(help="ZooKeeper session timeout of the brokers, in ms.")
 ]
-Port = Annotated[int, typer.Option(help="Port of the HTTP API; 0: a free one.")]
-Host = Annotated[str, typer.Option(help="Address to listen on; any but loopback requires a token.")]
+Port = Annotated[int, typer.Option(help="Port of the HTTP API; 0 selects a free port.")]
+Host = Annotated[
+    str, typer.Option(help="Address to listen on; any address but loopback requires a token.")
+]
 Token = Annotated[
     str | None,
     typer.Option(envvar=TOKEN_VARIABLE, help="Bearer token that clients must send."),
@@ -103,30 +119,30 @@ TokenFile = Annotated[
     typer.Option(
         metavar="FILE",
         envvar="KLAMM_TOKEN_FILE",
-        help="Read the token from this file; if it is missing, write a random token to it.",
+        help="Read the token from this file; create the file with a random token if it is missing.",
     ),
 ]
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Host name that clients may use; repeatable."),
+    typer.Option(metavar="NAME", help="Host name that clients may use in requests; repeatable."),
 ]
 StateChangeLevel = Annotated[
     str, typer.Option(metavar="TRACE|INFO", help="Log level of state-change.log.")
 ]
-QuirkNames = Annotated[
-    str | None,
-    typer.Option(
-        metavar="2.8.2|KAFKA-N,..",
-        help="Reproduce known bugs of Kafka 2.8.2: all, or those listed (docs/deviations.md).",
-    ),
-]
 PoolsFile = Annotated[
     Path | None,
-    typer.Option("--pools", metavar="FILE", help="Place topics only inside these pools."),
+    typer.Option(
+        "--pools",
+        metavar="FILE",
+        help="YAML file with pools; each topic is placed only on the brokers of its pool.",
+    ),
 ]
 JournalMessages = Annotated[
     bool,
-    typer.Option("--journal-messages", help="Also journal every control request and its answer."),
+    typer.Option(
+        "--journal-messages",
+        help="Also record every control request and its response in the journal.",
+    ),
 ]
 Segments = Annotated[
     bool,
@@ -137,14 +153,15 @@ Segments = Annotated[
     ),
 ]
 MaxPartitionsPerRequest = Annotated[
-    int, typer.Option(help="Maximum number of partitions per request.")
+    int, typer.Option(metavar="COUNT", help="Maximum number of partitions that a request may add.")
 ]
 MaxPartitions = Annotated[int, typer.Option(help="Maximum number of partitions in the cluster.")]
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed of placements and topic ids. Each run in the same data directory continues "
-        "with different draws, which are reproducible. [default: random]"
+        help="Random seed for replica placement and topic ids. Each run in the same data "
+        "directory derives a different seed from it, so that all runs are reproducible. "
+        "[default: random]"
     ),
 ]
 ZkDigest = Annotated[
@@ -160,56 +177,69 @@ ZkTlsCa = Annotated[
     typer.Option(
         envvar=ZK_VARIABLES["ca"],
         metavar="FILE",
-        help="Connect to ZooKeeper with TLS; PEM file of the CA that signed its certificate.",
+        help="Use TLS; PEM file of the CA that signed the ZooKeeper server's certificate.",
     ),
 ]
 ZkTlsCert = Annotated[
     Path | None,
     typer.Option(
-        envvar=ZK_VARIABLES["cert"], metavar="FILE", help="Client certificate for ZooKeeper, PEM."
+        envvar=ZK_VARIABLES["cert"], metavar="FILE", help="PEM file of the client certificate."
     ),
 ]
 ZkTlsKey = Annotated[
     Path | None,
     typer.Option(
-        envvar=ZK_VARIABLES["key"], metavar="FILE", help="Private key of that certificate, PEM."
+        envvar=ZK_VARIABLES["key"],
+        metavar="FILE",
+        help="PEM file of the certificate's private key.",
     ),
 ]
 ZkTlsKeyPassword = Annotated[
     str | None,
-    typer.Option(envvar=ZK_VARIABLES["key_password"], help="Password of an encrypted key."),
+    typer.Option(envvar=ZK_VARIABLES["key_password"], help="Password of an encrypted private key."),
 ]
 JournalFsync = Annotated[
     bool,
     typer.Option(
         "--journal-fsync",
-        help="fsync the journal after each event: a power loss then costs at most the rows of "
-        "the event being processed.",
+        help="Sync the journal to disk after each event: a power loss then loses at most the rows "
+        "of the event being processed.",
     ),
 ]
 SegmentBytes = Annotated[
     int,
     typer.Option(
+        "--journal-segment-bytes",
         min=1 << 10,
         max=MAX_SEGMENT_BYTES,
-        help="After the rows of an event are written, the journal, and each Kafka-like log, is "
-        "rotated and compressed if its file has this size or more.",
+        help="Size at which the journal, state-change.log or controller.log is rotated and "
+        "compressed. The rows of an event stay in one file.",
     ),
 ]
 SegmentMs = Annotated[
-    int, typer.Option(min=1_000, help="Age at which a file is rotated, at the next write.")
+    int,
+    typer.Option(
+        "--journal-segment-ms",
+        min=1_000,
+        help="Age at which the next write rotates the journal, state-change.log or controller.log.",
+    ),
 ]
 RetentionBytes = Annotated[
     int,
     typer.Option(
+        "--journal-retention-bytes",
         min=-1,
-        help="Total size of the rotated files to keep of each log, compressed; -1: no limit. The "
-        "newest is kept.",
+        help="Maximum total size of the compressed files of each log; -1 means no limit. The "
+        "newest file is always kept.",
     ),
 ]
 RetentionMs = Annotated[
     int,
-    typer.Option(min=-1, help="How long to keep rotated files; -1: no limit. The newest is kept."),
+    typer.Option(
+        "--journal-retention-ms",
+        min=-1,
+        help="How long rotated files are kept; -1 means forever. The newest file is always kept.",
+    ),
 ]
 
 
@@ -220,6 +250,7 @@ def up(
     controllers: Controllers = None,
     zookeeper: ZooKeeper = None,
     zookeeper_servers: ZooKeeperServers = None,
+    zookeeper_port: ZooKeeperPort = None,
     data_dir: DataDirectory = None,
     config: Configs = None,
     session_timeout_ms: SessionTimeout = DEFAULT_SESSION_TIMEOUT_MS,
@@ -240,23 +271,27 @@ def up(
     zk_tls_key: ZkTlsKey = None,
     zk_tls_key_password: ZkTlsKeyPassword = None,
     journal_fsync: JournalFsync = False,
-    journal_segment_bytes: SegmentBytes = DEFAULT_ROTATION.segment_bytes,
-    journal_segment_ms: SegmentMs = DEFAULT_ROTATION.segment_ms,
-    journal_retention_bytes: RetentionBytes = DEFAULT_ROTATION.retention_bytes,
-    journal_retention_ms: RetentionMs = DEFAULT_ROTATION.retention_ms,
+    segment_bytes: SegmentBytes = DEFAULT_ROTATION.segment_bytes,
+    segment_ms: SegmentMs = DEFAULT_ROTATION.segment_ms,
+    retention_bytes: RetentionBytes = DEFAULT_ROTATION.retention_bytes,
+    retention_ms: RetentionMs = DEFAULT_ROTATION.retention_ms,
     max_partitions_per_request: MaxPartitionsPerRequest = DEFAULT_LIMITS.per_request,
     max_partitions: MaxPartitions = DEFAULT_LIMITS.cluster,
 ) -> None:
-    """Run a cluster of simulated brokers with real controllers over a real ZooKeeper, in the
-    foreground, until Ctrl-C. Its HTTP API listens on loopback, or on the address of --host."""
+    """Run a cluster of simulated brokers with real controllers over a real ZooKeeper.
+
+    The cluster runs in the foreground until Ctrl-C. Its HTTP API listens on loopback, or on the
+    address of --host.
+    """
     with _interrupted_before():
         server_config = ServerConfig(
             brokers=brokers,
             dump=None if from_dump is None else _read_cluster(from_dump),
-            racks=tuple(_words(racks)),
+            racks=tuple(comma_separated(racks)),
             controllers=controllers,
             zookeeper=zookeeper,
             zookeeper_servers=zookeeper_servers,
+            zookeeper_port=zookeeper_port,
             data_dir=data_dir or default_data_dir(os.environ),
             config=parse_configs(config or ()),
             session_timeout_ms=session_timeout_ms,
@@ -265,7 +300,7 @@ def up(
             token=_token(token or None, token_file),
             allowed_hosts=tuple(allowed_host or ()),
             state_change_level=state_change_level.upper(),
-            quirks=parse_quirks(_words(quirks)),
+            quirks=parse_quirks(comma_separated(quirks)),
             seed=seed,
             pools=None if pools is None else read_pools(pools),
             journal_messages=journal_messages,
@@ -273,58 +308,63 @@ def up(
             zookeeper_digest=zk_digest,
             zookeeper_tls=tls_of(zk_tls_ca, zk_tls_cert, zk_tls_key, zk_tls_key_password),
             journal_fsync=journal_fsync,
-            rotation=Rotation(
-                journal_segment_bytes,
-                journal_segment_ms,
-                journal_retention_bytes,
-                journal_retention_ms,
-            ),
+            rotation=Rotation(segment_bytes, segment_ms, retention_bytes, retention_ms),
             partition_limits=PartitionLimits(max_partitions_per_request, max_partitions),
         )
     _serve(server_config)
 
 
 def _serve(server_config: ServerConfig) -> NoReturn:
-    """Run the cluster until it ends. Raises typer.Exit with the exit code, KlammError."""
+    """Run the cluster until it ends.
+
+    Raises typer.Exit with the exit code, or KlammError if the cluster fails.
+    """
     assert server_config.data_dir is not None
     log_to(server_config.data_dir / OWN_LOG_FILE)
-    progress = Progress(HarmlessConsole(file=sys.stdout, highlight=False))
+    progress = Progress(HarmlessConsole(file=sys.stderr, highlight=False))
     try:
         code = serve(server_config, progress.say, progress.on_up)
     except KlammError:
         progress.stop()
         raise
     progress.stop()
-    behind = "" if progress.is_up else " before it was up: nothing is left running"
+    erase_typed()
+    behind = "" if progress.is_up else " before the cluster was up; nothing is left running"
     typer.echo(f"klamm has ended{behind}")
     raise typer.Exit(code)
 
 
 @contextlib.contextmanager
 def _interrupted_before() -> Iterator[None]:
-    """Report that nothing was started if Ctrl-C interrupts the block."""
+    """Context manager that reports that nothing was started if Ctrl-C interrupts its body."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(NOTHING_STARTED, err=True)
-        raise
+        raise Interrupted(NOTHING_STARTED) from None
 
 
 def _token(token: str | None, path: Path | None) -> str | None:
-    """Return the token that clients must present. Raises UsageError if it is given twice."""
+    """Return the token that clients must send, or None.
+
+    ``token``, ``path``: the options --token and --token-file. Raises UsageError if both are given.
+    """
     if path is None:
         return token
     if token is not None:
-        raise UsageError("give either --token (KLAMM_TOKEN) or --token-file, not both")
+        raise UsageError("give either --token (KLAMM_TOKEN) or --token-file, but not both")
     return read_or_create_token(path)
 
 
 def _read_cluster(path: Path) -> DumpedCluster:
-    return read_dumped_cluster(read_dump(path), str(path))
+    with waiting(f"{path} to be read"):
+        return read_dumped_cluster(read_dump(path), str(path))
 
 
 def parse_configs(words: Iterable[str]) -> dict[str, str]:
-    """Parse ``name=value`` words into a dict. Raises UsageError for a malformed or repeated one."""
+    """Parse the values of --config, ``name=value``, into a dict.
+
+    Raises UsageError for a malformed value or a repeated name.
+    """
     configs: dict[str, str] = {}
     for word in words:
         name, separator, value = word.partition("=")
@@ -337,7 +377,10 @@ def parse_configs(words: Iterable[str]) -> dict[str, str]:
 
 
 class Progress:
-    """Prints startup progress: with a spinner on a terminal, otherwise as plain lines."""
+    """Prints startup progress on standard error, with a spinner on a terminal.
+
+    Standard output gets only the addresses of the cluster.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -345,9 +388,9 @@ class Progress:
         self.is_up = False
 
     def say(self, line: str) -> None:
-        """Print the description of one startup step."""
+        """Print the name of a startup step."""
         if not self._console.is_terminal:
-            typer.echo(line)
+            typer.echo(line, err=True)
             return
         if self._status is None:
             self._status = self._console.status("")
@@ -360,14 +403,16 @@ class Progress:
         self.is_up = True
         self.stop()
         path = server.data_dir.path
-        self.say_plainly(f"Journal and logs: {path}")
-        self.say_plainly(f"klamm is up: {server.url}")
+        self.print_plain_line(f"Journal and logs: {path}")
+        self.print_plain_line(f"klamm is up: {server.url}")
         if self._console.is_terminal:
             where = "" if path == default_data_dir(os.environ) else f" --data-dir {path}"
-            self.say_plainly(f"In another terminal: klamm watch{where}. Ctrl-C ends it.")
+            self.print_plain_line(
+                f"In another terminal, try klamm watch{where}. Ctrl-C ends the cluster."
+            )
 
-    def say_plainly(self, line: str) -> None:
-        """Print a line without a spinner, and flush it."""
+    def print_plain_line(self, line: str) -> None:
+        """Print a line to standard output, without a spinner, and flush it."""
         typer.echo(line)
         sys.stdout.flush()
 
@@ -376,7 +421,3 @@ class Progress:
         status, self._status = self._status, None
         if status is not None:
             status.stop()
-
-
-def _words(text: str | None) -> list[str]:
-    return [] if text is None else [word.strip() for word in text.split(",")]

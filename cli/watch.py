@@ -1,6 +1,6 @@
-"""`klamm watch`: shows a running cluster live: one page on a terminal, else plain lines.
+"""`klamm watch`: shows a running cluster live, full-screen on a terminal, otherwise as plain lines.
 
-Polls the server and prints only.
+Only polls the server and prints.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -22,9 +22,17 @@ from rich.text import Text
 from klamm.cli.client import find_server
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.journal import ServerSource
-from klamm.cli.journal_text import EventNames, Row, row_text, summary_text, time_text
 from klamm.cli.options import DataDirectory, Server
-from klamm.cli.status import counts, what_prevents_elections
+from klamm.cli.status import (
+    counts,
+    dead_leader_lines,
+    failed_broker_lines,
+    log_dir_text,
+    network_lines,
+    offline_text,
+    what_prevents_elections,
+)
+from klamm.runtime.journal_text import EventNames, Row, row_text, summary_text, time_text, time_zone
 from klamm.server.journal_tail import MAX_BYTES
 
 EXAMPLES = """
@@ -35,12 +43,23 @@ Examples:
 """
 
 EVENTS_KEPT: Final = 200
-_STYLES: Final = {"running": "green", "paused": "yellow", "starting": "yellow"}
-_FRAME_LINES: Final = 14
+_STYLES: Final = {
+    "running": "green",
+    "paused": "yellow",
+    "starting": "yellow",
+    "stopping": "yellow",
+}
+_BORDERS: Final = 2
+"""Lines of the borders of a panel."""
+_LEAST_EVENTS: Final = 3
+"""Number of events that have priority over the table of brokers."""
+_COLUMNS: Final = ("Broker", "Rack", "State", "Partitions", "Leads", "Under-replicated")
+_DISPENSABLE: Final = ("Rack", "Under-replicated", "Partitions", "Leads")
+"""Columns that are omitted if the terminal is too narrow, the least important first."""
 
 
 class Watcher:
-    """The cluster's last status and last journal rows, polled from the server."""
+    """Polls the server, and holds the cluster's latest status and journal rows."""
 
     def __init__(self, server: str | None, data_dir: Any) -> None:
         self._client = find_server(server, data_dir)
@@ -51,7 +70,10 @@ class Watcher:
         self.status: dict[str, Any] = {}
 
     def poll(self) -> list[Row]:
-        """Poll the server and return the new rows; only the last ones if there are too many."""
+        """Poll the server and return the new journal rows.
+
+        If there are too many new rows, only the newest are returned.
+        """
         self.status = self._client.get("/status")
         if self._place is None:
             part = self._journal.last(EVENTS_KEPT)
@@ -74,8 +96,11 @@ def watch(
     server: Server = None,
     data_dir: DataDirectory = None,
 ) -> None:
-    """Show controller, queue, brokers, counts of states, and the last events with their causes,
-    until Ctrl-C."""
+    """Show the state of a running cluster live, until Ctrl-C.
+
+    Shows the controller and its queue, the brokers, the number of partitions in each state, and the
+    latest events with their causes.
+    """
     watcher = Watcher(server, data_dir)
     console = HarmlessConsole(file=sys.stdout)
     if console.is_terminal:
@@ -86,11 +111,9 @@ def watch(
 
 def _watch_live(watcher: Watcher, console: Console, interval_s: float) -> None:
     watcher.poll()
-    with Live(
-        page(watcher, console.height), console=console, screen=True, auto_refresh=False
-    ) as live:
+    with Live(page(watcher, console), console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(page(watcher, console.height), refresh=True)
+            live.update(page(watcher, console), refresh=True)
             time.sleep(interval_s)
             watcher.poll()
 
@@ -122,19 +145,46 @@ def summary_line(status: Mapping[str, Any]) -> str:
         f"== {known}controller {controller['controller_id']} epoch {controller['epoch']}; {alive}; "
         f"queue {controller['event_queue_size']}; "
         f"partitions: {counts(controller['partitions'])}; "
-        f"offline {controller['offline_partitions']}"
+        f"offline {controller['offline_partitions']}, "
+        f"{status['partitions_without_live_leader']} without a live leader"
     )
 
 
-def page(watcher: Watcher, height: int) -> RenderableType:
-    """Return the page that fills a terminal of this height."""
+def page(watcher: Watcher, console: Console) -> RenderableType:
+    """Return the full-screen page for a terminal, the most important parts first.
+
+    In a low terminal, the panels have fewer lines, and the end of the table of brokers is cut.
+    """
     status = watcher.status
-    room = max(3, height - _FRAME_LINES - len(status["brokers"]))
-    return Group(
-        Panel(_head(status), title="klamm", title_align="left"),
-        _brokers(status["brokers"]),
-        Panel(_events(watcher, room), title="Last events", title_align="left"),
-    )
+    notes = notes_text(status)
+    head = Panel(_head(status), title="klamm", title_align="left")
+    brokers = _brokers(status["brokers"], console)
+    room = console.height - (_lines(notes, console) if notes else 0)
+    head.height = min(_lines(head, console), max(room, _BORDERS))
+    room -= head.height + _BORDERS
+    events_room = min(room, max(_LEAST_EVENTS, room - _lines(brokers, console)))
+    parts: list[RenderableType] = [*([notes] if notes else []), head]
+    if events_room > 0:
+        events = events_table(watcher.rows, watcher.names, events_room)
+        title = f"Last events ({time_zone()})"
+        parts += [Panel(events, title=title, title_align="left"), brokers]
+    return Group(*parts)
+
+
+def _lines(part: RenderableType, console: Console) -> int:
+    """Return the number of lines of a part of the page."""
+    return len(console.render_lines(part, console.options.update(height=None)))
+
+
+def notes_text(status: Mapping[str, Any]) -> Text:
+    """Return the lines of klamm status about failures and faults of the network."""
+    lines = [
+        *dead_leader_lines(status),
+        *failed_broker_lines(status["brokers"]),
+        *(f"Failed: {log_dir_text(one)}" for one in status["failed_log_dirs"]),
+        *network_lines(status),
+    ]
+    return Text("\n".join(lines), style="yellow")
 
 
 def _head(status: Mapping[str, Any]) -> RenderableType:
@@ -154,39 +204,56 @@ def _head(status: Mapping[str, Any]) -> RenderableType:
     known = "last known: " if zookeeper["is_stale"] else ""
     active = f"{known}broker {controller['controller_id']}, epoch {controller['epoch']}"
     table.add_row("Controller", Text(f"{active}, {controller['state']}", style="bold"))
+    leaderless = status["partitions_without_live_leader"]
+    offline = Text(offline_text(controller, leaderless), style="red" if leaderless else "")
+    table.add_row("Offline", offline)
     table.add_row("Queued", f"{controller['event_queue_size']} events, {waiting} requests")
     table.add_row("Partitions", counts(controller["partitions"]))
     table.add_row("Replicas", counts(controller["replicas"]))
-    offline = controller["offline_partitions"]
-    imbalance = controller["preferred_replica_imbalance"]
-    table.add_row(
-        "Offline",
-        Text(f"{offline} (not led by preferred: {imbalance})", style="red" if offline else ""),
-    )
     if controller["malformed"]:
         table.add_row("Malformed", Text(", ".join(controller["malformed"]), style="yellow"))
     return table
 
 
-def _brokers(brokers: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, padding=(0, 2))
-    for heading in ("Broker", "Rack", "State", "Partitions", "Leads", "Under-replicated"):
-        table.add_column(heading, justify="left" if heading in ("Rack", "State") else "right")
-    for broker in brokers:
-        crown = " (controller)" if broker["is_controller"] else ""
-        state = Text(broker["state"] + crown, style=_STYLES.get(broker["state"], "red"))
-        shown = (broker["partitions"], broker["leaders"], broker["under_replicated"])
-        table.add_row(str(broker["id"]), broker["rack"] or "-", state, *map(str, shown))
+def _brokers(brokers: list[dict[str, Any]], console: Console) -> Table:
+    """Return the table of brokers, with as many columns as fit into the terminal."""
+    columns = list(_COLUMNS)
+    unlimited = console.options.update_width(sys.maxsize)
+    for dispensable in _DISPENSABLE:
+        table = _broker_table(brokers, columns)
+        if console.measure(table, options=unlimited).maximum <= console.width:
+            break
+        columns.remove(dispensable)
+    table = _broker_table(brokers, columns)
+    table.expand = True
     return table
 
 
-def _events(watcher: Watcher, room: int) -> Table:
-    table = Table.grid(padding=(0, 2))
+def _broker_table(brokers: list[dict[str, Any]], columns: list[str]) -> Table:
+    table = Table(box=None, padding=(0, 1))
+    for heading in columns:
+        table.add_column(heading, justify="left" if heading in ("Rack", "State") else "right")
+    for broker in brokers:
+        crown = " (controller)" if broker["is_controller"] else ""
+        cells: dict[str, RenderableType] = {
+            "Broker": str(broker["id"]),
+            "Rack": broker["rack"] or "-",
+            "State": Text(broker["state"] + crown, style=_STYLES.get(broker["state"], "red")),
+            "Partitions": str(broker["partitions"]),
+            "Leads": str(broker["leaders"]),
+            "Under-replicated": str(broker["under_replicated"]),
+        }
+        table.add_row(*map(cells.__getitem__, columns))
+    return table
+
+
+def events_table(rows: Iterable[Row], names: EventNames, room: int) -> Table:
+    """Return the last ``room`` rows of the journal, each in one line that ends with its cause."""
+    table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis", ratio=2)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for row in list(watcher.rows)[-room:]:
-        table.add_row(
-            time_text(row), Text(summary_text(row)), Text(watcher.names.cause_of(row), style="dim")
-        )
+    for row in list(rows)[-room:]:
+        text = Text(summary_text(row))
+        cause = names.cause_of(row)
+        table.add_row(time_text(row), text.append(f"  {cause}", style="dim") if cause else text)
     return table

@@ -1,6 +1,6 @@
-"""`klamm zk`: dumps and loads znodes, protects them with ACLs, injects failures into servers.
+"""`klamm zk`: dumps and loads znodes, protects them with ACLs, injects faults into servers.
 
-Parses options and prints only; zk/dump.py reads, zk/dump_load.py writes.
+Only parses options and prints; zk/dump.py reads znodes, zk/dump_load.py writes them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import typer
 from klamm.admin.guard import MARKER_PATH, RunInfo, check_may_run_in, marker
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
-from klamm.cli.connect import open_session, security_of
-from klamm.cli.errors import print_error
-from klamm.cli.interrupted import INTERRUPTED
-from klamm.cli.options import Answered, AsJson, asks_server, table_lines
-from klamm.cluster.errors import UsageError
+from klamm.cli.completion import complete_zookeeper_server
+from klamm.cli.connect import open_session, security_of, zookeeper_of
+from klamm.cli.options import Answered, AsJson, DataDirectory, Server, asks_server, table_lines
+from klamm.cli.terminal import STATUS_LINE
+from klamm.cli.waiting import waiting
+from klamm.cluster.errors import Interrupted, UsageError
 from klamm.cluster.version import klamm_version
 from klamm.zk.acl_migration import set_acls
 from klamm.zk.dump import dump
@@ -39,6 +40,7 @@ from klamm.zk.znodes import BrokerIdsZNode
 _EXAMPLES = """
 \b
 Examples:
+  klamm zk dump /brokers/ids
   klamm zk dump --zookeeper localhost:2181/klamm
   klamm zk dump /brokers/topics --zookeeper localhost:2181 > before.json
 """
@@ -69,12 +71,23 @@ _PROGRESS_INTERVAL_S = 1.0
 _SHOWN_PATHS = 5
 
 Chroot = Annotated[str, typer.Option(help="host:port[,host:port][/chroot]", metavar="CONNECT")]
+ChrootToRead = Annotated[
+    str | None,
+    typer.Option(
+        help="host:port[,host:port][/chroot] [default: of the running klamm]", metavar="CONNECT"
+    ),
+]
 Which = Annotated[
-    str, typer.Argument(metavar="SERVER", help="Id, leader or follower (see klamm zk servers).")
+    str,
+    typer.Argument(
+        metavar="SERVER",
+        help="The server's id (see klamm zk servers), or leader or follower.",
+        autocompletion=complete_zookeeper_server,
+    ),
 ]
 
 app = command_group(
-    help="Inspect or fill a ZooKeeper, or inject failures into klamm's embedded one.",
+    help="Dump, load or protect znodes, or inject faults into klamm's embedded ZooKeeper.",
     epilog="""
 \b
 Examples:
@@ -88,15 +101,24 @@ Examples:
 
 @app.command("dump", epilog=_EXAMPLES)
 def dump_command(
-    zookeeper: Chroot,
-    path: Annotated[str, typer.Argument(help="The topmost znode, inside the chroot.")] = "/",
+    path: Annotated[
+        str, typer.Argument(help="Topmost znode to dump, relative to the chroot.")
+    ] = "/",
+    zookeeper: ChrootToRead = None,
+    server: Server = None,
+    data_dir: DataDirectory = None,
 ) -> None:
-    """Print the znodes at and below a path as JSON, with versions, zxids, times and owning
-    sessions. Nothing is lost: null data differs from empty data, and data that is not UTF-8 text
-    is printed as base64."""
+    """Print the znode at a path and all znodes below it as JSON.
+
+    Includes versions, zxids, times and owning sessions. Null data and empty data are distinguished,
+    and data that is not UTF-8 text is printed as base64.
+    """
     if not path.startswith("/") or (path != "/" and "" in path[1:].split("/")):
         raise UsageError(f"'{path}' is not the path of a znode", hint="e.g. /brokers/topics")
-    with contextlib.closing(open_session(zookeeper)) as session:
+    with (
+        contextlib.closing(open_session(zookeeper_of(zookeeper, server, data_dir))) as session,
+        waiting(f"the znodes below {path}"),
+    ):
         znodes = dump(KazooStore(session), path, session.chroot.path)
     typer.echo("[")
     last = len(znodes) - 1
@@ -109,7 +131,9 @@ def dump_command(
 def load_command(
     file: Annotated[
         Path,
-        typer.Argument(metavar="DUMP", help="Output of klamm zk dump; -: standard input."),
+        typer.Argument(
+            metavar="DUMP", help="File written by klamm zk dump, or - for standard input."
+        ),
     ],
     zookeeper: Chroot,
     mark: Annotated[
@@ -117,16 +141,19 @@ def load_command(
         typer.Option("--mark", help="Mark the copy as klamm's, so that klamm up may run on it."),
     ] = False,
     undo_: Annotated[
-        bool, typer.Option("--undo", help="Delete the znodes that an interrupted load has written.")
+        bool, typer.Option("--undo", help="Delete the znodes written by an interrupted load.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Write a dump into an empty or missing chroot. Paths and data are kept. Versions, zxids,
-    times and ACLs are not: with an identity in KLAMM_ZK_* the znodes get Kafka's ACLs, otherwise
-    all znodes are open. Ephemeral znodes are skipped, because their sessions do not exist here.
-    Repeat an interrupted load to continue it."""
+    """Write a dump into an empty or missing chroot.
+
+    Paths and data are kept; versions, zxids, times and ACLs are not. If the KLAMM_ZK_* variables
+    contain an identity, the znodes get Kafka's ACLs, otherwise they are open to all clients.
+    Ephemeral znodes are skipped, because their sessions do not exist in this ZooKeeper. To continue
+    an interrupted load, repeat the command.
+    """
     if mark and undo_:
-        raise UsageError("give either --mark or --undo, not both")
+        raise UsageError("give either --mark or --undo, but not both")
     znodes = read_dump(file)
     whole, without_mark = plan_load(znodes), plan_load(znodes, frozenset([MARKER_PATH]))
     plan = without_mark if mark else whole
@@ -156,27 +183,28 @@ def load_command(
         )
     except KeyboardInterrupt:
         if undo_:
-            print_error(
-                "interrupted: not all znodes of the load are deleted",
-                "repeat the command to continue",
-            )
-        else:
-            error = cut_short("interrupted", progress.done, len(plan.creates))
-            print_error(error.message, error.hint)
-        raise typer.Exit(INTERRUPTED) from None
+            raise Interrupted(
+                "Interrupted: some of the loaded znodes are not deleted yet",
+                hint="repeat the command to continue",
+            ) from None
+        left = cut_short("Interrupted", progress.done, len(plan.creates))
+        raise Interrupted(left.message, hint=left.hint) from None
     finally:
+        STATUS_LINE.erase()
         store.close()
     _print_loaded(plan, result.found, zookeeper, mark, as_json)
 
 
 @app.command(epilog=_SECURE_EXAMPLES)
 def secure(zookeeper: Chroot, as_json: AsJson = False) -> None:
-    """Protect a cluster's znodes, as Kafka's zookeeper-security-migration does: the identity of
-    KLAMM_ZK_DIGEST or KLAMM_ZK_TLS_CERT may change them, all clients may read them, and only that
-    identity may read user and broker configs and delegation tokens."""
+    """Protect a cluster's znodes with ACLs, as Kafka's zookeeper-security-migration does.
+
+    Only the identity in KLAMM_ZK_DIGEST or KLAMM_ZK_TLS_CERT can then change the znodes. All
+    clients can still read them, except user and broker configs and delegation tokens.
+    """
     if not security_of(os.environ).has_identity:
         raise UsageError(
-            "no identity is configured to protect the znodes with",
+            "the znodes cannot be protected: no ZooKeeper identity is configured",
             hint="set KLAMM_ZK_DIGEST=USER:PASSWORD, or KLAMM_ZK_TLS_CERT and KLAMM_ZK_TLS_KEY",
         )
     _set_acls(zookeeper, is_secure=True, as_json=as_json)
@@ -184,7 +212,10 @@ def secure(zookeeper: Chroot, as_json: AsJson = False) -> None:
 
 @app.command(epilog=_UNSECURE_EXAMPLES)
 def unsecure(zookeeper: Chroot, as_json: AsJson = False) -> None:
-    """Open a cluster's znodes to all clients again; requires the identity that protected them."""
+    """Open a cluster's znodes to all clients again.
+
+    Requires the identity that protected them.
+    """
     _set_acls(zookeeper, is_secure=False, as_json=as_json)
 
 
@@ -198,13 +229,14 @@ def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
             more_paths=[MARKER_PATH],
             on_progress=lambda done: progress(done, None),
         )
+    STATUS_LINE.erase()
     what = "protected" if is_secure else "open to all clients"
     outcome = {"zookeeper": zookeeper, "znodes": count, "secure": is_secure}
     _print_outcome(outcome, as_json, f"{count} znodes of {zookeeper} are {what}")
 
 
 def _print_outcome(outcome: dict[str, object], as_json: bool, *lines: str) -> None:
-    """Print the outcome as JSON, or as lines."""
+    """Print the outcome as JSON or as lines of text."""
     for line in [msgspec.json.encode(outcome).decode()] if as_json else lines:
         typer.echo(line)
 
@@ -217,7 +249,7 @@ def _server_examples(action: str, *servers: str) -> str:
 @app.command("servers", epilog=_SERVERS_EXAMPLES)
 @asks_server
 def servers_command(client: ServerClient) -> Answered:
-    """Show the embedded ZooKeeper servers of a running klamm up and their states."""
+    """Show the embedded ZooKeeper servers of a running klamm up, and their states."""
     answer = client.get("/zookeeper")
     rows = [(one["id"], one["address"], one["state"]) for one in answer["servers"]]
     return answer, "\n".join(table_lines([("Server", "Address", "State"), *rows]))
@@ -247,12 +279,13 @@ def pause_command(client: ServerClient, which: Which) -> Answered:
 @app.command("resume", epilog=_server_examples("resume", "2"))
 @asks_server
 def resume_command(client: ServerClient, which: Which) -> Answered:
-    """Resume a frozen ZooKeeper server."""
+    """Resume a paused ZooKeeper server."""
     return _act(client, which, "resume")
 
 
 def _act(client: ServerClient, which: str, action: str) -> Answered:
-    answer = client.post(f"/zookeeper/{quote(which, safe='')}/{action}")
+    with waiting(f"ZooKeeper server {which} ({action})"):
+        answer = client.post(f"/zookeeper/{quote(which, safe='')}/{action}")
     return answer, f"ZooKeeper server {answer['id']}: {answer['before']} -> {answer['state']}"
 
 
@@ -290,17 +323,21 @@ def _some(paths: Sequence[str]) -> str:
 
 
 class _Progress:
-    """Prints progress to standard error, at most once a second."""
+    """Prints progress to standard error at most once a second (on a terminal: as a status line)."""
 
     def __init__(self) -> None:
         self.done = 0
         self._printed_s = time.monotonic()
 
     def __call__(self, done: int, total: int | None) -> None:
-        """Print progress; ``total`` is None if unknown."""
+        """Print the number of znodes processed so far; ``total`` is None if it is not known."""
         self.done = done
         now_s = time.monotonic()
         if now_s - self._printed_s >= _PROGRESS_INTERVAL_S:
             self._printed_s = now_s
             of_all = "" if total is None else f" of {total}"
-            print(f"{done}{of_all} znodes", file=sys.stderr, flush=True)
+            line = f"{done}{of_all} znodes"
+            if sys.stderr.isatty():
+                STATUS_LINE.show(line)
+            else:
+                print(line, file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""Shared values of the control plane: no I/O, clocks or threads; every package may import them."""
+"""Value types that any package may import. They use no I/O, clocks or threads."""

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Errors(IntEnum):
-    """Error codes of the Kafka protocol, as numbers."""
+    """Kafka protocol errors; the value is the numeric error code."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

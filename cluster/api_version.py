@@ -17,7 +17,7 @@ _NAMES: Final = (
     *("2.4-IV0", "2.4-IV1", "2.5-IV0", "2.6-IV0", "2.7-IV0", "2.7-IV1", "2.7-IV2"),
     *("2.8-IV0", "2.8-IV1"),
 )
-# A name without its part after the dash stands for the last version with that prefix.
+# A name without the suffix after the dash, e.g. 2.8, stands for the last version with that prefix.
 _ORDER: Final = {name.partition("-")[0]: n for n, name in enumerate(_NAMES)} | {
     name: n for n, name in enumerate(_NAMES)
 }
@@ -25,14 +25,14 @@ LATEST: Final = _NAMES[-1]
 
 
 def is_api_version(version: str) -> bool:
-    """Return True if ``version`` is a valid version."""
+    """Return True if ``version`` is a valid inter-broker protocol version."""
     return _key(version) in _ORDER
 
 
 class ApiVersion:
     """Inter-broker protocol version, parsed from e.g. ``2.8``, ``2.7-IV1`` or ``2.6.2``.
 
-    Raises InvalidConfig.
+    Raises InvalidConfig if the version is not valid.
     """
 
     def __init__(self, version: str = LATEST) -> None:
@@ -42,29 +42,29 @@ class ApiVersion:
 
     @property
     def is_alter_isr_supported(self) -> bool:
-        """True if leaders propose ISRs to the controller; before 2.7-IV2 they write them."""
+        """True if leaders send AlterIsr; before 2.7-IV2 they write ISRs to ZooKeeper themselves."""
         return self._number >= _ORDER["2.7-IV2"]
 
     @property
     def is_feature_versioning_supported(self) -> bool:
-        """True if the controller enables /feature; before 2.7-IV0 it disables it."""
+        """True if the controller marks the /feature znode as enabled, i.e. from 2.7-IV0 onward."""
         return self._number >= _ORDER["2.7-IV0"]
 
     @property
-    def tells_new_replicas(self) -> bool:
-        """True if LeaderAndIsr marks new replicas.
+    def marks_new_replicas(self) -> bool:
+        """True if LeaderAndIsr requests mark new replicas with ``is_new`` (from 1.0-IV0 onward).
 
-        Before 1.0-IV0 a broker with a failed log directory cannot know which replicas it may
-        create in another directory.
+        Without ``is_new``, a broker with a failed log directory does not know which replicas are
+        new and may therefore be created in another directory.
         """
         return self._number >= _ORDER["1.0-IV0"]
 
     @property
     def uses_topic_ids(self) -> bool:
-        """True if topics get ids, from 2.8-IV0 on."""
+        """True if the controller assigns ids to topics, i.e. from 2.8-IV0 onward."""
         return self._number >= _ORDER["2.8-IV0"]
 
 
 def _key(version: str) -> str:
-    """Return the significant part of a version, which identifies it."""
+    """Return the part of a version that identifies the protocol: ``2.6.2`` becomes ``2.6``."""
     return ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])

@@ -1,8 +1,7 @@
-"""Requests that only clients send, except Fetch and Produce, as plain values.
+"""Requests that only clients send, and their responses, as plain values.
 
-Mirrors the request schemas of 2.8: Metadata v11,
-ListOffsets v6, OffsetForLeaderEpoch v4, InitProducerId v4. Fetch and Produce are in
-cluster/data_requests.py.
+Mirrors the request schemas of Kafka 2.8: Metadata v11, ListOffsets v6, OffsetForLeaderEpoch v4,
+InitProducerId v4. Fetch and Produce are in cluster/data_requests.py.
 """
 
 from __future__ import annotations
@@ -25,23 +24,24 @@ from klamm.cluster.types import NO_EPOCH, Broker, TopicPartition
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
-"""Timestamps in ListOffsets that stand for the end of the readable log and for its start."""
+"""Special timestamps in ListOffsets, which look up the high watermark or the log start offset."""
 
 
 class MetadataRequest(msgspec.Struct, frozen=True):
-    """Request for the live brokers and the partition leaders of ``topics`` (None: of all topics).
+    """Request for the live brokers and for the partition leaders of ``topics``.
 
-    Any broker answers from its metadata cache, which may be stale. Missing topics are not created.
+    If ``topics`` is None, all topics are returned. Any broker responds from its metadata cache,
+    which may be stale. Missing topics are not created.
     """
 
     topics: tuple[str, ...] | None = None
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
-    """Metadata of one partition.
+    """Metadata of one partition in a MetadataResponse.
 
-    ``leader`` is -1, with LEADER_NOT_AVAILABLE, if there is no live leader. ``offline_replicas``:
-    replicas on dead brokers or failed log directories.
+    If the partition has no live leader, ``leader`` is -1 and ``error`` is LEADER_NOT_AVAILABLE.
+    ``offline_replicas`` are the replicas on dead brokers or failed log directories.
     """
 
     error: Errors
@@ -54,7 +54,7 @@ class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
-    """Metadata of one topic; its partitions in the order of their ids."""
+    """Metadata of one topic in a MetadataResponse. Partitions are sorted by number."""
 
     error: Errors
     name: str
@@ -63,7 +63,11 @@ class TopicMetadata(msgspec.Struct, frozen=True):
 
 
 class MetadataResponse(msgspec.Struct, frozen=True):
-    """Live brokers, the controller's id (-1: unknown), and topics in the requested order."""
+    """Response to Metadata: live brokers, controller and topics.
+
+    The topics are in the order of the request. ``controller_id`` is -1 if the controller is
+    unknown.
+    """
 
     brokers: tuple[Broker, ...]
     controller_id: int
@@ -71,11 +75,11 @@ class MetadataResponse(msgspec.Struct, frozen=True):
 
 
 class ListOffsetsPartition(msgspec.Struct, frozen=True, gc=False):
-    """The offset to look up in one partition.
+    """Lookup of an offset by timestamp in one partition.
 
-    ``timestamp_ms``: the first record with at least this timestamp, or LATEST_TIMESTAMP or
-    EARLIEST_TIMESTAMP. ``current_leader_epoch``: leader epoch known to the client; -1 is not
-    checked.
+    - ``timestamp_ms``: the result is the first record with at least this timestamp. The values
+      LATEST_TIMESTAMP and EARLIEST_TIMESTAMP look up the high watermark and the log start offset.
+    - ``current_leader_epoch``: the client's cached leader epoch. A value of -1 is not checked.
     """
 
     timestamp_ms: int
@@ -83,13 +87,19 @@ class ListOffsetsPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class ListOffsetsRequest(msgspec.Struct, frozen=True):
-    """Offset lookups sent to partition leaders; isolation level read_uncommitted."""
+    """Request to look up offsets in partitions that the receiving broker leads.
+
+    The isolation level is read_uncommitted.
+    """
 
     partitions: Mapping[TopicPartition, ListOffsetsPartition]
 
 
 class ListedOffset(msgspec.Struct, frozen=True, gc=False):
-    """A found offset with the timestamp and leader epoch of its record; -1 for missing values."""
+    """Result of an offset lookup: the offset, timestamp and leader epoch of a record.
+
+    All three are -1 if no record was found.
+    """
 
     error: Errors
     timestamp_ms: int = NO_TIMESTAMP
@@ -98,7 +108,7 @@ class ListedOffset(msgspec.Struct, frozen=True, gc=False):
 
 
 class ListOffsetsResponse(msgspec.Struct, frozen=True):
-    """A result for every partition of the request."""
+    """Response to ListOffsets, with a result for every partition of the request."""
 
     partitions: Mapping[TopicPartition, ListedOffset]
 
@@ -106,7 +116,7 @@ class ListOffsetsResponse(msgspec.Struct, frozen=True):
 class OffsetForLeaderPartition(msgspec.Struct, frozen=True, gc=False):
     """Lookup of the end offset of ``leader_epoch`` in one partition.
 
-    ``current_leader_epoch``: leader epoch known to the client; -1 is not checked.
+    ``current_leader_epoch`` is the client's cached leader epoch. A value of -1 is not checked.
     """
 
     leader_epoch: int
@@ -114,30 +124,36 @@ class OffsetForLeaderPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetsForLeaderEpochRequest(msgspec.Struct, frozen=True):
-    """End offsets of leader epochs, for a consumer to detect a truncated log (KIP-320)."""
+    """Request for the end offsets of leader epochs.
+
+    A consumer uses the response to detect that a log was truncated (KIP-320).
+    """
 
     partitions: Mapping[TopicPartition, OffsetForLeaderPartition]
 
 
 class LeaderEpochEnd(msgspec.Struct, frozen=True, gc=False):
-    """The largest epoch up to the requested one, with its end; (-1, -1) if there is none."""
+    """Largest leader epoch at or below the requested epoch, with the end offset of that epoch.
+
+    ``end`` is (-1, -1) if the log has no such epoch.
+    """
 
     error: Errors
     end: EpochEndOffset = UNDEFINED_EPOCH_END
 
 
 class OffsetsForLeaderEpochResponse(msgspec.Struct, frozen=True):
-    """A result for every partition of the request."""
+    """Response to OffsetsForLeaderEpoch, with a result for every partition of the request."""
 
     partitions: Mapping[TopicPartition, LeaderEpochEnd]
 
 
 class InitProducerIdRequest(msgspec.Struct, frozen=True):
-    """Request to any broker for the id of an idempotent producer; without transactions."""
+    """Request to any broker for a producer id for an idempotent, non-transactional producer."""
 
 
 class InitProducerIdResponse(msgspec.Struct, frozen=True):
-    """A producer id that is unique in the cluster, and its first epoch."""
+    """Response to InitProducerId: a producer id that is unique in the cluster, and an epoch."""
 
     error: Errors
     producer_id: int = NO_PRODUCER_ID

@@ -1,15 +1,14 @@
 """Table of all broker and topic configs that klamm supports.
 
-Config values are stored elsewhere as text, and parsed by their readers with this table. Names,
-types, defaults and limits are those of kafka.server.KafkaConfig, kafka.log.LogConfig and
-kafka.server.DynamicConfig, texts those of org.apache.kafka.common.config.ConfigDef. Where Kafka
-accepts meaningless values (a negative timeout), klamm adds a limit. docs/configs.md shows the
-table.
+Other modules keep config values as text, and parse them with this table when they are used. Names,
+types, defaults and limits are taken from kafka.server.KafkaConfig, kafka.log.LogConfig and
+kafka.server.DynamicConfig, and error messages from org.apache.kafka.common.config.ConfigDef. Where
+Kafka accepts meaningless values, such as a negative timeout, klamm adds a limit. docs/configs.md
+shows the table.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm.cluster.api_version import LATEST, is_api_version
 from klamm.cluster.errors import InvalidConfig, UsageError
+from klamm.cluster.suggestions import suggestion
 
 LEADER_THROTTLED_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE: Final = "follower.replication.throttled.rate"
@@ -30,7 +30,7 @@ NETWORK_IN_CAPACITY: Final = "klamm.network.in.bytes.per.second"
 NETWORK_OUT_CAPACITY: Final = "klamm.network.out.bytes.per.second"
 LOG_DIR_CAPACITY: Final = "klamm.log.dir.bytes.per.second"
 CAPACITIES: Final = (LOG_DIR_CAPACITY, NETWORK_IN_CAPACITY, NETWORK_OUT_CAPACITY)
-"""klamm's own configs: bandwidths of the log directories and network of a simulated broker."""
+"""klamm-specific configs: log directory and network bandwidth of a simulated broker."""
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -40,14 +40,14 @@ _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
 
 
 class Scope(Enum):
-    """Type of the entities that have a config."""
+    """Entity type to which a config applies."""
 
     BROKER = "broker"
     TOPIC = "topic"
 
 
 class Type(Enum):
-    """Kafka's types of config values."""
+    """Types of config values, with Kafka's names in lower case."""
 
     BOOLEAN = "boolean"
     DOUBLE = "double"
@@ -58,9 +58,11 @@ class Type(Enum):
 
 
 class Validator(NamedTuple):
-    """Constraint on a value: a description, and a check of (config name, parsed value).
+    """Constraint on a config value.
 
-    The check raises InvalidConfig.
+    - ``words``: description of the constraint for users.
+    - ``check``: function of the config name and the parsed value. Raises InvalidConfig if the value
+      violates the constraint.
     """
 
     words: str
@@ -142,22 +144,22 @@ def _check_log_dirs(_: str, value: str) -> None:
 
 
 def split_log_dirs(text: str) -> tuple[str, ...]:
-    """Return the paths in a value of log.dirs or log.dir."""
+    """Split the value of log.dirs or log.dir, a comma-separated list, into paths."""
     return tuple(path for path in (part.strip() for part in text.split(",")) if path)
 
 
 @dataclass(frozen=True)
 class Config:
-    """One config of brokers or topics.
+    """Definition of one broker or topic config.
 
-    - ``default`` None: the config has no default.
-    - ``synonyms``: configs that apply if this one is not set: for a broker config those in coarser
-      units, for a topic config the broker config.
-    - ``at_start``: ``klamm up`` and drills accept the broker config.
-    - ``dynamic``: the broker config can be changed while the broker runs.
+    - ``default``: default value as text, or None if the config has no default.
+    - ``synonyms``: broker configs that apply if this config is not set. For a broker config, these
+      are variants with coarser units; for a topic config, the broker config for its default.
+    - ``at_start``: True if ``klamm up`` and drills accept the broker config.
+    - ``dynamic``: True if the broker config can be changed while the broker is running.
 
-    A broker config with neither is set in another way, for example by an option of ``klamm up``.
-    Topic configs can be changed at any time.
+    A broker config that is neither ``at_start`` nor ``dynamic`` is set in another way, for example
+    by an option of ``klamm up``. Topic configs can be changed at any time.
     """
 
     scope: Scope
@@ -171,18 +173,21 @@ class Config:
 
     @cached_property
     def default_value(self) -> Any:
-        """Parsed default; None without a default."""
+        """Parsed default value, or None if the config has no default."""
         return None if self.default is None else _parse(self.name, self.type, self.default)
 
     def parse(self, text: str) -> Any:
-        """Parse and validate a value. Raises InvalidConfig."""
+        """Parse and validate a value. Raises InvalidConfig if the value is not valid."""
         value = _parse(self.name, self.type, text)
         if self.validator is not None:
             self.validator.check(self.name, value)
         return value
 
     def value(self, configs: Mapping[str, str]) -> Any:
-        """Return the parsed value in ``configs``, or the default. Raises InvalidConfig."""
+        """Return the config's parsed value from ``configs``, or the default if it is not set.
+
+        Raises InvalidConfig if the value is not valid.
+        """
         return self.parse(configs[self.name]) if self.name in configs else self.default_value
 
     def is_valid(self, text: str) -> bool:
@@ -194,7 +199,7 @@ class Config:
         return True
 
     def text(self, value: Any) -> str:
-        """Format a parsed value as Kafka does."""
+        """Format a parsed value as text, as Kafka does."""
         if isinstance(value, list):
             return ",".join(value)
         return str(value).lower() if isinstance(value, bool) else str(value)
@@ -220,7 +225,7 @@ _POLICIES: Final = _all_of("compact", "delete")
 _TIMESTAMP_TYPE: Final = _one_of("CreateTime", "LogAppendTime")
 _VERSION: Final = Validator("a version of Kafka, at most 2.8", _check_version)
 _THROTTLES: Final = Validator("* or partition:broker, ...", _check_throttled)
-_LOG_DIRS: Final = Validator("paths with commas between them", _check_log_dirs)
+_LOG_DIRS: Final = Validator("comma-separated paths", _check_log_dirs)
 
 CONFIGS: Final = (
     _broker("auto.leader.rebalance.enable", _BOOLEAN, "true"),
@@ -331,14 +336,15 @@ TOPIC_CONFIGS: Final = {one.name: one for one in CONFIGS if one.scope is Scope.T
 
 
 def with_synonyms(name: str) -> tuple[str, ...]:
-    """Return a broker config and its synonyms, in order of precedence."""
+    """Return the name of a broker config followed by its synonyms, in order of precedence."""
     return (name, *BROKER_CONFIGS[name].synonyms) if name in BROKER_CONFIGS else (name,)
 
 
 def topic_default(config: Config, broker: Mapping[str, str]) -> Any:
-    """Return the value of a topic config that is not overridden, on a broker with these configs.
+    """Return the value of a topic config for topics that do not override it.
 
-    Raises InvalidConfig.
+    If ``broker`` contains one of the config's synonyms, its value is used, otherwise the default.
+    Raises InvalidConfig if a broker config has an invalid value.
     """
     for name in with_synonyms(config.synonyms[0]) if config.synonyms else ():
         value = BROKER_CONFIGS[name].value(broker) if name in BROKER_CONFIGS else None
@@ -349,22 +355,24 @@ def topic_default(config: Config, broker: Mapping[str, str]) -> Any:
 
 
 def broker_fields(fields: Collection[str], configs: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of a broker's configs for the ``fields`` that are named like a config.
+    """Return the parsed value for each of ``fields`` that is named after a broker config.
 
-    Raises InvalidConfig.
+    For example, the field ``num_partitions`` gets the value of num.partitions. Other fields are
+    omitted. Raises InvalidConfig if a value in ``configs`` is not valid.
     """
     found = {field: BROKER_CONFIGS.get(field.replace("_", ".")) for field in fields}
     return {field: one.value(configs) for field, one in found.items() if one and one.at_start}
 
 
 def check_broker_configs(configs: Mapping[str, str]) -> None:
-    """Check the broker configs with which a cluster is started. Raises UsageError."""
+    """Check the broker configs that a user has given to start a cluster.
+
+    Raises UsageError if a config is unknown or has an invalid value.
+    """
     known = [one.name for one in BROKER_CONFIGS.values() if one.at_start]
     for name, text in configs.items():
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
-            raise UsageError(f"unknown config {name}", hint=hint)
+            raise UsageError(f"unknown config {name}", hint=suggestion(name, known))
         one = BROKER_CONFIGS[name]
         try:
             one.parse(text)

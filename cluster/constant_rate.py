@@ -1,28 +1,31 @@
-"""Constant-rate workloads as arithmetic: the schedule of a log, and the messages about it.
+"""Constant-rate workloads: schedules for the growth of a log, and messages to agree on them.
 
-While a schedule holds, no message is sent and no timer runs: a reader of a log computes where the
-log ends. The participants learn of a record in this order, each a margin m after the one before, by
-the same clock:
+A schedule is a function from the time to the end offset of a log. While a schedule is in force, no
+message is sent and no timer runs: every reader of the log computes the end offset. All participants
+use the same clock. A record becomes visible in this order, in each step later by a margin m:
 
     the leader's log                                                       L(t)
     the follower's log                                                     L(t - m)
     the leader's view of the follower, and the high watermark              L(t - 2m)
-    the followers' high watermark, and what the producer knows is acknowledged   L(t - 3m)
+    the followers' high watermark, and the records acknowledged to the producer  L(t - 3m)
 
-Here L(t) = start + floor((t - since) * rate), and m is RATE_MARGIN_MS. L never falls as t rises,
-in floating point too: subtraction, multiplication and floor all keep order. So no participant is
-ever ahead of the ones before it, as long as all follow one schedule.
+Here L(t) = start + floor((t - since) * rate), and m is RATE_MARGIN_MS. L never decreases as t
+increases, even in floating point, because subtraction, multiplication and floor are monotonic. So
+no participant is ever ahead of an earlier participant while all follow the same schedule.
 
-A schedule ends in two ways. Either a participant ends, or the network between two participants may
-lose messages: both are notified at once that their connection is gone, and each keeps what it has
-at that moment T, in the order above. Or a participant revokes it: at T the leader's log is L(T),
-and the notification reaches followers and producer by T + m, because messages take less than m.
-Until then their logs are at most L(T + m - m) = L(T), and what they know is at most
-L(T + m - 3m) = L(T - 2m), the high watermark at T. If a follower revokes it, the follower's log is
-L(T - m), and until the leader is notified by T + m, the leader counts L(T + m - 2m), the same.
+A schedule can end in two ways:
 
-This file has values only. Kafka has no such workloads; they replace a Produce request every few
-milliseconds.
+- A connection is lost, because a participant stopped or the network between two participants may
+  lose messages. Both ends are notified immediately, at time T, and each keeps its state at T.
+- A participant revokes the schedule at time T. If the leader revokes it, the leader's log ends at
+  L(T), and the notification reaches followers and producer by T + m, because messages take less
+  than m. Until then the followers' logs end at or before L(T + m - m) = L(T), and followers and
+  producer assume a high watermark of at most L(T + m - 3m) = L(T - 2m), the high watermark at T.
+  If a follower revokes it, the follower's log ends at L(T - m). The leader is notified by T + m,
+  and until then assumes a follower log end of at most L(T + m - 2m) = L(T - m).
+
+This file defines values only. Kafka has no such workloads. In klamm a constant-rate workload
+replaces a Produce request every few milliseconds.
 """
 
 from __future__ import annotations
@@ -38,14 +41,15 @@ from klamm.cluster.records import Stretch
 from klamm.cluster.types import TopicPartition
 
 RATE_MARGIN_MS: Final = 50.0
-"""Delay between participants. A request and its response must take less."""
+"""The margin m, in milliseconds. The round trip of a request must take less time than m."""
 NO_CONNECTION: Final = 0
 
 
 class RateSchedule(NamedTuple):
-    """Record n of a workload is at offset ``start`` + n; there are floor(rate * seconds) of them.
+    """End offset of a log as a function of time: ``start`` + floor(rate * elapsed seconds).
 
-    ``since_ms`` is monotonic, ``since_timestamp_ms`` the same moment since the epoch.
+    The schedule begins at ``since_ms``, in monotonic milliseconds; ``since_timestamp_ms`` is the
+    same moment in milliseconds since the Unix epoch.
     """
 
     start: int
@@ -55,7 +59,7 @@ class RateSchedule(NamedTuple):
     since_timestamp_ms: int
 
     def end_at(self, at_ms: float) -> int:
-        """Return the end offset of the log (exclusive) at a monotonic time in ms."""
+        """Return the (exclusive) end offset of the log at ``at_ms`` on the monotonic clock."""
         start, records_per_s, _, since_ms, _ = self
         if at_ms <= since_ms:
             return start
@@ -67,14 +71,15 @@ class RateSchedule(NamedTuple):
 
 
 def record_count(records_per_s: float, since_ms: float, at_ms: float) -> int:
-    """Return how many records a constant rate has produced since it started."""
+    """Return the number of records produced at a constant rate from ``since_ms`` to ``at_ms``."""
     return max(0, floor((at_ms - since_ms) * (records_per_s / 1000)))
 
 
 class RateAgreement(msgspec.Struct, frozen=True, gc=False):
-    """A schedule that a leader offers to a follower with the same log end, over one connection.
+    """Schedule that a leader offers to a follower whose log end equals the leader's.
 
-    The follower accepts it by including it in its next fetch.
+    The follower accepts the agreement by including it in the next fetch. The agreement ends when
+    ``connection`` is lost.
     """
 
     schedule: RateSchedule
@@ -82,10 +87,12 @@ class RateAgreement(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConstantRate(msgspec.Struct, frozen=True, gc=False):
-    """Records that a producer produces to one partition at a constant rate, with acks -1.
+    """Request to append a producer's records to one partition at a constant rate, with acks -1.
 
-    They start with number ``first_record`` of the workload; overdue records are appended at once.
-    ``number`` identifies this request of the producer.
+    Records that are already due are appended immediately.
+
+    - ``first_record``: position, in the whole workload, of the first record to append.
+    - ``number``: identifies the request among the producer's requests for the partition.
     """
 
     records_per_s: float
@@ -97,9 +104,9 @@ class ConstantRate(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConstantRateRequest(msgspec.Struct, frozen=True):
-    """Constant rates of a producer, by partition.
+    """Request to append a producer's records at a constant rate for each partition.
 
-    ``connection``: its loss notifies the producer that the leader is gone.
+    If ``connection`` is lost, the producer is notified that it has lost the leader.
     """
 
     connection: int
@@ -107,12 +114,14 @@ class ConstantRateRequest(msgspec.Struct, frozen=True):
 
 
 class ConstantRateProgress(msgspec.Struct, frozen=True, gc=False):
-    """A leader's response to a ConstantRate, sent again whenever it changes.
+    """A leader's response to a ConstantRate. A new response is sent whenever the content changes.
 
-    ``acknowledged``: records that the ISR has replicated since the last response. ``is_scheduled``:
-    later records of this leader epoch are acknowledged according to the schedule. ``schedule``
-    None: the leader has ended the rate, with or without an error, and appends no more records.
-    ``number``: number of the ConstantRate.
+    - ``number``: the ``number`` of the ConstantRate.
+    - ``schedule``: schedule of the leader's log; None if the leader has stopped appending, with or
+      without an error.
+    - ``acknowledged``: records that the ISR has replicated since the previous response.
+    - ``is_scheduled``: later records of this leader epoch are acknowledged according to the
+      schedule, without further responses.
     """
 
     error: Errors
@@ -123,18 +132,21 @@ class ConstantRateProgress(msgspec.Struct, frozen=True, gc=False):
     is_scheduled: bool = False
 
     def after(self, earlier: ConstantRateProgress) -> ConstantRateProgress:
-        """Merge the acknowledged records of an earlier response into this one."""
+        """Return a response that combines this response with an earlier, unsent response."""
         acknowledged = (*earlier.acknowledged, *self.acknowledged)
         return msgspec.structs.replace(self, acknowledged=acknowledged)
 
 
 class ConstantRateResponse(msgspec.Struct, frozen=True):
-    """Progress of a producer's partitions; an unsolicited response, sent at every change."""
+    """Progress of a producer's constant-rate partitions, sent unsolicited after every change."""
 
     partitions: Mapping[TopicPartition, ConstantRateProgress]
 
 
 class RevokeRates(msgspec.Struct, frozen=True):
-    """Notification from a follower to its leader: it revoked the schedules of these epochs."""
+    """Notification from a follower to its leader that the follower revoked schedules.
+
+    ``partitions`` maps each partition to the leader epoch of the revoked schedule.
+    """
 
     partitions: Mapping[TopicPartition, int]

@@ -1,7 +1,7 @@
-"""Requests and responses that carry records, Fetch and Produce, as plain values.
+"""Fetch and Produce, the requests and responses that carry records, as plain values.
 
-Mirrors the request schemas of 2.8: Fetch v12, with the epochs by which a leader finds where a
-follower's log diverges, and Produce v9.
+Mirrors the request schemas of Kafka 2.8: Produce v9, and Fetch v12, whose ``last_fetched_epoch``
+lets the leader find the offset at which a follower's log diverges.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ UNKNOWN_OFFSET: Final = -1
 CONSUMER_REPLICA_ID: Final = -1
 MAX_BYTES: Final = 2**31 - 1
 Acks = Literal[0, 1, -1]
-"""Replicas that must have a record before the response: none (0), the leader (1), the ISR (-1)."""
+"""When a batch is acknowledged: 0 never, 1 once the leader has appended it, -1 once the ISR has."""
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     """Fetch position of a follower or consumer in one partition.
 
-    For a follower, ``fetch_offset`` is the end of its log, ``last_fetched_epoch`` the last epoch in
-    its log (-1: none), ``current_leader_epoch`` the epoch in the controller's last LeaderAndIsr,
-    and ``agreement`` its current rate agreement, if any.
-
-    For a consumer, ``fetch_offset`` is its position; a ``current_leader_epoch`` of -1 is not
-    checked.
+    - ``fetch_offset``: end offset of the follower's log, or the consumer's position.
+    - ``current_leader_epoch``: the leader epoch in the follower's last LeaderAndIsr request or in
+      the consumer's cache. A value of -1 is not checked.
+    - ``last_fetched_epoch``: the last epoch in the follower's log; -1 if the log has no epochs.
+    - ``agreement``: the follower's current rate agreement, if there is one.
     """
 
     fetch_offset: int
@@ -42,11 +41,11 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
-    """Fetch of a follower or, with a ``replica_id`` of -1, of a consumer.
+    """Fetch request of a follower, or of a consumer if ``replica_id`` is -1.
 
-    A follower fetches all partitions that it needs from one leader. Only a consumer's fetch waits:
-    at most ``max_wait_ms`` for ``min_bytes``. The response has at most ``partition_max_bytes`` per
-    partition and ``max_bytes`` in total, but at least one batch.
+    A leader delays only a consumer's fetch: until ``min_bytes`` are available, but for at most
+    ``max_wait_ms``. The response has at most ``partition_max_bytes`` per partition and
+    ``max_bytes`` in total, but at least one batch if there are records.
     """
 
     replica_id: int
@@ -60,15 +59,16 @@ class FetchRequest(msgspec.Struct, frozen=True):
 class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     """A leader's response for one partition of a fetch.
 
-    ``leader_epoch``, ``fetch_offset`` and ``last_fetched_epoch`` identify the fetch: a follower
-    ignores a response that does not start at the end of its log. A ``fetch_offset`` of -1 asks a
-    follower that has not fetched at this epoch to do so. ``diverging``: the point to which the
-    follower must truncate its log, instead of records. ``log_end_offset`` is only sent with
-    OFFSET_OUT_OF_RANGE (a follower of Kafka sends ListOffsets then); for a consumer it is the high
-    watermark.
-
-    ``agreement``: the rate agreement that the leader offers; any other response ends an agreement
-    that the follower has. ``is_acknowledged``: the high watermark follows the schedule, too.
+    - ``leader_epoch``, ``fetch_offset``, ``last_fetched_epoch``: copied from the fetch. A follower
+      ignores a response whose ``fetch_offset`` is not the end offset of the follower's log. A
+      ``fetch_offset`` of -1 asks the follower to fetch, because its position is unknown.
+    - ``diverging``: epoch and end offset to which the follower must truncate its log. Such a
+      response has no records.
+    - ``log_end_offset``: sent only with OFFSET_OUT_OF_RANGE, after which a Kafka follower would
+      send ListOffsets. A consumer gets the high watermark instead.
+    - ``agreement``: rate agreement that the leader offers. A response without an agreement ends
+      the follower's current agreement.
+    - ``is_acknowledged``: True if the high watermark also follows the schedule of the agreement.
     """
 
     error: Errors
@@ -85,16 +85,17 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def refused(cls, error: Errors, asked: FetchPartition) -> FetchedPartition:
-        """Return the error response to a fetch."""
+        """Return a response with ``error`` to a fetch from the position ``asked``."""
         return cls(error, asked.current_leader_epoch, asked.fetch_offset, asked.last_fetched_epoch)
 
 
 class FetchResponse(msgspec.Struct, frozen=True):
-    """Response to a fetch; partitions without changes are omitted (KIP-227).
+    """Response to a fetch. Partitions without changes are omitted, as in KIP-227.
 
-    A leader responds at once and remembers the follower's position. ``is_unsolicited``: an extra
-    response to the last fetch, because there are new records. Such responses replace Kafka's
-    delayed fetches (kafka.server.DelayedFetch) and cause no traffic while no records are written.
+    A leader responds to a follower immediately and remembers the follower's position. When records
+    are appended later, the leader sends another response to the same fetch, with ``is_unsolicited``
+    set. Unsolicited responses replace Kafka's delayed fetches (kafka.server.DelayedFetch), so idle
+    partitions cause no traffic.
     """
 
     partitions: Mapping[TopicPartition, FetchedPartition]
@@ -102,7 +103,10 @@ class FetchResponse(msgspec.Struct, frozen=True):
 
 
 class ProduceRequest(msgspec.Struct, frozen=True):
-    """One batch per partition; with acks -1 the response waits at most ``timeout_ms``."""
+    """Produce request with one batch per partition.
+
+    With ``acks`` -1 the leader responds after ``timeout_ms`` at the latest.
+    """
 
     acks: Acks
     timeout_ms: int
@@ -110,10 +114,11 @@ class ProduceRequest(msgspec.Struct, frozen=True):
 
 
 class ProducedPartition(msgspec.Struct, frozen=True, gc=False):
-    """Result of producing one batch; ``base_offset`` is the offset of its first record, or -1.
+    """Result of producing one batch.
 
-    ``leader_epoch``: epoch in which the batch was appended, -1 if unknown. It is not part of
-    Kafka's response; klamm uses it to identify acknowledged records.
+    ``base_offset`` is the offset of the batch's first record, or -1 after an error.
+    ``leader_epoch`` is the epoch in which the batch was appended, or -1 if it is unknown. Kafka's
+    response has no such field; klamm uses it to identify acknowledged records.
     """
 
     error: Errors
@@ -122,6 +127,6 @@ class ProducedPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProduceResponse(msgspec.Struct, frozen=True):
-    """A result for every partition of the request; there is no response with acks 0."""
+    """Response to Produce, with a result for every partition. With acks 0 there is no response."""
 
     partitions: Mapping[TopicPartition, ProducedPartition]

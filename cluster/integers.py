@@ -1,4 +1,4 @@
-"""Integer types of Kafka's protocol, with which the JSON bodies of requests are validated."""
+"""Integer types of Kafka's protocol, used to validate JSON request bodies."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ Int16 = Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)]
 Int32 = Annotated[int, Meta(ge=-(2**31), le=INT32_MAX)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=INT64_MAX)]
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
-"""Also used for broker ids and partition numbers."""
+"""Non-negative int32: a count, a broker id or a partition number."""

@@ -1,13 +1,13 @@
-"""Hash of a Java string, on which orders and numbers in Kafka depend.
+"""Java's string hash code, which determines some orderings and thread numbers in Kafka.
 
-Pure. Mirrors java.lang.String.hashCode.
+Mirrors java.lang.String.hashCode.
 """
 
 from __future__ import annotations
 
 
 def string_hash(text: str) -> int:
-    """Return java.lang.String.hashCode as an unsigned 32-bit number."""
+    """Return java.lang.String.hashCode of ``text`` as an unsigned 32-bit number."""
     units = text.encode("utf-16-be")
     result = 0
     for high, low in zip(units[::2], units[1::2], strict=True):

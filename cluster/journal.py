@@ -1,7 +1,10 @@
-"""Schema of journal.jsonl: one flat row per occurrence; public and versioned.
+"""Schema of journal.jsonl, which records a run: one flat row per change, request or failure.
 
-A row contains the previous values (``from``, ``since_ms``, ``prev_leader``, ``prev_isr``), so that
-most questions about a run need no ordering. Fields with default values are omitted from the file.
+The schema is public and has a version number.
+
+A row also contains previous values (``from``, ``since_ms``, ``prev_leader``, ``prev_isr``), so that
+most questions about a run can be answered from single rows. Fields with default values are omitted
+from the file.
 """
 
 from __future__ import annotations
@@ -14,11 +17,11 @@ import msgspec
 SCHEMA_VERSION: Final = 1
 NOT_JSON: Final = "not json"
 NOT_A_ROW: Final = "not a row"
-"""Reasons why a line of a journal is invalid."""
+"""Reasons that ``line_problem`` returns for an invalid line of the journal."""
 
 
 class Kind(StrEnum):
-    """Kinds of rows; the value is the name in the file."""
+    """Kinds of journal rows. The value is the name in the file."""
 
     RUN_START = "run_start"
     CONTROLLER_ELECTED = "controller_elected"
@@ -52,14 +55,14 @@ class Kind(StrEnum):
     LOG_TRUNCATED = "log_truncated"
     LOG_REPAIRED = "log_repaired"
     LOG_DIR_FAILED = "log_dir_failed"
-    BATCH_SPOILT = "batch_spoilt"
+    CORRUPT_BATCH = "corrupt_batch"
     JOURNAL_REPAIRED = "journal_repaired"
     JOURNAL_ROWS_LOST = "journal_rows_lost"
     BROKER_REGISTERED_AGAIN = "broker_registered_again"
 
 
 class _Shape(msgspec.Struct, gc=False):
-    """The fields that rows of all versions have."""
+    """Fields common to the journal rows of all schema versions."""
 
     v: int
     run_id: str
@@ -71,14 +74,17 @@ class _Shape(msgspec.Struct, gc=False):
 
 
 class JournalRow(_Shape, omit_defaults=True, gc=False):
-    """One occurrence.
+    """Journal row about one change, request or failure, such as a state transition.
 
-    - ``t_ms``: wall time, in milliseconds since the epoch.
-    - ``seq``: number of the row among the rows of one controller in one epoch, from 1.
-    - ``key_seq``: number of the row among those of one partition or replica in one epoch, from 1.
-    - ``event_id``: the controller event being processed; ``cause_id``: the event that caused it.
+    - ``t_ms``: wall-clock time in milliseconds since the epoch.
+    - ``seq``: position of the row among the rows that one controller writes in one epoch; the first
+      row has number 1.
+    - ``key_seq``: position of the row among the rows about one partition or replica in one epoch;
+      the first row has number 1.
+    - ``event_id``: id of the controller event that was being processed.
+    - ``cause_id``: id of the controller event that caused the event ``event_id``.
 
-    Rows that no controller writes have controller -1 and epoch 0; rows about the journal itself
+    Rows not written by a controller have controller -1 and epoch 0. Rows about the journal itself
     have controller -2 and epoch 0.
     """
 
@@ -109,7 +115,7 @@ _shape = msgspec.json.Decoder(_Shape)
 
 
 def line_problem(line: bytes) -> str | None:
-    """Return why a line is not a journal row of any version; None if it is one."""
+    """Return the reason why a line is not a valid journal row of any version, or None if valid."""
     try:
         _shape.decode(line)
         # msgspec does not validate strings that it skips.

@@ -1,7 +1,7 @@
 """Result of a pipelined batch of partition state writes.
 
-Passed from the fenced controller client (zk/) to the apply step of the state machines
-(statemachines/), which do not import each other. Mirrors
+The fenced controller client (zk/) produces the result, and the apply functions of the state
+machines (statemachines/) consume it; neither package imports the other. Mirrors
 kafka.zk.KafkaZkClient.UpdateLeaderAndIsrResult.
 """
 
@@ -14,10 +14,12 @@ from klamm.cluster.types import LeaderAndIsr, TopicPartition
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """Result of writing partition states; every partition is in exactly one of the two fields.
+    """Result of writing partition states. Every partition is in exactly one of the two fields.
 
-    ``finished``: the stored state with its new ``zk_version``, or why it could not be stored.
-    ``retry``: partitions with another znode version (BADVERSION), to be read and planned again.
+    - ``finished``: the stored state with the new ``zk_version``, or the reason why the write
+      failed.
+    - ``retry``: partitions whose state znode had another version (BADVERSION). The caller must read
+      the states again and repeat the changes.
     """
 
     finished: dict[TopicPartition, LeaderAndIsr | StateChangeFailed] = {}

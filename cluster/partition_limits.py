@@ -1,7 +1,7 @@
-"""Limits on partitions per request and per cluster.
+"""Limits on the number of partitions per request and per cluster.
 
-A policy like Kafka's kafka.server.policy.CreateTopicPolicy. It is checked before placement, so that
-a request for too many partitions uses no memory.
+The limits are enforced like a kafka.server.policy.CreateTopicPolicy. They are checked before
+replicas are placed, so that a request for too many partitions uses no memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _HINT = "klamm up --max-partitions-per-request and --max-partitions set the limi
 
 
 class PartitionLimits(msgspec.Struct, frozen=True):
-    """Both limits. Raises UsageError if one is less than 1."""
+    """Limits on the number of partitions: per request, and for the whole cluster.
+
+    Raises UsageError if a limit is less than 1.
+    """
 
     per_request: int = 200_000
     cluster: int = 1_000_000
@@ -34,7 +37,7 @@ class PartitionLimits(msgspec.Struct, frozen=True):
                 )
 
     def check_request(self, added: int) -> None:
-        """Raise PolicyViolation if a request adds too many partitions."""
+        """Raise PolicyViolation if a request adds more partitions than allowed per request."""
         if added > self.per_request:
             raise PolicyViolation(
                 f"The request adds {added} partitions; at most {self.per_request} are allowed in"
@@ -43,7 +46,7 @@ class PartitionLimits(msgspec.Struct, frozen=True):
             )
 
     def check_cluster(self, existing: int, added: int) -> None:
-        """Raise PolicyViolation if the cluster would have too many partitions."""
+        """Raise PolicyViolation if ``existing`` + ``added`` partitions exceed the cluster limit."""
         if existing + added > self.cluster:
             raise PolicyViolation(
                 f"The cluster has {existing} partitions and would have {existing + added}; at"

@@ -1,7 +1,7 @@
-"""Escaping of text from outside before it is shown: names, hosts, racks and reasons.
+"""Escaping of untrusted text, such as topic names, hosts and racks, before it is displayed.
 
-Control characters, line breaks and bidirectional formatting characters become JSON escape
-sequences, so that JSON keeps its meaning.
+Control characters, line breaks and bidirectional formatting characters are replaced with JSON
+escape sequences, so that escaped JSON text still decodes to the same value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def harmless(text: str) -> str:
 
 
 def harmless_line(text: str) -> str:
-    """Like ``harmless``, but also escape line breaks and tabs."""
+    """Escape the same characters as ``harmless``, and also line breaks and tabs."""
     if text.isascii() and text.isprintable():
         return text
     return _obeyed_in_line.sub(_escaped, text)

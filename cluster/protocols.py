@@ -1,7 +1,7 @@
-"""Protocols between controller or broker logic and its environment: clock, transport, journal.
+"""Interfaces that the logic of controllers and brokers requires: clock, transport and journal.
 
-Also the views that a controller has of the broker in its process. runtime/ and brokers/ implement
-these protocols.
+Two more interfaces let a controller read the state of the broker that runs in the same process.
+runtime/ and brokers/ implement all of the interfaces.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from klamm.cluster.types import TopicPartition
 
 
 class Clock(Protocol):
-    """Source of time."""
+    """Source of wall-clock and monotonic time."""
 
     def now_ms(self) -> int:
-        """Return the wall time in milliseconds since the epoch, for timestamps."""
+        """Return the wall-clock time in milliseconds since the epoch, for timestamps."""
         ...
 
     def monotonic_ms(self) -> float:
@@ -27,21 +27,22 @@ class Clock(Protocol):
 
 
 class Transport(Protocol):
-    """Carrier of messages between actors.
+    """Delivers messages between actors, which are controllers, brokers and clients.
 
-    Messages between two actors arrive in order while both are alive, and are lost otherwise.
+    Messages between two actors arrive in order while both are alive. A message to or from a dead
+    actor is lost.
     """
 
     def send(self, message: Message) -> None:
-        """Send a message; never blocks, and never raises if the destination is gone."""
+        """Send a message. The call never blocks, and does not raise if the receiver is gone."""
         ...
 
 
 class Journal(Protocol):
-    """Store of journal rows."""
+    """Destination of journal rows."""
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Append rows in this order."""
+        """Append rows in the given order."""
         ...
 
     def flush(self) -> None:
@@ -50,21 +51,21 @@ class Journal(Protocol):
 
 
 class MetadataView(Protocol):
-    """Read-only view of the metadata cache of the broker in the controller's process."""
+    """A controller's read-only view of the metadata cache of the broker in the same process."""
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """Return the cached leader of a partition; None if the partition is unknown."""
+        """Return the cached leader of a partition, or None if the partition is unknown."""
         ...
 
     def num_partitions(self, topic: str) -> int:
-        """Return the cached number of partitions of a topic; 0 if the topic is unknown."""
+        """Return the cached number of partitions of a topic, or 0 if the topic is unknown."""
         ...
 
 
 class DynamicConfigView(Protocol):
-    """Read-only view of the dynamic configs of the broker in the controller's process."""
+    """A controller's read-only view of the dynamic configs of the broker in the same process."""
 
     @property
     def unclean_leader_election_enable(self) -> bool:
-        """Whether topics without this config allow unclean leader elections."""
+        """The broker's unclean.leader.election.enable, for topics that do not override it."""
         ...

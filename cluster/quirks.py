@@ -1,7 +1,6 @@
-"""Switches for the known bugs of Kafka 2.8.2, one per bug; all are off by default.
+"""Quirks: switches that make klamm reproduce known bugs of Kafka 2.8.2. All are off by default.
 
-With a quirk on, klamm reproduces that bug of Kafka 2.8.2. Quirks are passed in as a value, so two
-controllers of one cluster may have different quirks.
+Quirks are passed around as a value, so two controllers of one cluster may have different quirks.
 """
 
 from __future__ import annotations
@@ -12,50 +11,53 @@ from typing import Final
 import msgspec
 
 from klamm.cluster.errors import UsageError
+from klamm.cluster.suggestions import suggestion
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
-    """The bugs of 2.8.2 that are reproduced.
+    """Set of Kafka 2.8.2 bugs that klamm reproduces, one boolean field per bug.
 
-    Field ``kafka_NNNNN`` is the switch of KAFKA-NNNNN, and ``cmak_NNN`` that of CMAK issue NNN, to
-    which the cluster manager CMAK contributes. The other fields are bugs without a known ticket;
-    ``NAMES`` has their short names.
+    Field ``kafka_NNNNN`` reproduces KAFKA-NNNNN. Field ``cmak_NNN`` reproduces issue NNN of the
+    cluster manager CMAK. The other fields are bugs without a known ticket; their short names are
+    in ``NAMES``.
 
-    In each field's docstring the first paragraph describes Kafka 2.8.2, the second klamm without
-    the quirk. Both are printed in docs/deviations.md.
+    In each field's docstring, the first paragraph describes the bug in Kafka 2.8.2, and the second
+    paragraph describes klamm without the quirk. docs/deviations.md contains both paragraphs.
     """
 
     kafka_8249: bool = False
     """Kafka deletes a topic while its partitions are being reassigned, and the entries of that
     reassignment stay in ZooKeeper forever.
 
-    The deletion waits until the reassignment has ended; the topic is served until then."""
+    The deletion waits until the reassignment has ended, and the topic is served until then."""
     kafka_9087: bool = False
     """When a LeaderAndIsr request names a replica whose future log is still empty, the broker
     resumes the log directory move at the high watermark. The future log does not start there, and
     the move is stuck.
 
-    The move resumes at the end offset of the future log."""
+    klamm resumes the move at the end offset of the future log."""
     kafka_9478: bool = False
-    """Entries added to /admin/reassign_partitions while the znode exists are never read and keep it
-    from being deleted. An entry that lists a broker twice and an empty list of entries do the same.
+    """Entries added to /admin/reassign_partitions while the znode exists are never read, so the
+    znode is never deleted. An entry that lists a broker twice, or an empty list of entries, also
+    keeps the znode from being deleted.
 
     Every change is read: each entry is either acted on or removed, and the znode is deleted with
     the last entry."""
     kafka_10149: bool = False
-    """While any partition of the cluster is being reassigned, no leadership is rebalanced.
+    """While any partition of the cluster is being reassigned, no preferred leaders are elected
+    automatically.
 
     Only the partitions that are being reassigned are skipped."""
     kafka_12315: bool = False
-    """The request batch is not cleared when the controller moves in the middle of an event; that
-    broker never sends control requests again, even if it is elected again.
+    """The request batch is not cleared when the controller moves in the middle of an event. The
+    deposed controller never sends control requests again, even if it is elected again.
 
-    The batch is cleared at that moment and at every election."""
+    The batch is cleared when the controller moves, and at every election."""
     kafka_12493: bool = False
-    """Replicas that another tool changes in a topic znode are ignored until the controller
-    overwrites them, or until the next failover adopts them without moving any data.
+    """If another tool changes the replicas in a topic znode, the controller ignores the change
+    until it overwrites the znode, or until the next failover adopts the change without moving data.
 
-    The controller restores the assignment at once: only a reassignment may change it."""
+    The controller restores the assignment immediately: only a reassignment may change it."""
     kafka_13091: bool = False
     """When a lagging replica leaves the ISR, the high watermark does not advance until the next
     fetch or produce request: with acks=all the last record waits until the request times out.
@@ -73,64 +75,65 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     A live session is kept. If a resigned controller finds a /controller znode of its own session,
     it deletes the znode, and an election follows."""
     kafka_13572: bool = False
-    """Each request to delete a topic subtracts the imbalance of the topics that are already being
-    deleted again, so PreferredReplicaImbalanceCount becomes negative.
+    """Each request to delete a topic subtracts again the imbalance of all topics that are already
+    being deleted, so PreferredReplicaImbalanceCount becomes negative.
 
-    The imbalance of a topic is subtracted once."""
+    The imbalance of a topic is subtracted only once."""
     kafka_13972: bool = False
-    """A cancel or an override sends StopReplica for a replica that was being added with the leader
-    epoch that its broker already has: the broker rejects the request and keeps the replica.
+    """Cancelling or overriding a reassignment sends StopReplica for the dropped replica with the
+    leader epoch that the broker already has. The broker rejects the request and keeps the replica.
 
     The leader epoch is incremented before any other step."""
     kafka_14140: bool = False
-    """AlterIsr lets a dead or shutting-down replica back into the ISR.
+    """AlterIsr can return a replica to the ISR although its broker is dead or shutting down.
 
-    The proposal is rejected with OPERATION_NOT_ATTEMPTED; the leader retries later."""
+    The proposed ISR is rejected with OPERATION_NOT_ATTEMPTED, and the leader retries later."""
     kafka_14154: bool = False
-    """A zombie controller answers an AlterIsr request from its stale cache.
+    """A zombie controller responds to an AlterIsr request from its stale cache.
 
     A leader that is ahead of the controller's cache gets NOT_CONTROLLER."""
     kafka_14424: bool = False
-    """A reassignment is completed, or cancelled, although none of the remaining replicas can lead:
-    the partition stays without a leader.
+    """A reassignment is completed or cancelled although none of the remaining replicas can become
+    leader, so the partition is left without a leader.
 
-    The cancel is rejected with INVALID_REPLICA_ASSIGNMENT; the reassignment waits."""
+    A cancellation is rejected with INVALID_REPLICA_ASSIGNMENT, and completion is postponed."""
     kafka_14808: bool = False
-    """An override drops the replica that is the leader: the partition has no leader, although it
-    is reported as online.
+    """If the override of a reassignment removes the current leader from the replicas, the partition
+    has no leader, although it is reported as online.
 
-    The leader is moved first; if that is impossible, the override is rejected with
+    Leadership is moved first. If that is impossible, the override is rejected with
     INVALID_REPLICA_ASSIGNMENT."""
     kafka_15608: bool = False
-    """A leader that moves to another log directory loses its leader epoch if it has written no
-    record in that epoch: a follower that asks for an epoch in between is rejected and drops out of
-    the ISR.
+    """When a leader's log moves to another log directory, the current leader epoch is lost if no
+    record was written in it. A follower that fetches with an epoch between the last written and the
+    current epoch is rejected and drops out of the ISR.
 
     The leader epoch moves along with the records."""
     cmak_878: bool = False
-    """A tool that does not know topic ids writes a topic znode without its id. The controller does
-    not react, and the next controller assigns a new id, which differs from the id in the logs.
+    """A tool that does not know topic ids writes a topic znode without the topic id. The controller
+    does not react, and the next controller assigns a new id, which differs from the id in the logs.
 
-    The id is written back at once. A topic that loses its id while there is no controller gets a
-    new one."""
+    The id is written back immediately. A topic that loses its id while there is no controller gets
+    a new id."""
     leaderless_preferred_election_fails_the_event: bool = False
-    """A request for the preferred leader of a partition that never had a leader fails the event or
-    the failover. The request stays, so every later controller fails too.
+    """A preferred leader election of a partition that never had a leader fails the event or the
+    failover. The request stays in ZooKeeper, so every later controller fails too.
 
     The partition is skipped, and the request is removed."""
     malformed_znode_fails_the_event: bool = False
-    """One malformed znode fails the whole event or failover; a znode that is not JSON counts as
-    empty or absent and is overwritten.
+    """One malformed znode fails the whole event or failover. A znode that is not JSON is treated as
+    empty or absent, and is overwritten.
 
     The znode is quarantined: it is left unchanged, logged, journalled and shown by `klamm status`,
     and everything else is served."""
     lost_reply_leaves_the_partition_stuck: bool = False
-    """A state znode that is found after a lost reply is not adopted: the partition is stuck.
+    """If the reply to the creation of a state znode is lost, the retry finds that the znode exists,
+    and the partition is stuck.
 
     The znode is read back, and adopted if it holds the value that the controller wrote."""
     fenced_controller_does_not_resign: bool = False
-    """A fenced AlterIsr request gets UNKNOWN_SERVER_ERROR, and the controller does not resign; nor
-    does it resign after a fenced controlled shutdown.
+    """An AlterIsr request whose write is fenced gets UNKNOWN_SERVER_ERROR, and the controller does
+    not resign. The controller does not resign after a fenced controlled shutdown either.
 
     The request gets NOT_CONTROLLER, and the controller resigns."""
     failed_state_change_leaves_the_batch_dirty: bool = False
@@ -139,29 +142,30 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     The batch is cleared, and the event ends with the error."""
     stop_replica_before_the_epoch_bump: bool = False
-    """At a controlled shutdown, StopReplica for a follower is sent with the leader epoch that the
-    broker already has: the broker rejects the request and keeps following.
+    """During a controlled shutdown, StopReplica for a follower is sent with the leader epoch that
+    the broker already has. The broker rejects the request and keeps following.
 
     StopReplica is sent after the leader epoch was incremented."""
     deleted_topic_znode_leaves_stale_state: bool = False
-    """A topic whose znode was deleted manually leaves its states and reassignments in memory: a new
-    topic of the same name is not served, and a request to delete it stays.
+    """After a topic znode was deleted manually, states and reassignments of the topic stay in
+    memory. A new topic of the same name is not served, and a request to delete it stays queued.
 
-    The controller forgets the topic and removes the request."""
+    The controller removes the topic from its context, and the deletion request from ZooKeeper."""
     crash_leaves_stray_replicas: bool = False
-    """If a controller crashes after it stored a cancel or an override and before it stopped the
-    dropped replicas, they stay in the ISR, or keep leading, forever.
+    """If a controller crashes after it stored the cancellation or override of a reassignment, but
+    before it stopped the dropped replicas, these replicas stay in the ISR, or stay leader, forever.
 
-    The next controller takes them out of the ISR."""
+    The next controller removes them from the ISR."""
     log_dir_failure_revives_offline_replicas: bool = False
-    """A notification of a failed log directory marks replicas as online that are offline: all those
-    of a broker that has died since, and those on a directory that failed earlier.
+    """A notification of a failed log directory marks offline replicas as online: all replicas of a
+    broker that has died since, and replicas in a directory that failed earlier.
 
-    Only a live broker is sent all of its replicas, and replicas that were offline stay offline
-    until it answers NONE for them."""
+    Only a live broker is sent LeaderAndIsr for all its replicas, and an offline replica stays
+    offline until the broker responds without an error for that replica."""
     empty_reassignment_is_started: bool = False
-    """An entry of /admin/reassign_partitions without replicas is started: the topic znode then says
-    that the partition loses all its replicas, and no controller ever completes the reassignment.
+    """A reassignment with an empty replica list in /admin/reassign_partitions is started: all
+    replicas become removing replicas in the topic znode, and no controller ever completes the
+    reassignment.
 
     The entry is rejected with INVALID_REPLICA_ASSIGNMENT and removed. A partition that is already
     in this state keeps its replicas."""
@@ -189,22 +193,34 @@ NAMES: Final = {
     },
     **_WITHOUT_TICKET,
 }
-"""Field of every quirk by the name that users type and see, such as ``KAFKA-13225`` or ``C4``."""
+"""Names of the fields of Quirks, keyed by the quirk's short name, such as ``C4``."""
+
+
+def descriptive_name(field: str) -> str:
+    """Return the name under which users select a quirk without a ticket."""
+    return field.replace("_", "-")
+
+
+def quirk_label(name: str) -> str:
+    """Return a quirk's short name, followed by the descriptive name if the quirk has no ticket."""
+    field = _WITHOUT_TICKET.get(name)
+    return name if field is None else f"{name} ({descriptive_name(field)})"
 
 
 def parse_quirks(words: Sequence[str]) -> Quirks:
-    """Return the quirks named by words such as ``2.8.2`` (all), ``KAFKA-13225`` or ``C4``.
+    """Return the quirks named by ``words``, e.g. ``KAFKA-13225`` or ``C11``; ``2.8.2`` means all.
 
-    Raises UsageError for an unknown name.
+    A quirk without a ticket also has a descriptive name. For example, ``C11`` and
+    ``empty-reassignment-is-started`` name the same quirk. Raises UsageError for an unknown name.
     """
+    fields = NAMES | {descriptive_name(field): field for field in _WITHOUT_TICKET.values()}
     chosen: dict[str, bool] = {}
     for word in words:
         if word == "2.8.2":
             return KAFKA_2_8_2
-        field = NAMES.get(word.upper())
+        field = fields.get(word.upper()) or fields.get(word.lower().replace("_", "-"))
         if field is None:
-            raise UsageError(
-                f"unknown quirk {word}", hint=f"use 2.8.2 or one of {', '.join(NAMES)}"
-            )
+            every = f"use 2.8.2 or one of {', '.join(map(quirk_label, NAMES))}"
+            raise UsageError(f"unknown quirk {word}", hint=suggestion(word, fields, every))
         chosen[field] = True
     return Quirks(**chosen)

@@ -1,9 +1,9 @@
-"""Records that producers, leaders and followers exchange: batches as bytes, or only their numbers.
+"""Records in requests and responses: either v2 batches as bytes, or only counts and sizes.
 
-With segment logs, requests carry record batches as Kafka stores and sends them. With interval logs,
-they carry the number of records, their leader epoch and their size. A record is identified by its
-leader epoch and offset, because only one leader appends in an epoch. Mirrors the parts of
-org.apache.kafka.common.record that requests need.
+For segment logs, requests carry record batches as Kafka stores and sends them. For interval logs,
+which are in memory and store no contents, requests carry only the number of records, the leader
+epoch and the size. A record is identified by leader epoch and offset, because only one leader
+appends in an epoch. Mirrors the parts of org.apache.kafka.common.record that requests need.
 """
 
 from __future__ import annotations
@@ -20,15 +20,26 @@ SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class Stretch(NamedTuple):
-    """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive)."""
+    """Offset range, ``start`` to ``end`` (exclusive), of records in the same leader epoch."""
 
     leader_epoch: int
     start: int
     end: int
 
+    def is_within(self, other: Stretch) -> bool:
+        """Return True if ``other`` has the same leader epoch and contains all these offsets."""
+        return (
+            self.leader_epoch == other.leader_epoch
+            and other.start <= self.start
+            and self.end <= other.end
+        )
+
 
 class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Records of one leader epoch at offsets ``start`` to ``end`` (exclusive), of equal size."""
+    """Range of records in an interval log, with the same leader epoch and the same record size.
+
+    The offsets are ``start`` to ``end`` (exclusive). ``size_bytes`` is the total size.
+    """
 
     leader_epoch: int
     start: int
@@ -38,9 +49,9 @@ class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ProducerBatch(NamedTuple):
-    """Metadata of one batch of an idempotent producer, to detect duplicates.
+    """Metadata of one batch of an idempotent producer, kept by the leader to detect duplicates.
 
-    Both ends are inclusive. Mirrors kafka.log.BatchMetadata.
+    The last sequence number and last offset are inclusive. Mirrors kafka.log.BatchMetadata.
     """
 
     producer_id: int
@@ -53,15 +64,16 @@ class ProducerBatch(NamedTuple):
 
 
 class IntervalRecords(msgspec.Struct, frozen=True, gc=False):
-    """Offset-only records: contiguous intervals, and metadata of their producer batches."""
+    """Records of an interval log: contiguous intervals, and the idempotent producers' batches."""
 
     intervals: tuple[Interval, ...]
     producer_batches: tuple[ProducerBatch, ...] = ()
 
 
 Records = IntervalRecords | bytes
-"""Records with their offsets. ``bytes``: consecutive v2 batches as Kafka stores and sends them.
-Without records: ``b""``, or no interval."""
+"""Records with offsets; ``bytes`` are consecutive v2 batches, as Kafka stores and sends them.
+
+There are no records in ``b""`` and in an IntervalRecords without intervals."""
 
 
 def size_of(records: Records) -> int:
@@ -72,10 +84,11 @@ def size_of(records: Records) -> int:
 
 
 class CountedBatch(NamedTuple):
-    """A batch that a producer appends to an interval log.
+    """Batch that a producer sends to an interval log: a record count and size without contents.
 
-    ``max_timestamp_ms`` -1: the time of the append. ``base_sequence``: sequence number of the first
-    record. It is -1, like the producer's id and epoch, if the producer is not idempotent.
+    If ``max_timestamp_ms`` is -1, the leader uses the time of the append. ``base_sequence`` is the
+    sequence number of the first record. Producer id, producer epoch and ``base_sequence`` are -1 if
+    the producer is not idempotent.
     """
 
     record_count: int
@@ -87,22 +100,25 @@ class CountedBatch(NamedTuple):
 
 
 Produced = CountedBatch | bytes
-"""A batch sent by a producer to one partition. ``bytes``: one v2 batch with base offset 0."""
+"""Batch that a producer sends to one partition; ``bytes`` are one v2 batch with base offset 0."""
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest leader epoch at or below a requested one, and its end offset (exclusive)."""
+    """Result of looking up a leader epoch in a log, with an exclusive end offset.
+
+    ``leader_epoch`` is the largest epoch in the log that is at or below the requested epoch.
+    """
 
     leader_epoch: int
     end_offset: int
 
 
 UNDEFINED_EPOCH_END: Final = EpochEndOffset(-1, -1)
-"""Result of a lookup of an epoch that is unknown to the log."""
+"""Result of looking up a leader epoch that the log does not know."""
 
 
 class TimestampOffset(NamedTuple):
-    """Timestamp, offset and leader epoch of a record found by timestamp."""
+    """Timestamp, offset and leader epoch of a record that was looked up by timestamp."""
 
     timestamp_ms: int
     offset: int

@@ -1,12 +1,13 @@
 """Requests and responses between controller, brokers and clients, as plain values.
 
-The controller and the brokers communicate only with these over a Transport. Mirrors the request
-schemas of inter-broker protocol 2.8: LeaderAndIsr v5, UpdateMetadata v7, StopReplica v3, AlterIsr
-v0, CreateTopics v7, AlterPartitionReassignments v0, ListPartitionReassignments v0,
-ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2, AlterReplicaLogDirs v1. Requests with
-records are in cluster/data_requests.py, other requests of clients in cluster/client_requests.py,
-those of constant-rate workloads in cluster/constant_rate.py. Requests to several brokers share
-partition states, so these must not be changed after sending.
+The controller and the brokers communicate only by sending these values over a Transport. Mirrors
+the request schemas of inter-broker protocol 2.8: LeaderAndIsr v5, UpdateMetadata v7, StopReplica
+v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0, ListPartitionReassignments v0,
+ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2, AlterReplicaLogDirs v1.
+
+Requests that carry records are in cluster/data_requests.py, other client requests in
+cluster/client_requests.py, and requests of constant-rate workloads in cluster/constant_rate.py.
+Requests to several brokers share partition state objects, which must not be changed after sending.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from klamm.cluster.types import (
 
 
 class Address(NamedTuple):
-    """Sender or receiver of a message: a role ("broker", "controller", "client") and an id."""
+    """Address of an actor: a role ("broker", "controller" or "client") and an id."""
 
     role: str
     id: int
@@ -45,9 +46,9 @@ NO_CORRELATION_ID: Final = -1
 
 
 class Disconnected(msgspec.Struct, frozen=True):
-    """Notification by the transport that the connection to the message's source was lost.
+    """Notification from the transport that the connection to the message's source was lost.
 
-    Messages in flight are lost; it is unknown which of them had arrived.
+    Messages in flight may or may not have arrived.
     """
 
 
@@ -61,7 +62,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class SentPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """Partition state in a control request. ``leader`` -2: the partition is being deleted."""
+    """Partition state in a control request. ``leader`` is -2 if the topic is being deleted."""
 
     topic_partition: TopicPartition
     controller_epoch: int
@@ -73,7 +74,7 @@ class SentPartitionState(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaderAndIsrPartitionState(SentPartitionState, frozen=True, gc=False):
-    """Partition state with which a broker becomes leader or follower."""
+    """Partition state in LeaderAndIsr, which makes a broker the leader or a follower."""
 
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
@@ -81,13 +82,16 @@ class LeaderAndIsrPartitionState(SentPartitionState, frozen=True, gc=False):
 
 
 class UpdateMetadataPartitionState(SentPartitionState, frozen=True, gc=False):
-    """Partition state for the metadata caches of brokers."""
+    """Partition state in UpdateMetadata, for the metadata caches of the brokers."""
 
     offline_replicas: tuple[int, ...] = ()
 
 
 class StopReplicaPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """Replica to stop. ``leader_epoch`` -2: not checked, because its topic is being deleted."""
+    """A partition whose replica on the receiving broker must be stopped.
+
+    A ``leader_epoch`` of -2 means that the topic is being deleted; the broker does not check it.
+    """
 
     topic_partition: TopicPartition
     leader_epoch: int
@@ -95,7 +99,7 @@ class StopReplicaPartitionState(msgspec.Struct, frozen=True, gc=False):
 
 
 class FencedRequest(msgspec.Struct, frozen=True):
-    """Base of control requests, with the epochs by which brokers reject stale requests."""
+    """Base class of control requests, with the epochs by which brokers recognize stale requests."""
 
     controller_id: int
     controller_epoch: int
@@ -103,14 +107,14 @@ class FencedRequest(msgspec.Struct, frozen=True):
 
 
 class PartitionErrors(msgspec.Struct, frozen=True):
-    """``error`` of the whole request, and an error for each of its partitions."""
+    """Base class of responses with a top-level ``error`` and an error for each partition."""
 
     error: Errors
     partition_errors: Mapping[TopicPartition, Errors]
 
 
 class LeaderAndIsrRequest(FencedRequest, frozen=True):
-    """Partitions that the receiving broker leads or follows; ``topic_ids`` by topic name."""
+    """Tells a broker which partitions to lead or follow. ``topic_ids`` is keyed by topic name."""
 
     partition_states: Sequence[LeaderAndIsrPartitionState]
     topic_ids: Mapping[str, str]
@@ -118,11 +122,11 @@ class LeaderAndIsrRequest(FencedRequest, frozen=True):
 
 
 class LeaderAndIsrResponse(PartitionErrors, frozen=True):
-    """Response to LeaderAndIsr."""
+    """Response to LeaderAndIsr, with an error for each partition."""
 
 
 class UpdateMetadataRequest(FencedRequest, frozen=True):
-    """Partition states and live brokers for a broker's metadata cache."""
+    """Sends partition states and live brokers to a broker's metadata cache."""
 
     partition_states: Sequence[UpdateMetadataPartitionState]
     live_brokers: tuple[Broker, ...]
@@ -130,23 +134,23 @@ class UpdateMetadataRequest(FencedRequest, frozen=True):
 
 
 class UpdateMetadataResponse(msgspec.Struct, frozen=True):
-    """Response to UpdateMetadata, with the ``error`` of the whole request."""
+    """Response to UpdateMetadata, with a top-level ``error``."""
 
     error: Errors
 
 
 class StopReplicaRequest(FencedRequest, frozen=True):
-    """Replicas that the receiving broker stops, and deletes if ``delete_partition`` is set."""
+    """Tells a broker to stop replicas, and to delete those with ``delete_partition`` set."""
 
     partition_states: Sequence[StopReplicaPartitionState]
 
 
 class StopReplicaResponse(PartitionErrors, frozen=True):
-    """Response to StopReplica."""
+    """Response to StopReplica, with an error for each partition."""
 
 
 class AlterIsrRequest(msgspec.Struct, frozen=True):
-    """ISRs that a leader proposes (KIP-497): its current state with the new ISR."""
+    """A leader's request to change ISRs (KIP-497), with the proposed state of each partition."""
 
     broker_id: int
     broker_epoch: int
@@ -154,14 +158,18 @@ class AlterIsrRequest(msgspec.Struct, frozen=True):
 
 
 class AlterIsrResponse(msgspec.Struct, frozen=True):
-    """``error`` of the whole request, or the new state or an error for every partition."""
+    """Response to AlterIsr: a top-level ``error``, or each partition's new state or error."""
 
     error: Errors
     partitions: Mapping[TopicPartition, LeaderAndIsr | Errors]
 
 
 class CreatableTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A topic to create. -1: the broker's default, required if ``assignments`` is given."""
+    """A topic to create.
+
+    A ``num_partitions`` or ``replication_factor`` of -1 means the broker's default. Both must be -1
+    if ``assignments`` is given.
+    """
 
     name: str
     num_partitions: Int32 = -1
@@ -171,7 +179,7 @@ class CreatableTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CreateTopicsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Topics to create through the controller."""
+    """Request to the controller to create topics."""
 
     topics: tuple[CreatableTopic, ...]
     timeout_ms: Int32
@@ -179,7 +187,7 @@ class CreateTopicsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class CreatableTopicResult(msgspec.Struct, frozen=True):
-    """Result for one topic of a CreateTopicsRequest."""
+    """Result for one topic in a CreateTopicsResponse."""
 
     name: str
     error: Errors = Errors.NONE
@@ -190,16 +198,16 @@ class CreatableTopicResult(msgspec.Struct, frozen=True):
 
 
 class CreateTopicsResponse(msgspec.Struct, frozen=True):
-    """One result per topic, in the order of the request."""
+    """Response to CreateTopics, with one result per topic in the order of the request."""
 
     topics: tuple[CreatableTopicResult, ...]
 
 
 class NewPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """New number of partitions of a topic, and the replicas of the added partitions.
+    """Request to add partitions to a topic.
 
-    ``total_count``: number of all partitions. ``new_assignments``: replicas of each added
-    partition, in order; None: they are assigned automatically.
+    ``total_count`` is the new total number of partitions. ``new_assignments`` lists the replicas of
+    each added partition, in order. If it is None, replicas are assigned automatically.
     """
 
     total_count: Int32
@@ -207,74 +215,84 @@ class NewPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """Result for one item of a request. ``message`` None: the default text of the error."""
+    """Error code and message for a whole request, or for one partition in a request.
+
+    If ``message`` is None, Kafka's default message for the error code applies.
+    """
 
     error: Errors = Errors.NONE
     message: str | None = None
 
 
 class AlterPartitionReassignmentsRequest(msgspec.Struct, frozen=True):
-    """Target replicas by partition; None cancels the ongoing reassignment (KIP-455)."""
+    """Request to start or cancel reassignments (KIP-455).
+
+    ``reassignments`` maps a partition to its target replicas, or to None to cancel the ongoing
+    reassignment.
+    """
 
     reassignments: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 class AlterPartitionReassignmentsResponse(msgspec.Struct, frozen=True):
-    """``error`` of the whole request, or one for each of its partitions."""
+    """Response to AlterPartitionReassignments: a top-level ``error``, or an error per partition."""
 
     error: ApiError
     partitions: Mapping[TopicPartition, ApiError] = {}
 
 
 class ListPartitionReassignmentsRequest(msgspec.Struct, frozen=True):
-    """Request for the ongoing reassignments of ``partitions`` (None: of all partitions)."""
+    """Request for the ongoing reassignments of ``partitions``, or of all partitions if None."""
 
     partitions: tuple[TopicPartition, ...] | None = None
 
 
 class ListPartitionReassignmentsResponse(msgspec.Struct, frozen=True):
-    """``error`` of the whole request, or the assignments of ongoing reassignments."""
+    """Response to ListPartitionReassignments: a top-level ``error``, or ongoing reassignments."""
 
     error: ApiError
     partitions: Mapping[TopicPartition, ReplicaAssignment] = {}
 
 
 class DeleteTopicsRequest(msgspec.Struct, frozen=True):
-    """Topics to delete through the controller, by name."""
+    """Request to the controller to delete the topics with these names."""
 
     topics: tuple[str, ...]
     timeout_ms: int
 
 
 class DeletableTopicResult(msgspec.Struct, frozen=True):
-    """Result for one topic of a DeleteTopicsRequest."""
+    """Result for one topic in a DeleteTopicsResponse."""
 
     name: str
     error: Errors = Errors.NONE
 
 
 class DeleteTopicsResponse(msgspec.Struct, frozen=True):
-    """One result per topic, in the order of the request."""
+    """Response to DeleteTopics, with one result per topic in the order of the request."""
 
     topics: tuple[DeletableTopicResult, ...]
 
 
 class ControlledShutdownRequest(msgspec.Struct, frozen=True):
-    """Request of a broker to be drained before it stops; ``broker_epoch`` -1 is not checked."""
+    """A broker's request to the controller to move leadership off the broker before it stops.
+
+    The controller does not check a ``broker_epoch`` of -1.
+    """
 
     broker_id: int
     broker_epoch: int
 
 
 class ControlledShutdownResponse(msgspec.Struct, frozen=True):
-    """``error`` of the whole request, or the partitions that the broker still leads."""
+    """Response to ControlledShutdown: an ``error``, or the partitions the broker still leads."""
 
     error: Errors
     remaining_partitions: tuple[TopicPartition, ...] = ()
 
 
 class ElectLeadersRequest(msgspec.Struct, frozen=True):
-    """Request to elect leaders of ``partitions`` (None: of all partitions that need it)."""
+    """Request to elect leaders of ``partitions``, or of all that need an election if None."""
 
     election_type: ElectionType
     partitions: tuple[TopicPartition, ...] | None
@@ -282,20 +300,26 @@ class ElectLeadersRequest(msgspec.Struct, frozen=True):
 
 
 class ElectLeadersResponse(msgspec.Struct, frozen=True):
-    """``error`` of the whole request, and one for every partition."""
+    """Response to ElectLeaders, with a top-level ``error`` and an error for each partition."""
 
     error: Errors
     partitions: Mapping[TopicPartition, ApiError] = {}
 
 
 class DescribeLogDirsRequest(msgspec.Struct, frozen=True):
-    """Request to a broker for its log directories and the logs of ``partitions`` (None: all)."""
+    """Request to describe a broker's log directories, and the logs in them.
+
+    If ``partitions`` is not None, only the logs of these partitions are described.
+    """
 
     partitions: tuple[TopicPartition, ...] | None = None
 
 
 class ReplicaLog(msgspec.Struct, frozen=True):
-    """Size and lag of a log; ``is_future``: it is the future log of a log directory move."""
+    """Size and lag of a replica's log in a log directory.
+
+    ``is_future`` is True for a future log, to which a log directory move copies the records.
+    """
 
     topic_partition: TopicPartition
     size_bytes: int
@@ -304,7 +328,7 @@ class ReplicaLog(msgspec.Struct, frozen=True):
 
 
 class LogDirResult(msgspec.Struct, frozen=True):
-    """A log directory; ``error`` is KAFKA_STORAGE_ERROR if it failed."""
+    """A broker's log directory. ``error`` is KAFKA_STORAGE_ERROR if the directory has failed."""
 
     path: str
     error: Errors
@@ -312,19 +336,26 @@ class LogDirResult(msgspec.Struct, frozen=True):
 
 
 class DescribeLogDirsResponse(msgspec.Struct, frozen=True):
-    """The log directories of a broker, in the order of its config."""
+    """Response to DescribeLogDirs: log directories in the order of the broker's log.dirs."""
 
     log_dirs: tuple[LogDirResult, ...]
 
 
 class AlterReplicaLogDirsRequest(msgspec.Struct, frozen=True):
-    """Request to a broker to move its replicas to log directories, or to create them there."""
+    """Request to a broker to move replicas to the given log directories.
+
+    Replicas that do not exist yet will be created in the given log directory.
+    """
 
     log_dirs: Mapping[TopicPartition, str]
 
 
 class AlterReplicaLogDirsResponse(msgspec.Struct, frozen=True):
-    """Result for each replica; REPLICA_NOT_AVAILABLE: the directory is used on its creation."""
+    """Response to AlterReplicaLogDirs, with an error code or NONE for each replica.
+
+    REPLICA_NOT_AVAILABLE means that the replica does not exist yet and will be created in the
+    requested log directory.
+    """
 
     results: Mapping[TopicPartition, Errors]
 

@@ -1,4 +1,4 @@
-"""Validation of topic names, and collisions of topic names in metric names.
+"""Validation of topic names, and detection of names that collide as metric names.
 
 Mirrors org.apache.kafka.common.internals.Topic.
 """
@@ -16,7 +16,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def validate_topic_name(topic: str) -> None:
-    """Validate a topic name. Raises InvalidTopic with Kafka's text."""
+    """Validate a topic name. Raises InvalidTopic with Kafka's message if the name is illegal."""
     if not topic:
         raise InvalidTopic("Topic name is illegal, it can't be empty")
     if topic in (".", ".."):
@@ -34,15 +34,15 @@ def validate_topic_name(topic: str) -> None:
 
 
 def is_internal(topic: str) -> bool:
-    """Return True for Kafka's internal topics."""
+    """Return True if ``topic`` is one of Kafka's internal topics."""
     return topic in INTERNAL_TOPICS
 
 
 def has_collision_chars(topic: str) -> bool:
-    """Return True if other names can collide with this one: metric names replace "." by "_"."""
+    """Return True if ``topic`` contains "." or "_". In metric names, "." is replaced with "_"."""
     return "_" in topic or "." in topic
 
 
 def has_collision(topic: str, other: str) -> bool:
-    """Return True if both names become the same metric name."""
+    """Return True if both topic names result in the same metric name."""
     return topic.replace(".", "_") == other.replace(".", "_")

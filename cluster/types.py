@@ -23,14 +23,14 @@ NO_BROKER_EPOCH: Final = -1
 
 
 class ElectionType(Enum):
-    """Which replica may become leader: the preferred one, or any live one."""
+    """Type of election in an ElectLeaders request: preferred or unclean."""
 
     PREFERRED = "PREFERRED"
     UNCLEAN = "UNCLEAN"
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, printed as in Kafka: ``topic-partition``."""
+    """Topic name and partition number, printed as ``topic-partition``, as in Kafka."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ class PartitionAndReplica(NamedTuple):
 
 
 class EndPoint(msgspec.Struct, frozen=True, gc=False):
-    """Address at which a broker listens (kafka.cluster.EndPoint)."""
+    """Listener address of a broker (kafka.cluster.EndPoint)."""
 
     host: str
     port: int
@@ -60,7 +60,7 @@ class EndPoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A registered broker. ``rack`` None: no rack is set; an empty string is a rack."""
+    """A registered broker. ``rack`` is None if no rack is set; an empty string is a valid rack."""
 
     id: int
     end_points: tuple[EndPoint, ...] = ()
@@ -76,15 +76,15 @@ class LeaderAndIsr(msgspec.Struct, frozen=True, gc=False):
     zk_version: int = INITIAL_ZK_VERSION
 
     def with_leader_and_isr(self, leader: int, isr: tuple[int, ...]) -> LeaderAndIsr:
-        """Return the state that the controller writes, with the leader epoch incremented."""
+        """Return a new state with ``leader``, ``isr`` and an incremented leader epoch."""
         return LeaderAndIsr(leader, self.leader_epoch + 1, isr, self.zk_version)
 
     def with_zk_version(self, zk_version: int) -> LeaderAndIsr:
-        """Return the same state with another znode version."""
+        """Return the same state with ``zk_version`` as the znode version."""
         return LeaderAndIsr(self.leader, self.leader_epoch, self.isr, zk_version)
 
     def equals_ignoring_zk_version(self, other: LeaderAndIsr) -> bool:
-        """Return True if leader, leader epoch and ISR, including its order, are equal."""
+        """Return True if leader, leader epoch and ISR are equal. The order of the ISR matters."""
         return (self.leader, self.leader_epoch, self.isr) == (
             other.leader,
             other.leader_epoch,
@@ -115,9 +115,9 @@ class LeaderIsrAndControllerEpoch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
-    """Replicas of a partition and, during a reassignment, the added and removed ones (KIP-455).
+    """Replicas of a partition, and the replicas that a reassignment adds and removes (KIP-455).
 
-    ``replicas`` are broker ids, the preferred leader first.
+    Replicas are given as broker ids. The first of ``replicas`` is the preferred leader.
     """
 
     replicas: tuple[int, ...]
@@ -126,12 +126,12 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def origin_replicas(self) -> tuple[int, ...]:
-        """The replicas of the partition before its reassignment."""
+        """Replicas of the partition before the ongoing reassignment, if there is one."""
         return _difference(self.replicas, self.adding_replicas)
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """The replicas of the partition after its reassignment."""
+        """Replicas of the partition after the ongoing reassignment, if there is one."""
         return _difference(self.replicas, self.removing_replicas)
 
     @property
@@ -140,9 +140,9 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
         return bool(self.adding_replicas or self.removing_replicas)
 
     def reassign_to(self, target: Sequence[int]) -> ReplicaAssignment:
-        """Return the assignment that starts to move the partition to ``target``.
+        """Return the initial assignment for a reassignment of the partition to ``target``.
 
-        Its replicas are the target replicas, followed by the other origin replicas.
+        Its ``replicas`` are the target replicas, followed by the replicas to remove.
         """
         origin = self.origin_replicas
         full = tuple(dict.fromkeys((*target, *origin)))
@@ -166,7 +166,7 @@ class ReplicaAssignment(msgspec.Struct, frozen=True, gc=False):
 
 
 def _difference(replicas: tuple[int, ...], without: Sequence[int]) -> tuple[int, ...]:
-    """Return the multiset difference, as Scala's Seq.diff: each item removes one equal item."""
+    """Return the multiset difference, like Scala's Seq.diff: each item removes one equal item."""
     if not without:
         return replicas
     left = list(replicas)
@@ -180,7 +180,7 @@ EMPTY_ASSIGNMENT: Final = ReplicaAssignment(())
 
 
 class TopicIdReplicaAssignment(msgspec.Struct, frozen=True):
-    """Content of a topic znode: the topic id (22 characters of base64, or None) and assignments."""
+    """Content of a topic znode: the topic id (22 base64 characters, or None) and the assignment."""
 
     topic: str
     topic_id: str | None

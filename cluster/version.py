@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def klamm_version() -> str:
-    """Return the installed version; "unknown" if klamm is not installed as a package."""
+    """Return klamm's installed version, or "unknown" if klamm is not installed as a package."""
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     try:

@@ -1,1 +1,1 @@
-"""The controller: events and their handlers, watches, channels, metrics (kafka.controller)."""
+"""Controller events and their handlers, watches, broker channels and metrics (kafka.controller)."""

@@ -1,7 +1,11 @@
-"""Whether the candidates of one process may be elected: pauses after failed failovers, and holds.
+"""Decides whether the controller candidates of a process may currently be elected.
 
-After a failed failover the controller deletes /controller, and the next candidate would fail at
-once for the same reason. So all candidates pause, twice as long each time. 2.8.2 has no such pause.
+Kafka 2.8.2 always allows an election. In klamm, one of the following can prevent it:
+
+- A pause begins when a failover fails. The controller then deletes /controller, and without the
+  pause the next candidate would immediately fail for the same reason. Each consecutive failure
+  doubles the length of the pause, up to 5 s.
+- A hold lasts until it is cleared. It is set, for example, while the journal cannot be written.
 """
 
 from __future__ import annotations
@@ -19,17 +23,19 @@ MAX_PAUSE_MS: Final = 5_000.0
 
 
 class Candidacy:
-    """State shared by the controller candidates of a process.
+    """Pause and hold that keep all controller candidates of a process from being elected.
 
-    ``failed_failovers``: failures since the last successful failover; ``failure``: reason of the
-    latest. ``hold``: why no candidate may be elected, regardless of the pause; None if one may.
-    Thread-safe: all changes are single assignments.
+    - ``failed_failovers``: number of failed failovers since the last successful failover.
+    - ``failure``: why the latest failover failed, or None if it did not fail.
+    - ``hold``: reason for the hold, or None if there is no hold.
+
+    This class is thread-safe, because every change is a single assignment.
     """
 
     def __init__(
-        self, clock: Clock, on_given_up: Callable[[KlammError], None] = lambda _: None
+        self, clock: Clock, on_given_up: Callable[[KlammError], None] | None = None
     ) -> None:
-        """``on_given_up`` is called once when too many failovers have failed in a row."""
+        """``on_given_up`` is called when FAILED_FAILOVERS_MAX consecutive failovers have failed."""
         self._clock = clock
         self._on_given_up = on_given_up
         self._not_before_ms = -math.inf
@@ -38,7 +44,7 @@ class Candidacy:
         self.hold: str | None = None
 
     def pause_ms(self) -> float:
-        """Return the remaining pause after a failed failover."""
+        """Return the remaining time of the pause in ms, or 0 if there is no pause."""
         return max(0.0, self._not_before_ms - self._clock.monotonic_ms())
 
     def failover_succeeded(self) -> None:
@@ -51,7 +57,7 @@ class Candidacy:
         self.failure = failure
         pause_ms = min(FIRST_PAUSE_MS * 2 ** (count - 1), MAX_PAUSE_MS)
         self._not_before_ms = self._clock.monotonic_ms() + pause_ms
-        if count == FAILED_FAILOVERS_MAX:
+        if count == FAILED_FAILOVERS_MAX and self._on_given_up is not None:
             self._on_given_up(
                 KlammError(
                     f"no controller can take over: {count} consecutive failovers failed; "

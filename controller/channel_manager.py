@@ -1,8 +1,8 @@
 """Channels from the controller to the brokers: one queue and one request in flight per broker.
 
-Requests are sent in the order in which they were queued; this file neither builds requests nor
-reads responses. A request that times out is sent again until the broker is removed. Mirrors
-kafka/controller/ControllerChannelManager.scala.
+Requests are sent in the order in which they were queued. A request that times out is resent until
+the broker responds or is removed. This file neither builds requests nor interprets responses.
+Mirrors kafka/controller/ControllerChannelManager.scala.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Schedule = Callable[[RequestTimeout, float], None]
 
 
 class InFlight(msgspec.Struct, frozen=True):
-    """A request without a response yet, and the id of the event that caused it."""
+    """Control request that waits for its response, and the id of the event that caused it."""
 
     request: ControlRequest
     correlation_id: int
@@ -30,7 +30,7 @@ class InFlight(msgspec.Struct, frozen=True):
 
 
 class _Channel:
-    """Queue of one broker. ``waited`` measures the time that requests spent in it."""
+    """Request queue of one broker. ``waited``: metric of the time that requests spend queued."""
 
     __slots__ = ("in_flight", "is_timeout_scheduled", "queue", "waited")
 
@@ -42,9 +42,10 @@ class _Channel:
 
 
 class ChannelManager:
-    """Channels by broker id. ``schedule`` enqueues an event after a delay in milliseconds.
+    """Channels of one controller, one per live broker.
 
-    Only the event thread may call methods, except ``queue_sizes``, which any thread may call.
+    ``schedule`` enqueues a controller event after a delay in milliseconds. Any thread may call
+    ``queue_sizes``; the other methods are for the event thread only.
     """
 
     def __init__(
@@ -70,21 +71,21 @@ class ChannelManager:
         return sorted(self._channels)
 
     def add_broker(self, broker_id: int) -> None:
-        """Open a channel to a broker, unless it has one."""
+        """Open a channel to a broker, unless the broker already has a channel."""
         self._channels.setdefault(broker_id, _Channel())
 
     def remove_broker(self, broker_id: int) -> None:
-        """Close the channel to a broker and drop its queued requests."""
+        """Close the channel to a broker and drop the queued requests."""
         self._channels.pop(broker_id, None)
 
     def shutdown(self) -> None:
-        """Close every channel."""
+        """Close all channels and drop their requests."""
         self._channels.clear()
 
     def send_request(self, broker_id: int, request: ControlRequest, event_id: int) -> bool:
-        """Queue a request, or send it at once if nothing is in flight.
+        """Queue a request, or send it immediately if no request is in flight to the broker.
 
-        Returns False if the broker has no channel.
+        Return False if the broker has no channel.
         """
         channel = self._channels.get(broker_id)
         if channel is None:
@@ -95,10 +96,10 @@ class ChannelManager:
         return True
 
     def on_response(self, broker_id: int, correlation_id: int) -> InFlight | None:
-        """Take a response and send the broker's next queued request.
+        """Complete the request in flight to the broker, and send the next queued request.
 
-        Returns the request that was answered; None if the response does not belong to the request
-        in flight.
+        Return the completed request. If ``correlation_id`` is not that of the request in flight,
+        do nothing and return None.
         """
         channel = self._channels.get(broker_id)
         if channel is None or channel.in_flight is None:
@@ -111,9 +112,9 @@ class ChannelManager:
         return answered
 
     def on_timeout(self, broker_id: int) -> InFlight | None:
-        """Send the request in flight again if it has timed out.
+        """Resend the request in flight to the broker if the request has timed out.
 
-        Returns that request, or None if there is nothing to send again.
+        Return the resent request, or None if no request has timed out.
         """
         channel = self._channels.get(broker_id)
         if channel is None:
@@ -130,7 +131,7 @@ class ChannelManager:
         return overdue
 
     def queue_sizes(self) -> dict[int, tuple[int, Timer]]:
-        """Return {broker id: (number of queued requests, time that requests were queued)}."""
+        """Return {broker id: (number of queued requests, metric of the time spent queued)}."""
         return {id_: (len(c.queue), c.waited) for id_, c in list(self._channels.items())}
 
     def is_idle(self) -> bool:
@@ -140,7 +141,7 @@ class ChannelManager:
     def _send_next(self, broker_id: int, channel: _Channel) -> None:
         # Two requests in flight could overtake each other: the broker would apply the older leader
         # epoch last.
-        assert channel.in_flight is None, f"broker {broker_id} has a request in flight"
+        assert channel.in_flight is None, f"a request to broker {broker_id} is already in flight"
         if channel.queue:
             request, event_id, queued_ms = channel.queue.popleft()
             channel.waited.update(self._clock.monotonic_ms() - queued_ms)

@@ -1,6 +1,7 @@
-"""Startup configuration of a controller: the broker configs that it reads, and klamm's own.
+"""Startup configuration of a controller: the broker configs it uses, and klamm-specific settings.
 
-Values only. A field named like a Kafka broker config holds its value (cluster/configs.py).
+A field that is named like a Kafka broker config holds the value of that config (see
+cluster/configs.py).
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     - ``run_id`` and ``cluster_id`` are part of every journal row.
     - ``num_partitions`` and ``default_replication_factor`` replace -1 in a CreateTopics request.
-    - ``unclean_leader_election_enable`` applies to topics that do not set the config.
-    - ``delete_topic_enable`` False: requests to delete topics are removed without effect.
-    - ``auto_leader_rebalance_enable``: 5 s after a failover and then once per interval, elect a
-      broker as leader of the partitions that prefer it, if the share of them with another leader
-      exceeds ``leader_imbalance_per_broker_percentage``.
+    - ``unclean_leader_election_enable`` applies to topics that do not override the config.
+    - ``delete_topic_enable``: if False, requests in /admin/delete_topics are removed, and the
+      topics are kept.
+    - ``auto_leader_rebalance_enable``: check the leader imbalance of every broker 5 s after a
+      failover and then every ``leader_imbalance_check_interval_seconds``. A broker is imbalanced
+      if other brokers lead more than ``leader_imbalance_per_broker_percentage`` percent of the
+      partitions whose preferred leader is this broker; the preferred leaders are then elected.
     - ``write_group_size``: maximum number of writes per fenced transaction; Kafka uses 1.
     - ``is_alter_isr_enabled``: leaders propose ISRs to the controller. If False (inter-broker
-      protocol before 2.7), leaders write them to ZooKeeper, and the controller watches the states
-      of the partitions that it reassigns.
-    - ``pools``: brokers on which each topic may be placed; None: all brokers.
-    - ``partition_limits``: how many partitions may be created.
-    - ``is_feature_versioning_supported`` False (before 2.7): /feature is disabled.
-    - ``uses_topic_ids`` False (before 2.8): new topics get no id.
+      protocol before 2.7), leaders write ISRs to ZooKeeper, and the controller watches the state
+      znodes of the partitions being reassigned.
+    - ``pools``: brokers on which each topic may be placed, or None for all brokers.
+    - ``partition_limits``: limits on the number of partitions, per request and in the cluster.
+    - ``is_feature_versioning_supported``: if False (inter-broker protocol before 2.7), feature
+      versioning is disabled in the znode /feature.
+    - ``uses_topic_ids``: if False (inter-broker protocol before 2.8), new topics get no id.
     - ``journal_messages``: also journal every request sent and response received.
     """
 

@@ -1,7 +1,8 @@
-"""Controller election, failover and resignation, and the handlers of changes of /controller.
+"""Controller election, failover and resignation, and the handlers for changes to /controller.
 
-A failover proceeds in Kafka's order, which brokers can observe: live brokers, then replicas, then
-partitions. Mirrors processStartup, processControllerChange, processReelect, elect,
+A failover sends requests in Kafka's order, which brokers can observe: first UpdateMetadata with the
+live brokers, then the requests of the replica state machine, and then those of the partition state
+machine. Mirrors processStartup, processControllerChange, processReelect, elect,
 onControllerFailover, onControllerResignation, maybeResign and triggerControllerMove of
 kafka/controller/KafkaController.scala.
 """
@@ -41,15 +42,16 @@ FIRST_REBALANCE_MS: Final = 5_000
 
 
 def process_startup(controller: KafkaController, _: Startup) -> None:
-    """Handle the start of the process: watch /controller and try to be elected."""
+    """Handle the start of the process: watch /controller, and try to be elected controller."""
     elect_controller(controller)
 
 
 def process_controller_change(controller: KafkaController, _: ControllerChange) -> None:
-    """Handle a created or changed /controller: resign if it names another broker.
+    """Handle the creation or change of /controller: resign if it names another broker.
 
-    If /controller was deleted before this broker set its watch, no other event follows, so this
-    broker tries to be elected. 2.8.2 does not, and has no controller until /controller is created.
+    If /controller was deleted before this broker set the watch, no further event follows, so this
+    broker tries to be elected. Kafka 2.8.2 does not try, which can leave the cluster without a
+    controller.
     """
     maybe_resign(controller)
     if controller.active_controller_id == NO_CONTROLLER:
@@ -57,17 +59,17 @@ def process_controller_change(controller: KafkaController, _: ControllerChange) 
 
 
 def process_reelect(controller: KafkaController, _: Reelect) -> None:
-    """Handle a deleted /controller: resign if this broker was the controller, then elect one."""
+    """Handle the deletion of /controller: resign if active, and then try to be elected."""
     maybe_resign(controller)
     elect_controller(controller)
 
 
 def elect_controller(controller: KafkaController) -> None:
-    """Try to create /controller and, if that succeeds, fail over to this broker.
+    """Try to create /controller and, if that succeeds, become the active controller.
 
-    Does nothing if there is a controller. During the pause after a failed failover the election is
-    postponed. While the candidacy is on hold no broker is elected, and an active controller
-    resigns.
+    Do nothing if another broker is the controller. During the pause after a failed failover, the
+    attempt is postponed. During a hold (see candidacy.py), no broker is elected, and the active
+    controller resigns.
     """
     log, broker_id = controller.log, controller.config.broker_id
     read_controller_id(controller)
@@ -121,9 +123,11 @@ def _register(controller: KafkaController) -> None:
     epoch, epoch_zk_version = controller.controller_zk.register_controller_and_increment_epoch(
         broker_id, controller.clock.now_ms()
     )
-    # Brokers reject requests of an older controller epoch: without a higher epoch this controller
-    # could not control them.
-    assert epoch > context.epoch, f"elected with epoch {epoch} after {context.epoch}"
+    # Brokers reject requests with an older controller epoch, so a controller without a higher epoch
+    # could not control the brokers.
+    assert epoch > context.epoch, (
+        f"the new controller epoch {epoch} is not higher than the previous epoch {context.epoch}"
+    )
     context.epoch, context.epoch_zk_version = epoch, epoch_zk_version
     controller.active_controller_id = broker_id
     controller.is_elected = True
@@ -137,13 +141,16 @@ def _register(controller: KafkaController) -> None:
 
 
 def fail_over(controller: KafkaController) -> None:
-    """Load the cluster state from ZooKeeper, then start the state machines and pending work.
+    """Load the cluster state from ZooKeeper, start the state machines, and resume pending work.
 
-    Pending work: reassignments, topic deletions and preferred leader elections.
+    Pending work consists of the reassignments, topic deletions and preferred leader elections that
+    the previous controller did not finish.
     """
     context, log = controller.context, controller.log
-    # State of an earlier term would be mixed with the state that is loaded now.
-    assert not context.assignments and not context.leaderships, "the context was not reset"
+    # Otherwise the state of an earlier term would be mixed with the state that is loaded now.
+    assert not context.assignments and not context.leaderships, (
+        "the context of an earlier term was not reset"
+    )
     set_up_feature_versioning(controller)
     log.info("Registering handlers")
     controller.watches.activate()
@@ -171,7 +178,7 @@ def fail_over(controller: KafkaController) -> None:
 
 
 def set_up_feature_versioning(controller: KafkaController) -> None:
-    """Create or update /feature: enabled, or disabled before inter-broker protocol 2.7."""
+    """Mark the /feature znode as enabled, or as disabled if the inter-broker protocol is < 2.7."""
     is_enabled = controller.config.is_feature_versioning_supported
     found = controller.zk.get_data_and_stat(FeatureZNode.path)
     wanted = FeatureZNode(
@@ -214,10 +221,10 @@ def _features_text(node: FeatureZNode) -> str:
 
 
 def read_controller_id(controller: KafkaController) -> None:
-    """Set ``active_controller_id`` from /controller, and watch the znode.
+    """Set ``active_controller_id`` from the /controller znode, and watch the znode.
 
-    If this session owns /controller although this broker has resigned (KAFKA-13461), the znode is
-    deleted so that an election can follow.
+    If this session still owns /controller although this broker has resigned (KAFKA-13461), delete
+    the znode so that an election can follow.
     """
     found = controller.zk.get_data_and_stat(ControllerZNode.path, watch=True)
     if found is None:
@@ -245,7 +252,7 @@ def maybe_resign(controller: KafkaController) -> None:
 
 
 def resign(controller: KafkaController) -> None:
-    """Reset the context, watches and channels of this controller; nothing is written."""
+    """Reset the context, watches and channels of this controller, without writing to ZooKeeper."""
     log = controller.log
     log.debug("Resigning")
     controller.watches.clear()

@@ -1,6 +1,6 @@
-"""Table of all controller events: the handler of each and, for requests, the error response.
+"""Table of the functions that handle each type of controller event.
 
-Also maps a message with a request or a response to the event that carries it. Mirrors process and
+``event_of_message`` converts an incoming request or response to an event. Mirrors process and
 preempt of kafka/controller/KafkaController.scala, and the requests that
 kafka/server/KafkaApis.scala passes to the controller.
 """
@@ -90,11 +90,13 @@ R = TypeVar("R", bound=RequestReceived)
 
 
 class Handler(NamedTuple):
-    """How events of one type are processed.
+    """Functions that handle one type of controller event.
 
-    ``process``: the handler. ``refuse``: builds the error response to a request that fails as a
-    whole, from the request and the error. ``is_for_all``: a candidate that is not the active
-    controller also processes the event; otherwise it rejects requests and ignores other events.
+    - ``process``: processes the event.
+    - ``refuse``: builds the error response if the event is a request that fails as a whole.
+    - ``is_for_all``: if True, every candidate processes the event. If False, only the active
+      controller processes the event; on other candidates, a request gets an error response, and
+      any other event is ignored.
     """
 
     process: Callable[[KafkaController, Any], None]
@@ -184,6 +186,6 @@ _EVENT_OF_BODY: Final = dict(_bodies())
 
 
 def event_of_message(message: Message) -> ControllerEvent | None:
-    """Return the event for a message; None if its body is not meant for a controller."""
+    """Return the event for a message, or None if the message is not meant for a controller."""
     kind = _EVENT_OF_BODY.get(type(message.body))
     return None if kind is None else kind.of(message)

@@ -1,9 +1,9 @@
 """Event queue and timers of the controller, and the step that processes one event.
 
-Events are passed to the processor, which alone may touch the controller context. Any thread may
-enqueue events; only the event thread calls ``step`` and ``schedule``. Mirrors
-kafka/controller/ControllerEventManager.scala, with KafkaScheduler's timers as events that have a
-due time.
+Events are passed to the processor, which is the only code that may access the controller context.
+Any thread may enqueue events; only the event thread calls ``step`` and ``schedule``. Mirrors
+kafka/controller/ControllerEventManager.scala. The tasks that
+Kafka runs on its KafkaScheduler are implemented as events that a timer enqueues.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ E = TypeVar("E", bound=ControllerEvent)
 
 
 class QueuedEvent(msgspec.Struct, frozen=True):
-    """A queued event: its id, the id of the event that caused it (0: none), and its enqueue time.
+    """A controller event in the queue.
 
-    ``enqueue_time_ms`` is in milliseconds of the monotonic clock.
+    ``cause_id`` is the id of the event that caused this event, or 0 if no event caused it.
+    ``enqueue_time_ms`` is a monotonic time in milliseconds.
     """
 
     event: ControllerEvent
@@ -37,22 +38,22 @@ class QueuedEvent(msgspec.Struct, frozen=True):
 
 
 class EventProcessor(Protocol):
-    """Processor of events, which also answers events that are dropped."""
+    """Interface of the component that processes the events taken from the queue."""
 
     def process(self, queued: QueuedEvent) -> None:
-        """Process one event completely; the processor handles its errors itself."""
+        """Process one event completely. Errors are handled by the processor, not the caller."""
         ...
 
     def preempt(self, event: ControllerEvent) -> None:
-        """Send the error response for an event that will never be processed."""
+        """Handle an event that was dropped from the queue unprocessed, e.g. reject a request."""
         ...
 
 
 class EventManager:
-    """Queue and timers of one controller, with their metrics.
+    """Event queue and timers of one controller, with their metrics.
 
-    ``on_put`` is called after every put, to wake the event thread. ``current`` is the event being
-    processed: the only source of the cause of journal rows, requests, timers and further events.
+    ``on_put`` is called after an event is enqueued, to wake the event thread. ``current`` is the
+    event being processed; journal rows, requests, timers and new events record it as their cause.
     """
 
     def __init__(self, clock: Clock, processor: EventProcessor) -> None:
@@ -80,12 +81,12 @@ class EventManager:
         self._lock = threading.RLock()
 
     def put(self, event: ControllerEvent) -> QueuedEvent:
-        """Enqueue an event from outside the controller, which has no causing event."""
+        """Enqueue an event without a causing event, e.g. a request or a fired watch."""
         return self._put(event, 0)
 
     def put_caused(self, event: ControllerEvent) -> QueuedEvent:
-        """Enqueue an event caused by the event being processed; for the event thread only."""
-        assert self.current is not None, f"{event} has no causing event"
+        """Enqueue an event caused by the event being processed. For the event thread only."""
+        assert self.current is not None, f"{event} was enqueued while no event was being processed"
         return self._put(event, self.current.event_id)
 
     def _put(self, event: ControllerEvent, cause_id: int) -> QueuedEvent:
@@ -96,7 +97,10 @@ class EventManager:
 
     @contextmanager
     def processing(self, following: QueuedEvent) -> Iterator[None]:
-        """Make an event returned by ``take_following`` the current event inside the block."""
+        """Context manager that makes ``following`` the current event while the body runs.
+
+        ``following`` is one of the events that ``take_following`` returned.
+        """
         own, self.current = self.current, following
         try:
             yield
@@ -104,17 +108,18 @@ class EventManager:
             self.current = own
 
     def attribute_to(self, event_id: int) -> None:
-        """Set the cause of the event being processed, which was enqueued without one.
+        """Record the event ``event_id`` as the cause of the event being processed.
 
-        A broker's response is caused by the event that sent the request.
+        A broker's response is enqueued without a cause, because its request is looked up only
+        when the response is processed. The cause is the event whose handler sent that request.
         """
         assert self.current is not None and event_id < self.current.event_id
         self.current = msgspec.structs.replace(self.current, cause_id=event_id)
 
     def take_following(self, kind: type[E]) -> list[tuple[QueuedEvent, E]]:
-        """Dequeue the run of events of one type directly behind the event being processed.
+        """Dequeue the events of type ``kind`` that directly follow the event being processed.
 
-        They are processed together with it. For the event thread only.
+        The caller processes them together with the current event. For the event thread only.
         """
         taken: list[tuple[QueuedEvent, E]] = []
         now_ms = self._clock.monotonic_ms()
@@ -126,7 +131,7 @@ class EventManager:
         return taken
 
     def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
-        """Drop all queued events, sending error responses for them, and enqueue ``event``."""
+        """Drop all queued events, reject the dropped requests, and enqueue ``event``."""
         with self._lock:
             preempted = list(self._queue)
             self._queue.clear()
@@ -137,7 +142,7 @@ class EventManager:
         return queued
 
     def schedule(self, event: ControllerEvent, delay_ms: float) -> None:
-        """Enqueue ``event`` after ``delay_ms``."""
+        """Start a timer that enqueues ``event`` after ``delay_ms`` milliseconds."""
         self._last_timer_id += 1
         due_ms = self._clock.monotonic_ms() + delay_ms
         cause_id = self.current.event_id if self.current else 0
@@ -149,7 +154,10 @@ class EventManager:
         heapq.heapify(self._timers)
 
     def next_due_ms(self) -> float | None:
-        """Return when the next timer is due, in monotonic milliseconds; None without timers."""
+        """Return the time at which the next timer is due, or None if no timer is set.
+
+        The time is in monotonic milliseconds.
+        """
         try:
             return self._timers[0][0]
         except IndexError:  # also if the event thread has just removed the last timer
@@ -165,9 +173,9 @@ class EventManager:
         return bool(self._queue) or self._is_timer_due()
 
     def step(self) -> bool:
-        """Process the next event; return False if the queue is empty.
+        """Process the next event in the queue. Return False if there is none.
 
-        Events of timers that are due are first added to the end of the queue.
+        The events of timers that are due are first added to the end of the queue.
         """
         while self._is_timer_due():
             _, _, event, cause_id = heapq.heappop(self._timers)

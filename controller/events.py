@@ -1,8 +1,8 @@
-"""Events of the controller: frozen values without behaviour.
+"""Controller events: frozen values without behaviour.
 
-An event states what happened, not how to react to it, and holds no callback: the client of a
-request is identified by address and correlation id. Mirrors the ControllerEvent case classes at the
-end of kafka/controller/KafkaController.scala, and kafka/controller/ControllerState.scala.
+An event states what happened, not how to react to it. It holds no callback: the client of a request
+is identified by address and correlation id. Mirrors the ControllerEvent case classes at the end of
+kafka/controller/KafkaController.scala, and kafka/controller/ControllerState.scala.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ from klamm.cluster.types import TopicPartition
 
 
 class ControllerState(Enum):
-    """State of the event thread: Kafka's number, and the name of its timer metric or None."""
+    """Activity of the event thread, as reported by Kafka's ControllerState metric.
+
+    Each value is a pair: the number that the metric reports, and the name of the rate-and-time
+    metric that measures this activity, or None if Kafka has no such metric.
+    """
 
     IDLE = (0, None)
     CONTROLLER_CHANGE = (1, "ControllerChangeRateAndTimeMs")
@@ -53,19 +57,20 @@ class ControllerState(Enum):
 
     @property
     def number(self) -> int:
-        """Value of the ControllerState metric."""
+        """The number that Kafka's ControllerState metric reports for this state."""
         return self.value[0]
 
     @property
     def timer(self) -> str | None:
-        """Name of the rate-and-time metric under ControllerStats; None without one."""
+        """Name of this state's rate-and-time metric under ControllerStats, or None."""
         return self.value[1]
 
 
 class ControllerEvent(msgspec.Struct, frozen=True):
-    """Base of all events. ``state``: the state of the event thread while it processes the event.
+    """Base class of all controller events.
 
-    ``may_come_from_outside``: the event can occur without another event that causes it.
+    ``state`` is the state of the event thread while it processes the event.
+    ``may_come_from_outside``: if True, the event need not be caused by another event.
     """
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
@@ -78,21 +83,21 @@ class ControllerEvent(msgspec.Struct, frozen=True):
 
 
 class Startup(ControllerEvent, frozen=True):
-    """The process started."""
+    """The process of this controller candidate started."""
 
 
 class ControllerChange(ControllerEvent, frozen=True):
-    """/controller was created or changed."""
+    """The /controller znode was created or changed."""
 
 
 class Reelect(ControllerEvent, frozen=True):
-    """/controller was deleted, or the candidacy has changed."""
+    """The /controller znode was deleted, or elections were suspended or resumed."""
 
 
 class Expire(ControllerEvent, frozen=True):
     """The ZooKeeper session expired.
 
-    ``reopen`` False: the session is alive, but the client treats it as expired (KAFKA-13461).
+    If ``reopen`` is False, the session is alive but is treated as expired (KAFKA-13461).
     """
 
     reopen: bool = True
@@ -105,7 +110,7 @@ class RegisterBrokerAndReelect(ControllerEvent, frozen=True):
 
 
 class ShutdownEventThread(ControllerEvent, frozen=True):
-    """The process stops; the last event of a controller."""
+    """The process is shutting down. This is the last event of a controller."""
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
 
@@ -117,7 +122,7 @@ class BrokerChange(ControllerEvent, frozen=True):
 
 
 class BrokerModifications(ControllerEvent, frozen=True):
-    """The data of one broker's registration changed."""
+    """The data of one broker's registration znode changed."""
 
     broker_id: int
     state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
@@ -169,7 +174,7 @@ class TopicUncleanLeaderElectionEnable(ControllerEvent, frozen=True):
 
 
 class RequestReceived(ControllerEvent, frozen=True):
-    """A request to the controller; ``message`` has the address for the response."""
+    """Base class of received requests. The response is sent to the sender of ``message``."""
 
     message: Message
     request: Request
@@ -182,7 +187,7 @@ class RequestReceived(ControllerEvent, frozen=True):
 
 
 class PendingRequestTimeout(ControllerEvent, frozen=True):
-    """The pending request with this number reached the timeout set by its client."""
+    """Base class of events for a pending request that has timed out, identified by ``number``."""
 
     number: int
     may_come_from_outside: ClassVar[bool] = False
@@ -210,7 +215,7 @@ class CreateTopicsReceived(RequestReceived, frozen=True):
 
 
 class CreateTopicsTimeout(PendingRequestTimeout, frozen=True):
-    """The pending CreateTopics request with this number timed out."""
+    """A pending CreateTopics request timed out."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
 
@@ -232,13 +237,13 @@ class DeleteTopicsReceived(RequestReceived, frozen=True):
 
 
 class DeleteTopicsTimeout(PendingRequestTimeout, frozen=True):
-    """The pending DeleteTopics request with this number timed out."""
+    """A pending DeleteTopics request timed out."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
 
 class ZkPartitionReassignment(ControllerEvent, frozen=True):
-    """/admin/reassign_partitions was created, or may have changed."""
+    """The znode /admin/reassign_partitions was created, or may have changed since it was read."""
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
@@ -256,7 +261,7 @@ class ElectLeadersReceived(RequestReceived, frozen=True):
 
 
 class ElectLeadersTimeout(PendingRequestTimeout, frozen=True):
-    """The pending ElectLeaders request with this number timed out."""
+    """A pending ElectLeaders request timed out."""
 
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
@@ -279,7 +284,7 @@ class ControlledShutdown(RequestReceived, frozen=True):
 
 
 class ReplicaLeaderElection(ControllerEvent, frozen=True):
-    """/admin/preferred_replica_election was created, or may exist."""
+    """The znode /admin/preferred_replica_election was created, or must be read again."""
 
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
@@ -312,7 +317,7 @@ class ListPartitionReassignments(RequestReceived, frozen=True):
 
 
 class ResponseReceived(ControllerEvent, frozen=True):
-    """A broker's response to a control request; ``correlation_id`` is that of the request."""
+    """Base class of brokers' responses to control requests."""
 
     broker_id: int
     correlation_id: int
@@ -331,27 +336,27 @@ class ResponseReceived(ControllerEvent, frozen=True):
 
 
 class LeaderAndIsrResponseReceived(ResponseReceived, frozen=True):
-    """A broker answered a LeaderAndIsr request."""
+    """A broker responded to a LeaderAndIsr request."""
 
     response: LeaderAndIsrResponse
     state: ClassVar[ControllerState] = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
 
 
 class UpdateMetadataResponseReceived(ResponseReceived, frozen=True):
-    """A broker answered an UpdateMetadata request."""
+    """A broker responded to an UpdateMetadata request."""
 
     response: UpdateMetadataResponse
 
 
 class StopReplicaResponseReceived(ResponseReceived, frozen=True):
-    """A broker answered a StopReplica request."""
+    """A broker responded to a StopReplica request."""
 
     response: StopReplicaResponse
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
 
 class RequestTimeout(ControllerEvent, frozen=True):
-    """The timeout of a control request may have passed without a response of the broker."""
+    """A control request may have timed out without a response from the broker."""
 
     broker_id: int
     state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED

@@ -1,8 +1,8 @@
 """The controller of one broker: a candidate until it is elected, then the active controller.
 
-Connects the components and processes one event at a time. event_handlers.py maps each event to its
-handler in on_*.py. Input from outside (messages, watches, session events) is only enqueued. Mirrors
-kafka/controller/KafkaController.scala.
+KafkaController connects the components and processes one event at a time. event_handlers.py maps
+each event to a handler function in on_*.py. External input (messages, fired watches and session
+events) is only enqueued. Mirrors kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from klamm.zk.znodes import MalformedZNode
 
 
 class KafkaController:
-    """Controller candidate of one broker.
+    """Controller of one broker: a candidate, or the active controller after winning an election.
 
     Only the event thread calls ``step``. Any thread may call ``receive``, ``on_store_event``,
     ``startup`` and ``shutdown``, which only enqueue events.
 
-    ``on_registered``: called with the new broker epoch when the broker was registered again.
-    ``random``: source of assignments and topic ids. ``dynamic_config`` None: configs never change.
-    ``candidacy``: shared with the other candidates of the process.
+    - ``on_registered``: called with the new broker epoch after the broker was registered again.
+    - ``random``: random source for replica assignments and topic ids.
+    - ``dynamic_config``: the broker's current configs, or None if configs never change.
+    - ``candidacy``: shared with the other candidates of the process.
     """
 
     def __init__(
@@ -112,10 +113,10 @@ class KafkaController:
         self.is_candidate = False
         self.metrics = ControllerMetrics(self.events, self.channels)
 
-    # From outside: enqueue only
+    # External input: enqueue only
 
     def startup(self, cluster_id: str | None = None) -> None:
-        """Start as a candidate, after the broker was registered and read ``cluster_id``."""
+        """Start as a candidate. Call this after the broker was registered in ZooKeeper."""
         if cluster_id is not None:
             self.recorder.cluster_id = cluster_id
         self.store.add_listener(self.on_store_event)
@@ -123,12 +124,12 @@ class KafkaController:
         self.events.put(events.Startup())
 
     def on_candidacy_changed(self) -> None:
-        """Enqueue an election after ``candidacy.hold`` was set or cleared."""
+        """Enqueue an election attempt, because ``candidacy.hold`` was set or cleared."""
         if self.is_candidate:
             self.events.put(events.Reelect())
 
     def shutdown(self) -> None:
-        """Resign after the event being processed; all later events are ignored."""
+        """Resign after the current event has been processed. Later events are ignored."""
         self.store.remove_listener(self.on_store_event)
         self.events.clear_and_put(events.ShutdownEventThread())
 
@@ -139,7 +140,7 @@ class KafkaController:
             self.events.put(event)
 
     def on_store_event(self, event: StoreEvent) -> None:
-        """Enqueue the event for a fired watch or a change of the session state."""
+        """Enqueue the controller event for a fired watch or a ZooKeeper session state change."""
         if isinstance(event, SessionEvent):
             on_session.on_session_event(self, event)
             return
@@ -148,7 +149,10 @@ class KafkaController:
             self.events.put(wanted)
 
     def enable_unclean_leader_election(self, topic: str | None) -> None:
-        """Enqueue that a topic's config (None: the broker's) now allows unclean elections."""
+        """Enqueue an event because unclean leader election was enabled for ``topic``.
+
+        If ``topic`` is None, unclean leader election was enabled in the broker's config.
+        """
         if topic is None:
             self.events.put(events.UncleanLeaderElectionEnable())
         elif self.is_active:
@@ -157,11 +161,14 @@ class KafkaController:
     # The event thread
 
     def step(self) -> bool:
-        """Process one event; return False if none is queued or due."""
+        """Process one event. Return False if no event is queued or due."""
         return self.events.step()
 
     def next_due_ms(self) -> float | None:
-        """Return when the next timer is due, in monotonic milliseconds; None without timers."""
+        """Return the time at which the next timer is due, or None if no timer is set.
+
+        The time is in monotonic milliseconds.
+        """
         return self.events.next_due_ms()
 
     @property
@@ -172,7 +179,7 @@ class KafkaController:
         )
 
     def process(self, queued: QueuedEvent) -> None:
-        """Process one event completely; log and journal its errors."""
+        """Process one event completely. Errors are logged and journalled, not raised."""
         event = queued.event
         if self.is_shut_down:
             return
@@ -200,9 +207,10 @@ class KafkaController:
             self._refuse(event, Errors.NOT_CONTROLLER)
 
     def preempt(self, event: ControllerEvent) -> None:
-        """Send NOT_CONTROLLER for a dropped request; enqueue a dropped request timeout again.
+        """Handle an event that the event manager dropped unprocessed.
 
-        Called by the event manager, which dropped the event.
+        A dropped request gets the response NOT_CONTROLLER. A dropped request timeout is enqueued
+        again.
         """
         if isinstance(event, RequestReceived):
             self._refuse(event, Errors.NOT_CONTROLLER)
@@ -230,7 +238,7 @@ class KafkaController:
 
     @contextmanager
     def answering_failure(self, event: RequestReceived) -> Iterator[None]:
-        """Send an error response if the block fails, then raise the error, which ends the event."""
+        """Context manager: if its body raises, send an error response and re-raise the error."""
         try:
             yield
         except ControllerMoved:
@@ -241,9 +249,9 @@ class KafkaController:
             raise
 
     def begin_batch(self) -> None:
-        """Start the controller's own request batch.
+        """Start a new request batch; all event handlers share one batch object.
 
-        If the batch is not empty, the controller resigns and BatchNotEmpty is raised.
+        If the batch still holds requests, the controller resigns, and BatchNotEmpty is raised.
         """
         try:
             self.batch.new_batch()
@@ -256,7 +264,7 @@ class KafkaController:
     def send_update_metadata_request(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Send the live brokers and the states of ``partitions`` to ``broker_ids``."""
+        """Send UpdateMetadata with the live brokers and ``partitions`` to ``broker_ids``."""
         self.begin_batch()
         self.batch.add_update_metadata_request_for_brokers(broker_ids, partitions)
         self.sender.send(self.batch)
@@ -264,19 +272,19 @@ class KafkaController:
     def refresh_leaderships(
         self, partitions: Sequence[TopicPartition], watch: bool = False
     ) -> list[TopicPartition]:
-        """Read partition states from ZooKeeper into the context.
+        """Read partition state znodes into the context.
 
-        Returns the partitions whose states are missing or malformed. Raises ControllerMoved if a
-        newer controller wrote one of the states.
+        Return the partitions whose state znode is missing or malformed. Raises ControllerMoved if
+        a newer controller wrote one of the states.
         """
         return on_malformed_state.refresh_leaderships(self, partitions, watch)
 
     def quarantine_malformed(self, malformed: Iterable[MalformedZNode]) -> None:
-        """Record, log and journal malformed znodes; everything else is served."""
+        """Log and ignore malformed znodes, so that the rest of the cluster keeps working."""
         on_malformed_state.quarantine_malformed(self, malformed)
 
     def reply(self, message: Message, body: Response) -> None:
-        """Send the response to a request."""
+        """Send ``body`` as the response to the request in ``message``."""
         self.transport.send(
             Message(message.destination, message.source, message.correlation_id, body)
         )
@@ -284,5 +292,5 @@ class KafkaController:
     # Read by other threads
 
     def status(self) -> dict[str, Any]:
-        """Return the state of this controller for ``klamm status``, as plain values."""
+        """Return this controller's state as JSON-compatible values for ``klamm status``."""
         return controller_status(self)

@@ -1,7 +1,8 @@
-"""Loading the cluster from ZooKeeper into the context after an election.
+"""Loads the cluster state from ZooKeeper into the controller context after an election.
 
-The reads are sent in a few pipelined batches and arm watches; only missing topic ids are written.
-Mirrors initializeControllerContext and processTopicIds of kafka/controller/KafkaController.scala.
+The reads are sent in a few pipelined batches and also set watches. Nothing is written except
+missing topic ids. Mirrors initializeControllerContext and processTopicIds of
+kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def initialize_controller_context(controller: KafkaController) -> None:
-    """Fill an empty context from ZooKeeper and open a channel to every live broker.
+    """Fill the empty context from ZooKeeper, and open a channel to every live broker.
 
-    Malformed znodes are quarantined; with the quirk malformed_znode_fails_the_event they fail the
-    failover.
+    Malformed znodes are quarantined. With the quirk malformed_znode_fails_the_event, the failover
+    fails instead.
     """
     context, log = controller.context, controller.log
     brokers = read_live_brokers(controller)
@@ -58,9 +59,10 @@ def initialize_controller_context(controller: KafkaController) -> None:
 
 
 def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBroker]:
-    """Read the registered brokers, by ascending id, and watch the children of /brokers/ids.
+    """Read the registered brokers in ascending id order, and watch the children of /brokers/ids.
 
-    Malformed registrations are watched too, so that their brokers are served once repaired.
+    Malformed registration znodes are watched too, so that the broker joins the cluster once its
+    znode has been repaired.
     """
     found = controller.zk.get_all_brokers_and_epochs_in_cluster(watch=True)
     controller.quarantine_malformed(found.malformed)
@@ -81,12 +83,12 @@ def _watch_malformed_brokers(controller: KafkaController) -> None:
             controller.zk.get_broker(broker_id, watch=True)
         except MalformedZNode:
             continue
-        # Repaired or deleted between the two reads: no watch fires for that.
+        # The znode was repaired or deleted between the two reads, so no watch will fire.
         controller.events.put_caused(BrokerChange())
 
 
 def broker_and_epochs(registered: Iterable[RegisteredBroker]) -> Mapping[Broker, int]:
-    """Return {broker: broker epoch}."""
+    """Return {broker: broker epoch} for the registered brokers."""
     return {found.broker: found.epoch for found in registered}
 
 
@@ -96,18 +98,18 @@ def broker_epochs_text(epochs: Mapping[int, int]) -> str:
 
 
 def watch_brokers(controller: KafkaController, broker_ids: list[int]) -> None:
-    """Watch the registrations of these brokers, whose end points may change."""
+    """Watch the registration znodes of ``broker_ids``, to notice changed end points."""
     controller.log.debug(f"Register BrokerModifications handler for {scala_set(broker_ids)}")
     controller.watches.brokers.update(broker_ids)
     controller.zk.paths_exist([BrokerIdZNode.path(id_) for id_ in broker_ids], watch=True)
 
 
 def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdReplicaAssignment]:
-    """Read and watch topics of the context, and assign topic ids where they are missing.
+    """Read and watch the znodes of ``topics``, and assign topic ids where they are missing.
 
-    A malformed topic is removed from the topics of the context, but its znode stays watched, so
-    that it is served once repaired. With the quirk malformed_znode_fails_the_event, raises
-    MalformedZNode instead.
+    A topic with a malformed znode is removed from the context, but the znode stays watched, so that
+    the topic is loaded once the znode has been repaired. With the quirk
+    malformed_znode_fails_the_event, MalformedZNode is raised instead.
     """
     context = controller.context
     controller.watches.topics.update(topics)
@@ -125,10 +127,10 @@ def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdR
 def read_topics(
     controller: KafkaController, topics: list[str]
 ) -> Decoded[str, TopicIdReplicaAssignment]:
-    """Read and watch topic znodes; quarantine those that are malformed or cannot be served.
+    """Read and watch topic znodes, and quarantine those that are malformed or unusable.
 
-    With the quirk malformed_znode_fails_the_event, raises MalformedZNode for a malformed topic and
-    serves every other topic, as Kafka does.
+    With the quirk malformed_znode_fails_the_event, MalformedZNode is raised for a malformed znode,
+    and topics with an unusable assignment (see _malformed_reason) are returned, as in Kafka.
     """
     found = controller.zk.get_topic_assignments(topics, watch=True)
     if not controller.quirks.empty_reassignment_is_started:
@@ -145,10 +147,10 @@ def read_topics(
 
 
 def with_replicas_kept(topic: TopicIdReplicaAssignment) -> TopicIdReplicaAssignment:
-    """Return the topic with all replicas kept for partitions that would lose all of them.
+    """Return ``topic`` without the reassignments that would remove all replicas of a partition.
 
-    Kafka 2.8.2 writes such a topic znode for a reassignment entry without replicas; see the quirk
-    empty_reassignment_is_started.
+    Kafka 2.8.2 stores such a reassignment in the topic znode if the requested replica list is empty
+    (see the quirk empty_reassignment_is_started).
     """
     kept = {
         tp: ReplicaAssignment(assignment.replicas)
@@ -175,9 +177,10 @@ def _with_replicas_kept(
 
 
 def _malformed_reason(topic: TopicIdReplicaAssignment) -> str | None:
-    """Return why a topic cannot be served: a partition without replicas or with invalid ids.
+    """Return why a topic's assignment is unusable, or None if it is valid.
 
-    Such a partition could never be led, moved or deleted. Returns None for a valid topic.
+    A partition without replicas, or with duplicate or negative replica ids, could never be led,
+    moved or deleted.
     """
     for tp, assignment in topic.assignment.items():
         replicas = assignment.replicas
@@ -191,10 +194,10 @@ def _malformed_reason(topic: TopicIdReplicaAssignment) -> str | None:
 def _quarantine_duplicate_ids(
     controller: KafkaController, found: Decoded[str, TopicIdReplicaAssignment]
 ) -> None:
-    """Quarantine topics with a duplicate topic id; the topic that was created first keeps it.
+    """If several topics have the same topic id, quarantine all but the topic created first.
 
-    2.8.2 fails every failover with an IllegalStateException; so does klamm with the quirk
-    malformed_znode_fails_the_event.
+    In Kafka 2.8.2, and with the quirk malformed_znode_fails_the_event, a duplicate topic id makes
+    every failover fail (IllegalStateException).
     """
     known, owners = controller.context.topic_names, dict[str, str]()
     contested: dict[str, list[str]] = {}
@@ -230,9 +233,10 @@ def _created_first(controller: KafkaController, topics: list[str]) -> str:
 
 
 def draw_topic_id(controller: KafkaController, drawn: set[str]) -> str:
-    """Draw a topic id that is neither in use nor in ``drawn``, and add it to ``drawn``.
+    """Draw a random topic id that is neither in use nor in ``drawn``, and add it to ``drawn``.
 
-    With the same seed and the same ZooKeeper the first draw may already be in use.
+    An id may already be in use if an earlier run with the same seed created topics in the same
+    ZooKeeper.
     """
     known = controller.context.topic_names
     while (topic_id := new_topic_id(controller.random)) in known or topic_id in drawn:
@@ -244,9 +248,9 @@ def draw_topic_id(controller: KafkaController, drawn: set[str]) -> str:
 def _with_topic_ids(
     controller: KafkaController, topics: list[TopicIdReplicaAssignment]
 ) -> list[TopicIdReplicaAssignment]:
-    """Return the topics with ids; new ids are written to the znodes before this returns.
+    """Assign ids to topics without an id, write the ids to the topic znodes, and return all topics.
 
-    A topic whose znode cannot be written stays without an id.
+    A topic whose znode cannot be written is left without an id.
     """
     without = [topic for topic in topics if topic.topic_id is None]
     if not without or not controller.config.uses_topic_ids:

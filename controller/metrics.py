@@ -1,7 +1,7 @@
-"""Metrics of the controller under Kafka's names, and their export to Prometheus.
+"""Controller metrics with Kafka's names, and a Prometheus collector that exports them.
 
-Gauges are copied from the controller context at the end of each event, so that any thread may read
-them without touching the context. Mirrors the gauges of kafka/controller/KafkaController.scala,
+Gauges are copied from the controller context after each event, so that any thread may read them
+without accessing the context. Mirrors the gauges of kafka/controller/KafkaController.scala,
 ControllerStats, ControllerEventManager.scala and ControllerChannelManager.scala.
 """
 
@@ -43,7 +43,7 @@ _NO_COUNTS: Final = _Counts()
 
 
 class ControllerMetrics:
-    """Metrics of one controller; gauges have their values at the end of the last event."""
+    """Metrics of one controller. Gauges are updated after each event."""
 
     def __init__(self, events: EventManager, channels: ChannelManager) -> None:
         self.events = events
@@ -53,7 +53,7 @@ class ControllerMetrics:
         self._counts = _NO_COUNTS
 
     def update(self, context: ControllerContext, is_active: bool) -> None:
-        """Copy the gauges from the context; all are 0 if the controller is not active."""
+        """Copy gauge values from the context, or set them to 0 if the controller is not active."""
         self._counts = _NO_COUNTS
         if is_active:
             self._counts = _Counts(
@@ -65,7 +65,7 @@ class ControllerMetrics:
             )
 
     def gauges(self) -> dict[str, int]:
-        """Return {metric name under KafkaController: value}."""
+        """Return {name: value} for the gauges in kafka.controller:type=KafkaController."""
         return {
             "ActiveControllerCount": self._counts.active_controller,
             "OfflinePartitionsCount": self._counts.offline_partitions,
@@ -81,32 +81,35 @@ class ControllerMetrics:
 
 
 class ControllerCollector(Collector):
-    """Prometheus collector for the controllers of one process, with the label ``controller``."""
+    """Prometheus collector for all controllers of a process.
+
+    The label ``controller`` is the broker id.
+    """
 
     def __init__(self) -> None:
         self._controllers: dict[int, ControllerMetrics] = {}
 
     def add(self, controller_id: int, metrics: ControllerMetrics) -> None:
-        """Start to export a controller; replaces a controller with the same id."""
+        """Export a controller's metrics instead of any exported before for the same broker id."""
         self._controllers[controller_id] = metrics
 
     def remove(self, controller_id: int) -> None:
-        """Stop exporting a controller."""
+        """Stop exporting the metrics of a controller."""
         self._controllers.pop(controller_id, None)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield one metric family per Kafka metric."""
+        """Yield one Prometheus metric family per Kafka metric, with one value per controller."""
         gauges: dict[str, GaugeMetricFamily] = {}
         timers: dict[str, SummaryMetricFamily] = {}
         unclean = CounterMetricFamily(
             f"{STATS}_UncleanLeaderElectionsPerSec", "Unclean leader elections", labels=_LABELS
         )
         events = _gauge(EVENTS, "EventQueueSize", "Events in the queue")
-        event_time = _summary(EVENTS, "EventQueueTimeMs", "Queue time of events in ms")
+        event_time = _summary(EVENTS, "EventQueueTimeMs", "Time events spend queued, in ms")
         total = _gauge(CHANNELS, "TotalQueueSize", "Queued control requests")
         size = _gauge(CHANNELS, "QueueSize", "Queued control requests per broker", _BROKER)
         time = _summary(
-            CHANNELS, "RequestRateAndQueueTimeMs", "Queue time of control requests in ms", _BROKER
+            CHANNELS, "RequestRateAndQueueTimeMs", "Time requests spend queued, in ms", _BROKER
         )
         for controller_id, metrics in sorted(self._controllers.items()):
             label = [str(controller_id)]

@@ -1,7 +1,8 @@
-"""Handler of AlterIsr requests, in which leaders propose ISRs (KIP-497).
+"""Handler for AlterIsr requests, in which leaders propose new ISRs (KIP-497).
 
-Mirrors processAlterIsr of kafka/controller/KafkaController.scala. Bugs of 2.8.2 are fixed as in
-later versions: KAFKA-14140, KAFKA-14154, and the quirk fenced_controller_does_not_resign.
+Mirrors processAlterIsr of kafka/controller/KafkaController.scala. Three bugs of Kafka 2.8.2 occur
+only if the quirk with the bug's name is on: KAFKA-14140, KAFKA-14154 and
+fenced_controller_does_not_resign.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _Answers = dict[TopicPartition, LeaderAndIsr | Errors]
 
 
 def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> None:
-    """Write the acceptable proposals to ZooKeeper, send the new metadata, and respond.
+    """Write the accepted ISRs to ZooKeeper, send UpdateMetadata to all brokers, and respond.
 
-    Raises ControllerMoved, after the response was sent, if the fence fails.
+    Raises ControllerMoved, after the response was sent, if another controller was elected.
     """
     request = event.request
     error = _fence_broker(controller, request)
@@ -48,7 +49,7 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
 
 
 def refuse_alter_isr(_: AlterIsrRequest, error: Errors) -> AlterIsrResponse:
-    """Return the response to a request that failed as a whole."""
+    """Return the error response to an AlterIsr request that failed as a whole."""
     return AlterIsrResponse(error, {})
 
 
@@ -58,7 +59,7 @@ def _fence_broker(controller: KafkaController, request: AlterIsrRequest) -> Erro
     if broker_epoch is None:
         controller.log.info(f"Ignoring AlterIsr due to unknown broker {broker_id}")
         return Errors.STALE_BROKER_EPOCH
-    # The request was sent before the broker restarted: it no longer leads those partitions.
+    # The request was sent before the broker restarted, so it no longer leads those partitions.
     if broker_epoch != request.broker_epoch:
         controller.log.info(
             f"Ignoring AlterIsr due to stale broker epoch {request.broker_epoch} "
@@ -69,7 +70,7 @@ def _fence_broker(controller: KafkaController, request: AlterIsrRequest) -> Erro
 
 
 def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
-    """Write the acceptable proposals; return a result for every partition of the request."""
+    """Write the accepted ISRs, and return a result for every partition of the request."""
     context, log = controller.context, controller.log
     answers: _Answers = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
@@ -109,7 +110,10 @@ def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
 def _answer_without_writing(
     controller: KafkaController, tp: TopicPartition, proposed: LeaderAndIsr
 ) -> LeaderAndIsr | Errors | None:
-    """Return the result of a proposal that needs no write; None if it must be written."""
+    """Return the result if the proposed ISR is rejected or is already the current ISR.
+
+    Return None if the proposed ISR has to be written to ZooKeeper.
+    """
     context, quirks = controller.context, controller.quirks
     leadership = context.partition_leadership_info(tp)
     if leadership is None:
@@ -118,15 +122,16 @@ def _answer_without_writing(
     if not quirks.kafka_14154 and (
         proposed.leader_epoch > current.leader_epoch or proposed.zk_version > current.zk_version
     ):
-        # The state of the leader comes from a newer controller than this one.
+        # The leader's state was written by a newer controller.
         return Errors.NOT_CONTROLLER
-    # The leader was replaced or its epoch incremented, and the request for that is still under way.
+    # The leader was replaced or its epoch incremented, and the LeaderAndIsr request is still on its
+    # way to the old leader.
     if proposed.leader_epoch < current.leader_epoch:
         return Errors.FENCED_LEADER_EPOCH
-    # A retry after a lost response: a second write would only increment the zkVersion.
+    # This is a retry after a lost response: a second write would only increment the zkVersion.
     if proposed.equals_ignoring_zk_version(current):
         return current
-    # A fetch from before the broker left must not bring its replica back into the ISR.
+    # A fetch that a broker sent before it died must not return its replica to the ISR.
     if not quirks.kafka_14140 and not context.live_broker_ids.issuperset(proposed.isr):
         return Errors.OPERATION_NOT_ATTEMPTED
     return None
@@ -140,7 +145,7 @@ def _remember(controller: KafkaController, tp: TopicPartition, stored: LeaderAnd
     assert previous is None or (
         stored.zk_version > previous.leader_and_isr.zk_version
         and stored.leader_epoch >= previous.leader_and_isr.leader_epoch
-    ), f"{tp} went from {previous} back to {stored}"
+    ), f"{tp}: the stored state {stored} is not newer than the cached state {previous}"
     leadership = LeaderIsrAndControllerEpoch(stored, context.epoch)
     context.put_partition_leadership_info(tp, leadership)
     if controller.log.is_debug:

@@ -1,4 +1,4 @@
-"""Handlers of brokers that registered, failed, were bounced, or changed their end points.
+"""Handlers for brokers that registered, failed, restarted quickly, or changed their end points.
 
 Mirrors processBrokerChange, onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline and
 processBrokerModification of kafka/controller/KafkaController.scala.
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
 
 def process_broker_change(controller: KafkaController, _: BrokerChange) -> None:
-    """Compare /brokers/ids with the context by id and czxid, and handle every difference.
+    """Compare /brokers/ids with the context, and handle new, dead and bounced brokers.
 
-    A live broker whose registration became malformed keeps its cached registration.
+    A bounced broker restarted so quickly that the controller only sees a new broker epoch (the
+    czxid of the registration znode). A live broker whose registration znode becomes malformed
+    keeps its cached registration.
     """
     context = controller.context
     current = read_live_brokers(controller).values
@@ -75,8 +77,9 @@ def process_broker_change(controller: KafkaController, _: BrokerChange) -> None:
 def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredBroker]) -> None:
     """Bring new brokers into the cluster.
 
-    Sends the new brokers to the existing ones and all metadata to the new ones, takes their
-    replicas and partitions online, and resumes reassignments and deletions that waited for them.
+    UpdateMetadata sends the list of live brokers to the existing brokers, and all metadata to the
+    new brokers. The replicas on the new brokers come online, leaders are elected for leaderless
+    partitions, and reassignments and topic deletions that waited for the new brokers are resumed.
     """
     context = controller.context
     new = [found.broker.id for found in brokers]
@@ -100,7 +103,7 @@ def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredB
 
 
 def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
-    """Take dead brokers out of the ISRs and elect new leaders for the partitions that they led."""
+    """Take replicas on failed brokers offline, shrink the ISRs, and elect new leaders."""
     context, log = controller.context, controller.log
     log.info(f"Broker failure callback for {id_list(broker_ids)}")
     for broker_id in broker_ids:
@@ -115,10 +118,11 @@ def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) ->
 
 
 def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasByBroker) -> None:
-    """Elect new leaders for the partitions that the replicas led, then take the replicas offline.
+    """Elect new leaders for the partitions that ``replicas`` led, and take ``replicas`` offline.
 
-    The live brokers are sent to all brokers even if no partition is affected. Kafka 2.8.2 omits
-    that while any partition of the cluster is without a leader (KAFKA-13225).
+    Even if no partition needs a new leader, UpdateMetadata sends the list of live brokers to all
+    brokers. Kafka 2.8.2 does not send it while any partition of the cluster is leaderless
+    (KAFKA-13225).
     """
     context, partitions = controller.context, controller.partition_state_machine
     with_offline_leader = context.partitions_with_offline_leader()
@@ -141,7 +145,7 @@ def on_replicas_become_offline(controller: KafkaController, replicas: ReplicasBy
 def _resume_deletions(
     controller: KafkaController, replicas: ReplicasByBroker, broker_ids: Sequence[int]
 ) -> None:
-    """Resume the deletion of topics with replicas on brokers that have returned."""
+    """Resume the deletion of topics that have replicas on brokers that have returned."""
     found = queued_replicas(controller.context, replicas)
     topics = sorted({tp.topic for tps in found.values() for tp in tps})
     if topics:
@@ -155,7 +159,7 @@ def _resume_deletions(
 
 
 def process_broker_modification(controller: KafkaController, event: BrokerModifications) -> None:
-    """Handle a changed broker registration: send changed end points to all brokers."""
+    """Handle a changed broker registration: send the broker's new end points to all brokers."""
     context, broker_id = controller.context, event.broker_id
     try:
         new = controller.zk.get_broker(broker_id, watch=True)

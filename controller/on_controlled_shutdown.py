@@ -1,4 +1,6 @@
-"""Handler of controlled shutdown: moves leaderships off a broker and takes it out of the ISRs.
+"""Handler for ControlledShutdown: moves leadership off a broker that is about to shut down.
+
+The broker's follower replicas are stopped and removed from the ISRs.
 
 Mirrors processControlledShutdown and doControlledShutdown of
 kafka/controller/KafkaController.scala.
@@ -26,9 +28,9 @@ _ELECTION: Final = ControlledShutdownElection()
 
 
 def refuse_shutdown(_: ControlledShutdownRequest, error: Errors) -> ControlledShutdownResponse:
-    """Return the response to a failed request.
+    """Return the error response to a ControlledShutdown request.
 
-    As in Kafka, NOT_CONTROLLER becomes STALE_CONTROLLER_EPOCH.
+    As in Kafka, NOT_CONTROLLER is sent as STALE_CONTROLLER_EPOCH.
     """
     if error is Errors.NOT_CONTROLLER:
         error = Errors.STALE_CONTROLLER_EPOCH
@@ -36,9 +38,9 @@ def refuse_shutdown(_: ControlledShutdownRequest, error: Errors) -> ControlledSh
 
 
 def process_controlled_shutdown(controller: KafkaController, event: ControlledShutdown) -> None:
-    """Drain a broker, and respond with the partitions that it still leads.
+    """Move leadership off a broker, and respond with the partitions that the broker still leads.
 
-    Raises ControllerMoved, after the response was sent, if the fence fails.
+    Raises ControllerMoved, after the response was sent, if another controller was elected.
     """
     request = event.request
     error = _fence_broker(controller, request)
@@ -72,10 +74,10 @@ def _fence_broker(controller: KafkaController, request: ControlledShutdownReques
 
 
 def _drain(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
-    """Move the leaderships of a broker and stop its followers.
+    """Move leadership off a broker, and stop the follower replicas on it.
 
-    Returns the partitions that it still leads. Partitions with one replica, and partitions that
-    never had a leader, are not changed.
+    Return the partitions that the broker still leads. Partitions that have a single replica, never
+    had a leader, or belong to a topic being deleted are not changed.
     """
     context, log = controller.context, controller.log
     log.info(f"Shutting down broker {broker_id}")
@@ -100,7 +102,8 @@ def _drain(controller: KafkaController, broker_id: int) -> list[TopicPartition]:
         offline = {broker_id: followed}
         controller.replica_state_machine.handle_state_changes(offline, ReplicaState.OFFLINE)
     if not controller.quirks.stop_replica_before_the_epoch_bump:
-        # After the epoch bump: the broker rejects a StopReplica with the epoch that it already has.
+        # Send StopReplica after the leader epoch was incremented, because the broker rejects a
+        # StopReplica with the leader epoch that it already has.
         _stop_following(controller, broker_id, followed)
     return context.partition_leaders_on_broker(broker_id)
 

@@ -1,4 +1,4 @@
-"""Handler of ElectLeaders: preferred or unclean elections that a client requests (KIP-460).
+"""Handler for ElectLeaders: preferred or unclean elections requested by a client (KIP-460).
 
 Mirrors the client-triggered part of processReplicaLeaderElection in
 kafka/controller/KafkaController.scala, and electLeaders of ReplicaManager.scala and
@@ -42,34 +42,38 @@ _NOT_AVAILABLE: Final = {
 
 
 class PendingElection(PendingRequest, frozen=True):
-    """Elections that were carried out, and the leaders that the metadata must show."""
+    """ElectLeaders request that waits until this broker's metadata shows the new leaders.
+
+    ``results``: the result for each requested partition. ``leaders``: the new leader of each
+    partition for which the election succeeded.
+    """
 
     results: dict[TopicPartition, ApiError]
     leaders: dict[TopicPartition, int]
     timeout = ElectLeadersTimeout
 
     def late(self, metadata: MetadataView) -> list[TopicPartition]:
-        """Return the partitions whose new leader the metadata does not show."""
+        """Return the partitions whose new leader is not in ``metadata`` yet."""
         return [tp for tp, leader in self.leaders.items() if metadata.leader_of(tp) != leader]
 
     def response(self, late: Iterable[TopicPartition]) -> ElectLeadersResponse:
-        """Return the response, with REQUEST_TIMED_OUT for each partition of ``late``."""
+        """Return the response, with REQUEST_TIMED_OUT for each partition in ``late``."""
         timed_out = dict.fromkeys(late, _TIMED_OUT)
         return ElectLeadersResponse(Errors.NONE, {**self.results, **timed_out})
 
 
 def refuse_elections(request: ElectLeadersRequest, error: Errors) -> ElectLeadersResponse:
-    """Return the response to a request that failed as a whole."""
+    """Return the error response to an ElectLeaders request that failed as a whole."""
     return ElectLeadersResponse(error, dict.fromkeys(request.partitions or (), ApiError(error)))
 
 
 def process_elect_leaders(controller: KafkaController, event: ElectLeadersReceived) -> None:
     """Elect leaders for the requested partitions where possible.
 
-    The response is sent at once if no leader was elected, otherwise when this broker's metadata
-    shows every new leader or the request times out. The response to a request for all partitions
-    omits partitions that need no election. Raises ControllerMoved, after the response was sent, if
-    the fence fails.
+    If no leader was elected, the response is sent immediately. Otherwise it is sent when this
+    broker's metadata shows every new leader, or when the request times out. The response to a
+    request for all partitions omits partitions that need no election. Raises ControllerMoved, after
+    the response was sent, if another controller was elected.
     """
     message, request = event.message, event.request
     with controller.answering_failure(event):
@@ -87,7 +91,7 @@ def process_elect_leaders(controller: KafkaController, event: ElectLeadersReceiv
 def _elect(
     controller: KafkaController, request: ElectLeadersRequest
 ) -> tuple[_Results, dict[TopicPartition, int]]:
-    """Return a result for every partition, and the elected leaders."""
+    """Elect leaders, and return ({partition: result}, {partition: new leader})."""
     context, election_type = controller.context, request.election_type
     asked = context.all_partitions() if request.partitions is None else request.partitions
     results: _Results = {}

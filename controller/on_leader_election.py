@@ -1,8 +1,10 @@
-"""Handlers of preferred leader elections (by znode or timer) and of enabled unclean elections.
+"""Handlers for leader elections that are triggered by a znode, a timer or a config change.
 
-statemachines/election.py chooses the leader. /admin/preferred_replica_election is read, processed
-and deleted; if it was changed in the meantime, it is read again. Mirrors
-processReplicaLeaderElection, onReplicaElection, fetchPendingPreferredReplicaElections and
+Preferred leader elections are requested in /admin/preferred_replica_election or started by a timer.
+The znode is read, processed and deleted; if its data changed in the meantime, it is read again.
+When unclean leader election is enabled, elections for leaderless partitions are retried. The
+functions in statemachines/election.py choose the leaders. Mirrors processReplicaLeaderElection,
+onReplicaElection, fetchPendingPreferredReplicaElections,
 removePartitionsFromPreferredReplicaElection, checkAndTriggerAutoLeaderRebalance,
 processUncleanLeaderElectionEnable and processTopicUncleanLeaderElectionEnable of
 kafka/controller/KafkaController.scala.
@@ -43,7 +45,7 @@ _PREFERRED: Final = PreferredReplicaElection()
 
 
 class ElectionTrigger(Enum):
-    """Trigger of an election, under Kafka's name."""
+    """What triggered an election. The value is Kafka's name for the trigger in log messages."""
 
     ADMIN = "AdminClientTriggered"
     AUTO = "AutoTriggered"
@@ -51,7 +53,7 @@ class ElectionTrigger(Enum):
 
 
 class _Asked(NamedTuple):
-    """Partitions listed in /admin/preferred_replica_election, and the version of the znode."""
+    """Partitions listed in /admin/preferred_replica_election, and the znode version."""
 
     partitions: Sequence[TopicPartition]
     version: int
@@ -63,9 +65,9 @@ class _Asked(NamedTuple):
 def process_zk_replica_leader_election(
     controller: KafkaController, _: ReplicaLeaderElection
 ) -> None:
-    """Elect the preferred leaders requested in /admin/preferred_replica_election, and delete it.
+    """Run the elections requested in /admin/preferred_replica_election, and delete the znode.
 
-    Skips partitions that are unknown, being deleted, or already led by their preferred leader.
+    Partitions that are unknown, being deleted, or already led by the preferred leader are skipped.
     """
     if not controller.zk.path_exists(_PATH, watch=True):
         return
@@ -77,7 +79,10 @@ def process_zk_replica_leader_election(
 
 
 def resume_preferred_replica_elections(controller: KafkaController) -> None:
-    """Resume the elections requested in the znode at a failover, and watch its creation."""
+    """Resume the elections requested in /admin/preferred_replica_election after a failover.
+
+    Also watch for the creation of the znode.
+    """
     asked = _read(controller)
     if asked is None:
         controller.events.put_caused(ReplicaLeaderElection())
@@ -114,9 +119,10 @@ def _elect_and_delete(
 
 
 def _read(controller: KafkaController) -> _Asked | None:
-    """Read the request from the znode; no partitions if it is malformed, None if it is missing.
+    """Read /admin/preferred_replica_election. Return None if the znode is missing.
 
-    With the quirk malformed_znode_fails_the_event, raises MalformedZNode where Kafka throws.
+    A malformed znode is quarantined and treated as an empty list of partitions. With the quirk
+    malformed_znode_fails_the_event, MalformedZNode is raised where Kafka throws an exception.
     """
     found = controller.zk.get_data_and_stat(_PATH)
     if found is None:
@@ -136,7 +142,11 @@ def _read(controller: KafkaController) -> _Asked | None:
 
 
 def _delete(controller: KafkaController, version: int) -> None:
-    """Delete the request unless it was changed since it was read, and enqueue another read."""
+    """Delete /admin/preferred_replica_election if it still has the version ``version``.
+
+    Then enqueue an event: its handler sets the watch again, and processes the new content if the
+    znode has been changed or created again.
+    """
     epoch_zk_version = controller.context.epoch_zk_version
     result = controller.controller_zk.fenced_write([Delete(_PATH, version)], epoch_zk_version)[0]
     if result.code is ResultCode.NOTEMPTY:
@@ -157,7 +167,10 @@ def _delete(controller: KafkaController, version: int) -> None:
 def process_auto_preferred_replica_leader_election(
     controller: KafkaController, _: AutoPreferredReplicaLeaderElection
 ) -> None:
-    """Elect preferred leaders for brokers above the imbalance limit; schedule the next check."""
+    """Run preferred leader elections for brokers whose leader imbalance exceeds the limit.
+
+    Also schedule the next imbalance check.
+    """
     try:
         controller.log.info("Processing automatic preferred replica leader election")
         _rebalance(controller)
@@ -208,9 +221,10 @@ def _can_preferred_replica_be_leader(controller: KafkaController, tp: TopicParti
 def _electable(
     controller: KafkaController, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return the partitions that exist, are not being deleted, and need a preferred election.
+    """Return the partitions for which a preferred leader election should be attempted.
 
-    A partition needs one if its leader is not its preferred leader.
+    These are existing partitions that are not being deleted, have had a leader, and are not led by
+    the preferred leader.
     """
     context, log = controller.context, controller.log
     known: list[TopicPartition] = []
@@ -240,7 +254,7 @@ def _electable(
 def _with_leadership(
     controller: KafkaController, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return the partitions that have had a leader; others have no ISR to elect from."""
+    """Return the partitions that have had a leader; other partitions have no ISR to elect from."""
     found: list[TopicPartition] = []
     for tp in partitions:
         if leader_of(controller, tp) is None:
@@ -253,9 +267,10 @@ def _with_leadership(
 
 
 def leader_of(controller: KafkaController, tp: TopicPartition) -> int | None:
-    """Return the leader of a partition; None if it never had one.
+    """Return the leader of a partition, or None if the partition never had a leader.
 
-    With the quirk leaderless_preferred_election_fails_the_event, raises LookupError instead.
+    With the quirk leaderless_preferred_election_fails_the_event, LookupError is raised instead of
+    returning None.
     """
     leadership = controller.context.partition_leadership_info(tp)
     if leadership is not None:
@@ -297,7 +312,7 @@ def on_replica_election(
     strategy: ElectionStrategy,
     trigger: ElectionTrigger,
 ) -> ElectionResults:
-    """Elect leaders by ``strategy``; return the new state or the failure for each partition."""
+    """Elect leaders with ``strategy``, and return {partition: new state or failure}."""
     controller.log.info(
         f"Starting replica leader election ({election_type}) for partitions {_names(partitions)} "
         f"triggered by {trigger.value}"
@@ -316,7 +331,7 @@ def _names(partitions: Collection[TopicPartition]) -> str:
 def process_unclean_leader_election_enable(
     controller: KafkaController, _: UncleanLeaderElectionEnable
 ) -> None:
-    """Retry the election of all leaderless partitions: unclean elections became the default."""
+    """Retry elections for all leaderless partitions, because unclean election was enabled."""
     controller.log.info("Unclean leader election has been enabled by default")
     controller.partition_state_machine.trigger_online_partition_state_change()
 
@@ -324,6 +339,6 @@ def process_unclean_leader_election_enable(
 def process_topic_unclean_leader_election_enable(
     controller: KafkaController, event: TopicUncleanLeaderElectionEnable
 ) -> None:
-    """Retry the election of a topic's leaderless partitions: it allows unclean elections."""
+    """Retry elections for a topic's leaderless partitions, because unclean election was enabled."""
     controller.log.info(f"Unclean leader election has been enabled for topic {event.topic}")
     controller.partition_state_machine.trigger_online_partition_state_change(event.topic)

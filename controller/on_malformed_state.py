@@ -1,9 +1,9 @@
-"""Reading partition states from ZooKeeper, and quarantine of malformed znodes.
+"""Reads partition states from ZooKeeper, and quarantines malformed znodes of any kind.
 
-A malformed znode is recorded, logged once, and served again when it was repaired. A malformed state
-znode stays watched, so that its partition is served as soon as the znode is rewritten. Kafka 2.8.2
-has no such quarantine (quirk malformed_znode_fails_the_event): it serves the partition only after a
-failover.
+A quarantined znode is recorded and logged once, and ignored until it has been repaired. A malformed
+state znode stays watched, so that the partition comes back online as soon as the znode is
+rewritten. Kafka 2.8.2 has no such quarantine (quirk malformed_znode_fails_the_event): in Kafka,
+the partition comes back online only after the next failover.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 def refresh_leaderships(
     controller: KafkaController, partitions: Sequence[TopicPartition], watch: bool = False
 ) -> list[TopicPartition]:
-    """Read partition states from ZooKeeper into the context.
+    """Read partition state znodes into the context.
 
-    Returns the partitions whose states are missing or malformed. Raises ControllerMoved if a newer
-    controller wrote one of the states.
+    Return the partitions whose state znode is missing or malformed. Raises ControllerMoved if a
+    newer controller wrote one of the states.
     """
     if not partitions:
         return []
@@ -40,7 +40,7 @@ def refresh_leaderships(
     for tp, leadership in found.values.items():
         if leadership.controller_epoch > context.epoch:
             raise ControllerMoved(
-                f"The state of {tp} was written by the controller of epoch "
+                f"The state of {tp} was written by a newer controller, with epoch "
                 f"{leadership.controller_epoch}"
             )
         context.put_partition_leadership_info(tp, leadership)
@@ -48,7 +48,10 @@ def refresh_leaderships(
 
 
 def quarantine_malformed(controller: KafkaController, malformed: Iterable[MalformedZNode]) -> None:
-    """Record, log and journal malformed znodes, each reason once, and watch malformed states."""
+    """Record, log and journal malformed znodes, and watch those that are state znodes.
+
+    A znode that is already recorded with the same reason is not reported again.
+    """
     states: list[TopicPartition] = []
     for error in malformed:
         path, reason = error.path or "?", error.reason
@@ -67,11 +70,11 @@ def quarantine_malformed(controller: KafkaController, malformed: Iterable[Malfor
 def process_partition_state_modifications(
     controller: KafkaController, event: PartitionStateModifications
 ) -> None:
-    """Serve a partition whose malformed state znode was repaired or deleted.
+    """Bring a partition back online after its malformed state znode was repaired or deleted.
 
-    A new leader is elected, because it is unknown which leader each broker was sent. If the state
-    is missing and the partition is still New, its first state is created. A reassignment that
-    waited for the state is resumed.
+    A new leader is elected, because the controller does not know which leader each broker was last
+    sent. If the state znode is missing and the partition is in state NewPartition, the state znode
+    is created. A reassignment that was waiting for the state is resumed.
     """
     tp = event.topic_partition
     path = TopicPartitionStateZNode.path(tp)
@@ -107,6 +110,6 @@ def _watch(controller: KafkaController, partitions: Sequence[TopicPartition]) ->
     again = controller.zk.get_partition_states(partitions, watch=True)
     malformed = {error.path for error in again.malformed}
     for path, tp in states.items():
-        # Repaired between the two reads: no watch fires for that.
+        # The znode was repaired between the two reads, so no watch will fire.
         if path not in malformed:
             controller.events.put_caused(PartitionStateModifications(tp))

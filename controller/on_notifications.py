@@ -1,13 +1,14 @@
-"""Handlers of broker notifications: sequential children of a znode, deleted after they are read.
+"""Handlers for broker notifications: sequential child znodes that are deleted after they are read.
 
-The controller lists the notifications when it processes the event, and deletes exactly those
-(KAFKA-5879): one that is created in the meantime fires the watch again.
+The controller lists the notifications when it processes the event, and deletes only the listed
+znodes (KAFKA-5879). A notification created in the meantime fires the watch again.
 
-/isr_change_notification lists partitions whose ISR was written by the leader itself, as leaders do
-before inter-broker protocol 2.7. /log_dir_event_notification lists brokers with a failed log
-directory, but not the replicas on it: the broker is sent every replica that it hosts, and
-on_responses.py takes the replicas offline that it answers with KAFKA_STORAGE_ERROR, and takes
-offline replicas online that it answers with NONE. Mirrors processIsrChangeNotification,
+A notification in /isr_change_notification lists partitions whose leaders have written a new ISR to
+ZooKeeper, as leaders do before inter-broker protocol 2.7. A notification in
+/log_dir_event_notification has the id of a broker with a failed log directory, but does not name
+the replicas in that directory. So the controller sends LeaderAndIsr for every replica on the
+broker. on_responses.py then takes replicas with the error KAFKA_STORAGE_ERROR offline, and brings
+offline replicas without an error back online. Mirrors processIsrChangeNotification,
 updateLeaderAndIsrCache, processLogDirEventNotification and onBrokerLogDirFailure of
 kafka/controller/KafkaController.scala.
 """
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Notifications(NamedTuple):
-    """Parent znode of one kind of notification, and the prefix of their names."""
+    """Type of notification: the path of the parent znode, and the name prefix of its children."""
 
     path: str
     prefix: str
@@ -51,16 +52,17 @@ LOG_DIR_EVENTS: Final = Notifications(
 
 
 def list_notifications(controller: KafkaController, notifications: Notifications) -> list[str]:
-    """Return all children of the parent znode, sorted, and watch its children."""
+    """Return the sorted names of the parent znode's children, and set a child watch on it."""
     return controller.zk.get_children(notifications.path, watch=True)
 
 
 def _sequence_numbers(
     controller: KafkaController, notifications: Notifications, names: Sequence[str]
 ) -> list[str]:
-    """Return the sequence numbers of the notifications among ``names``.
+    """Return the sequence numbers of the notifications among the child znodes ``names``.
 
-    Other znodes are quarantined; with the quirk malformed_znode_fails_the_event they are skipped.
+    Child znodes that are not notifications are quarantined. With the quirk
+    malformed_znode_fails_the_event, they are ignored.
     """
     path, prefix = notifications
     if not controller.quirks.malformed_znode_fails_the_event:
@@ -75,9 +77,10 @@ def _sequence_numbers(
 def delete_notifications(
     controller: KafkaController, notifications: Notifications, names: Sequence[str]
 ) -> None:
-    """Delete children of the parent znode, whether they are notifications or not.
+    """Delete the given child znodes, including those that are not notifications.
 
-    With the quirk malformed_znode_fails_the_event, only notifications are deleted.
+    ``names`` are the names of the child znodes. With the quirk malformed_znode_fails_the_event,
+    only notifications are deleted.
     """
     path, prefix = notifications
     if controller.quirks.malformed_znode_fails_the_event:
@@ -92,7 +95,7 @@ def delete_notifications(
 def _deleted_at_the_end(
     controller: KafkaController, notifications: Notifications
 ) -> Iterator[list[str]]:
-    """Yield the sequence numbers of the current notifications, and delete these afterwards."""
+    """Context manager that yields sequence numbers, and deletes the notifications on exit."""
     names = list_notifications(controller, notifications)
     try:
         yield _sequence_numbers(controller, notifications, names)
@@ -101,10 +104,11 @@ def _deleted_at_the_end(
 
 
 def process_isr_change_notification(controller: KafkaController, _: IsrChangeNotification) -> None:
-    """Read the partition states listed in notifications, and send them to all brokers.
+    """Read the states of the partitions in the notifications, and send them to all brokers.
 
-    The notifications are deleted; a malformed one is quarantined and deleted too. With the quirk
-    malformed_znode_fails_the_event, it fails the event, and all are deleted without effect.
+    All notifications are then deleted, including malformed ones, which are quarantined. With the
+    quirk malformed_znode_fails_the_event, a malformed notification makes the event fail,
+    and all notifications are deleted without effect.
     """
     with _deleted_at_the_end(controller, ISR_CHANGES) as numbers:
         found = controller.zk.get_partitions_from_isr_change_notifications(numbers)
@@ -115,7 +119,7 @@ def process_isr_change_notification(controller: KafkaController, _: IsrChangeNot
 
 
 def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]) -> None:
-    """Read the states that leaders wrote into the context, and send them to all brokers."""
+    """Read the partition states that leaders wrote, cache them, and send them to all brokers."""
     context = controller.context
     known = [tp for tp in partitions if context.partition_replica_assignment(tp)]
     before = {tp: context.partition_leadership_info(tp) for tp in known}
@@ -138,10 +142,11 @@ def _take_over(controller: KafkaController, partitions: Sequence[TopicPartition]
 def process_log_dir_event_notification(
     controller: KafkaController, _: LogDirEventNotification
 ) -> None:
-    """Find the failed replicas of the brokers listed in notifications.
+    """Find out which replicas have failed on the brokers named in the notifications.
 
-    The notifications are deleted; a malformed one is quarantined and deleted too. With the quirk
-    malformed_znode_fails_the_event, it fails the event, and all are deleted without effect.
+    All notifications are then deleted, including malformed ones, which are quarantined. With the
+    quirk malformed_znode_fails_the_event, a malformed notification makes the event fail,
+    and all notifications are deleted without effect.
     """
     with _deleted_at_the_end(controller, LOG_DIR_EVENTS) as numbers:
         found = controller.zk.get_broker_ids_from_log_dir_events(numbers)
@@ -150,11 +155,12 @@ def process_log_dir_event_notification(
 
 
 def on_broker_log_dir_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
-    """Send the brokers all of their replicas, to learn which are on a failed log directory.
+    """Find out which replicas on the given brokers have failed.
 
-    Replicas on directories that failed earlier are sent too, and stay offline until their broker
-    answers NONE. Dead brokers are skipped. Kafka 2.8.2 marks all these replicas as online (quirk
-    log_dir_failure_revives_offline_replicas).
+    LeaderAndIsr is sent to each live broker for all its replicas, and the response has an error for
+    each failed replica. A replica that failed earlier stays offline until the broker responds
+    without an error for it. Kafka 2.8.2 marks all replicas on the brokers as online until the
+    response arrives (quirk log_dir_failure_revives_offline_replicas).
     """
     context = controller.context
     controller.log.info(f"Handling log directory failure for brokers {id_list(broker_ids)}")

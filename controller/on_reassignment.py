@@ -1,6 +1,8 @@
-"""Handlers of reassignments: requests by znode or API, and resumption of ongoing reassignments.
+"""Handlers that start, resume, complete, cancel and list reassignments.
 
-partition_reassignments.py carries them out. Mirrors processZkPartitionReassignment,
+Reassignments are requested in /admin/reassign_partitions or through the API (KIP-455).
+
+partition_reassignments.py executes the reassignments. Mirrors processZkPartitionReassignment,
 processApiPartitionReassignment, processListPartitionReassignments,
 maybeTriggerPartitionReassignment, maybeCompleteReassignment and maybeRemoveFromZkReassignment of
 kafka/controller/KafkaController.scala.
@@ -61,14 +63,14 @@ _UNKNOWN_ERROR: Final = ApiError(Errors.UNKNOWN_SERVER_ERROR)
 def process_zk_partition_reassignment(
     controller: KafkaController, _: ZkPartitionReassignment
 ) -> None:
-    """Start the new entries of /admin/reassign_partitions, and watch the znode."""
+    """Start the reassignments newly listed in /admin/reassign_partitions, and watch the znode."""
     _reassign_as_znode_asks(controller)
 
 
 def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
-    """Start the new entries of /admin/reassign_partitions, and remove entries that are invalid.
+    """Start the reassignments newly listed in the znode, and remove invalid entries from it.
 
-    Returns the partitions whose reassignment was started.
+    Return the partitions whose reassignment was started.
     """
     if not controller.zk.path_exists(_PATH, watch=True):
         controller.reassignments.retain_acknowledged({})
@@ -93,10 +95,10 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
 def process_api_partition_reassignment(
     controller: KafkaController, event: ApiPartitionReassignment
 ) -> None:
-    """Start, replace or cancel reassignments, and respond with the outcome for each partition.
+    """Start, override or cancel reassignments, and respond with the outcome for each partition.
 
-    Entries of these partitions are first removed from /admin/reassign_partitions. Raises
-    ControllerMoved, after the response was sent, if the fence fails.
+    Any entries for these partitions in /admin/reassign_partitions are first removed. Raises
+    ControllerMoved, after the response was sent, if another controller was elected.
     """
     with controller.answering_failure(event):
         results = _alter(controller, event.request.reassignments)
@@ -106,14 +108,14 @@ def process_api_partition_reassignment(
 def refuse_alter(
     _: AlterPartitionReassignmentsRequest, error: Errors
 ) -> AlterPartitionReassignmentsResponse:
-    """Return the response to a request that failed as a whole."""
+    """Return the error response to an AlterPartitionReassignments request that fails as a whole."""
     return AlterPartitionReassignmentsResponse(ApiError(error))
 
 
 def refuse_list(
     _: ListPartitionReassignmentsRequest, error: Errors
 ) -> ListPartitionReassignmentsResponse:
-    """Return the response to a request that failed."""
+    """Return the error response to a ListPartitionReassignments request."""
     return ListPartitionReassignmentsResponse(ApiError(error))
 
 
@@ -131,7 +133,7 @@ def _build_reassignments(
     asked: Mapping[TopicPartition, tuple[int, ...] | None],
     refuse: Callable[[ControllerContext, TopicPartition, tuple[int, ...]], ApiError | None],
 ) -> tuple[Assignments, _Results]:
-    """Return the new assignments for valid requests in ``asked``, and the errors of the others."""
+    """Return ({partition: new assignment} if the request is valid, {partition: error} if not)."""
     wanted: Assignments = {}
     refused: _Results = {}
     for tp, target in asked.items():
@@ -150,10 +152,10 @@ def _build_reassignments(
 def _refuse_no_brokers(
     context: ControllerContext, tp: TopicPartition, target: tuple[int, ...]
 ) -> ApiError | None:
-    """Return an error for a znode entry without replicas or with negative broker ids, else None.
+    """Return an error if a znode entry lists no brokers or negative broker ids, else None.
 
-    Unlike a request through the API, an entry may list a dead broker: the reassignment waits for
-    it. The quirk empty_reassignment_is_started allows an entry without replicas.
+    Unlike an API request, an entry may list a dead broker: the reassignment waits until the broker
+    returns. The quirk empty_reassignment_is_started allows an entry without replicas.
     """
     is_possible = min(target) >= 0 if target else context.quirks.empty_reassignment_is_started
     return None if is_possible else validate_replicas(context, tp, target)
@@ -186,7 +188,7 @@ def process_list_partition_reassignments(
 def _maybe_trigger_partition_reassignment(
     controller: KafkaController, reassignments: Assignments
 ) -> _Results:
-    """Start the reassignments that are valid; return an error or NONE for each partition."""
+    """Start the valid reassignments, and return {partition: error or NONE}."""
     results: _Results = {}
     accepted: Assignments = {}
     for tp, reassignment in reassignments.items():
@@ -218,9 +220,11 @@ def _refuse_to_begin(
 
 
 def initialize_partition_reassignments(controller: KafkaController) -> None:
-    """Resume reassignments after an election: entries of the znode, then those in topic znodes.
+    """Resume reassignments after a failover.
 
-    First removes stray replicas, which a cancel leaves behind if it is interrupted by a crash.
+    First, stray replicas are removed: they are left behind if the controller crashes while it
+    cancels a reassignment. Then the entries of /admin/reassign_partitions are resumed, and finally
+    the reassignments stored in topic znodes.
     """
     if not controller.quirks.crash_leaves_stray_replicas:
         _stop_stray_replicas(controller)
@@ -259,7 +263,7 @@ def maybe_resume_reassignments(
 def maybe_complete_reassignments(
     controller: KafkaController, partitions: Iterable[TopicPartition]
 ) -> None:
-    """Complete the reassignments of ``partitions`` whose target replicas are now in sync."""
+    """Complete those reassignments of ``partitions`` whose target replicas are all in sync."""
     context = controller.context
     completed: Assignments = {}
     for tp in partitions:
@@ -277,7 +281,7 @@ def maybe_complete_reassignments(
 
 
 def _continue(controller: KafkaController, assignments: Assignments) -> Collection[TopicPartition]:
-    """Continue reassignments as far as possible; return the partitions that failed."""
+    """Continue reassignments as far as possible, and return the partitions that failed."""
     if not assignments:
         return ()
     failures = controller.reassignments.on_partition_reassignment(assignments)
@@ -302,9 +306,10 @@ def _journal_failed(
 def process_partition_reassignment_isr_change(
     controller: KafkaController, event: PartitionReassignmentIsrChange
 ) -> None:
-    """Complete the reassignment of a partition if its leader's ISR change allows it.
+    """Complete the reassignment of a partition if all target replicas have joined the ISR.
 
-    Changes of other partitions that are queued directly behind share the pipelined batches.
+    Events of this type that directly follow in the queue are processed together with ``event``, so
+    that their reads and writes share pipelined batches.
     """
     changed = [event.topic_partition]
     for queued, following in controller.events.take_following(PartitionReassignmentIsrChange):

@@ -1,6 +1,6 @@
-"""Handlers of responses to control requests, and of control requests that timed out.
+"""Handlers for responses to control requests, and for control requests that timed out.
 
-Every response first lets the channel send the next queued request. Mirrors
+Before a handler processes a response, the next queued request is sent to the broker. Mirrors
 processLeaderAndIsrResponseReceived and processUpdateMetadataResponseReceived of
 kafka/controller/KafkaController.scala, and RequestSendThread of ControllerChannelManager.scala.
 """
@@ -40,9 +40,9 @@ _OFFLINE: Final = ReplicaState.OFFLINE
 def process_leader_and_isr_response(
     controller: KafkaController, event: LeaderAndIsrResponseReceived
 ) -> None:
-    """Take replicas with KAFKA_STORAGE_ERROR offline: they are on a failed log directory.
+    """Take replicas with the error KAFKA_STORAGE_ERROR offline: their log directory has failed.
 
-    Replicas that were offline and are answered with NONE are taken online again.
+    Offline replicas for which the response has no error are brought back online.
     """
     if _answered(controller, event) is None or not controller.is_active:
         return
@@ -76,10 +76,10 @@ def process_leader_and_isr_response(
 def _on_replicas_restored(
     controller: KafkaController, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> None:
-    """Take replicas online that are no longer on a failed log directory.
+    """Bring replicas back online after their log directory has recovered.
 
-    Also resumes the deletions that waited for them. In Kafka 2.8.2 such replicas return only when
-    their broker restarts.
+    Topic deletions that waited for these replicas are resumed. In Kafka 2.8.2 such replicas come
+    back online only when the broker restarts.
     """
     context = controller.context
     offline = [tp for tp in partitions if context.replica_state(broker_id, tp) is _OFFLINE]
@@ -93,7 +93,7 @@ def _on_replicas_restored(
 def process_update_metadata_response(
     controller: KafkaController, event: UpdateMetadataResponseReceived
 ) -> None:
-    """Answer pending requests whose outcome this broker's metadata now shows."""
+    """Respond to the pending client requests whose outcome this broker's metadata now shows."""
     if _answered(controller, event) is None or not controller.is_active:
         return
     if event.response.error is not Errors.NONE:
@@ -106,21 +106,21 @@ def process_update_metadata_response(
 def process_pending_request_timeout(
     controller: KafkaController, event: PendingRequestTimeout
 ) -> None:
-    """Answer a pending request that timed out, with the outcome that the metadata shows."""
+    """Respond to a pending client request that has timed out."""
     controller.pending_requests.expire(event)
 
 
 def process_stop_replica_response(
     controller: KafkaController, event: StopReplicaResponseReceived
 ) -> None:
-    """Handle the replicas that a broker stopped or deleted; complete topics without replicas."""
+    """Record which replicas a broker has deleted, and delete topics that have no replicas left."""
     answered = _answered(controller, event)
     if answered is not None and controller.is_active:
         process_deleted_replicas(controller, event.broker_id, answered.request, event.response)
 
 
 def process_request_timeout(controller: KafkaController, event: RequestTimeout) -> None:
-    """Send a control request again if its broker has not answered within the timeout."""
+    """Resend a control request if the broker has not responded within the timeout."""
     broker_id = event.broker_id
     overdue = controller.channels.on_timeout(broker_id)
     if overdue is not None:
@@ -133,7 +133,10 @@ def process_request_timeout(controller: KafkaController, event: RequestTimeout) 
 
 
 def _answered(controller: KafkaController, event: ResponseReceived) -> InFlight | None:
-    """Return the request that was answered; None if the response came too late."""
+    """Return the request that the response belongs to, or None if the response came too late.
+
+    A response is too late if the request was resent after a timeout, or if the broker was removed.
+    """
     answered = controller.channels.on_response(event.broker_id, event.correlation_id)
     if answered is None:
         return None

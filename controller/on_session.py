@@ -1,7 +1,7 @@
-"""Handlers of ZooKeeper session expiry, of a new session, and of shutdown.
+"""Handlers for the expiry of the ZooKeeper session, the start of a new session, and shutdown.
 
-Nothing can be written until a new session starts. When the session expires, all queued events are
-dropped, and queued requests are answered with an error. Mirrors the StateChangeHandler of
+When the session expires, all queued events are dropped, and queued requests get an error response.
+Nothing can be written to ZooKeeper until a new session starts. Mirrors the StateChangeHandler of
 kafka/controller/KafkaController.scala, processExpire and processRegisterBrokerAndReelect.
 """
 
@@ -27,10 +27,10 @@ REGISTRATION_RETRY_MS: Final = 1_000
 
 
 def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
-    """Enqueue the event for a change of the session state; called from the store's thread.
+    """Enqueue the event for a session state change. Called from the ZooKeeper client's thread.
 
-    Kafka 2.8.2 treats a live session as expired after an authentication failure (KAFKA-13461), and
-    so resigns while it still owns /controller.
+    With the quirk KAFKA-13461, an authentication failure is treated as an expiry: as in Kafka
+    2.8.2, the controller resigns although its live session still owns /controller.
     """
     if event.state is SessionState.EXPIRED:
         controller.events.clear_and_put(Expire())
@@ -39,7 +39,7 @@ def on_session_event(controller: KafkaController, event: SessionEvent) -> None:
 
 
 def process_expire(controller: KafkaController, event: Expire) -> None:
-    """Resign, and open a new session."""
+    """Resign as controller, and open a new ZooKeeper session."""
     controller.active_controller_id = NO_CONTROLLER
     # The registration of the old session may still exist when the new session registers the broker.
     controller.zk.registered_by_session = controller.store.session_id
@@ -57,7 +57,8 @@ def process_register_broker_and_reelect(
         info = BrokerInfo(controller.broker_info)
         broker_epoch = controller.zk.register_broker(info, controller.clock.now_ms())
     except NodeExists:
-        # The owner of the id may disappear; without a retry this broker would stay unregistered.
+        # The session that owns the broker id may expire later. Without a retry this broker would
+        # stay unregistered.
         controller.events.schedule(RegisterBrokerAndReelect(), REGISTRATION_RETRY_MS)
         raise
     if controller.on_registered is not None:
@@ -67,7 +68,7 @@ def process_register_broker_and_reelect(
 
 
 def process_shutdown(controller: KafkaController, _: ShutdownEventThread) -> None:
-    """Resign in memory; ZooKeeper deletes /controller when the session ends."""
+    """Resign without deleting /controller, which ZooKeeper deletes when the session ends."""
     if controller.is_active:
         controller.active_controller_id = NO_CONTROLLER
         resign(controller)

@@ -1,4 +1,4 @@
-"""Handlers of created topics, added partitions, and deleted or repaired topic znodes.
+"""Handlers for created topics, added partitions, and deleted or repaired topic znodes.
 
 Mirrors processTopicChange, processPartitionModifications and onNewPartitionCreation of
 kafka/controller/KafkaController.scala.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def process_topic_change(controller: KafkaController, _: TopicChange) -> None:
-    """Compare /brokers/topics with the context, forget deleted topics, take new ones online."""
+    """Compare /brokers/topics with the context: remove deleted topics, bring new topics online."""
     context = controller.context
     topics = controller.zk.get_all_topics_in_cluster(watch=True)
     known = context.all_topics
@@ -48,7 +48,7 @@ def create_partitions(
     loaded: Sequence[TopicIdReplicaAssignment],
     deleted: Sequence[str] = (),
 ) -> None:
-    """Put the assignments of new topics into the context and take their partitions online."""
+    """Cache the assignments of new topics in the context, and bring their partitions online."""
     context = controller.context
     for topic in loaded:
         controller.recorder.occurrence(
@@ -69,7 +69,7 @@ def create_partitions(
 def on_new_partition_creation(
     controller: KafkaController, partitions: Sequence[TopicPartition]
 ) -> None:
-    """Take new partitions and their replicas through New to Online."""
+    """Move new partitions and their replicas to New and then to Online."""
     controller.log.info(f"New partition creation callback for {','.join(map(str, partitions))}")
     replicas = controller.context.replicas_for_partitions(partitions)
     partition_state_machine = controller.partition_state_machine
@@ -83,7 +83,6 @@ def on_new_partition_creation(
 
 
 def _forget_malformed(controller: KafkaController, topics: Sequence[str]) -> None:
-    """Remove deleted topics and their states from the malformed znodes."""
     there = set(topics)
     parent = TopicZNode.path("")
     for path in list(controller.malformed):
@@ -102,16 +101,16 @@ def _text(topic: TopicIdReplicaAssignment) -> str:
 def process_partition_modifications(
     controller: KafkaController, event: PartitionModifications
 ) -> None:
-    """Read a changed topic znode and take its new partitions online.
+    """Read a changed topic znode and bring its new partitions online.
 
-    Changes of other topics that are queued directly behind share the read, because a reassignment
-    writes many watched topic znodes at once. If another tool changed the replicas of existing
-    partitions or dropped the topic id, both are restored: only a reassignment may change replicas.
-    Kafka 2.8.2 ignores either until the next failover (KAFKA-12493, CMAK-878). Partitions that are
-    missing from the znode are ignored.
+    Events of this type that directly follow in the queue are processed with the same batch of
+    reads, because a reassignment writes many watched topic znodes at once. If another client
+    changed the replicas of existing partitions or removed the topic id, the znode is restored: only
+    a reassignment may change replicas. Kafka 2.8.2 ignores such changes until the next failover
+    (KAFKA-12493, CMAK-878). The removal of partitions from the znode is ignored.
     """
     topic = event.topic
-    # With this quirk a malformed znode fails the event; changes of other topics must not share it.
+    # With this quirk, the event of a malformed znode fails: other topics need separate events.
     taken = (
         []
         if controller.quirks.malformed_znode_fails_the_event
@@ -136,7 +135,7 @@ def process_partition_modifications(
 def _take_over(
     controller: KafkaController, topic: str, read: TopicIdReplicaAssignment | None, is_mended: bool
 ) -> None:
-    """Apply the content of one topic znode: new partitions, or a restored assignment."""
+    """Process the content of one topic znode: add new partitions, restore a changed assignment."""
     context = controller.context
     if is_mended and topic not in context.all_topics:
         _serve_mended_topic(controller, topic)
@@ -187,7 +186,7 @@ def _is_to_be_restored(
 def _refuse_partitions(
     controller: KafkaController, read: TopicIdReplicaAssignment, added: Sequence[TopicPartition]
 ) -> None:
-    """Reject partitions added to a topic that is being deleted: restore its znode, id included."""
+    """Reject partitions added to a topic that is being deleted, by restoring the topic znode."""
     log = controller.log
     if not added:
         log.info("Ignoring partition change during topic deletion as no new partitions are added")
@@ -200,9 +199,9 @@ def _refuse_partitions(
 
 
 def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignment) -> None:
-    """Overwrite a topic znode with the assignment and topic id of the context.
+    """Overwrite a topic znode with the assignment and topic id cached in the context.
 
-    Does nothing if the znode has changed since it was read: that change has a separate event, and
+    Do nothing if the znode has changed since it was read: the change fires another event, and
     partitions that a tool has just added must not be lost.
     """
     log, context, topic = controller.log, controller.context, read.topic
@@ -225,7 +224,7 @@ def _restore_assignment(controller: KafkaController, read: TopicIdReplicaAssignm
 
 
 def _version_of(controller: KafkaController, read: TopicIdReplicaAssignment) -> int | None:
-    """Return the version of a topic znode; None if it has changed since it was read."""
+    """Return the version of a topic znode, or None if the znode has changed since it was read."""
     found = controller.zk.get_data_and_stat(TopicZNode.path(read.topic))
     if found is None:
         return None

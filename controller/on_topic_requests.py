@@ -1,12 +1,14 @@
-"""Handlers of CreateTopics and DeleteTopics, whose responses wait for this broker's metadata.
+"""Handlers for CreateTopics and DeleteTopics.
 
-Topics are validated in admin/ and their replicas assigned in placement/. For a deletion only the
-znode in /admin/delete_topics is written here; its watch starts the deletion. Unlike Kafka's, the
-writes are fenced, so that a deposed controller cannot create or delete topics. Mirrors
-handleCreateTopicsRequest and
-handleDeleteTopicsRequest of KafkaApis.scala, createTopics and deleteTopics of ZkAdminManager.scala,
-DelayedCreatePartitions.scala and DelayedDeleteTopics.scala, all of kafka/server/, and deleteTopic
-of kafka/zk/AdminZkClient.scala.
+The response is sent when this broker's metadata shows the created topics, or no longer shows the
+deleted topics.
+
+Topics are validated in admin/, and replicas are assigned in placement/. For a deletion, this file
+only creates the znode in /admin/delete_topics; the watch on /admin/delete_topics starts the
+deletion. Unlike in Kafka, the writes are fenced, so that a deposed controller cannot create or
+delete topics. Mirrors handleCreateTopicsRequest and handleDeleteTopicsRequest of KafkaApis.scala,
+createTopics and deleteTopics of ZkAdminManager.scala, DelayedCreatePartitions.scala and
+DelayedDeleteTopics.scala, all in kafka/server/, and deleteTopic of kafka/zk/AdminZkClient.scala.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from klamm.admin.topics.topics import validate_topic_create
+from klamm.admin.topics.topics import check_topic_absent, validate_topic_create
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import AdminError, OperationTooBig
 from klamm.cluster.protocols import MetadataView
@@ -53,9 +55,9 @@ DUPLICATE: Final = "Found multiple entries for this topic."
 
 
 class PendingCreation(PendingRequest, frozen=True):
-    """Created topics whose response waits until all their partitions have leaders.
+    """CreateTopics request that waits until this broker's metadata shows all partitions' leaders.
 
-    ``waiting``: partitions of the topics without an error, by topic.
+    ``waiting``: the created partitions, keyed by topic.
     """
 
     results: tuple[CreatableTopicResult, ...]
@@ -63,7 +65,7 @@ class PendingCreation(PendingRequest, frozen=True):
     timeout = CreateTopicsTimeout
 
     def late(self, metadata: MetadataView) -> set[str]:
-        """Return the topics without a leader for every partition in the metadata."""
+        """Return the topics with a partition that has no leader in ``metadata`` yet."""
         return {
             topic
             for topic, tps in self.waiting.items()
@@ -71,7 +73,7 @@ class PendingCreation(PendingRequest, frozen=True):
         }
 
     def response(self, late: Container[str]) -> CreateTopicsResponse:
-        """Return the response, with REQUEST_TIMED_OUT for each topic of ``late``."""
+        """Return the response, with REQUEST_TIMED_OUT for each topic in ``late``."""
         return CreateTopicsResponse(
             tuple(
                 CreatableTopicResult(r.name, Errors.REQUEST_TIMED_OUT, None, r.topic_id)
@@ -83,7 +85,7 @@ class PendingCreation(PendingRequest, frozen=True):
 
 
 def refuse_creation(request: CreateTopicsRequest, error: Errors) -> CreateTopicsResponse:
-    """Return the response to a request that failed as a whole."""
+    """Return the error response to a CreateTopics request that failed as a whole."""
     return CreateTopicsResponse(
         tuple(CreatableTopicResult(topic.name, error) for topic in request.topics)
     )
@@ -92,9 +94,10 @@ def refuse_creation(request: CreateTopicsRequest, error: Errors) -> CreateTopics
 def process_create_topics(controller: KafkaController, event: CreateTopicsReceived) -> None:
     """Create the valid topics of a request.
 
-    The response is sent at once if no topic was created or the client does not wait
-    (timeout_ms <= 0), otherwise when this broker's metadata shows a leader for every partition or
-    the request times out. Raises ControllerMoved, after the response was sent, if the fence fails.
+    If no topic was created, or the client does not wait (timeout_ms <= 0), the response is sent
+    immediately. Otherwise it is sent when this broker's metadata shows a leader for every created
+    partition, or when the request times out. Raises ControllerMoved, after the response was sent,
+    if another controller was elected.
     """
     request = event.request
     with controller.answering_failure(event):
@@ -116,7 +119,7 @@ def process_create_topics(controller: KafkaController, event: CreateTopicsReceiv
 def _validate(
     controller: KafkaController, request: CreateTopicsRequest
 ) -> tuple[list[CreatableTopicResult], dict[str, Assignment]]:
-    """Return a result for every topic of the request, and the assignments of the valid topics."""
+    """Return (result for every topic of the request, replica assignments of the valid topics)."""
     entries = Counter(topic.name for topic in request.topics)
     existing = set(controller.zk.get_all_topics_in_cluster())
     results: list[CreatableTopicResult] = []
@@ -131,6 +134,7 @@ def _validate(
             results.append(CreatableTopicResult(name, Errors.INVALID_REQUEST, DUPLICATE))
             continue
         try:
+            check_topic_absent(name, existing)
             limits.check_request(requested)
             limits.check_cluster(partition_count, _partition_count(controller, topic))
             assignment = _assign(controller, topic)
@@ -162,14 +166,17 @@ def _partition_count(controller: KafkaController, topic: CreatableTopic) -> int:
 
 
 class RequestRefused(AdminError):
-    """A CreateTopics request with contradictory fields."""
+    """Fields of a CreateTopics request contradict each other."""
 
     code = Errors.INVALID_REQUEST
     kafka_class = "org.apache.kafka.common.errors.InvalidRequestException"
 
 
 def _assign(controller: KafkaController, topic: CreatableTopic) -> Assignment:
-    """Return the requested or computed replicas of every partition. Raises AdminError."""
+    """Return the requested or computed replicas of every partition of a topic to create.
+
+    Raises AdminError if the request is invalid.
+    """
     is_counted = topic.num_partitions != UNSET or topic.replication_factor != UNSET
     if topic.assignments:
         if is_counted:
@@ -198,10 +205,10 @@ def _write(
     results: list[CreatableTopicResult],
     assignments: dict[str, Assignment],
 ) -> None:
-    """Write the valid topics: first the configs, then the topic znodes, as pipelined batches.
+    """Write the config znodes and then the topic znodes of the valid topics, in pipelined batches.
 
-    A topic that could not be created, or that another client has just created, gets an error result
-    and is removed from ``assignments``.
+    A topic that could not be created, or that another client has just created, gets an error in
+    ``results`` and is removed from ``assignments``.
     """
     configs = {
         ConfigEntityZNode.path("topics", topic.name): ConfigEntityZNode.encode(topic.configs)
@@ -244,16 +251,19 @@ def _topic_data(name: str, topic_id: str | None, assignment: Assignment) -> byte
 
 
 def _is_ours(controller: KafkaController, create: Create) -> bool:
-    """Return True if this controller created the znode: its random topic id identifies it."""
+    """Return True if this controller created the topic znode, although ZooKeeper's reply was lost.
+
+    In that case the znode has exactly the data that was sent, including the random topic id.
+    """
     found = controller.zk.get_data_and_stat(create.path)
     return found is not None and found[0] == create.data
 
 
 def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultCode]:
-    """Write in one pipelined batch, and repeat operations whose reply was lost.
+    """Write ``ops`` in one pipelined batch, and return the result code of each operation.
 
-    An operation that exceeds ZooKeeper's size limit is not sent, and its code is MARSHALLINGERROR;
-    the others are written.
+    Operations whose reply was lost are sent again. An operation that exceeds ZooKeeper's size limit
+    is not sent and gets the code MARSHALLINGERROR; the other operations are still sent.
     """
     fence = controller.context.epoch_zk_version
     try:
@@ -266,7 +276,7 @@ def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultC
 
 
 class PendingDeletion(PendingRequest, frozen=True):
-    """Topics marked for deletion whose response waits until the metadata lacks them.
+    """DeleteTopics request that waits until this broker's metadata no longer shows the topics.
 
     ``results``: an error or NONE for each topic of the request.
     """
@@ -275,32 +285,32 @@ class PendingDeletion(PendingRequest, frozen=True):
     timeout = DeleteTopicsTimeout
 
     def late(self, metadata: MetadataView) -> list[str]:
-        """Return the topics that the metadata still shows."""
+        """Return the topics that are still in ``metadata``."""
         return [topic for topic in self.marked if metadata.num_partitions(topic)]
 
     def response(self, late: Iterable[str]) -> DeleteTopicsResponse:
-        """Return the response, with REQUEST_TIMED_OUT for each topic of ``late``."""
+        """Return the response, with REQUEST_TIMED_OUT for each topic in ``late``."""
         timed_out = dict.fromkeys(late, Errors.REQUEST_TIMED_OUT)
         return _deletion_response({**self.results, **timed_out})
 
     @property
     def marked(self) -> list[str]:
-        """Topics without an error, which will be deleted."""
+        """The topics of the request that are marked for deletion, i.e. those without an error."""
         return [topic for topic, error in self.results.items() if error is Errors.NONE]
 
 
 def refuse_deletion(request: DeleteTopicsRequest, error: Errors) -> DeleteTopicsResponse:
-    """Return the response to a request that failed as a whole."""
+    """Return the error response to a DeleteTopics request that failed as a whole."""
     return _deletion_response(dict.fromkeys(request.topics, error))
 
 
 def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceived) -> None:
     """Mark the existing topics of a request for deletion.
 
-    The response is sent at once if no topic exists or the client does not wait (timeout_ms <= 0),
-    otherwise when this broker's metadata no longer shows any of the topics or the request times
-    out. A topic that was already marked is waited for like the others. Raises ControllerMoved,
-    after the response was sent, if the fence fails.
+    If no topic exists, or the client does not wait (timeout_ms <= 0), the response is sent
+    immediately. Otherwise it is sent when none of the topics is left in this broker's metadata,
+    including topics that were already marked, or when the request times out. Raises
+    ControllerMoved, after the response was sent, if another controller was elected.
     """
     message, request = event.message, event.request
     if not controller.config.delete_topic_enable:
@@ -322,7 +332,7 @@ def _deletion_response(results: Mapping[str, Errors]) -> DeleteTopicsResponse:
 
 
 def _mark(controller: KafkaController, request: DeleteTopicsRequest) -> dict[str, Errors]:
-    """Write the deletion requests in one pipelined batch; return an error or NONE per topic."""
+    """Mark topics for deletion in one pipelined batch, and return {topic: error or NONE}."""
     results = {
         topic: Errors.NONE
         if controller.metadata.num_partitions(topic)

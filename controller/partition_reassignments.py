@@ -1,11 +1,12 @@
-"""Execution of reassignments: phases U, A and B for many partitions at once, in Kafka's order.
+"""Executes reassignments of many partitions at once.
 
-Every phase is one step for all partitions, so that the number of pipelined batches of ZooKeeper
-requests does not depend on their number. The replicas of one partition are still removed one after
-another, as in Kafka, because each removal increments the leader epoch. Finished entries are removed
-from /admin/reassign_partitions, and the znode is deleted with the last one. Mirrors
-onPartitionReassignment, maybeRemoveFromZkReassignment and removePartitionFromReassigningPartitions
-of kafka/controller/KafkaController.scala.
+The phases U1 to B8 are those of Kafka (see Phase in statemachines/reassignment.py). Each phase is
+executed for all partitions before the next phase begins, so that the number of pipelined ZooKeeper
+batches does not depend on the number of partitions. The replicas of one partition are removed one
+after another, as in Kafka, because each removal increments the leader epoch. Completed
+reassignments are removed from /admin/reassign_partitions; the znode is deleted when it has no
+entries left. Mirrors onPartitionReassignment, maybeRemoveFromZkReassignment and
+removePartitionFromReassigningPartitions of kafka/controller/KafkaController.scala.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from klamm.statemachines.reassignment import (
     plan_leader_moves,
     topics_to_store,
     unneeded_replicas,
+    with_removal_outside_isr,
 )
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.store import Delete, ResultCode, SetData, WriteOp
@@ -57,25 +59,29 @@ REASSIGN_ELECTION: Final = ReassignElection()
 
 
 class _Run(NamedTuple):
-    """Outcome of one execution: failures, and partitions whose leader epoch was incremented."""
+    """Results of one call of ``on_partition_reassignment``.
+
+    ``failures``: the partitions whose reassignment failed, and the reasons. ``bumped``: the
+    partitions whose leader epoch was incremented.
+    """
 
     failures: Failures
     bumped: set[TopicPartition]
 
 
 class Entries(NamedTuple):
-    """Decoded entries of /admin/reassign_partitions, and the version of the znode."""
+    """Decoded entries of /admin/reassign_partitions, and the znode version."""
 
     targets: ReassignmentTargets
     version: int
 
 
 class PartitionReassignments:
-    """Reassignments of one controller.
+    """Executes the reassignments of one controller.
 
-    Remembers the entries of /admin/reassign_partitions that were acknowledged, so that each is
-    started only once, and caches the last decoded content of the znode, because it is read again
-    after every write of an ending reassignment.
+    Entries of /admin/reassign_partitions are marked as acknowledged when they are first read, so
+    that each entry is started only once. The last decoded content of the znode is cached, because
+    the znode is read again whenever reassignments complete.
     """
 
     def __init__(self, controller: KafkaController) -> None:
@@ -84,15 +90,15 @@ class PartitionReassignments:
         self._decoded: tuple[bytes | None, ReassignmentTargets] | None = None
 
     def shutdown(self) -> None:
-        """Reset after the controller resigned."""
+        """Forget the acknowledged entries and the cached znode after a resignation."""
         self._acknowledged.clear()
         self._decoded = None
 
     def acknowledge(self, entries: ReassignmentTargets) -> ReassignmentTargets:
-        """Return the new or changed entries of the znode, and mark them as acknowledged.
+        """Return those ``entries`` that are new or changed, and mark them as acknowledged.
 
-        With the quirk KAFKA-9478 this is called only when the znode was created: all entries are
-        new.
+        With the quirk KAFKA-9478, all entries are returned: the controller then reads the znode
+        only after the znode was created, so every entry is new.
         """
         self.retain_acknowledged(entries)
         if self._controller.quirks.kafka_9478:
@@ -105,17 +111,17 @@ class PartitionReassignments:
         return new
 
     def retain_acknowledged(self, left: Container[TopicPartition]) -> None:
-        """Forget acknowledged entries that are no longer in the znode."""
+        """Forget acknowledged entries, except those for the partitions in ``left``."""
         for tp in [tp for tp in self._acknowledged if tp not in left]:
             del self._acknowledged[tp]
 
     def on_partition_reassignment(
         self, reassignments: Mapping[TopicPartition, ReplicaAssignment]
     ) -> Failures:
-        """Start, replace or continue reassignments; return the failures.
+        """Start, override or continue reassignments, and return the failures.
 
-        A reassignment whose target replicas are all in sync is completed, any other is started, or
-        started again. Raises ControllerMoved and other StoreErrors, which end the event.
+        A reassignment whose target replicas are all in sync is completed; any other reassignment is
+        started or restarted. Raises ControllerMoved and other StoreErrors; the event then ends.
         """
         run = _Run({}, set())
         topics = sorted({tp.topic for tp in reassignments})
@@ -145,11 +151,12 @@ class PartitionReassignments:
     def _update_current_reassignments(
         self, reassignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
     ) -> None:
-        """Carry out phases U1 to U3.
+        """Execute phases U1 to U3: store the assignments, and stop replicas no longer needed.
 
-        If replicas are dropped, the incremented leader epoch is stored first: brokers then accept
-        the StopReplica request, because its epoch is newer, and the next controller sends the new
-        assignment to the leader with that epoch. Kafka 2.8.2 increments it last (KAFKA-13972).
+        If there are such replicas, the leader epoch is incremented in ZooKeeper first. The brokers
+        then accept StopReplica, because the request has a newer epoch than theirs. If the
+        controller crashes, the next controller sends the leader the new assignment with that epoch.
+        Kafka 2.8.2 increments the leader epoch last (KAFKA-13972).
         """
         context = self._controller.context
         before = {tp: context.partition_full_replica_assignment(tp) for tp in reassignments}
@@ -178,7 +185,7 @@ class PartitionReassignments:
             self._controller.refresh_leaderships(continuing, watch=True)
 
     def _store_assignments(self, phase: Phase, assignments: Assignments, run: _Run) -> None:
-        """Carry out phase U1 or B6: write the topic znodes, one write per topic."""
+        """Execute phase U1 or B6: write the new assignments to the topic znodes."""
         if not assignments:
             return
         controller = self._controller
@@ -199,7 +206,7 @@ class PartitionReassignments:
         self._report(phase, stored)
 
     def stop_unneeded_replicas(self, unneeded: Replicas) -> None:
-        """Carry out phase U3: move leaders off the unneeded replicas, then delete the replicas."""
+        """Execute phase U3: move leadership off the unneeded replicas, and delete the replicas."""
         controller = self._controller
         context = controller.context
         led = [
@@ -218,7 +225,7 @@ class PartitionReassignments:
     # Phase A: not all of the target replicas are in sync
 
     def _start(self, assignments: Assignments, run: _Run) -> None:
-        """Carry out phases A1 and A2."""
+        """Execute phases A1 and A2: send LeaderAndIsr to all replicas, and start added replicas."""
         self._report(Phase.A1, assignments)
         self._update_leader_epochs_and_send_requests(assignments, run)
         started = {tp: a for tp, a in assignments.items() if tp not in run.failures}
@@ -229,7 +236,7 @@ class PartitionReassignments:
     def _update_leader_epochs_and_send_requests(
         self, assignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
     ) -> None:
-        """Increment leader epochs unless already done, and send LeaderAndIsr to all replicas."""
+        """Increment leader epochs, each at most once per ``run``, and send LeaderAndIsr."""
         controller = self._controller
         context = controller.context
         self._update_leader_epochs(
@@ -255,7 +262,6 @@ class PartitionReassignments:
     def _update_leader_epochs(
         self, assignments: Mapping[TopicPartition, ReplicaAssignment], run: _Run
     ) -> None:
-        """Write states with incremented leader epochs to ZooKeeper and the context."""
         controller = self._controller
         context = controller.context
         stored: dict[TopicPartition, LeaderAndIsr] = {}
@@ -287,10 +293,12 @@ class PartitionReassignments:
     # Phase B: all of the target replicas are in sync
 
     def _complete(self, assignments: Assignments, run: _Run) -> None:
-        """Carry out phases B1 to B8."""
+        """Execute phases B1 to B8: complete the reassignments and remove the old replicas."""
         controller = self._controller
         context, replica_state_machine = controller.context, controller.replica_state_machine
         self._report(Phase.B1, assignments)
+        # These replicas may have been sent the present epoch in U3: increment it again in B3.
+        run.bumped.difference_update(with_removal_outside_isr(context, assignments))
         replica_state_machine.handle_state_changes(
             replicas_by_broker({tp: a.adding_replicas for tp, a in assignments.items()}),
             ReplicaState.ONLINE,
@@ -314,11 +322,11 @@ class PartitionReassignments:
         removed = {
             tp: replicas for tp in completed if (replicas := assignments[tp].removing_replicas)
         }
-        # Deleting the replica of a leader would lose the records that it has not replicated yet.
+        # Deleting the leader's replica would lose the records that are not replicated yet.
         assert controller.quirks.kafka_14424 or not any(
             context.leaderships[tp].leader_and_isr.leader in replicas
             for tp, replicas in removed.items()
-        ), "a replica that leads is to be deleted"
+        ), "a replica to be deleted is still the leader"
         self._report(Phase.B4, {tp: completed[tp] for tp in removed})
         self._stop_and_delete(removed)
         self._report(Phase.B5, {tp: completed[tp] for tp in removed})
@@ -330,9 +338,10 @@ class PartitionReassignments:
         self._report(Phase.B8, completed)
 
     def _move_leaders_if_required(self, completed: Assignments, run: _Run) -> list[TopicPartition]:
-        """Carry out phase B3; return the partitions that failed or have no leader.
+        """Execute phase B3: move leadership to target replicas, or increment the leader epoch.
 
-        Kafka 2.8.2 continues without a leader (KAFKA-14424).
+        Return the partitions that failed or have no leader; they cannot be completed now. Kafka
+        2.8.2 completes the reassignment of a leaderless partition (KAFKA-14424).
         """
         controller = self._controller
         moves = plan_leader_moves(controller.context, completed)
@@ -360,12 +369,12 @@ class PartitionReassignments:
             )
         return [*leaderless, *(tp for tp in completed if tp in run.failures)]
 
-    # Both
+    # Phases U3 and B4 to B5
 
     def _stop_and_delete(self, replicas: Replicas) -> None:
-        """Take replicas out of the ISR one after another, then have their brokers delete them.
+        """Remove replicas from the ISR one after another, and send StopReplica to delete them.
 
-        As in Kafka, the brokers' responses are not awaited.
+        As in Kafka, this does not wait for the brokers' responses.
         """
         by_broker = replicas_by_broker(replicas)
         for target in (
@@ -384,9 +393,10 @@ class PartitionReassignments:
     def maybe_remove_from_zk_reassignment(
         self, should_remove: Callable[[TopicPartition, tuple[int, ...] | None], bool]
     ) -> None:
-        """Remove entries from /admin/reassign_partitions, and the znode with the last one.
+        """Remove entries from /admin/reassign_partitions, or delete the znode if no entry is left.
 
-        The write checks the version that was read, so that concurrently added entries are not lost.
+        The write is conditional on the znode version that was read, so that entries that another
+        client adds at the same time are not lost.
         """
         controller = self._controller
         context = controller.context
@@ -427,7 +437,7 @@ class PartitionReassignments:
                 raise store_error(result.code, _PATH)
 
     def _remove_completed(self, completed: Assignments) -> None:
-        """Carry out phase B7: remove completed reassignments from the context and the znode."""
+        """Execute phase B7: remove completed reassignments from the context and the znode."""
         controller = self._controller
         is_exact = controller.quirks.kafka_9478
 
@@ -442,9 +452,10 @@ class PartitionReassignments:
         controller.context.partitions_being_reassigned.difference_update(completed)
 
     def read_znode(self) -> Entries:
-        """Read the entries of the znode; no entries if it is malformed or missing.
+        """Read /admin/reassign_partitions. A missing or malformed znode counts as empty.
 
-        With the quirk malformed_znode_fails_the_event, raises MalformedZNode where Kafka throws.
+        With the quirk malformed_znode_fails_the_event, MalformedZNode is raised where Kafka throws
+        an exception.
         """
         controller = self._controller
         found = controller.zk.get_data_and_stat(_PATH)
@@ -457,7 +468,7 @@ class PartitionReassignments:
         try:
             targets = ReassignPartitionsZNode.decode(data)
             if controller.quirks.malformed_znode_fails_the_event and None in targets.values():
-                raise MalformedZNode("an entry without replicas", NULL_POINTER)
+                raise MalformedZNode("an entry has no replicas", NULL_POINTER)
             self._decoded = (data, targets)
             return Entries(targets, stat.version)
         except UnparsableJson as error:

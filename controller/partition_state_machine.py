@@ -1,8 +1,10 @@
-"""Execution of partition state changes: plan, write, apply, report, then send requests.
+"""Executes partition state changes.
 
-statemachines/partition_transitions.py plans the changes and zk/controller_client.py writes them;
-this file repeats both for states that changed in ZooKeeper (BADVERSION). Mirrors handleStateChanges
-and electLeaderForPartitions of kafka/controller/PartitionStateMachine.scala.
+The steps are: plan the changes (statemachines/partition_transitions.py), write them to ZooKeeper
+(zk/controller_client.py), apply them to the context, report them to the log and journal, and send
+the resulting requests. If another writer changed a state znode (BADVERSION), the state change of
+that partition is planned and written again. Mirrors handleStateChanges and electLeaderForPartitions
+of kafka/controller/PartitionStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -40,30 +42,30 @@ if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
 ElectionResults = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
-"""The new state of each partition, or why no leader was elected."""
+"""New state of each partition, or the reason why no leader was elected."""
 OFFLINE_ELECTION: Final = OfflineElection()
 
 
 class PartitionStateMachine:
-    """Partition state machine of one controller."""
+    """Executes the partition state changes of one controller."""
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
 
     def startup(self) -> None:
-        """Take partitions online that are New or Offline, after a failover loaded their states."""
+        """Try to elect leaders for New and Offline partitions after a failover."""
         log = self._controller.log
         log.info("Initializing partition state", Source.PARTITION_STATE_MACHINE)
         log.info("Triggering online partition state changes", Source.PARTITION_STATE_MACHINE)
         self.trigger_online_partition_state_change()
 
     def shutdown(self) -> None:
-        """Log the stop after the controller resigned."""
+        """Log that the state machine stopped, because the controller resigned."""
         self._controller.log.info("Stopped partition state machine", Source.PARTITION_STATE_MACHINE)
 
     def trigger_online_partition_state_change(self, topic: str | None = None) -> ElectionResults:
-        """Try to elect leaders for all New and Offline partitions, of one topic or of all."""
+        """Try to elect leaders for New and Offline partitions of ``topic``, or of all topics."""
         waiting = partitions_to_bring_online(self._controller.context, topic)
         return self.handle_state_changes(waiting, PartitionState.ONLINE, OFFLINE_ELECTION)
 
@@ -73,11 +75,12 @@ class PartitionStateMachine:
         target: PartitionState,
         election: ElectionStrategy | None = None,
     ) -> ElectionResults:
-        """Move partitions to the state ``target`` and send the resulting requests to brokers.
+        """Move partitions to the state ``target``, and send the resulting requests to brokers.
 
-        ``election`` is required for Online; the result then has the new state or the failure of
-        every partition that had a leader before. Raises ControllerMoved and other StoreErrors,
-        which end the event.
+        ``election`` is required if ``target`` is Online. Return the new leader and ISR of each
+        partition for which an election succeeded, and the failure of each partition whose state
+        change failed; illegal state changes are only logged. Raises ControllerMoved and other
+        StoreErrors; the event then ends.
         """
         if not partitions:
             return {}
@@ -105,6 +108,8 @@ class PartitionStateMachine:
         while remaining:
             unclean = self._unclean_topics(remaining, target, election)
             plan = plan_partition_state_changes(context, remaining, target, election, unclean)
+            if self._has_outdated_failures(plan):
+                plan = plan_partition_state_changes(context, remaining, target, election, unclean)
             written = self._write(plan)
             outcome = apply_partition_state_changes(context, plan, self.batch, written)
             self._report(outcome, plan)
@@ -123,6 +128,16 @@ class PartitionStateMachine:
             remaining = self._read_again(outcome.retries, plan, results)
         return results
 
+    def _has_outdated_failures(self, plan: PartitionPlan) -> bool:
+        """Read the states of partitions without an electable leader; return True if one is new.
+
+        Nothing would be written to them, so an outdated ISR in the context would not be noticed.
+        """
+        leaderships = self._controller.context.leaderships
+        before = {tp: leaderships[tp] for tp in plan.failures if tp in leaderships}
+        self._controller.refresh_leaderships(list(before))
+        return any(leaderships[tp] != leadership for tp, leadership in before.items())
+
     def _write(self, plan: PartitionPlan) -> WriteOutcome:
         controller = self._controller
         context, zk = controller.context, controller.controller_zk
@@ -134,9 +149,9 @@ class PartitionStateMachine:
         )
 
     def _quarantine_malformed_states(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
-        """Quarantine existing malformed states that prevented the creation of a state.
+        """Quarantine malformed state znodes found where new state znodes were to be created.
 
-        Existing valid states, written by another client, are not taken into the context.
+        Valid state znodes that another client has created there are not loaded into the context.
         """
         controller = self._controller
         if (
@@ -151,7 +166,7 @@ class PartitionStateMachine:
     def _read_again(
         self, partitions: Sequence[TopicPartition], plan: PartitionPlan, results: ElectionResults
     ) -> list[TopicPartition]:
-        """Read changed states from ZooKeeper into the context; return the partitions to retry."""
+        """Read state znodes that another writer changed, and return the partitions to retry."""
         lost = self._controller.refresh_leaderships(partitions)
         failures = {
             tp: StateChangeFailed(
@@ -170,10 +185,10 @@ class PartitionStateMachine:
         target: PartitionState,
         election: ElectionStrategy | None,
     ) -> frozenset[str]:
-        """Return the topics that allow unclean elections.
+        """Return the topics that allow unclean leader election.
 
         Topic configs are read only for topics with a partition that has no live ISR member. A topic
-        with a malformed config does not allow unclean elections.
+        with a malformed config znode does not allow unclean leader election.
         """
         if target is not PartitionState.ONLINE or election != OFFLINE_ELECTION:
             return frozenset()

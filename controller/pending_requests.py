@@ -1,8 +1,9 @@
-"""Executed requests whose responses are delayed until this broker's metadata shows the outcome.
+"""Pending requests: requests that the controller has executed but not yet responded to.
 
-A pending request is a plain value with a timer for the timeout that its client set. The subclasses
-beside the handlers define when a request is done and what its response is. Mirrors the part of
-kafka.server.DelayedOperationPurgatory that the controller needs.
+The response is sent when this broker's metadata shows the outcome of the request, or when the
+request times out; the client sets the timeout. Subclasses of PendingRequest, which are defined next
+to the handlers, decide whether the metadata shows the outcome, and build the response. Mirrors the
+part of kafka.server.DelayedOperationPurgatory that the controller needs.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class PendingRequest(msgspec.Struct, frozen=True):
-    """Base of pending requests; ``timeout`` is the event of its timer."""
+    """Base class of pending requests. ``timeout`` is the type of event enqueued on a timeout."""
 
     message: Message
     timeout: ClassVar[type[PendingRequestTimeout]]
 
     def late(self, metadata: MetadataView) -> Collection[Any]:
-        """Return the topics or partitions whose outcome the metadata does not show yet."""
+        """Return the topics or partitions for which the outcome is not in ``metadata`` yet."""
         raise NotImplementedError
 
     def response(self, late: Collection[Any]) -> Response:
-        """Return the response, with REQUEST_TIMED_OUT for each item of ``late``."""
+        """Return the response, with REQUEST_TIMED_OUT for each topic or partition in ``late``."""
         raise NotImplementedError
 
 
 class PendingRequests:
-    """The pending requests of one controller; for the event thread only."""
+    """Pending requests of one controller. For the event thread only."""
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
@@ -48,7 +49,7 @@ class PendingRequests:
         return len(self._by_timeout)
 
     def add(self, pending: PendingRequest, timeout_ms: float) -> None:
-        """Register a request to be answered when it is done or has timed out."""
+        """Add a request that times out after ``timeout_ms``."""
         kind = pending.timeout
         self._last_number[kind] += 1
         timeout = kind(self._last_number[kind])
@@ -56,9 +57,10 @@ class PendingRequests:
         self._controller.events.schedule(timeout, timeout_ms)
 
     def complete(self, kind: type[PendingRequestTimeout]) -> None:
-        """Answer all requests of one kind that are done, in order of arrival.
+        """Respond to the requests whose outcome this broker's metadata shows, in order of arrival.
 
-        Their timers are cancelled.
+        ``kind`` is the timeout type of the requests to check. The timers of the completed requests
+        are cancelled.
         """
         metadata = self._controller.metadata
         done = {
@@ -74,7 +76,7 @@ class PendingRequests:
             self._controller.reply(pending.message, pending.response(()))
 
     def expire(self, timeout: PendingRequestTimeout) -> None:
-        """Answer a request that has timed out, unless it has been answered already."""
+        """Respond to a request that has timed out, unless a response has already been sent."""
         pending = self._by_timeout.pop(timeout, None)
         if pending is not None:
             late = pending.late(self._controller.metadata)

@@ -1,8 +1,7 @@
-"""Journal rows of one controller: each occurrence with its number, cause and predecessor.
+"""Writes the journal rows of one controller.
 
-Turns the reports of the state machines into rows and appends them in batches; it makes no decisions
-and formats no log text. Rows exist only within a controller epoch: a candidate that is not the
-controller writes none.
+The recorder converts reports from the state machines and event handlers to rows, and appends the
+rows to the journal in batches. Only the active controller writes rows; other candidates do not.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.replica_transitions import IsrRemoved, ReplicaMoves
 
 IsrChange = tuple[TopicPartition, LeaderIsrAndControllerEpoch, LeaderIsrAndControllerEpoch | None]
-"""A partition, its new state, and its previous state."""
+"""An ISR change: the partition, and its leader and ISR after and before the change."""
 
 _Key = tuple[int, int]
 _NEVER: _Key = (0, 0)
@@ -46,7 +45,7 @@ Args = ParamSpec("Args")
 def _appends(
     rows: Callable[Concatenate[Recorder, Args], Iterator[JournalRow]],
 ) -> Callable[Concatenate[Recorder, Args], None]:
-    """Decorator: append the rows that the method yields to the journal."""
+    """Decorator for methods of Recorder that appends the yielded rows to the journal."""
 
     @wraps(rows)
     def append(self: Recorder, /, *args: Args.args, **kwargs: Args.kwargs) -> None:
@@ -56,10 +55,10 @@ def _appends(
 
 
 class Recorder:
-    """Journal writer of one controller.
+    """Writes the journal rows of one controller.
 
-    Each row has the id of the event being processed and of the event that caused it. ``cluster_id``
-    is None until it is known.
+    Each row has the id of the event being processed, and the id of the event that caused it.
+    ``cluster_id`` is None until the broker has read it from ZooKeeper.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Recorder:
         return self._current_event().event_id
 
     def begin_epoch(self, epoch: int) -> None:
-        """Start to write rows, with this controller epoch."""
+        """Start writing rows, each of which includes the controller epoch ``epoch``."""
         self._epoch = epoch
         self._seq = 0
         self._partitions.clear()
@@ -95,19 +94,19 @@ class Recorder:
         self.begin_epoch(0)
 
     def flush(self) -> None:
-        """Flush the written rows to the operating system."""
+        """Flush the appended rows to the operating system."""
         if self._is_dirty:
             self._journal.flush()
             self._is_dirty = False
 
     def occurrence(self, kind: Kind, **fields: Any) -> None:
-        """Append a row that is not part of the history of a partition or replica."""
+        """Append a row about an occurrence that is not a state change of a partition or replica."""
         if self._epoch:
             self._append([self._row(kind, self._clock.now_ms(), **fields)])
 
     @_appends
     def partition_snapshots(self, context: ControllerContext) -> Iterator[JournalRow]:
-        """Append the loaded state of every partition, at the start of an epoch."""
+        """Append a row with the loaded state of every partition, at the start of an epoch."""
         now_ms = self._clock.now_ms()
         first: _Key = (now_ms, 1)
         for tp, state in context.partition_states.items():
@@ -119,14 +118,17 @@ class Recorder:
             yield row
 
     def replicas_initialized(self, replicas: ReplicasByBroker) -> None:
-        """Record since when replicas have had their initial state, without appending rows."""
+        """Record the current time as the time when ``replicas`` entered their initial state.
+
+        No rows are appended; the time becomes ``since_ms`` in the rows about later state changes.
+        """
         first: _Key = (self._clock.now_ms(), 0)
         for broker_id, tps in replicas.items():
             self._replicas.setdefault(broker_id, {}).update(dict.fromkeys(tps, first))
 
     @_appends
     def partition_changes(self, changes: Iterable[PartitionChange]) -> Iterator[JournalRow]:
-        """Append the partitions that changed their state, or stayed Online with a new leader."""
+        """Append a row for each partition that changed its state or, while Online, its leader."""
         now_ms = self._clock.now_ms()
         keys = self._partitions
         after: dict[int, _Key] = {}
@@ -156,7 +158,7 @@ class Recorder:
         to: str,
         election: str | None,
     ) -> None:
-        """Append the partitions whose state change failed, with the reasons."""
+        """Append a row for each partition whose state change failed, with the reason."""
         states, fields = context.partition_state, {"to": to, "election": election}
         self._failures(Kind.PARTITION_FAILED, self._partitions, failures, states, fields)
 
@@ -164,7 +166,10 @@ class Recorder:
     def replica_changes(
         self, replica_id: int, changes: Iterable[ReplicaMoves]
     ) -> Iterator[JournalRow]:
-        """Append the replicas of one broker that changed or re-entered their state."""
+        """Append a row for each replica on broker ``replica_id`` that was moved to a state.
+
+        A row is also appended if the replica was already in that state.
+        """
         config, cluster_id = self._config, self.cluster_id
         event, epoch = self._current_event(), self._epoch
         event_id, cause_id = event.event_id, event.cause_id
@@ -208,7 +213,7 @@ class Recorder:
         context: ControllerContext,
         to: str,
     ) -> None:
-        """Append the replicas of one broker whose state change failed, with the reasons."""
+        """Append a row with the reason for each replica that could not be moved to state ``to``."""
         keys = self._replicas.setdefault(replica_id, {})
         states = partial(context.replica_state, replica_id)
         fields = {"to": to, "replica": replica_id}
@@ -239,7 +244,10 @@ class Recorder:
 
     @_appends
     def isr_removals(self, replica_id: int, removals: Iterable[IsrRemoved]) -> Iterator[JournalRow]:
-        """Append the states without an offline replica, including states that did not change."""
+        """Append a row for each ISR from which the offline replica on this broker was removed.
+
+        A row is also appended if the replica was already missing from the ISR.
+        """
         now_ms = self._clock.now_ms()
         keys = self._replicas.setdefault(replica_id, {})
         for removal in removals:
@@ -251,7 +259,7 @@ class Recorder:
 
     @_appends
     def isrs_changed(self, changes: Iterable[IsrChange]) -> Iterator[JournalRow]:
-        """Append ISR changes made by leaders."""
+        """Append a row for each ISR change made by a leader."""
         for tp, leadership, previous in changes:
             row = self._partition_row(Kind.ISR_CHANGED, tp)
             _set_leadership(row, leadership, previous)
@@ -259,7 +267,7 @@ class Recorder:
 
     @_appends
     def leader_epochs_bumped(self, bumps: Iterable[EpochBump]) -> Iterator[JournalRow]:
-        """Append increments of the leader epoch; ``detail`` is the assignment they are for."""
+        """Append a row for each leader epoch increment, with the partition's assignment."""
         for bump in bumps:
             row = self._partition_row(Kind.LEADER_EPOCH_BUMPED, bump.topic_partition)
             _set_leadership(row, bump.leadership, bump.previous_leadership)
@@ -271,7 +279,7 @@ class Recorder:
     def reassignment_phase(
         self, phase: Phase, assignments: Mapping[TopicPartition, ReplicaAssignment]
     ) -> Iterator[JournalRow]:
-        """Append reassignments that reached a phase; ``detail`` is the assignment."""
+        """Append a row for each reassignment that reached ``phase``, with its assignment."""
         now_ms, to = self._clock.now_ms(), phase.value
         # Thousands of partitions share few distinct assignments.
         texts: dict[ReplicaAssignment, tuple[str, str]] = {}
@@ -290,7 +298,7 @@ class Recorder:
             )
 
     def alter_isr_refused(self, tp: TopicPartition, proposed: LeaderAndIsr, error: str) -> None:
-        """Append a rejected ISR proposal of a leader."""
+        """Append a row for an ISR that a leader proposed and the controller rejected."""
         row = self._partition_row(Kind.ALTER_ISR_REFUSED, tp)
         _set_state(row, proposed)
         row.outcome = error
@@ -302,7 +310,7 @@ class Recorder:
 
     def _current_event(self) -> QueuedEvent:
         event = self._events.current
-        assert event is not None, "every journal row belongs to an event"
+        assert event is not None, "a journal row was written while no event was being processed"
         # explain and replay follow the causes from any row back to an event from outside.
         assert 0 < event.cause_id < event.event_id or (
             not event.cause_id and event.event.may_come_from_outside

@@ -1,8 +1,10 @@
-"""Execution of replica state changes, broker by broker: plan, write, apply, report; then send.
+"""Executes replica state changes, one broker after another.
 
-statemachines/replica_transitions.py plans the changes and zk/controller_client.py writes them; this
-file repeats both for states that changed in ZooKeeper (BADVERSION). Mirrors handleStateChanges and
-removeReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
+The steps are: plan the changes (statemachines/replica_transitions.py), write them to ZooKeeper
+(zk/controller_client.py), apply them to the context, report them to the log and journal, and send
+the resulting requests. If another writer changed a state znode (BADVERSION), the state change of
+that partition is planned and written again. Mirrors handleStateChanges and removeReplicasFromIsr of
+kafka/controller/ReplicaStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ if TYPE_CHECKING:
 
 
 class ReplicaStateMachine:
-    """Replica state machine of one controller."""
+    """Executes the replica state changes of one controller."""
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
         self.batch = ControllerBrokerRequestBatch(controller.context, controller.config.broker_id)
 
     def startup(self) -> None:
-        """Set the initial state of every replica after an election, and send it to the brokers."""
+        """Set the initial state of every replica after a failover, and notify the brokers."""
         controller, source = self._controller, Source.REPLICA_STATE_MACHINE
         controller.log.info("Initializing replica state", source)
         online, offline = initialize_replica_states(controller.context)
@@ -56,13 +58,13 @@ class ReplicaStateMachine:
         self.handle_state_changes(offline, ReplicaState.OFFLINE)
 
     def shutdown(self) -> None:
-        """Log the stop after the controller resigned."""
+        """Log that the state machine stopped, because the controller resigned."""
         self._controller.log.info("Stopped replica state machine", Source.REPLICA_STATE_MACHINE)
 
     def handle_state_changes(self, replicas: ReplicasByBroker, target: ReplicaState) -> None:
-        """Move replicas to the state ``target`` and send the resulting requests to brokers.
+        """Move replicas to the state ``target``, and send the resulting requests to brokers.
 
-        Raises ControllerMoved and other StoreErrors, which end the event.
+        Raises ControllerMoved and other StoreErrors; the event then ends.
         """
         if not replicas:
             return
@@ -79,14 +81,33 @@ class ReplicaStateMachine:
             self.batch.new_batch()
             for replica_id in sorted(replicas):
                 remaining: Sequence[TopicPartition] = replicas[replica_id]
+                if target is ReplicaState.OFFLINE:
+                    self._read_isrs_without(replica_id, remaining)
                 while remaining:
                     plan = plan_replica_state_changes(
                         self._controller.context, replica_id, remaining, target
                     )
                     remaining = self._carry_out(plan)
 
+    def _read_isrs_without(self, replica_id: int, partitions: Sequence[TopicPartition]) -> None:
+        """Read the partition states whose ISRs, according to the context, lack a replica.
+
+        Nothing would be written to them, so an outdated ISR would not be noticed. An ISR that the
+        leader has written itself is outdated until the controller gets the ISR change notification
+        (inter.broker.protocol.version below 2.7), and if the leader dies first it gets none.
+        """
+        leaderships = self._controller.context.leaderships
+        known = ((tp, leaderships.get(tp)) for tp in partitions)
+        self._controller.refresh_leaderships(
+            [
+                tp
+                for tp, leadership in known
+                if leadership is not None and replica_id not in leadership.leader_and_isr.isr
+            ]
+        )
+
     def _carry_out(self, plan: ReplicaPlan) -> list[TopicPartition]:
-        """Write and apply a plan; return the partitions to plan again."""
+        """Execute a plan. Return the partitions whose state change must be planned again."""
         controller = self._controller
         context = controller.context
         written: WriteOutcome | None = None
@@ -112,10 +133,10 @@ class ReplicaStateMachine:
     def _forget_lost_leaderships(
         self, partitions: Sequence[TopicPartition], updates: Mapping[TopicPartition, LeaderAndIsr]
     ) -> dict[TopicPartition, None]:
-        """Forget the leaders and ISRs of topics to be deleted whose state znodes are missing.
+        """Drop cached leaders of partitions without a state znode, if their topic is being deleted.
 
-        Returns these partitions: their replicas need not leave an ISR. Kafka 2.8.2 forgets them
-        only at a failover.
+        Return these partitions; their replicas no longer need to leave an ISR. Kafka 2.8.2 keeps
+        the leaders and ISRs cached until the next failover.
         """
         context = self._controller.context
         deleting = [

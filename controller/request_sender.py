@@ -1,6 +1,6 @@
-"""Sending the requests of a batch through the channels, with Kafka's log lines.
+"""Sends the requests in a batch through the broker channels, and logs them as Kafka does.
 
-It neither builds nor merges requests. Mirrors the sending half of
+This file neither builds nor merges requests. Mirrors the sending half of
 AbstractControllerBrokerRequestBatch in kafka/controller/ControllerChannelManager.scala.
 """
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
 RequestTap = Callable[[int, ControlRequest], None]
-"""Called with a broker id and each request for that broker, whether it is alive or not."""
+"""Callback that observes each request together with the id of the broker it is sent to."""
 
 
 class RequestSender:
-    """Sender of request batches, with Kafka's log lines. ``taps`` are called with each request."""
+    """Sends request batches. Every callback in ``taps`` is called for each request."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RequestSender:
         self._taps = taps
 
     def send(self, batch: ControllerBrokerRequestBatch) -> None:
-        """Queue all requests of a batch in its order, and empty the batch."""
+        """Queue all requests of a batch in sending order, and empty the batch."""
         brokers = sorted(batch.update_metadata_brokers)
         leaderships = batch.context.leaderships
         known = sum(tp in leaderships for tp in batch.update_metadata_partitions)
@@ -78,7 +78,7 @@ class RequestSender:
     ) -> None:
         """Log the LeaderAndIsr, UpdateMetadata and StopReplica requests, in this order.
 
-        The line for UpdateMetadata is written even if no broker gets the request.
+        As in Kafka, the line about UpdateMetadata is written even if no broker receives it.
         """
         log = self._log
         for broker_id, request in requests:
@@ -141,13 +141,16 @@ def sent_batch(
     source: Source,
     abandon: Callable[[bool], None],
 ) -> Iterator[list[Exception]]:
-    """Send the batch of a state machine after the state changes in the block have filled it.
+    """Context manager: the body fills a state machine's request batch, which is sent on exit.
 
-    ``moves`` describes the state changes in log lines. If the block fails, ``abandon`` is called
-    with True if the fence failed and with False otherwise, and the error is raised. Kafka 2.8.2
-    ignores all errors except ControllerMoved (quirk failed_state_change_leaves_the_batch_dirty),
-    among them a batch that was not empty (KAFKA-12315). With these quirks the error is appended to
-    the yielded list instead.
+    The context manager yields a list, to which ignored errors are appended. ``moves`` describes the
+    state changes in log messages. If an error is raised:
+
+    - First, ``abandon(True)`` is called for ControllerMoved, and ``abandon(False)`` for any other
+      error except BatchNotEmpty.
+    - Then the error is re-raised. Kafka 2.8.2 ignores every error except ControllerMoved. Two
+      quirks reproduce this: failed_state_change_leaves_the_batch_dirty for all these errors, and
+      KAFKA-12315 only for BatchNotEmpty.
     """
     log, quirks = controller.log, controller.quirks
     swallowed: list[Exception] = []
@@ -172,7 +175,7 @@ def sent_batch(
 
 
 def request_name(request: ControlRequest) -> str:
-    """Return Kafka's name of the request type."""
+    """Return Kafka's name of the request type, e.g. LEADER_AND_ISR."""
     match request:
         case LeaderAndIsrRequest():
             return "LEADER_AND_ISR"

@@ -1,8 +1,8 @@
-"""Writers of state-change.log and controller.log in the format of Kafka 2.8.
+"""Writes state-change.log and controller.log in the format of Kafka 2.8.
 
-Lines are formatted and written to sinks in as few writes as possible. Names and reasons from
-outside are escaped, so that they cannot break a line or control a terminal. Nothing is formatted
-for a sink that is None, and at level INFO no line about a single replica is formatted. Mirrors
+Many lines are combined into one write. Text from outside, such as topic names, is escaped, so that
+it cannot break a line or control a terminal. To save time, no text is formatted for a log without a
+sink, and lines about single replicas are formatted only if TRACE is logged. Mirrors
 kafka/controller/StateChangeLogger.scala and the message texts of kafka/controller/.
 """
 
@@ -30,7 +30,7 @@ class Sink(Protocol):
 
 
 class Source(Enum):
-    """Source of a line in controller.log: the prefix of the message, and the logger name."""
+    """Component that logs to controller.log. Each value is (message prefix, logger name)."""
 
     CONTROLLER = ("[Controller id={}] ", "kafka.controller.KafkaController")
     CHANNEL_MANAGER = (
@@ -56,11 +56,12 @@ class Source(Enum):
 
 
 class StateChangeLog:
-    """Both logs of one controller.
+    """Writes the state-change.log and controller.log of one controller.
 
-    ``is_trace``: also write the lines that Kafka logs at TRACE and DEBUG. ``is_debug``: DEBUG lines
-    of controller.log are written; check it before formatting costly text. ``epoch``: controller
-    epoch that lines of state-change.log show.
+    - ``is_trace``: True if TRACE lines are written to state-change.log.
+    - ``is_debug``: True if DEBUG lines are written to controller.log. Check this before formatting
+      text that is costly to build.
+    - ``epoch``: controller epoch shown in the lines of state-change.log.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class StateChangeLog:
         self._write_controller("INFO", text, source, None)
 
     def infos(self, texts: Iterable[str]) -> None:
-        """Write INFO lines with one timestamp to controller.log."""
+        """Write several INFO lines with the same timestamp to controller.log."""
         if self._controller is not None:
             before, after = self._around("INFO", Source.CONTROLLER)
             body = (after + before).join(map(harmless_line, texts))
@@ -111,14 +112,14 @@ class StateChangeLog:
     def error(
         self, text: str, source: Source = Source.CONTROLLER, error: BaseException | None = None
     ) -> None:
-        """Write an ERROR line to controller.log, followed by a line for the exception."""
+        """Write an ERROR line to controller.log, followed by a line for ``error`` if given."""
         self._write_controller("ERROR", text, source, error)
 
     def state_change(self, level: str, texts: Iterable[str], *, with_epoch: bool = True) -> None:
-        """Write lines with one level and one timestamp to state-change.log.
+        """Write lines with the same level and timestamp to state-change.log.
 
-        ``with_epoch`` False: omit the controller epoch, as Kafka does where it does not use
-        ``withControllerEpoch``.
+        If ``with_epoch`` is False, the controller epoch is omitted, as Kafka does for messages that
+        it logs without ``withControllerEpoch``.
         """
         if self._state_change is None:
             return
@@ -130,7 +131,7 @@ class StateChangeLog:
             self._state_change.write(f"{before}{body}{after}")
 
     def state_change_failed(self, texts: Iterable[tuple[str, str]]) -> None:
-        """Write ERROR lines to state-change.log: pairs of a message and its exception line."""
+        """Write ERROR lines to state-change.log. ``texts``: (message, exception line) pairs."""
         if self._state_change is None:
             return
         before = f"{self._time()} ERROR [Controller id={self.controller_id} epoch={self.epoch}] "
@@ -165,7 +166,7 @@ class StateChangeLog:
 def partition_online_text(
     partition: TopicPartition, from_: str, to: str, leadership: LeaderIsrAndControllerEpoch
 ) -> str:
-    """Return the log text for a partition that became Online with a leader and an ISR."""
+    """Return the log message for a partition that moved to Online with a leader and ISR."""
     state = leadership.leader_and_isr
     return f"Changed partition {partition} from {from_} to {to} with state {state}"
 
@@ -173,7 +174,7 @@ def partition_online_text(
 def partition_new_text(
     partition: TopicPartition, from_: str, to: str, replicas: Sequence[int]
 ) -> str:
-    """Return the log text for a new partition."""
+    """Return the log message for a partition that moved to New."""
     return (
         f"Changed partition {partition} state from {from_} to {to} "
         f"with assigned replicas {id_list(replicas)}"
@@ -183,7 +184,7 @@ def partition_new_text(
 def partition_failed_text(
     controller_id: int, epoch: int, partition: TopicPartition, from_: str, to: str
 ) -> str:
-    """Return the log text for a partition whose state change failed."""
+    """Return the log message for a partition whose state change failed."""
     return (
         f"Controller {controller_id} epoch {epoch} failed to change state for partition "
         f"{partition} from {from_} to {to}"
@@ -193,7 +194,7 @@ def partition_failed_text(
 def replica_failed_text(
     controller_id: int, epoch: int, partition: TopicPartition, replica: int, from_: str, to: str
 ) -> str:
-    """Return the log text for a replica whose state change failed."""
+    """Return the log message for a replica whose state change failed."""
     return (
         f"Controller {controller_id} epoch {epoch} initiated state change of replica {replica} for "
         f"partition {partition} from {from_} to {to} failed"
@@ -201,7 +202,7 @@ def replica_failed_text(
 
 
 def id_list(ids: Iterable[int]) -> str:
-    """Join broker ids as Kafka does: ``0,1,2``."""
+    """Format broker ids as Kafka does: ``0,1,2``."""
     return ",".join(map(str, ids))
 
 

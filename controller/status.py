@@ -1,6 +1,7 @@
-"""State of a controller for `klamm status`, as plain values.
+"""State of a controller for `klamm status`, as JSON-compatible values.
 
-The context is read from another thread than the event thread, so it is only counted or copied.
+The context is read by a thread other than the event thread, so its collections are only counted or
+copied.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def controller_status(controller: KafkaController) -> dict[str, Any]:
 
 
 def _deletions(context: ControllerContext) -> list[dict[str, Any]]:
-    """Return for each topic to be deleted the brokers or the reassignment that it waits for.
+    """Return the topics to be deleted, each with the brokers or reassignment that it waits for.
 
-    ``waits_for_log_dirs_of`` are those of the brokers that are live, with a failed log directory.
+    ``waits_for_log_dirs_of`` lists the live brokers with a failed log directory.
     """
     waiting = context.topics_waiting_for_reassignment.copy()
     live = context.live_or_shutting_down_broker_ids
@@ -81,7 +82,7 @@ def _deletions(context: ControllerContext) -> list[dict[str, Any]]:
 
 
 def _reassignments(context: ControllerContext) -> list[dict[str, Any]]:
-    """Return the progress of ongoing reassignments, at most REASSIGNMENTS_SHOWN."""
+    """Return the status of at most REASSIGNMENTS_SHOWN of the ongoing reassignments."""
     found = []
     for tp in sorted(context.partitions_being_reassigned.copy()):
         assignment = context.partition_full_replica_assignment(tp)
@@ -102,7 +103,7 @@ def _reassignments(context: ControllerContext) -> list[dict[str, Any]]:
 def _offline_brokers(
     context: ControllerContext, replicas: Iterable[tuple[TopicPartition, tuple[int, ...]]]
 ) -> list[int]:
-    """Return the ids of the brokers with a replica that is not online, ascending."""
+    """Return the sorted ids of the brokers on which at least one of ``replicas`` is not online."""
     return sorted(
         {
             broker_id

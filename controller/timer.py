@@ -1,10 +1,10 @@
-"""Count, sum and maximum of durations: Kafka's timers and histograms as Prometheus shows them."""
+"""Timer metric: count, sum and maximum of durations, in place of Kafka's timers and histograms."""
 
 from __future__ import annotations
 
 
 class Timer:
-    """Number of measured durations, with their sum and maximum in milliseconds."""
+    """Timer metric: number of durations, with their sum and maximum in milliseconds."""
 
     __slots__ = ("count", "max_ms", "sum_ms")
 
@@ -14,7 +14,7 @@ class Timer:
         self.max_ms = 0.0
 
     def update(self, elapsed_ms: float) -> None:
-        """Add one duration."""
+        """Add one duration in milliseconds."""
         self.count += 1
         self.sum_ms += elapsed_ms
         self.max_ms = max(self.max_ms, elapsed_ms)

@@ -1,8 +1,8 @@
-"""Deletion of topics, from the request to the last znode: queued, started, halted, completed.
+"""Executes topic deletions: queues topics, starts, halts and completes the deletions.
 
-statemachines/topic_deletion.py decides the next step; this file carries it out with the state
-machines and fenced writes. Handlers of the events that drive deletions follow the manager: requests
-in /admin/delete_topics, and responses of brokers that were sent StopReplica. Mirrors
+statemachines/topic_deletion.py decides the next step of a deletion; this file executes it with the
+state machines and fenced writes. At the end of the file are the event handlers for requests in
+/admin/delete_topics and for brokers' responses to StopReplica. Mirrors
 kafka/controller/TopicDeletionManager.scala; processTopicDeletion, fetchTopicDeletionsInProgress and
 processTopicDeletionStopReplicaResponseReceived of KafkaController.scala; and the StopReplica
 callback of ControllerChannelManager.scala.
@@ -45,14 +45,14 @@ REASSIGNMENT = "topic reassignment in progress"
 
 
 class TopicDeletionManager:
-    """Topic deletions of one controller. ``counts`` are updated after every change.
+    """Executes the topic deletions of one controller, and counts them for the metrics.
 
-    A topic that is being reassigned is queued only after the reassignment has ended: until then it
-    is served, so that the reassignment can complete. Kafka 2.8.2 deletes it at once (KAFKA-8249),
-    or, after a failover, queues it and waits.
+    A topic that is being reassigned is queued for deletion only after the reassignment has ended.
+    Until then the topic stays in use, so that the reassignment can complete. Kafka 2.8.2 deletes
+    such a topic immediately (KAFKA-8249) or, after a failover, queues it and waits.
 
-    A deletion waits without limit for a replica on a dead broker (KAFKA-10548): if the topic were
-    deleted without that replica, it would reappear with the broker.
+    A deletion waits indefinitely for a replica on a dead broker (KAFKA-10548). If the topic were
+    deleted without that replica, it would reappear when the broker returns.
     """
 
     def __init__(self, controller: KafkaController) -> None:
@@ -63,7 +63,7 @@ class TopicDeletionManager:
     # From a failover to a resignation
 
     def init(self, topics: Iterable[str]) -> None:
-        """Queue the topics to be deleted, after an election and before the state machines start."""
+        """Queue the topics to be deleted. A failover calls this before it starts state machines."""
         context, log = self._controller.context, self._controller.log
         to_delete = set(topics)
         offline = topics_with_offline_replicas(context, sorted(to_delete))
@@ -85,18 +85,21 @@ class TopicDeletionManager:
         self._count()
 
     def try_topic_deletion(self) -> None:
-        """Resume deletions after an election, when all other state was initialized."""
+        """Resume deletions at the end of a failover, after the state machines were started."""
         if self.is_delete_topic_enabled:
             self._resume_deletions()
 
     def reset(self) -> None:
-        """Reset the counts after the controller resigned."""
+        """Reset ``counts`` to 0, because the controller has resigned."""
         self.counts = DeletionCounts()
 
     # Called by event handlers
 
     def enqueue_topics_for_deletion(self, topics: Iterable[str]) -> None:
-        """Queue topics for deletion and start; topics that are already queued are allowed."""
+        """Queue ``topics`` for deletion, and resume all deletions.
+
+        If delete.topic.enable is false, remove the deletion requests instead.
+        """
         if self.is_delete_topic_enabled:
             self._queue(topics)
             self._resume_deletions()
@@ -104,7 +107,7 @@ class TopicDeletionManager:
             self._remove_requests(topics)
 
     def resume_deletion_for_topics(self, topics: Iterable[str]) -> None:
-        """Resume deletions after a broker with replicas returned or a reassignment ended."""
+        """Resume the deletion of topics after a broker has returned or a reassignment has ended."""
         context = self._controller.context
         waiting = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
         resumed = waiting.intersection(topics)
@@ -130,7 +133,7 @@ class TopicDeletionManager:
         self._resume_deletions()
 
     def complete_replica_deletion(self, replicas: ReplicasByBroker) -> None:
-        """Record replicas that a broker deleted; complete topics without remaining replicas."""
+        """Record deleted replicas, and complete the deletion of topics with no replicas left."""
         deleted = queued_replicas(self._controller.context, replicas)
         self._controller.log.debug(
             f"Deletion successfully completed for replicas {replicas_text(deleted)}", _SOURCE
@@ -141,7 +144,7 @@ class TopicDeletionManager:
         self._resume_deletions()
 
     def mark_topic_ineligible_for_deletion(self, topics: Iterable[str], reason: str) -> None:
-        """Halt the deletion of the queued ones among ``topics``."""
+        """Halt the deletion of those ``topics`` that are queued for deletion."""
         context = self._controller.context
         halted = context.topics_to_be_deleted.intersection(topics)
         if self.is_delete_topic_enabled and halted:
@@ -149,9 +152,10 @@ class TopicDeletionManager:
             self._count()
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """Delete the remaining znodes and deletion requests of manually deleted topics.
+        """Clean up after another client deleted the topic znodes of topics queued for deletion.
 
-        With the quirk deleted_topic_znode_leaves_stale_state they stay until the next request or
+        The topics' remaining znodes and deletion requests are deleted. With the quirk
+        deleted_topic_znode_leaves_stale_state, they stay until the next deletion request or
         failover.
         """
         context = self._controller.context
@@ -181,7 +185,7 @@ class TopicDeletionManager:
             self._report_halted(newly, REASSIGNMENT)
 
     def _queue_after_reassignment(self) -> None:
-        """Queue the topics whose reassignment has ended in the meantime, for any reason."""
+        """Queue the topics that waited for a reassignment that has completed or was cancelled."""
         context = self._controller.context
         if context.topics_waiting_for_reassignment:
             reassigned = topics_being_reassigned(context)
@@ -202,7 +206,7 @@ class TopicDeletionManager:
     # Execution
 
     def _resume_deletions(self) -> None:
-        """Advance every queued topic by one step: complete, then retry, then start deletions."""
+        """Advance the deletion of every queued topic by one step: complete, retry or start."""
         self._queue_after_reassignment()
         context, log = self._controller.context, self._controller.log
         if context.topics_to_be_deleted:
@@ -220,14 +224,15 @@ class TopicDeletionManager:
         self._count()
 
     def _complete(self, topics: Sequence[str]) -> None:
-        """Forget the deleted replicas, then delete the znodes of all topics together.
+        """Move the deleted replicas to NonExistent, and delete the znodes of all ``topics``.
 
-        A topic whose znodes cannot be deleted stays queued and is retried at the next event.
+        A topic whose znodes cannot be deleted stays queued. The deletion is retried the next
+        time deletions are resumed.
         """
         controller = self._controller
-        # The znodes are deleted irrevocably: a replica left on a broker would have no topic.
+        # Deleting the znodes is irrevocable: a replica left on a broker would have no topic.
         assert all(progress_of(controller.context, topic) is Progress.DONE for topic in topics)
-        # Otherwise the event of the changed znode could precede a new topic of the same name.
+        # Otherwise the event for the changed znode could be processed for a new topic of that name.
         controller.watches.topics.difference_update(topics)
         deleted = replicas_in_state(controller.context, topics, ReplicaState.DELETION_SUCCESSFUL)
         controller.replica_state_machine.handle_state_changes(deleted, ReplicaState.NON_EXISTENT)
@@ -251,7 +256,7 @@ class TopicDeletionManager:
             del malformed[name]
 
     def _retry(self, topics: Sequence[str]) -> None:
-        """Move replicas that could not be deleted back to Offline, so that they can be retried."""
+        """Move the replicas that could not be deleted back to Offline, to retry their deletion."""
         failed = replicas_in_state(
             self._controller.context, topics, ReplicaState.DELETION_INELIGIBLE
         )
@@ -263,10 +268,11 @@ class TopicDeletionManager:
         self._controller.replica_state_machine.handle_state_changes(failed, ReplicaState.OFFLINE)
 
     def _start(self, topics: Sequence[str]) -> None:
-        """Remove the partitions, send that to the brokers, and start to delete live replicas.
+        """Move partitions to NonExistent, notify the brokers, and start deleting live replicas.
 
-        The partitions change their state before the deletion counts as started, so that offline
-        partitions are counted until then.
+        The partitions leave the state Offline before the deletion is marked as started. Otherwise
+        the count of offline partitions would be wrong: it excludes topics whose deletion has
+        started.
         """
         controller, context = self._controller, self._controller.context
         plan = plan_start(context, topics)
@@ -316,7 +322,7 @@ class TopicDeletionManager:
 
 
 def replicas_text(replicas: ReplicasByBroker) -> str:
-    """Format replicas as Kafka does."""
+    """Format replicas as in Kafka's log messages."""
     return ",".join(
         f"[Topic={tp.topic},Partition={tp.partition},Replica={broker_id}]"
         for broker_id, tps in replicas.items()
@@ -325,7 +331,7 @@ def replicas_text(replicas: ReplicasByBroker) -> str:
 
 
 def load_topic_deletions(controller: KafkaController) -> None:
-    """Read, watch and queue the topics in /admin/delete_topics, at a failover."""
+    """Read and watch /admin/delete_topics during a failover, and queue the listed topics."""
     controller.log.info("Fetching topic deletions in progress")
     topics = controller.zk.get_topic_deletions(watch=True)
     controller.log.info(f"List of topics to be deleted: {','.join(topics)}")
@@ -334,9 +340,9 @@ def load_topic_deletions(controller: KafkaController) -> None:
 
 
 def process_topic_deletion(controller: KafkaController, _: TopicDeletion) -> None:
-    """Read /admin/delete_topics, remove requests for missing topics, and queue the others.
+    """Read /admin/delete_topics, remove requests for missing topics, and queue the other topics.
 
-    A topic with a malformed znode counts as existing, so that it can be deleted.
+    A topic with a malformed znode counts as existing, so that the topic can be deleted.
     """
     context, log = controller.context, controller.log
     topics = controller.zk.get_topic_deletions(watch=True)
@@ -370,10 +376,10 @@ def process_deleted_replicas(
 ) -> None:
     """Handle a StopReplica response for topics whose deletion has started.
 
-    Records the deleted replicas and those that could not be deleted; ignores replicas that were
-    only stopped.
+    Replicas that were deleted, or could not be deleted, are recorded. Replicas that were only
+    stopped are ignored.
     """
-    assert isinstance(request, StopReplicaRequest), "the response is not to a StopReplica request"
+    assert isinstance(request, StopReplicaRequest), "not a response to StopReplica"
     started = controller.context.topics_with_deletion_started
     if not started:
         return

@@ -1,7 +1,7 @@
-"""Mapping of fired watches to controller events, and the set of active watches.
+"""Converts fired watches to controller events, and ignores watches that no longer matter.
 
-A fired watch only enqueues an event; the handler of the event reads the znode and thereby arms the
-watch again. Mirrors the ...Handler classes of kafka/controller/KafkaController.scala.
+A fired watch only enqueues an event. The event's handler reads the znode, which also sets the watch
+again. Mirrors the classes in kafka/controller/KafkaController.scala whose names end in Handler.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ _CHILD_CHANGES: Final[Mapping[str, ControllerEvent]] = {
 
 
 class Watches:
-    """Watches in which the controller is interested; a watch that fires later is ignored.
+    """Watches that a controller currently reacts to; other fired watches are ignored.
 
-    Every candidate watches /controller from its startup; only the active controller watches other
-    znodes. ``brokers``: brokers with a watched registration. ``topics``: topics with a watched
-    znode. ``malformed``: partitions with a malformed state znode, by the path of the znode.
-    ``event_of`` is called from the store's thread.
+    Every candidate watches /controller from startup on. Only the active controller watches other
+    znodes. ``event_of`` is called from the ZooKeeper client's thread.
+
+    - ``brokers``: brokers with a watched registration znode.
+    - ``topics``: topics with a watched topic znode.
+    - ``malformed``: partitions with a malformed state znode, keyed by znode path.
     """
 
     def __init__(self, quirks: Quirks = NO_QUIRKS) -> None:
@@ -67,11 +69,11 @@ class Watches:
         self.malformed: dict[str, TopicPartition] = {}
 
     def activate(self) -> None:
-        """Accept watches of brokers, topics and requests: the controller became active."""
+        """React to all watches from now on, because this controller has become active."""
         self._is_active = True
 
     def clear(self) -> None:
-        """Ignore all watches except /controller: the controller resigned."""
+        """Ignore all watches except that on /controller, because the controller resigned."""
         self._is_active = False
         self.brokers.clear()
         self.topics.clear()
@@ -79,16 +81,16 @@ class Watches:
         self.malformed.clear()
 
     def register_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Accept changes of the state znodes of these partitions."""
+        """React to changes to the state znodes of ``partitions``, which are being reassigned."""
         self._reassigned.update((TopicPartitionStateZNode.path(tp), tp) for tp in partitions)
 
     def unregister_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ignore changes of the state znodes of these partitions from now on."""
+        """Ignore further changes to the state znodes of ``partitions``."""
         for tp in partitions:
             self._reassigned.pop(TopicPartitionStateZNode.path(tp), None)
 
     def event_of(self, fired: WatchEvent) -> ControllerEvent | None:
-        """Return the event for a fired watch; None if the watch is ignored."""
+        """Return the controller event for a fired watch, or None if the watch is ignored."""
         path, kind = fired.path, fired.kind
         if path == ControllerZNode.path:
             return Reelect() if kind is WatchKind.DELETED else ControllerChange()

@@ -10,8 +10,11 @@ from klamm.cluster.quirks import NO_QUIRKS
 from klamm.drills import text
 from klamm.drills.actions import ACTIONS
 from klamm.drills.conditions import CONDITIONS
+from klamm.drills.drawn_steps import FAULTS, ONLY_IF_NAMED
 from klamm.drills.library import NAMES, named_drill, named_text
 from klamm.drills.run import Verdict, play
+from klamm.drills.trigger_language import TRIGGERS
+from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 
 EXAMPLE = "leader-loss"
@@ -21,6 +24,12 @@ def action_table() -> str:
     """Return the table of actions."""
     rows = [(f"`{kind.example}`", kind.about) for kind in ACTIONS.values()]
     return table(("action", "effect"), rows)
+
+
+def trigger_table() -> str:
+    """Return the table of triggers."""
+    rows = [(f"`{kind.example}`", kind.about) for kind in TRIGGERS.values()]
+    return table(("trigger", "the step runs"), rows)
 
 
 def condition_table() -> str:
@@ -41,6 +50,19 @@ def drill_table() -> str:
     return table(("drill", "worlds", "steps", "what happens"), rows)
 
 
+def invariant_table() -> str:
+    """Return the table of invariants."""
+    rows = [(f"`{name}`", one.statement, one.source) for name, one in INVARIANTS.items()]
+    return table(("invariant", "statement", "source"), rows)
+
+
+def fault_list() -> str:
+    """Return the kinds of faults that a hunt uses."""
+    names = ", ".join(f"`{name}`" for name in FAULTS if name not in ONLY_IF_NAMED)
+    named = ", ".join(f"`{name}`" for name in ONLY_IF_NAMED)
+    return f"{len(FAULTS)} kinds: {names}; only if they are named: {named}.\n"
+
+
 def example_file() -> str:
     """Return the text of the example drill."""
     return f"```yaml\n{named_text(EXAMPLE)}```\n"
@@ -48,20 +70,14 @@ def example_file() -> str:
 
 def example_run() -> str:
     """Return the output of the example drill with seed 0."""
-    return _block(_run_lines())
-
-
-def short_run() -> str:
-    """Return the same output without the description and the setup of the cluster."""
-    heading, *lines = _run_lines()
-    first = next(at for at, line in enumerate(lines) if line.endswith("  kill: 1"))
-    return _block([heading.partition(":")[0], "   ...", *lines[first:]])
+    return "```text\n" + "\n".join(_run_lines()) + "\n```\n"
 
 
 def _run_lines() -> list[str]:
     drill = named_drill(EXAMPLE)
     lines = [text.heading(drill.name, "simulated, seed 0", drill.about)]
-    for part in play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))):
+    driver = SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))
+    for part in play(drill, driver, is_measured=True):
         if isinstance(part, Verdict):
             lines += text.verdict_lines(drill.name, part)
         else:
@@ -69,13 +85,11 @@ def _run_lines() -> list[str]:
     return lines
 
 
-def _block(lines: list[str]) -> str:
-    return "```\n" + "\n".join(lines) + "\n```\n"
-
-
+HUNT_SECTIONS = {"invariants": invariant_table, "faults": fault_list}
 SECTIONS = {
     "actions": action_table,
     "conditions": condition_table,
+    "triggers": trigger_table,
     "drills": drill_table,
     "example": example_file,
     "run": example_run,

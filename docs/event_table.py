@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import pyarrow as pa
+
 from docs.markdown import table
 from klamm.replay.encode import PUBLISHED
 from klamm.replay.event_schema import CODED_SCHEMA, COLUMN_TEXTS, STATE_CODES
 
+_TYPES: Final = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+    CODED_SCHEMA.field("isr").type: "array<int>",
+}
+
 
 def column_table() -> str:
-    """Return the table of columns: type, whether it may be null, meaning."""
+    """Return the table of columns, with the type, nullability and meaning of each."""
     rows = [
         (
             field.name,
-            field.dataType.simpleString(),
+            _TYPES[field.type],
             "yes" if field.nullable else "",
             COLUMN_TEXTS[field.name],
         )
@@ -25,7 +36,7 @@ def column_table() -> str:
 
 
 def code_table() -> str:
-    """Return the table of published codes."""
+    """Return the table of the codes in the event table, with the string that each stands for."""
     rows = [(name, _codes(enumerate(words, 1))) for name, words in PUBLISHED.items()]
     states = [(code, word) for word, code in STATE_CODES.items()]
     return table(("column", "codes"), [*rows, ("from_state, to_state", _codes(states))])

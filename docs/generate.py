@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import itertools
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -16,11 +15,21 @@ from pathlib import Path
 
 import msgspec
 
-from docs import drill_tables, event_table, known_bugs, state_machines
+from docs import (
+    bug_tables,
+    drill_tables,
+    event_table,
+    known_bugs,
+    library_methods,
+    quirk_texts,
+    replay_sources,
+    state_machines,
+)
 from docs.http_bounds import bound_table
 from docs.markdown import table
 from klamm.cluster import quirks
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config
+from klamm.drills.schema import schema_text
 from klamm.replay.answers import answer_table
 from klamm.replay.generate.options import planted_table
 from klamm.server.api import ROUTES
@@ -37,25 +46,6 @@ def fill(page: str, sections: Mapping[str, Callable[[], str]]) -> str:
     return _SECTION.sub(
         lambda found: found["begin"] + sections[found["name"]]() + found["end"], page
     )
-
-
-def quirk_table() -> str:
-    """Return the table of quirks: the behaviour of Kafka 2.8.2 and of klamm."""
-    texts = quirk_texts()
-    rows = [(name, *texts[field]) for name, field in quirks.NAMES.items()]
-    return table(("quirk", "Kafka 2.8.2", "klamm"), rows)
-
-
-def quirk_texts() -> dict[str, tuple[str, ...]]:
-    """Return the paragraphs of each quirk's docstring, by field."""
-    tree = ast.parse(Path(quirks.__file__).read_text(encoding="utf-8"))
-    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Quirks")
-    texts = {}
-    for field, text in itertools.pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            paragraphs = str(ast.literal_eval(text.value)).split("\n\n")
-            texts[ast.unparse(field.target)] = tuple(" ".join(p.split()) for p in paragraphs)
-    return texts
 
 
 def scenario_table() -> str:
@@ -150,16 +140,18 @@ def _purpose(package: str) -> str:
     return str(ast.get_docstring(ast.parse(text))).splitlines()[0]
 
 
+SCHEMA = "docs/drill.schema.json"
+"""The JSON Schema of drills."""
 PAGES: dict[str, Callable[[str], str]] = {
-    "README.md": lambda page: fill(page, {"short run": drill_tables.short_run}),
     "docs/architecture.md": lambda page: fill(page, {"packages": package_table}),
+    "docs/bugs.md": lambda page: fill(page, bug_tables.SECTIONS),
     "docs/configs.md": lambda page: fill(
         page, {"broker configs": broker_config_table, "topic configs": topic_config_table}
     ),
     "docs/deviations.md": lambda page: fill(
         page,
         {
-            "quirks": quirk_table,
+            "quirks": quirk_texts.quirk_table,
             "known bugs": known_bugs.known_bug_table,
             "scenarios": scenario_table,
         },
@@ -168,8 +160,11 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/replay.md": lambda page: fill(
         page, {"planted": planted_table, "answers": answer_table, **event_table.SECTIONS}
     ),
+    "docs/replay-sources.md": lambda page: fill(page, replay_sources.SECTIONS),
     "docs/drills.md": lambda page: fill(page, drill_tables.SECTIONS),
+    "docs/hunt.md": lambda page: fill(page, drill_tables.HUNT_SECTIONS),
     "docs/controller.md": lambda page: fill(page, state_machines.SECTIONS),
+    "testing/actions.py": lambda page: fill(page, library_methods.SECTIONS),
 }
 """How each page with generated sections is filled, by its path in the repository."""
 
@@ -182,6 +177,7 @@ def main() -> None:
         if (fresh := filled(page)) != page:
             path.write_text(fresh, encoding="utf-8")
             print(f"regenerated {name}")
+    (ROOT / SCHEMA).write_text(schema_text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

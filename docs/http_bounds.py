@@ -43,7 +43,7 @@ def bound_table() -> str:
             "408",
         ),
         (
-            "time without reading an answer",
+            "time without reading a response",
             f"{http_protocol.WRITE_TIMEOUT_S:g} s",
             "closed",
         ),
@@ -67,6 +67,6 @@ def bound_table() -> str:
             "400",
         ),
         ("undecided records of all producers", f"{clients.MAX_UNDECIDED_BYTES // mib} MiB", "503"),
-        ("rows of the journal in one answer", f"{api.MAX_ROWS:,}", "400"),
+        ("rows of the journal in one response", f"{api.MAX_ROWS:,}", "400"),
     )
     return table(("resource", "bound", "above it"), rows)

@@ -1,1 +1,1 @@
-"""Scripted failures (drills): the drill language, the shipped drills, running and judging."""
+"""Drills (scripted failures): the drill language, the shipped drills, and how they are run."""

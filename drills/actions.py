@@ -1,6 +1,6 @@
-"""Actions of drill steps: one entry per action, with its text for the docs.
+"""Actions of drill steps: one entry for each action, with its text for the docs.
 
-An entry parses the action's value into an action of runtime/actions.py or of
+Each entry converts the YAML value of an action to an action class of runtime/actions.py or of
 runtime/scenarios/steps.py.
 """
 
@@ -14,24 +14,26 @@ from typing import Any, Final, NamedTuple
 import yaml
 from msgspec import inspect
 
+from klamm.admin.jopt import UncaughtException
 from klamm.cluster.types import ElectionType
-from klamm.drills.reading import DrillReader, is_null
+from klamm.drills.existence import Mention, Noun, option
+from klamm.drills.reading import MAX_INTEGER, DrillReader, is_null
 from klamm.runtime import actions
 from klamm.runtime.actions import Action, BrokerAction
 from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.tools import TOOL_NAMES
+from klamm.runtime.scenarios.tools import TOOLS
 from klamm.zk.ensemble import FOLLOWER, LEADER
 
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]
-_WORDS: Final = {"log_dir": "dir"}
-"""Arguments that have another name in drills."""
+WORDS: Final = {"log_dir": "dir", "sources": "from", "destinations": "to"}
+"""Names of arguments in drills, if they differ from the action's field names (the keys)."""
 ANSWERED: Final = (steps.RunTool, steps.Reassign, steps.ElectLeaders)
 """Actions with an exit code and an output."""
 
 
 class ActionKind(NamedTuple):
-    """Parser and documentation of an action."""
+    """Parser and documentation of one kind of action."""
 
     read: Read
     example: str
@@ -42,7 +44,7 @@ def _on_brokers(action: type[BrokerAction]) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         refs = [reader.broker_ref(item) for item in reader.one_or_more(node)]
         if not refs:
-            raise reader.error(node, "no broker is given")
+            raise reader.error(node, "name at least one broker")
         return tuple(action(ref) for ref in refs)
 
     return read
@@ -51,20 +53,19 @@ def _on_brokers(action: type[BrokerAction]) -> Read:
 def _isolate(reader: DrillReader, node: yaml.Node) -> Actions:
     refs = tuple(reader.broker_ref(item) for item in reader.one_or_more(node))
     if not refs:
-        raise reader.error(node, "no broker is given", "heal_network ends an isolation")
+        raise reader.error(node, "name at least one broker", "heal_network ends an isolation")
+    if set(refs).issuperset(reader.cluster.broker_ids):
+        raise reader.error(
+            node, "cannot isolate all brokers of the cluster", "leave at least one broker out"
+        )
     return (actions.Isolate(refs),)
-
-
-def _degrade_network(reader: DrillReader, node: yaml.Node) -> Actions:
-    fields = reader.fields(node, "a network", steps.DegradeNetwork.__struct_fields__)
-    shares = {name: reader.number(entry.value, name, 1.0) for name, entry in fields.items()}
-    return (steps.DegradeNetwork(**shares),)
 
 
 _ON_ZOOKEEPER: Final = {
     "kill": "Kill one of the drill's ZooKeeper servers (leader, follower or an id). Real only.",
     "start": "Start a killed ZooKeeper server with its existing data. Real only.",
-    "pause": "Freeze a ZooKeeper server: connections stay open, it does not respond. Real only.",
+    "pause": "Freeze a ZooKeeper server: connections stay open, but it does not respond. "
+    "Real only.",
     "resume": "Resume a frozen ZooKeeper server. Real only.",
 }
 
@@ -76,17 +77,24 @@ _ON_QUORUM: Final = {
 
 def _on_zookeeper(action: str) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
-        server = reader.text(node, "a ZooKeeper server")
-        if server in (LEADER, FOLLOWER) or server.isdecimal():
+        server, count = reader.text(node, "a ZooKeeper server"), reader.cluster.zookeeper_servers
+        if server not in (LEADER, FOLLOWER) and not server.isdecimal():
+            raise reader.error(node, f"'{server}' is not a server", "use an id, leader or follower")
+        ids = [str(number) for number in range(1, count + 1)]
+        if server in (LEADER, *ids) or (server == FOLLOWER and count > 1):
             return (steps.ActOnZooKeeper(action, server),)
-        raise reader.error(node, f"'{server}' is not a server", "use an id, leader or follower")
+        raise reader.error(
+            node,
+            f"the drill has no ZooKeeper server {server}",
+            f"servers: {', '.join(ids)}; cluster: {{zookeeper_servers: 3}} starts three",
+        )
 
     return read
 
 
 def _with_arguments(word: str, action: type[Action]) -> Read:
-    """Return the parser of an action with named arguments."""
-    arguments = {_WORDS.get(field.name, field.name): field for field in _arguments(action)}
+    """Return the parser of an action whose YAML value is a mapping of named arguments."""
+    arguments = {WORDS.get(field.name, field.name): field for field in _arguments(action)}
 
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         given = reader.fields(node, word, arguments)
@@ -120,30 +128,44 @@ def _words(kind: inspect.Type) -> list[str]:
 
 
 def _argument(reader: DrillReader, node: yaml.Node, name: str, kind: inspect.Type) -> Any:
-    """Parse an argument according to its type."""
+    """Parse one argument according to its declared type."""
     if name == "broker":
         return reader.broker_ref(node)
+    if name in ("from", "to"):
+        return reader.parties(node)
+    if name == "between":
+        return tuple(reader.parties(group) for group in reader.items(node, name))
     if isinstance(kind, inspect.UnionType):
         (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
+    if name == "dir":
+        return reader.log_dir(node)
     match kind:
         case inspect.IntType():
-            return reader.integer(node, name, kind.ge or 0)
+            least, most = kind.ge or 0, kind.le if kind.le is not None else MAX_INTEGER
+            return reader.integer(node, name, least, most)
+        case inspect.FloatType():
+            return reader.number(node, name, 1.0)
         case inspect.BoolType():
             return reader.boolean(node, name)
         case inspect.EnumType():
             word = reader.text(node, name)
             if word not in _words(kind):
-                raise reader.unknown(node, f"fault {name}", word, _words(kind))
+                raise reader.unknown(node, name, word, _words(kind))
             return kind.cls(word)
     return reader.text(node, name)
 
 
 def _read_of(word: str, action: type[Action]) -> Read:
-    """Return the parser of an action: without a value, with brokers, or with named arguments."""
+    """Return the parser of an action's YAML value.
+
+    The action's required arguments determine whether the value must be empty, must be one or more
+    brokers, or must be a mapping of named arguments.
+    """
     if action is actions.Isolate:
         return _isolate
-    needed = [field.name for field in _arguments(action) if field.required]
-    if not needed:
+    arguments = _arguments(action)
+    needed = [field.name for field in arguments if field.required]
+    if not arguments:
         return _without_value(word, action())
     if issubclass(action, BrokerAction) and needed == ["broker"]:
         return _on_brokers(action)
@@ -160,7 +182,7 @@ def _without_value(word: str, action: Action) -> Read:
 
 
 def kind_of(word: str, action: type[Action], example: str, _: str | None) -> ActionKind:
-    """Return parser and documentation of an action of runtime/actions.py."""
+    """Return the parser and documentation of an action that is defined in runtime/actions.py."""
     return ActionKind(_read_of(word, action), example, " ".join(str(getdoc(action)).split()))
 
 
@@ -173,10 +195,18 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
         except ValueError as error:
             raise reader.error(node, f"not a command: {error}") from None
     if not words:
-        raise reader.error(node, "no tool is given")
+        raise reader.error(node, "name a tool")
     name, *args = words
-    if name not in TOOL_NAMES:
-        raise reader.unknown(node, "tool", name, TOOL_NAMES)
+    tool = TOOLS.get(name)
+    if tool is None:
+        raise reader.unknown(node, "tool", name, TOOLS)
+    try:
+        tool.parser.parse(args)
+    except UncaughtException as error:
+        raise reader.error(node, f"{name}: {error.message}", f"klamm {name} --help") from None
+    topic = option(args, "--topic")
+    if name == "topics" and topic is not None and not {"--create", "--if-exists"} & {*args}:
+        reader.mentions.append(Mention(node, Noun.TOPIC_PATTERN, topic))
     return (steps.RunTool(name, tuple(args)),)
 
 
@@ -188,7 +218,7 @@ def _reassign(reader: DrillReader, node: yaml.Node) -> Actions:
 def _cancel(reader: DrillReader, node: yaml.Node) -> Actions:
     partitions = reader.partitions(node)
     if not partitions:
-        raise reader.error(node, "no partition is given")
+        raise reader.error(node, "name at least one partition")
     return (steps.Reassign(dict.fromkeys(partitions)),)
 
 
@@ -198,7 +228,7 @@ def _elect(election_type: ElectionType) -> Read:
             return (steps.ElectLeaders(election_type, None),)
         partitions = reader.partitions(node)
         if not partitions:
-            raise reader.error(node, "no partition is given", "use partitions, or all")
+            raise reader.error(node, "name at least one partition", "use partitions, or all")
         return (steps.ElectLeaders(election_type, tuple(partitions)),)
 
     return read
@@ -217,7 +247,7 @@ def _znodes(make: Callable[[str, bytes | None], Action]) -> Read:
 def _delete(reader: DrillReader, node: yaml.Node) -> Actions:
     paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
     if not paths:
-        raise reader.error(node, "no znode is given")
+        raise reader.error(node, "name at least one znode")
     return tuple(steps.DeleteZnode(path) for path in paths)
 
 
@@ -230,7 +260,7 @@ def _set_topic_partitions(reader: DrillReader, node: yaml.Node) -> Actions:
 
 def _produce(reader: DrillReader, node: yaml.Node) -> Actions:
     def count(item: yaml.Node) -> int:
-        return reader.integer(item, "a count of records", 1, 1_000_000)
+        return reader.integer(item, "a number of records", 1, 1_000_000)
 
     return (steps.Produce(reader.by_partition(node, count)),)
 
@@ -240,6 +270,30 @@ def _produce_constantly(reader: DrillReader, node: yaml.Node) -> Actions:
         return reader.number(item, "a rate in records per second", 1_000_000.0)
 
     return (steps.ProduceConstantly(reader.by_partition(node, rate)),)
+
+
+_ON_SESSION: Final = {
+    "expire_session": "Expire the ZooKeeper sessions of brokers and their controllers.",
+    "fail_authentication": "Notify brokers and their controllers of a failed authentication with "
+    "ZooKeeper, while their sessions stay alive.",
+    "lose_request": "Break the ZooKeeper connection of brokers at their next write, which is lost.",
+    "lose_reply": "Break the ZooKeeper connection of brokers when their next write has succeeded, "
+    "so that its reply is lost.",
+}
+
+
+def _break_session(how: str) -> Read:
+    def read(reader: DrillReader, node: yaml.Node) -> Actions:
+        refs = [reader.broker_ref(item) for item in reader.one_or_more(node)]
+        if not refs:
+            raise reader.error(node, "no broker is given")
+        return tuple(steps.BreakSession(ref, how) for ref in refs)
+
+    return read
+
+
+def _advance(reader: DrillReader, node: yaml.Node) -> Actions:
+    return (steps.Advance(reader.integer(node, "a number of steps", 1, 1_000_000)),)
 
 
 def _wait(reader: DrillReader, node: yaml.Node) -> Actions:
@@ -262,19 +316,8 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "up_again": ActionKind(
         _without_value("up_again", steps.UpAgain()),
         "up_again",
-        "Restart the whole cluster with the same data and seed: first all brokers, then, once "
-        "they are registered, the controllers.",
-    ),
-    "degrade_network": ActionKind(
-        _degrade_network,
-        "degrade_network: {loss: 0.1, repetition: 0.1, reordering: 0.3}",
-        "Lose, repeat and reorder these shares of the messages that carry records, until the next "
-        "`degrade_network` or `heal_network`. Simulated only.",
-    ),
-    "heal_network": ActionKind(
-        _without_value("heal_network", steps.HealNetwork()),
-        "heal_network",
-        "End every isolation, loss, repetition and reordering.",
+        "Restart the whole cluster with the same data and seed: first all brokers, and once they "
+        "are registered, the controllers.",
     ),
     **{
         f"{do}_zookeeper": ActionKind(_on_zookeeper(do), f"{do}_zookeeper: leader", about)
@@ -287,8 +330,8 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "run": ActionKind(
         _run,
         "run: topics --zookeeper {zk} --delete --topic t",
-        "Run a tool with the arguments of klamm's command line: "
-        + ", ".join(TOOL_NAMES)
+        "Run one of Kafka's tools, with its arguments as on klamm's command line: "
+        + ", ".join(TOOLS)
         + ". `{zk}` and `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of "
         "the step's `files`.",
     ),
@@ -305,12 +348,12 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "elect_preferred": ActionKind(
         _elect(ElectionType.PREFERRED),
         "elect_preferred: all",
-        "Ask the controller to make the first replicas of partitions their leaders.",
+        "Ask the controller to elect the preferred (first) replicas of partitions as leaders.",
     ),
     "elect_unclean": ActionKind(
         _elect(ElectionType.UNCLEAN),
         "elect_unclean: [t-0]",
-        "Ask the controller to make any live replica the leader of partitions without one.",
+        "Ask the controller to elect any live replica of partitions that have no leader.",
     ),
     "produce": ActionKind(
         _produce,
@@ -323,8 +366,8 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         _produce_constantly,
         "produce_constantly: {t-0: 100}",
         "Produce to partitions (acks=all) at this constant rate in records per second until the "
-        "drill ends. While the cluster is stable this needs no messages, so that simulated hours "
-        "are cheap. At the end no acknowledged record may be lost. Simulated only.",
+        "drill ends. While the cluster is stable this needs no messages, so that long simulations "
+        "are fast. At the end no acknowledged record may be lost. Simulated only.",
     ),
     "create_znode": ActionKind(
         _znodes(steps.CreateZnode),
@@ -350,8 +393,25 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         _preload,
         "preload: {t-0: 500GB}",
         "Add this amount of data to all replicas of partitions, in records of 1000 bytes, as if "
-        "it had been produced long ago. Not possible after the drill has produced to them.",
+        "it had been produced long ago. Not possible after a step has produced to the partitions.",
+    ),
+    **{
+        how: ActionKind(_break_session(how), f"{how}: controller", f"{about} Simulated only.")
+        for how, about in _ON_SESSION.items()
+    },
+    "heal_all": ActionKind(
+        _without_value("heal_all", steps.HealAll()),
+        "heal_all",
+        "End every fault: heal network and disks, resume paused brokers, start brokers that are "
+        "not running, and restart brokers with a failed log directory.",
+    ),
+    "advance": ActionKind(
+        _advance,
+        "advance: 40",
+        "Run this number of simulation steps. A simulation step runs a broker or controller up to "
+        "its next ZooKeeper operation, delivers messages, or advances the clock. The next step of "
+        "the drill can therefore begin while work is in progress. Simulated only.",
     ),
     "wait": ActionKind(_wait, "wait: 5s", "Wait for a duration in ms, s or min."),
 }
-"""Every action by its name in drills."""
+"""All actions, keyed by their names in drills."""

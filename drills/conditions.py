@@ -1,6 +1,7 @@
-"""Conditions that a drill waits for or expects: one entry per condition, with text for the docs.
+"""Conditions that a drill waits for or expects: one entry for each, with its text for the docs.
 
-An entry parses the condition's value; runtime/scenarios/conditions.py evaluates it.
+Each entry parses the YAML value of a condition; runtime/scenarios/conditions.py evaluates the
+condition.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ import msgspec
 import yaml
 
 from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import NO_LEADER
+from klamm.drills.existence import Mention, Noun
 from klamm.drills.reading import NONE, DrillReader
+from klamm.runtime.actions import InRack
+from klamm.runtime.cluster_spec import rack_map
 from klamm.runtime.scenarios.conditions import MOVED
 from klamm.statemachines.partition_state import PartitionState
 
@@ -22,9 +27,10 @@ _STATES: Final = tuple(state.value for state in PartitionState)
 
 
 class ConditionKind(NamedTuple):
-    """Parser and documentation of a condition.
+    """Parser and documentation of one kind of condition.
 
-    ``is_of_tool``: its value is final when the step's tool has ended, so it is never waited for.
+    ``is_of_tool``: the condition is about the output of the step's tool. That output cannot change
+    once the tool has ended, so the condition is checked at once and cannot be waited for.
     """
 
     read: Read
@@ -37,12 +43,41 @@ def _brokers(reader: DrillReader, node: yaml.Node) -> list[int]:
     return sorted(reader.brokers(node))
 
 
+def _unregistered(reader: DrillReader, node: yaml.Node) -> list[int]:
+    racks = rack_map(reader.cluster.broker_ids, reader.cluster.racks)
+    found: set[int] = set()
+    for item in reader.one_or_more(node):
+        ref = reader.broker_ref(item)
+        if isinstance(ref, int):
+            found.add(ref)
+        elif isinstance(ref, InRack):
+            found.update(id_ for id_, rack in racks.items() if rack == ref.rack)
+        else:
+            raise reader.error(item, "the brokers must be known in advance", "use ids, or rack a")
+    if not found:
+        raise reader.error(node, "name at least one broker")
+    return sorted(found)
+
+
 def _leaders(reader: DrillReader, node: yaml.Node) -> Any:
-    return reader.by_partition_text(node, reader.leader)
+    return _with_replicas(reader, node, reader.leader)
 
 
 def _isrs(reader: DrillReader, node: yaml.Node) -> Any:
-    return reader.by_partition_text(node, reader.brokers)
+    return _with_replicas(reader, node, reader.brokers)
+
+
+def _with_replicas(reader: DrillReader, node: yaml.Node, read: Callable[[yaml.Node], Any]) -> Any:
+    """Return brokers by partition name, and record that they must have a replica of it."""
+    found: dict[str, Any] = {}
+    for key, value in reader.entries(node, "partitions with their values").values():
+        tp = reader.partition(key, "a key")
+        brokers = found[str(tp)] = read(value)
+        ids = brokers if isinstance(brokers, list) else [brokers]
+        reader.mentions += (
+            Mention(value, Noun.REPLICA, *tp, id_) for id_ in ids if id_ != NO_LEADER
+        )
+    return found
 
 
 def _replicas(reader: DrillReader, node: yaml.Node) -> Any:
@@ -71,7 +106,9 @@ def _hosts(reader: DrillReader, node: yaml.Node) -> dict[str, list[str]]:
 
 
 def _records(reader: DrillReader, node: yaml.Node) -> Any:
-    return reader.by_partition_text(node, lambda item: reader.integer(item, "a count of records"))
+    return reader.by_partition_text(
+        node, lambda item: reader.integer(item, "a number of records"), Noun.PRODUCER
+    )
 
 
 def _count(what: str) -> Read:
@@ -84,13 +121,15 @@ def _controller(reader: DrillReader, node: yaml.Node) -> int | str:
         return text
     if not text.isdecimal():
         raise reader.error(node, f"'{text}' is not a controller", "use an id, moved, or none")
-    return reader.broker(node)
+    broker_id = reader.broker(node)
+    reader.mentions.append(Mention(node, Noun.CONTROLLER, number=broker_id))
+    return broker_id
 
 
 def _paths(reader: DrillReader, node: yaml.Node) -> list[str]:
     paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
     if not paths:
-        raise reader.error(node, "no znode is given")
+        raise reader.error(node, "name at least one znode")
     return paths
 
 
@@ -102,9 +141,9 @@ def _znodes(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
 
 
 def _topics(reader: DrillReader, node: yaml.Node) -> list[str]:
-    topics = [reader.text(item, "a topic") for item in reader.one_or_more(node)]
+    topics = [reader.topic(item) for item in reader.one_or_more(node)]
     if not topics:
-        raise reader.error(node, "no topic is given")
+        raise reader.error(node, "name at least one topic")
     return topics
 
 
@@ -116,12 +155,28 @@ def _texts(reader: DrillReader, node: yaml.Node) -> list[str]:
     return [reader.text(item, "a text") for item in reader.one_or_more(node)]
 
 
-def _journal(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
+def _true(word: str) -> Callable[[DrillReader, yaml.Node], bool]:
+    def read(reader: DrillReader, node: yaml.Node) -> bool:
+        if not reader.boolean(node, word):
+            raise reader.error(
+                node, f"{word} must be true", "to expect a fault, use e.g. brokers, isr or leader"
+            )
+        return True
+
+    return read
+
+
+def journal_row(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
+    """Return the values of a journal row: any of its fields."""
     fields = reader.fields(node, "a journal row", _ROW_FIELDS)
     values = {name: reader.plain(entry.value) for name, entry in fields.items()}
     kinds = [str(kind) for kind in Kind]
     if "kind" in fields and values["kind"] not in kinds:
         raise reader.unknown(fields["kind"].value, "kind of row", str(values["kind"]), kinds)
+    topic, partition = values.get("topic"), values.get("partition", 0)
+    if isinstance(topic, str) and isinstance(partition, int):
+        place = fields["partition" if partition else "topic"].value
+        reader.mentions.append(Mention(place, Noun.PARTITION, topic, partition))
     return values
 
 
@@ -129,23 +184,33 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "brokers": ConditionKind(
         _brokers, "brokers: [0, 2]", "Exactly these brokers are registered in /brokers/ids."
     ),
-    "leader": ConditionKind(
-        _leaders, "leader: {t-0: 2, t-1: none}", "The leaders in the state znodes."
+    "unregistered": ConditionKind(
+        _unregistered,
+        "unregistered: [1, 2]",
+        "These brokers are not registered in /brokers/ids: ids, `rack a` or `each`.",
     ),
-    "isr": ConditionKind(_isrs, "isr: {t-0: [0, 2]}", "The ISRs, in any order."),
-    "leader_epoch": ConditionKind(_epochs, "leader_epoch: {t-0: 3}", "The leader epochs."),
+    "leader": ConditionKind(
+        _leaders, "leader: {t-0: 2, t-1: none}", "The leaders in the partition state znodes."
+    ),
+    "isr": ConditionKind(
+        _isrs, "isr: {t-0: [0, 2]}", "The ISRs in the partition state znodes, in any order."
+    ),
+    "leader_epoch": ConditionKind(
+        _epochs, "leader_epoch: {t-0: 3}", "The leader epochs in the partition state znodes."
+    ),
     "replicas": ConditionKind(
-        _replicas, "replicas: {t-0: [2, 3]}", "The replicas of the topic znode, in this order."
+        _replicas, "replicas: {t-0: [2, 3]}", "The replicas in the topic znode, in this order."
     ),
     "partition_state": ConditionKind(
         _states,
         "partition_state: {t-0: OnlinePartition}",
-        "The states of partitions in the active controller.",
+        "The states of partitions, as known to the active controller.",
     ),
     "hosts": ConditionKind(
         _hosts,
         "hosts: {1: [t-0], 2: []}",
-        "Exactly these partitions have a replica in the brokers' log directories.",
+        "For each of these brokers: exactly these partitions have a replica in its log "
+        "directories.",
     ),
     "offline_partitions": ConditionKind(
         _count("a count"),
@@ -155,7 +220,8 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "controller": ConditionKind(
         _controller,
         "controller: moved",
-        "The broker in /controller, `none`, or `moved`: a controller elected since the step began.",
+        "The broker in /controller, or `none`. `moved`: a controller was elected since the step "
+        "began.",
     ),
     "controller_epoch": ConditionKind(
         _count("an epoch"), "controller_epoch: 2", "The number in /controller_epoch."
@@ -168,8 +234,8 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "acknowledged_at_least": ConditionKind(
         _records,
         "acknowledged_at_least: {t-0: 500}",
-        "At least this number of records is acknowledged; for constant-rate producers, which do "
-        "not stop.",
+        "The whole ISR has acknowledged at least this number of records. Use it for constant-rate "
+        "producers, which never stop.",
     ),
     "consumed": ConditionKind(
         _records,
@@ -183,35 +249,50 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
     "znode": ConditionKind(
         _znodes,
         "znode: {/controller_epoch: 2}",
-        "The data of znodes, compared as JSON or as text.",
+        "Znodes have this data, compared as JSON or as text.",
     ),
     "deleted": ConditionKind(
-        _topics, "deleted: t", "These topics are deleted, and so are the requests to delete them."
+        _topics,
+        "deleted: t",
+        "These topics and the requests to delete them no longer exist.",
     ),
     "reassigning": ConditionKind(
         _partitions,
         "reassigning: [t-0]",
-        "Exactly these partitions are being reassigned; `[]`: no partition.",
+        "Exactly these partitions are being reassigned. `[]` means that no partition is.",
     ),
     "not_reassigning": ConditionKind(
         _topics, "not_reassigning: t", "No partition of these topics is being reassigned."
     ),
     "journal": ConditionKind(
-        _journal,
+        journal_row,
         "journal: {kind: partition_transition, topic: t, to: OfflinePartition}",
         "A row of the journal with these values was written since the step began.",
+    ),
+    "healthy": ConditionKind(
+        _true("healthy"),
+        "healthy: true",
+        "Every broker of the cluster is registered, every partition has a leader and all its "
+        "replicas in sync, and no reassignment, deletion or election request is pending.",
+    ),
+    "agrees": ConditionKind(
+        _true("agrees"),
+        "agrees: true",
+        "Controller and running brokers agree with ZooKeeper, as is checked at the end of a drill.",
     ),
     "exit_code": ConditionKind(
         _count("an exit code"),
         "exit_code: 1",
-        "Exit code of the step's tool; 1 if the controller refused a request. 0 by default.",
+        "The exit code of the step's tool (1 if the controller refused a request). If it is not "
+        "given, 0 is expected.",
         is_of_tool=True,
     ),
     "output": ConditionKind(
         _texts,
         "output: 'Error: topic'",
-        "Texts in the output of the step's tool, or in the controller's error.",
+        "The output of the tool that the step ran, or the error that the controller returned, "
+        "contains all these strings.",
         is_of_tool=True,
     ),
 }
-"""Every condition by its name in drills."""
+"""All conditions, keyed by their names in drills."""

@@ -1,26 +1,31 @@
-"""The drills shipped with klamm: YAML files in drills/shipped/, found by name."""
+"""The drills shipped with klamm, found by name: files in drills/shipped/ and drills/bugs/."""
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Final
 
 from klamm.cluster.errors import UsageError
-from klamm.drills.language import parse_drill, read_drill
+from klamm.cluster.suggestions import suggestion
+from klamm.drills.language import parse_drill
+from klamm.drills.reading import read_text
 from klamm.drills.values import Drill
 
 FOLDER: Final = Path(__file__).with_name("shipped")
+BUGS_FOLDER: Final = Path(__file__).with_name("bugs")
 NAMES: Final = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+BUGS: Final = tuple(sorted(path.stem for path in BUGS_FOLDER.glob("*.yaml")))
+"""Names of the drills in ``BUGS_FOLDER``, each of which only shows one known bug of Kafka."""
+ALL: Final = (*NAMES, *BUGS)
 
 
 def named_text(name: str) -> str:
     """Return the YAML text of a shipped drill. Raises UsageError for an unknown name."""
-    if name not in NAMES:
-        close = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {close[0]}?" if close else "klamm drill list lists all drills"
+    if name not in ALL:
+        hint = suggestion(name, ALL, "klamm drill list lists all drills")
         raise UsageError(f"unknown drill {name}", hint=hint)
-    return (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    folder = FOLDER if name in NAMES else BUGS_FOLDER
+    return (folder / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def named_drill(name: str) -> Drill:
@@ -28,8 +33,26 @@ def named_drill(name: str) -> Drill:
     return parse_drill(named_text(name), f"{name}.yaml")
 
 
+def find_text(word: str) -> str:
+    """Return the text of a drill file, or of the shipped drill of this name.
+
+    Raises UsageError if there is no such drill.
+    """
+    return read_text(Path(word)) if _is_file(word) else named_text(word)
+
+
 def find_drill(word: str) -> Drill:
-    """Return the drill in a file, or the shipped drill of this name. Raises UsageError."""
-    if "/" in word or word.endswith((".yaml", ".yml")) or Path(word).is_file():
-        return read_drill(Path(word))
-    return named_drill(word)
+    """Return the drill in a file, or the shipped drill of this name.
+
+    Raises UsageError if there is no such drill, or if it is invalid.
+    """
+    return parse_drill(find_text(word), source_of(word))
+
+
+def source_of(word: str) -> str:
+    """Return the name of a drill's file for messages; ``word`` is as in ``find_drill``."""
+    return word if _is_file(word) else f"{word}.yaml"
+
+
+def _is_file(word: str) -> bool:
+    return "/" in word or word.endswith((".yaml", ".yml")) or Path(word).is_file()

@@ -1,12 +1,11 @@
-"""Parser of a drill's YAML: nodes in, plain values out, every error with FILE:LINE:COLUMN.
+"""Parser of a drill's YAML: converts nodes to plain values; every error has FILE:LINE:COLUMN.
 
-Scalars follow JSON's rules: YAML's dates, octal numbers and yes/no are text. Brokers must belong
-to the drill's cluster.
+Scalars follow JSON's rules, so that dates, octal numbers and yes/no are text. A broker id must
+belong to the drill's cluster.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -16,12 +15,25 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from klamm.brokers.config import broker_config
 from klamm.cluster.errors import UsageError
 from klamm.cluster.plain_text import harmless_line
+from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import NO_LEADER, TopicPartition
-from klamm.runtime.actions import CONTROLLER, DEAD, PAUSED, BrokerRef
+from klamm.drills.existence import Mention, Noun
+from klamm.drills.values import DrillCluster
+from klamm.runtime.actions import (
+    CONTROLLER,
+    DEAD,
+    OTHERS,
+    PAUSED,
+    BrokerRef,
+    InRack,
+    IsrFollower,
+)
+from klamm.runtime.network import CLIENTS, ZOOKEEPER
 
-HINT: Final = "docs/drills.md describes the language; klamm drill show NAME prints an example"
+HINT: Final = "klamm drill show NAME prints an example, klamm drill schema describes the language"
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 50
 _OPENING: Final = (
@@ -37,23 +49,30 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s|min)")
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(B|kB|MB|GB|TB)", re.ASCII)
 _UNIT_BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _MAX_SIZE_BYTES: Final = 10**15
+MAX_INTEGER: Final = 2**31 - 1
 _UNIT_MS: Final = {"ms": 1.0, "s": 1_000.0, "min": 60_000.0}
 _PARTITION: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
 NONE: Final = "none"
-BROKER_WORDS: Final = "controller, dead, paused, or leader of t-0"
+EACH: Final = "each"
+BROKER_WORDS: Final = (
+    "controller, dead, paused, leader of t-0, any ISR follower of t-0, rack a, or each in a "
+    "step with for_each"
+)
 _LEADER_OF: Final = re.compile(r"leader of (\S+)")
+_FOLLOWER_OF: Final = re.compile(r"any ISR follower of (\S+)")
+_IN_RACK: Final = re.compile(r"rack (\S+)")
 _WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
 class Entry(NamedTuple):
-    """One entry of a mapping: the nodes of its key and of its value."""
+    """One entry of a YAML mapping: the node of its key and the node of its value."""
 
     key: yaml.Node
     value: yaml.Node
 
 
 def read_text(path: Path) -> str:
-    """Read a file as text. Raises UsageError."""
+    """Read a file as text. Raises UsageError if the file cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -67,17 +86,21 @@ def read_text(path: Path) -> str:
 
 
 class DrillReader:
-    """Reader of the nodes of one file.
+    """Converts the YAML nodes of one file to values.
 
-    ``name``: the file's name in errors. ``broker_ids``: the brokers of the drill's cluster.
+    ``name``: the name of the file in error messages. ``cluster``: the drill's cluster, once it has
+    been read. ``mentions``: the names of topics, partitions, producers and brokers found so far;
+    they are checked when all steps have been read. ``each``: what the word ``each`` stands for.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.broker_ids: tuple[int, ...] = ()
+        self.cluster = DrillCluster()
+        self.mentions: list[Mention] = []
+        self.each: BrokerRef | None = None
 
     def compose(self, text: str) -> yaml.Node:
-        """Parse the file's single document. Raises UsageError."""
+        """Parse the file as a single YAML document. Raises UsageError if it is not one."""
         try:
             self._scan(text)
             root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -93,7 +116,7 @@ class DrillReader:
     def _scan(self, text: str) -> None:
         """Raise UsageError for anchors, aliases, tags and deep nesting.
 
-        A few aliases can expand to any amount of text; tags would be ignored.
+        A few aliases can expand to a huge document, and tags would be ignored.
         """
         depth = 0
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
@@ -113,27 +136,24 @@ class DrillReader:
         return self.error_at(node.start_mark, problem, hint)
 
     def error_at(self, mark: Any, problem: str, hint: str | None = None) -> UsageError:
-        """Return an error at the position ``mark``; None: an error of the whole file."""
+        """Return an error at the position ``mark``, or about the whole file if ``mark`` is None."""
         return UsageError(f"{self._place(mark)}: {harmless_line(problem)}", hint=hint or HINT)
 
     def place(self, node: yaml.Node) -> str:
-        """Return FILE:LINE:COLUMN of a node; line and column start at 1."""
+        """Return the position of a node as FILE:LINE:COLUMN. Lines and columns begin at 1."""
         return self._place(node.start_mark)
 
     def _place(self, mark: Any) -> str:
         return self.name if mark is None else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
 
     def unknown(self, node: yaml.Node, what: str, word: str, known: Iterable[str]) -> UsageError:
-        """Return the error for a word that is not in ``known``."""
-        names = list(known)
-        close = difflib.get_close_matches(word, names, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
-        return self.error(node, f"unknown {what} '{word}'", hint)
+        """Return the error for a word that is not in ``known``, with a suggestion."""
+        return self.error(node, f"unknown {what} '{word}'", suggestion(word, known))
 
     # -- collections
 
     def entries(self, node: yaml.Node, what: str) -> dict[str, Entry]:
-        """Return the entries of a mapping by key."""
+        """Return the entries of a mapping, keyed by the text of their keys."""
         if not isinstance(node, yaml.MappingNode) or not node.value:
             raise self.error(node, f"{what} must be 'name: value' lines")
         found: dict[str, Entry] = {}
@@ -145,7 +165,7 @@ class DrillReader:
         return found
 
     def fields(self, node: yaml.Node, what: str, known: Iterable[str]) -> dict[str, Entry]:
-        """Return the entries of a mapping by key. Raises UsageError for a key not in ``known``."""
+        """Return the entries of a mapping. Raises UsageError if a key is not in ``known``."""
         found = self.entries(node, what)
         names = tuple(known)
         for key, entry in found.items():
@@ -154,13 +174,13 @@ class DrillReader:
         return found
 
     def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
-        """Return the items of a list."""
+        """Return the items of a YAML list."""
         if not isinstance(node, yaml.SequenceNode):
             raise self.error(node, f"{what} must be a list")
         return list(node.value)
 
     def one_or_more(self, node: yaml.Node) -> list[yaml.Node]:
-        """Return the items of a list, or a single node as a list."""
+        """Return the items of a list; a node that is not a list counts as one item."""
         return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
 
     # -- scalars
@@ -173,8 +193,8 @@ class DrillReader:
             raise self.error(node, f"{what} is empty")
         return str(node.value)
 
-    def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = 2**31 - 1) -> int:
-        """Return an integer between two bounds, inclusive."""
+    def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = MAX_INTEGER) -> int:
+        """Return an integer from ``least`` to ``most``, both inclusive."""
         text = self.text(node, what)
         if not _INTEGER.fullmatch(text):
             raise self.error(node, f"{what} must be a whole number, not '{text}'")
@@ -192,7 +212,7 @@ class DrillReader:
         return number
 
     def boolean(self, node: yaml.Node, what: str) -> bool:
-        """Return a boolean, written true or false."""
+        """Return a boolean, which must be written as true or false."""
         text = self.text(node, what)
         if text not in ("true", "false"):
             raise self.error(node, f"{what} must be true or false, not '{text}'")
@@ -217,23 +237,43 @@ class DrillReader:
             raise self.error(node, f"{what} must be at most 1000TB, not {text}")
         return size_bytes
 
-    def partition(self, node: yaml.Node, what: str) -> TopicPartition:
-        """Return a partition such as t-0."""
+    def partition(self, node: yaml.Node, what: str, noun: Noun = Noun.PARTITION) -> TopicPartition:
+        """Return a partition, which is written like t-0, and record that the drill names it."""
         text = self.text(node, what)
         match = _PARTITION.fullmatch(text)
         if match is None:
             raise self.error(node, f"{what} must be a partition, not '{text}'", "as in t-0")
-        return TopicPartition(match[1], int(match[2]))
+        tp = TopicPartition(match[1], int(match[2]))
+        self.mentions.append(Mention(node, noun, *tp))
+        return tp
+
+    def topic(self, node: yaml.Node) -> str:
+        """Return the name of a topic, and record that the drill names it."""
+        name = self.text(node, "a topic")
+        self.mentions.append(Mention(node, Noun.TOPIC, name))
+        return name
+
+    def log_dir(self, node: yaml.Node) -> str:
+        """Return a log directory. Raises UsageError if the brokers do not have this directory."""
+        name = self.text(node, "a log directory")
+        log_dirs = broker_config(self.cluster.config).log_dirs
+        if name not in log_dirs:
+            raise self.error(
+                node,
+                f"the brokers have no log directory {name}",
+                f"{suggestion(name, log_dirs)}; cluster: {{config: {{log.dirs: 'a,b'}}}}",
+            )
+        return name
 
     def path(self, node: yaml.Node, what: str) -> str:
-        """Return the path of a znode."""
+        """Return the path of a znode. Raises UsageError if the path is invalid."""
         text = self.text(node, what)
         if not text.startswith("/") or text.endswith("/") or "//" in text:
             raise self.error(node, f"{what} must be the path of a znode, not '{text}'")
         return text
 
     def plain(self, node: yaml.Node) -> Any:
-        """Return any value: mappings, lists, and scalars by JSON's rules."""
+        """Return any YAML value: mappings, lists, and scalars according to JSON's rules."""
         if isinstance(node, yaml.MappingNode):
             if not node.value:
                 return {}
@@ -267,57 +307,90 @@ class DrillReader:
     # -- brokers and partitions
 
     def broker(self, node: yaml.Node) -> int:
-        """Return the id of a broker. Raises UsageError if the cluster does not have it."""
+        """Return the id of a broker. Raises UsageError if the cluster has no such broker."""
+        if isinstance(self.each, int) and self.text(node, "a broker") == EACH:
+            return self.each
         broker_id = self.integer(node, "a broker")
-        if broker_id not in self.broker_ids:
-            ids = ", ".join(map(str, self.broker_ids))
-            raise self.error(node, f"the drill has no broker {broker_id}", f"brokers: {ids}")
+        if broker_id not in self.cluster.broker_ids:
+            ids = ", ".join(map(str, self.cluster.broker_ids))
+            raise self.error(node, f"the cluster has no broker {broker_id}", f"brokers: {ids}")
         return broker_id
 
+    def parties(self, node: yaml.Node) -> tuple[BrokerRef, ...]:
+        """Return the parties of a network fault: brokers, others, clients or zookeeper."""
+        words = (OTHERS, CLIENTS, ZOOKEEPER)
+        return tuple(
+            self.text(item, "a party")
+            if getattr(item, "value", "") in words
+            else self.broker_ref(item)
+            for item in self.one_or_more(node)
+        )
+
     def broker_ref(self, node: yaml.Node) -> BrokerRef:
-        """Return a broker id, ``controller``, ``dead``, ``paused``, or the t-0 of leader of t-0."""
+        """Return a reference to brokers: an id, or a role such as ``leader of t-0``."""
         text = self.text(node, "a broker")
         if text in (CONTROLLER, DEAD, PAUSED):
             return text
-        match = _LEADER_OF.fullmatch(text)
-        if match is not None:
-            return self.partition(yaml.ScalarNode("", match[1], node.start_mark), "'leader of'")
+        if text == EACH and self.each is not None:
+            return self.each
+        if (found := _LEADER_OF.fullmatch(text)) is not None:
+            return self.partition(yaml.ScalarNode("", found[1], node.start_mark), "'leader of'")
+        if (found := _FOLLOWER_OF.fullmatch(text)) is not None:
+            tp = self.partition(yaml.ScalarNode("", found[1], node.start_mark), "'follower of'")
+            return IsrFollower(str(tp))
+        if (found := _IN_RACK.fullmatch(text)) is not None:
+            racks = self.cluster.racks
+            if not racks:
+                raise self.error(node, "the cluster has no racks", "cluster: {racks: [a, b, c]}")
+            if found[1] not in racks:
+                raise self.unknown(node, "rack", found[1], racks)
+            return InRack(found[1])
         if not text.isdecimal():
             raise self.error(node, f"'{text}' is not a broker", f"use an id, {BROKER_WORDS}")
         return self.broker(node)
 
     def brokers(self, node: yaml.Node) -> list[int]:
-        """Return a list of different brokers of the cluster; it may be empty."""
+        """Return a list of different broker ids of the cluster; the list may be empty."""
         return self._distinct(node, self.broker)
 
     def replicas(self, node: yaml.Node) -> list[int]:
-        """Return a list of different broker ids, which the cluster need not have."""
-        found = self._distinct(node, lambda item: self.integer(item, "a replica"))
+        """Return a list of different broker ids.
+
+        Whether the brokers exist is checked later, when all ``mentions`` are checked.
+        """
+        found = self._distinct(node, self._replica)
         if not found:
-            raise self.error(node, "a partition requires a replica")
+            raise self.error(node, "a partition needs at least one replica")
         return found
 
+    def _replica(self, node: yaml.Node) -> int:
+        number = self.integer(node, "a replica")
+        self.mentions.append(Mention(node, Noun.BROKER, number=number))
+        return number
+
     def leader(self, node: yaml.Node) -> int:
-        """Return a broker id; NO_LEADER for the word none."""
+        """Return a broker id, or NO_LEADER for the word ``none``."""
         if self.text(node, "a leader") in (NONE, str(NO_LEADER)):
             return NO_LEADER
         return self.broker(node)
 
     def by_partition(
-        self, node: yaml.Node, read: Callable[[yaml.Node], Any]
+        self, node: yaml.Node, read: Callable[[yaml.Node], Any], noun: Noun = Noun.PARTITION
     ) -> dict[TopicPartition, Any]:
-        """Return the values of a mapping by partition."""
+        """Return the values of a mapping whose keys are partitions."""
         return {
-            self.partition(entry.key, "a key"): read(entry.value)
+            self.partition(entry.key, "a key", noun): read(entry.value)
             for entry in self.entries(node, "partitions with their values").values()
         }
 
-    def by_partition_text(self, node: yaml.Node, read: Callable[[yaml.Node], Any]) -> Any:
-        """Return the values of a mapping by the partitions' names."""
-        return {str(tp): value for tp, value in self.by_partition(node, read).items()}
+    def by_partition_text(
+        self, node: yaml.Node, read: Callable[[yaml.Node], Any], noun: Noun = Noun.PARTITION
+    ) -> Any:
+        """Return the values of a mapping whose keys are partitions, keyed by partition name."""
+        return {str(tp): value for tp, value in self.by_partition(node, read, noun).items()}
 
     def partitions(self, node: yaml.Node) -> list[TopicPartition]:
-        """Return a list of partitions; it may be empty."""
+        """Return a list of partitions; the list may be empty."""
         return [self.partition(item, "an item") for item in self.one_or_more(node)]
 
     def _distinct(self, node: yaml.Node, read: Callable[[yaml.Node], int]) -> list[int]:
@@ -325,7 +398,7 @@ class DrillReader:
         for item in self.items(node, "brokers"):
             broker_id = read(item)
             if broker_id in found:
-                raise self.error(item, f"broker {broker_id} is given twice")
+                raise self.error(item, f"broker {broker_id} is listed twice")
             found.append(broker_id)
         return found
 

@@ -1,6 +1,6 @@
-"""Recorded scenarios of real Kafka brokers, run like drills and compared with the recording.
+"""Scenarios recorded on real Kafka brokers, run like drills and compared with the recording.
 
-runtime/scenarios/diff.py makes the comparison.
+The comparison is in runtime/scenarios/diff.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.runtime.scenarios.runner import StepResult
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """One recorded scenario of Kafka brokers."""
+    """A scenario that was recorded on real Kafka brokers."""
 
     name: str
     about: str
@@ -29,23 +29,25 @@ class Recording(msgspec.Struct, frozen=True):
     source: str
 
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
-        """Return the specification of the recorded cluster."""
+        """Return the specification of the cluster on which the scenario was recorded."""
         return recorded_spec(self.scenario, quirks, seed)
 
 
 def is_recording(path: Path) -> bool:
-    """Return True for the file of a recording (JSON); a drill is YAML."""
+    """Return True if a file is a recording (JSON) and not a drill (YAML)."""
     return path.suffix == ".json"
 
 
 def read_recording(path: Path) -> Recording:
-    """Read the recording in a file. Raises UsageError."""
+    """Read the recording in a file. Raises UsageError if the file is not a recording."""
     scenario = load_scenario(path)
     return Recording(path.stem, str(scenario.get("about", "")), scenario, str(path))
 
 
 def compare(recording: Recording, driver: ScenarioDriver) -> Generator[StepResult | Verdict]:
-    """Run a recording; yield each finished step, then the verdict of the comparison with Kafka."""
+    """Run a recording; yield each finished step, then the verdict.
+
+    The verdict is the result of the comparison with Kafka."""
     recorder = Recorder(driver)
     records = []
     for part in play_steps(recorded_steps(recording.scenario), driver):
@@ -53,7 +55,8 @@ def compare(recording: Recording, driver: ScenarioDriver) -> Generator[StepResul
             yield part
             return
         records.append(recorder.record(part))
-        # Whether a condition was met is part of the comparison, so it is not reported here.
+        # Whether conditions were met is part of the comparison, so it is not reported for each
+        # step.
         yield msgspec.structs.replace(part, checks=())
     failures = tuple(
         Failure(recording.source, "the same as in Kafka 2.8.2", line)

@@ -1,13 +1,11 @@
 """A compiled drill as a value: its cluster and its steps.
 
-runtime/scenarios/steps.py has steps and checks. For later extensions: conditions over a whole drill
-would be further fields of Drill, and triggers other than the end of the previous step further
-fields of Step.
+The classes of steps and checks are in runtime/scenarios/steps.py. Steps run one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,27 +16,38 @@ from klamm.runtime.actions import Action
 from klamm.runtime.cluster_spec import ClusterSpec, rack_map
 from klamm.runtime.scenarios.steps import (
     ActOnZooKeeper,
-    DegradeNetwork,
+    Advance,
+    BreakSession,
+    Check,
     ProduceConstantly,
     Step,
+    every_step,
 )
+from klamm.runtime.scenarios.triggers import AtBreakpoint, AtStep, Trigger
 from klamm.runtime.simulated.world import SimulatedWorld
 
 SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
 BROKERS_FOLDER: Final = Path("brokers")
-"""Directory of the brokers' files, below the directory of a drill."""
+"""Directory of the brokers' files, relative to the drill's directory."""
 
 
-_SIMULATED_ONLY: Final = (DegradeNetwork, ProduceConstantly)
+_SIMULATED_ONLY: Final = (
+    Advance,
+    AtBreakpoint,
+    AtStep,
+    BreakSession,
+    ProduceConstantly,
+)
 
 
 class DrillCluster(msgspec.Struct, frozen=True):
     """The cluster of a drill.
 
-    ``controllers`` None: every broker is a controller candidate. ``config``: broker configs that
-    override klamm's defaults. ``segments``: brokers keep segment files. ``zookeeper_servers``:
-    size of the drill's private ensemble, if the drill acts on ZooKeeper servers.
+    If ``controllers`` is None, every broker is a controller candidate. ``config``: broker configs
+    that override klamm's defaults. ``segments``: whether brokers keep segment files.
+    ``zookeeper_servers``: size of the drill's private ZooKeeper ensemble, if the drill acts on
+    ZooKeeper servers.
     """
 
     broker_ids: tuple[int, ...] = (0, 1, 2)
@@ -51,9 +60,16 @@ class DrillCluster(msgspec.Struct, frozen=True):
 
 
 class Drill(msgspec.Struct, frozen=True):
-    """One drill. ``source``: the file's name in messages. ``steps``: begin with broker startup.
+    """A compiled drill.
 
-    ``is_checked``: at the end controller and brokers must agree with ZooKeeper.
+    ``steps`` begins with the start of the brokers and the creation of the topics, which together
+    are ``preparations`` steps. ``recovery``: the steps that end every fault and wait for the
+    conditions of ``eventually``. ``sometimes``: conditions that must hold at least once after the
+    preparations; otherwise the drill is inconclusive. ``is_checked``: at the end the controller and
+    the brokers must agree with ZooKeeper. ``source``: the name of the drill's file, for messages.
+    ``is_tolerant``: a step whose action is refused is skipped and does not fail the drill.
+    ``always``: names of the invariants that must hold after every event; only the simulated world
+    checks them.
     """
 
     name: str
@@ -62,21 +78,30 @@ class Drill(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     is_checked: bool
     source: str
+    is_tolerant: bool = False
+    always: tuple[str, ...] = ()
+    preparations: int = 1
+    sometimes: tuple[Check, ...] = ()
+    recovery: tuple[Step, ...] = ()
 
     @property
     def simulated_only(self) -> str | None:
-        """Name of the first step that requires the simulated world; None without one."""
-        return next(
-            (step.name for step in self.steps if any(map(_is_simulated_only, step.actions))), None
-        )
+        """Name of the first step that requires the simulated world, or None."""
+        return self._first_with(_is_simulated_only)
 
     @property
     def real_only(self) -> str | None:
-        """Name of the first step that acts on ZooKeeper servers; None without one.
+        """Name of the first step that acts on ZooKeeper servers, or None.
 
         ZooKeeper servers exist only in the real world.
         """
-        return next((s.name for s in self.steps if any(map(_is_real_only, s.actions))), None)
+        return self._first_with(_is_real_only)
+
+    def _first_with(self, is_such: Callable[[Action | Trigger | None], bool]) -> str | None:
+        for step in every_step(self.steps):
+            if any(map(is_such, (*step.actions, step.trigger))):
+                return step.name
+        return None
 
     @property
     def worlds(self) -> str:
@@ -88,8 +113,8 @@ class Drill(msgspec.Struct, frozen=True):
     def spec(self, quirks: Quirks, seed: int) -> ClusterSpec:
         """Return the specification of the drill's cluster.
 
-        Automatic leader rebalancing is off unless the drill enables it, because its elections
-        would interfere with the steps.
+        Automatic leader rebalancing is off unless the drill enables it, because the resulting
+        elections would interfere with the steps.
         """
         cluster = self.cluster
         return ClusterSpec(
@@ -105,13 +130,13 @@ class Drill(msgspec.Struct, frozen=True):
         )
 
     def simulated_world(self, quirks: Quirks, seed: int) -> SimulatedWorld:
-        """Return a simulated cluster for the drill, with files in memory."""
+        """Return a simulated cluster for the drill. Its files are in memory."""
         return SimulatedWorld(self.spec(quirks, seed), has_memory_disk=True)
 
 
-def _is_real_only(action: Action) -> bool:
+def _is_real_only(action: Action | Trigger | None) -> bool:
     return isinstance(action, ActOnZooKeeper)
 
 
-def _is_simulated_only(action: Action) -> bool:
+def _is_simulated_only(action: Action | Trigger | None) -> bool:
     return isinstance(action, _SIMULATED_ONLY)

@@ -1,7 +1,7 @@
-"""The worlds in which drills run: a simulated one, or brokers on a real ZooKeeper.
+"""The two environments (worlds) in which drills run: a simulation, or a real ZooKeeper.
 
-In a real ZooKeeper every drill gets a separate chroot, which is removed at the end; an address that
-contains a Kafka cluster is refused.
+On a real ZooKeeper every drill gets a separate chroot, which is removed at the end. A chroot that
+is used by a Kafka cluster is refused.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ _SESSION_TIMEOUT_MS: Final = 30_000
 
 
 class Worlds:
-    """Context manager that opens a world for each of several drills.
+    """Context manager for a series of drills; ``open`` starts a separate cluster (world) for each.
 
-    ``folder`` receives a directory per drill, with its journal, and the embedded ZooKeeper's data.
-    ``zookeeper``: ``host:port/chroot`` of an existing ZooKeeper. Entering raises NotKlamm if a
-    Kafka cluster uses that chroot, ZooKeeperUnavailable, UsageError.
+    ``folder`` receives a directory for each drill, with the drill's journal, and the data of the
+    embedded ZooKeeper. ``zookeeper`` is the ``host:port/chroot`` of an existing ZooKeeper. On
+    entry, raises NotKlamm if a Kafka cluster uses that chroot, ZooKeeperUnavailable if no server
+    responds, and UsageError if the connect string is malformed.
     """
 
     def __init__(
@@ -81,9 +82,10 @@ class Worlds:
     def open(
         self, spec: ClusterSpec, name: str, own_zookeeper_servers: int | None = None
     ) -> Iterator[ScenarioDriver]:
-        """Open a world for one drill; its journal is written when the block ends.
+        """Context manager that opens a world for one drill, and finally writes the drill's journal.
 
-        ``own_zookeeper_servers``: size of a private ensemble, if the drill acts on its servers.
+        ``own_zookeeper_servers``: size of a private ensemble, if the drill acts on ZooKeeper
+        servers.
         """
         self._opened += 1
         out = self._folder / f"{self._opened}-{name}"
@@ -96,7 +98,7 @@ class Worlds:
                     where = stack.enter_context(ensemble).connect_string
                 chroot = stack.enter_context(self._own_chroot(where))
                 journal = MemoryJournal()
-                stack.callback(_write_journal, journal, out)
+                stack.callback(write_journal, journal, out)
                 segments = None if spec.segments is None else out / spec.segments
                 placed = replace(spec, zookeeper_security=self._security, segments=segments)
                 driver = RealDriver(RealCluster(placed, chroot, journal), journal, ensemble)
@@ -104,7 +106,7 @@ class Worlds:
                 yield driver
             else:
                 world = SimulatedWorld(spec, has_memory_disk=True)
-                stack.callback(_write_journal, world.journal, out)
+                stack.callback(write_journal, world.journal, out)
                 yield SimulatedDriver(world)
 
     def _session(self, address: str) -> KazooSession:
@@ -112,9 +114,9 @@ class Worlds:
 
     @contextlib.contextmanager
     def _own_chroot(self, connect_string: str) -> Iterator[str]:
-        """Create a chroot marked as klamm's, and remove it after the block.
+        """Context manager that creates a chroot with klamm's marker, and removes it at the end.
 
-        It is not removed if the connection is lost by then.
+        If the connection is lost by then, the chroot is not removed.
         """
         name = f"drill-{secrets.token_hex(6)}"
         run = RunInfo(name, time.time_ns() // 1_000_000, self._version)
@@ -137,7 +139,8 @@ class Worlds:
                     client.delete_recursive(f"/{name}")
 
 
-def _write_journal(kept: MemoryJournal, out: Path) -> None:
+def write_journal(kept: MemoryJournal, out: Path) -> None:
+    """Write a journal to a file in the directory ``out``."""
     with contextlib.closing(FileJournal(out / JOURNAL_FILE)) as journal:
         journal.append(kept.rows)
         journal.flush()

@@ -1,6 +1,6 @@
-"""Placement: the brokers that get the replicas of a topic.
+"""Placement: decides which brokers get the replicas of a topic.
 
-Pure decisions: values in, values out. Must not read a clock, draw random numbers except from an
-argument, or access a store. Mirrors kafka.admin.AdminUtils, the assignment checks of
-kafka.zk.AdminZkClient and TopicCommand.parseReplicaAssignment.
+The functions must not read a clock or access a store. Random numbers come only from a source that
+the caller passes. Mirrors kafka.admin.AdminUtils, the assignment checks of kafka.zk.AdminZkClient
+and TopicCommand.parseReplicaAssignment.
 """

@@ -1,7 +1,7 @@
-"""Assignment of partitions that are added to a topic.
+"""Replica assignment of partitions that are added to a topic.
 
-Must not write it. Mirrors AdminZkClient.createNewPartitionsAssignment and the checks of
-replica lists in ZkAdminManager.createPartitions.
+The caller writes the assignment. Mirrors AdminZkClient.createNewPartitionsAssignment and the checks
+of replica lists in ZkAdminManager.createPartitions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ def create_new_partitions_assignment(
     num_partitions: int,
     manual: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[int, ReplicaAssignment]:
-    """Return only the new partitions that bring `topic` to `num_partitions`, with assignments.
+    """Assign replicas to the partitions that are added to `topic`.
 
-    `brokers`: all live brokers by ascending id. Without `manual`, assignment continues at the
-    broker of partition 0's preferred leader. With it the replica lists are checked, the partition
-    ids are not. Raises AdminOperationError (partition 0 is missing, racks for only some brokers),
+    Returns only the added partitions. `num_partitions` is the new total number of partitions.
+    `brokers` are all live brokers, by ascending id. If `manual` is given, its replica lists are
+    checked and returned; its partition ids are not checked. Otherwise Kafka's automatic assignment
+    is used, starting at the preferred leader of partition 0.
+
+    Raises AdminOperationError (partition 0 is missing, or only some brokers have racks),
     InvalidPartitions, InvalidReplicationFactor and the errors of check_added_assignment.
     """
     if 0 not in existing:
@@ -59,10 +62,10 @@ def create_new_partitions_assignment(
 
 
 def drop_existing_partitions(manual: Assignment, existing_count: int) -> Assignment | None:
-    """Return the new partitions of a `--replica-assignment` argument; None if there are none.
+    """Return only the added partitions of a `--replica-assignment` argument.
 
-    The argument lists all partitions from 0; existing ones are skipped. Mirrors
-    TopicCommand's alterTopic.
+    The argument lists the existing partitions first. Returns None if no partition is added.
+    Mirrors TopicCommand's alterTopic.
     """
     return dict(list(manual.items())[existing_count:]) or None
 
@@ -73,10 +76,12 @@ def number_added_lists(
     num_partitions: int,
     available_broker_ids: Collection[int],
 ) -> Assignment:
-    """Number the lists of a CreatePartitions request from `existing_count`.
+    """Assign partition ids to the replica lists of a CreatePartitions request.
 
-    Raises InvalidReplicaAssignment for unknown brokers and for a wrong number of lists.
-    Mirrors ZkAdminManager.createPartitions.
+    The first id is `existing_count`.
+
+    Raises InvalidReplicaAssignment for unknown brokers and for a wrong number of lists. Mirrors
+    ZkAdminManager.createPartitions.
     """
     known = set(available_broker_ids)
     unknown = dict.fromkeys(id_ for ids in replica_lists for id_ in ids if id_ not in known)

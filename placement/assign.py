@@ -1,7 +1,7 @@
 """Kafka's automatic assignment of replicas to brokers, without and with racks.
 
-Must not validate topics or know which brokers are alive: it uses the brokers it is given, in the
-order given. Mirrors kafka/admin/AdminUtils.scala.
+Topic names are not validated, and the given brokers are used whether they are alive or not. Mirrors
+kafka/admin/AdminUtils.scala.
 """
 
 from __future__ import annotations
@@ -29,14 +29,19 @@ def assign_replicas_to_brokers(
 ) -> Assignment:
     """Assign `partitions` partitions, starting with `start_partition_id`, to `brokers`.
 
-    Returns replicas by ascending partition, the preferred leader first. `start_index`: index in the
-    broker list of partition 0's leader. `next_replica_shift`: distance of the second replica beyond
-    the leader's neighbour, counted from 0. If one is None it is drawn from `source`, the start
-    index first. Kafka's fixedStartIndex sets both. With racks the broker list is the
-    rack-alternated one, otherwise `brokers` as given.
+    Returns {partition: replicas}, in ascending order of partitions; the first replica is the
+    preferred leader. The replicas are chosen from a broker list: `brokers` in the given order, or,
+    if the brokers have racks, a list that alternates between racks.
 
-    Raises InvalidPartitions, InvalidReplicationFactor, and AdminOperationError when only some
-    brokers have a rack. Mirrors AdminUtils.assignReplicasToBrokers.
+    - `start_index`: position of partition 0's leader in the broker list.
+    - `next_replica_shift`: distance in the list between the broker after the leader, and the second
+      replica.
+
+    If one of the two is None, `starting_point` draws it from `source`. Kafka's fixedStartIndex sets
+    both.
+
+    Raises InvalidPartitions, InvalidReplicationFactor, and AdminOperationError if only some brokers
+    have a rack. Mirrors AdminUtils.assignReplicasToBrokers.
     """
     _check_counts(partitions, replication_factor, len(brokers))
     broker_racks = {broker.id: broker.rack for broker in brokers}
@@ -67,9 +72,10 @@ def starting_point(
     next_replica_shift: int | None,
     source: IntSource | None,
 ) -> tuple[int, int]:
-    """Return the start index and the next-replica shift, drawn in this order if not given.
+    """Return the start index and the next-replica shift of an assignment.
 
-    `source` may be None if both are given.
+    A value that is None is drawn at random from `source`, the start index first. `source` may be
+    None if both values are given.
     """
     start = _given_or_drawn(start_index, broker_count, source)
     shift = _given_or_drawn(next_replica_shift, broker_count, source)
@@ -79,15 +85,18 @@ def starting_point(
 def replica_index(
     first_replica_index: int, second_replica_shift: int, follower: int, n_brokers: int
 ) -> int:
-    """Return the broker-list index of the `follower`-th follower (from 0).
+    """Return the broker-list index of a partition's follower; `follower` counts from 0.
 
-    It is never the first replica's. Needs at least two brokers. Mirrors AdminUtils.replicaIndex."""
+    The result always differs from the index of the first replica. At least two brokers are
+    required.
+    Mirrors AdminUtils.replicaIndex.
+    """
     shift = 1 + (second_replica_shift + follower) % (n_brokers - 1)
     return (first_replica_index + shift) % n_brokers
 
 
 def get_inverse_map(broker_racks: Mapping[int, str]) -> dict[str, Replicas]:
-    """Return the broker ids of each rack, ascending; racks are in Java's string order.
+    """Return the broker ids of each rack in ascending order; racks are in Java's string order.
 
     Mirrors AdminUtils.getInverseMap.
     """
@@ -98,9 +107,9 @@ def get_inverse_map(broker_racks: Mapping[int, str]) -> dict[str, Replicas]:
 
 
 def get_rack_alternated_broker_list(broker_racks: Mapping[int, str]) -> Replicas:
-    """Return all broker ids, one from each rack in turn; exhausted racks are skipped.
+    """Return all broker ids, taking one from each rack in turn.
 
-    Mirrors AdminUtils.getRackAlternatedBrokerList.
+    Racks whose brokers are used up are skipped. Mirrors AdminUtils.getRackAlternatedBrokerList.
     """
     by_rack = list(get_inverse_map(broker_racks).values())
     rounds = max(map(len, by_rack), default=0)
@@ -121,9 +130,9 @@ def _check_counts(partitions: int, replication_factor: int, broker_count: int) -
 
 def _given_or_drawn(given: int | None, broker_count: int, source: IntSource | None) -> int:
     if given is None:
-        assert source is not None, "neither a number nor a source is given"
+        assert source is not None, "without a random source, start index and shift are required"
         return source.next_int(broker_count)
-    assert given >= 0, f"{given} is not an index"
+    assert given >= 0, f"start index or shift {given} is negative"
     return given
 
 

@@ -1,7 +1,7 @@
-"""Broker properties that placement uses: id and rack.
+"""The only broker properties that placement uses: id and rack.
 
-Must not know endpoints, sessions or logs. Mirrors kafka/admin/BrokerMetadata.scala,
-kafka/admin/RackAwareMode.scala and AdminZkClient.getBrokerMetadatas.
+Mirrors kafka/admin/BrokerMetadata.scala, kafka/admin/RackAwareMode.scala and
+AdminZkClient.getBrokerMetadatas.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from klamm.cluster.errors import AdminOperationError
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker that can host replicas. `rack` is None if the broker has none."""
+    """A broker that can host replicas. `rack` is None if the broker has no rack."""
 
     id: int
     rack: str | None = None
 
 
 class RackAwareMode(Enum):
-    """Use of racks: ignored, required of all brokers, or used only if every broker has one."""
+    """How placement uses racks.
+
+    DISABLED ignores racks, ENFORCED requires that all brokers or none have a rack, and SAFE uses
+    racks only if every broker has one.
+    """
 
     DISABLED = "disabled"
     ENFORCED = "enforced"
@@ -31,10 +35,10 @@ class RackAwareMode(Enum):
 def broker_metadatas(
     brokers: Iterable[BrokerMetadata], mode: RackAwareMode = RackAwareMode.ENFORCED
 ) -> tuple[BrokerMetadata, ...]:
-    """Return the brokers by ascending id, their racks kept or dropped according to `mode`.
+    """Return the brokers by ascending id, with or without racks according to `mode`.
 
-    Raises AdminOperationError if racks are enforced and only some brokers have one.
-    Mirrors AdminZkClient.getBrokerMetadatas.
+    Raises AdminOperationError if racks are enforced and only some brokers have a rack. Mirrors
+    AdminZkClient.getBrokerMetadatas.
     """
     ordered = sorted(brokers, key=lambda broker: broker.id)
     with_rack = sum(broker.rack is not None for broker in ordered)

@@ -1,7 +1,7 @@
-"""Random numbers for assignments.
+"""Random numbers for replica assignments.
 
-The caller passes a seeded source; nothing here may find entropy elsewhere. `JavaRandom` is
-java.util.Random's published generator, so that a seed gives the same numbers as AdminUtils.rand.
+The caller chooses the seed. `JavaRandom` is the generator specified by java.util.Random, so that a
+seed gives the same numbers as in Kafka's AdminUtils.rand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class IntSource(Protocol):
 
 
 class JavaRandom:
-    """java.util.Random: the high bits of a 48-bit linear congruential generator."""
+    """Random numbers of java.util.Random: high bits of a 48-bit linear congruential generator."""
 
     __slots__ = ("_state",)
 
@@ -37,7 +37,7 @@ class JavaRandom:
         if bound & (bound - 1) == 0:
             # The low bits of this generator have short periods; Java scales the high ones.
             return (bound * drawn) >> 31
-        # The last, incomplete run of `bound` numbers below 2^31 would favour small results.
+        # The incomplete range of `bound` numbers just below 2^31 would favour small results.
         while drawn - drawn % bound + (bound - 1) > _INT_MAX:
             drawn = self._next_31_bits()
         return drawn % bound

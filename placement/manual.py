@@ -1,8 +1,8 @@
-"""Manual assignments: parsing of the argument, and Kafka's checks of replica lists.
+"""Parses and checks manual replica assignments as Kafka does.
 
-Must not check topic names, configs or existence: admin/ does. Mirrors
-TopicCommand.parseReplicaAssignment, the assignment part of AdminZkClient.validateTopicCreate
-and AdminZkClient.validateReplicaAssignment.
+admin/ checks topic names, configs and whether topics exist. Mirrors
+TopicCommand.parseReplicaAssignment, the assignment part of AdminZkClient.validateTopicCreate and
+AdminZkClient.validateReplicaAssignment.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from klamm.cluster.errors import (
 from klamm.placement.assign import Assignment, Replicas
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
-# Integer.parseInt takes any script's digits of the basic plane; Python's int() stops at 4300.
+# Integer.parseInt accepts the digits of any script in Unicode's basic plane. Python's int()
+# refuses more than 4300 digits.
 _JAVA_INT = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d){1,4000}")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _SMALL_SCALA_MAP = 4
 
 
 def parse_replica_assignment(text: str) -> Assignment:
-    """Parse `--replica-assignment`: replicas separated by ":", partitions by ",".
+    """Parse the value of `--replica-assignment`.
 
-    Partitions count from 0. Empty pieces at the end are dropped, as by Java's split. Raises
-    InvalidNumber, AdminCommandFailed (a broker twice in one list) and AdminOperationError (lists
-    of different lengths).
+    Partitions, counted from 0, are separated by ",", and the replicas of a partition by ":".
+    Trailing empty parts are dropped, as by Java's split. Raises InvalidNumber, AdminCommandFailed
+    (duplicate broker in a list) and AdminOperationError (lists of different lengths).
     """
     assignment: Assignment = {}
     for partition, piece in enumerate(_java_split(text, ",")):
@@ -58,11 +59,11 @@ def parse_replica_assignment(text: str) -> Assignment:
 def check_new_topic_assignment(
     assignment: Mapping[int, Sequence[int]], *, negative_ids_pass: bool = False
 ) -> None:
-    """Check a new topic's assignment like validateTopicCreate.
+    """Check the manual assignment of a new topic, like AdminZkClient.validateTopicCreate.
 
-    Unknown brokers pass, and lists that are all empty, as in Kafka. 2.8.2 compares only the sum of
-    the non-negative ids, so {-1, 1, 2} passes there: `negative_ids_pass` does the same.
-    Raises InvalidReplicaAssignment.
+    As in Kafka, unknown brokers are accepted, and so are replica lists that are all empty. If
+    `negative_ids_pass` is True, partition ids such as {-1, 1, 2} are accepted: 2.8.2 checks only
+    the sum of the non-negative ids. Raises InvalidReplicaAssignment.
     """
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
@@ -85,9 +86,9 @@ def check_added_assignment(
     expected_replication_factor: int,
     available_broker_ids: Collection[int],
 ) -> None:
-    """Check the assignment of added partitions like validateReplicaAssignment.
+    """Check the manual assignment of added partitions, like validateReplicaAssignment.
 
-    Raises InvalidReplicaAssignment, or BrokerNotAvailable for a broker outside
+    Raises InvalidReplicaAssignment, or BrokerNotAvailable for a broker that is not in
     `available_broker_ids`.
     """
     for partition, replicas in assignment.items():
@@ -137,7 +138,7 @@ def _java_int(text: str) -> int:
 
 
 def _java_array_text(replicas: Replicas) -> str:
-    # Kafka prints the array object: a type and an identity hash. Same format, but repeatable.
+    # Kafka prints the array object: its type and identity hash. klamm prints a repeatable hash.
     array_hash = 1
     for broker in replicas:
         array_hash = (31 * array_hash + broker) & _INT_MAX

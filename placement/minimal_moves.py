@@ -1,10 +1,10 @@
-"""Minimal replica moves that bring partitions into their pools, spread by broker weight.
+"""Plans the fewest replica moves that bring partitions into their pools.
 
-Must not read or write a cluster. A partition is legal if every replica is in its pool, on as many
-racks as the pool allows (as Kafka's own assignment guarantees). The number of moves is decided
-partition by partition: the replicas that can stay together form a matroid, so a greedy choice keeps
-the most. Afterwards the new replicas are spread, and so are the leaders of partitions if the old
-leader cannot stay.
+Nothing here reads or writes a cluster. A partition is legal if all replicas are in its pool and
+span as many racks as possible, as in Kafka's own assignment. The number of moves is minimized
+separately for each partition: the sets of replicas that can stay together form a matroid, so a
+greedy choice keeps the most replicas. Then the new replicas, and the leaders of partitions whose
+old leader cannot stay, are spread over the brokers in proportion to the brokers' weights.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from klamm.cluster.errors import InvalidReplicationFactor
+from klamm.cluster.errors import AdminOperationError
 from klamm.cluster.types import TopicPartition
 from klamm.placement.broker_metadata import RackAwareMode
 from klamm.placement.pools import (
@@ -29,7 +30,7 @@ from klamm.placement.spread import Spread
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """A partition's old and new replicas, the preferred leader first in both."""
+    """Old and new replicas of a partition, the preferred leader first in both lists."""
 
     partition: TopicPartition
     old: tuple[int, ...]
@@ -37,17 +38,32 @@ class PartitionMove:
 
     @property
     def added(self) -> tuple[int, ...]:
-        """The brokers that have to copy the partition; each is one replica move."""
+        """The brokers to which the partition must be copied; each copy is one replica move."""
         return tuple(replica for replica in self.new if replica not in self.old)
 
 
 @dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """Options of a plan.
+class Unplanned:
+    """A partition that cannot be moved into its pool, and the reason."""
 
-    `topics` None: all. `replication_factor` None, the default: each partition keeps its own; a
-    number is applied to all partitions of `topics`, with or without a pool. `replace_dead`: also
-    move replicas of pools away from brokers that are not alive.
+    partition: TopicPartition
+    reason: str
+
+
+class Plan(NamedTuple):
+    """Planned moves, and partitions that cannot be moved; both ordered by topic and partition."""
+
+    moves: tuple[PartitionMove, ...]
+    unplanned: tuple[Unplanned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Options for planning replica moves.
+
+    If `topics` is None, the plan covers all topics. If `replication_factor` is None, each partition
+    keeps its replication factor; otherwise all partitions of `topics` get this factor, even if they
+    have no pool. If `replace_dead` is set, replicas on dead brokers of a pool are moved too.
     """
 
     topics: Collection[str] | None = None
@@ -58,7 +74,7 @@ class PlanOptions:
 
 @dataclass(slots=True)
 class _Job:
-    """A partition to move: its kept replicas, added replicas and leader."""
+    """A partition to move: the replicas it keeps, the replicas it gains, and its leader."""
 
     partition: TopicPartition
     place: PartitionPlace
@@ -76,31 +92,33 @@ class _Job:
         return sum(racks[one] == racks[broker] for one in self.replicas())
 
 
-def plan_moves(
-    pools: Pools, cluster: ClusterPlacement, options: PlanOptions | None = None
-) -> tuple[PartitionMove, ...]:
-    """Return the partitions with replicas that have to change, in order of topic and id.
+def plan_moves(pools: Pools, cluster: ClusterPlacement, options: PlanOptions | None = None) -> Plan:
+    """Plan the moves of all partitions whose replicas have to change.
 
-    Replicas that can stay do. A leader that can stay does: the preferred one, else the current one.
-    A moved partition gets only live brokers, because Kafka refuses a plan with a dead broker.
-    Other replicas on a pool's dead brokers are not changed. Raises InvalidReplicationFactor if
-    a pool has too few live brokers, AdminOperationError if racks are enforced and only some
-    of its brokers have one.
+    Replicas that can stay are kept. If possible, the preferred leader remains, otherwise the
+    current leader becomes the preferred leader. Moved partitions are placed only on live brokers,
+    because Kafka rejects a reassignment to a dead broker. Partitions that need no other change keep
+    their replicas on dead brokers of the pool, unless `replace_dead` is set. A partition cannot be
+    moved if its pool has too few live brokers, or if racks are enforced and only some of the pool's
+    brokers have a rack.
     """
     options = options or PlanOptions()
-    jobs = _jobs(pools, cluster, options)
+    jobs, unplanned = _jobs(pools, cluster, options)
     weights = {broker.id: pools.weight(broker.id) for broker in cluster.live_brokers}
     now = Counter(id_ for place in cluster.partitions.values() for id_ in place.replicas)
     for job in jobs:
         _keep(job, now, weights)
     _place_added(jobs, cluster, weights)
     _choose_leaders(jobs, cluster, weights)
-    return tuple(_move(job) for job in jobs)
+    return Plan(tuple(_move(job) for job in jobs), tuple(unplanned))
 
 
-def _jobs(pools: Pools, cluster: ClusterPlacement, options: PlanOptions) -> list[_Job]:
+def _jobs(
+    pools: Pools, cluster: ClusterPlacement, options: PlanOptions
+) -> tuple[list[_Job], list[Unplanned]]:
     live_ids = {broker.id for broker in cluster.live_brokers}
-    jobs = []
+    jobs: list[_Job] = []
+    unplanned: list[Unplanned] = []
     for topic, partitions in cluster.partitions_by_topic().items():
         if options.topics is not None and topic not in options.topics:
             continue
@@ -108,7 +126,11 @@ def _jobs(pools: Pools, cluster: ClusterPlacement, options: PlanOptions) -> list
         if pool is None and options.replication_factor is None:
             continue
         candidates = brokers_for_topic(pools, topic, cluster.live_brokers)
-        legal = legal_brokers(candidates, options.rack_mode)
+        try:
+            legal = legal_brokers(candidates, options.rack_mode)
+        except AdminOperationError as error:
+            unplanned += [Unplanned(partition, error.message) for partition in partitions]
+            continue
         allowed = None if pool is None else set(pool.broker_ids)
         for partition in partitions:
             place = cluster.partitions[partition]
@@ -116,11 +138,12 @@ def _jobs(pools: Pools, cluster: ClusterPlacement, options: PlanOptions) -> list
             is_right = len(place.replicas) == wanted and _may_stay(
                 place.replicas, allowed, live_ids, legal, options.replace_dead
             )
-            if not is_right:
+            if not is_right and wanted > len(legal.ids):
                 where = "the cluster" if pool is None else f"pool {pool.name}"
-                _check_replication_factor(partition, wanted, legal, where)
+                unplanned.append(Unplanned(partition, _too_few_brokers(wanted, legal, where)))
+            elif not is_right:
                 jobs.append(_Job(partition, place, legal, wanted))
-    return jobs
+    return jobs, unplanned
 
 
 def _may_stay(
@@ -139,22 +162,18 @@ def _may_stay(
     return legal.spans_enough_racks(replicas)
 
 
-def _check_replication_factor(
-    partition: TopicPartition, wanted: int, legal: LegalBrokers, where: str
-) -> None:
-    if wanted > len(legal.ids):
-        raise InvalidReplicationFactor(
-            f"Replication factor: {wanted} larger than available brokers: {len(legal.ids)}.",
-            hint=f"{partition} needs {wanted} live broker{'s' if wanted > 1 else ''} in {where};"
-            f" it has {len(legal.ids)}",
-        )
+def _too_few_brokers(wanted: int, legal: LegalBrokers, where: str) -> str:
+    brokers = f"{wanted} live broker{'s' if wanted > 1 else ''}"
+    return f"replication factor {wanted} needs {brokers} in {where}; it has {len(legal.ids)}"
 
 
 def _keep(job: _Job, now: Counter[int], weights: Mapping[int, float]) -> None:
-    """Choose the most replicas that can stay: the leader first, then those on light brokers.
+    """Choose the largest set of a partition's replicas that can stay.
 
-    `now` counts the replicas of every broker; removed replicas are subtracted. Two on one rack may
-    both stay if enough replicas are left to cover the other racks.
+    The preferred leader has priority, then the current leader, then replicas on brokers with few
+    replicas for their weight. `now` has the number of replicas on every broker; replicas that do
+    not stay are subtracted. Two replicas on one rack may both stay if the other replicas suffice to
+    cover the other racks.
     """
     place, legal, wanted = job.place, job.legal, job.replication_factor
 
@@ -179,9 +198,12 @@ def _keep(job: _Job, now: Counter[int], weights: Mapping[int, float]) -> None:
 def _place_added(
     jobs: Sequence[_Job], cluster: ClusterPlacement, weights: dict[int, float]
 ) -> None:
-    """Place new replicas by least use of racks, then by load of the topic, then by total load.
+    """Choose the brokers on which new replicas are created.
 
-    Afterwards total loads are evened out, even at the expense of the topic's spread.
+    Each new replica goes to a rack with the fewest replicas of the partition, and there to the
+    broker with the fewest replicas of the topic relative to the broker's weight. If there are
+    several such brokers, the total loads decide. Afterwards new replicas are shifted between
+    brokers to even out the total loads, even if a topic is then spread less evenly.
     """
     planned = {job.partition: job for job in jobs}
     load = dict.fromkeys(weights, 0)
@@ -260,7 +282,7 @@ def _choose_leaders(
 
 
 def _groups(jobs: Sequence[_Job]) -> list[tuple[int, ...]]:
-    """Return the sets of brokers within which replicas can move: one for each pool."""
+    """Return one set of brokers for each pool: replicas can be exchanged within a set."""
     return list(dict.fromkeys(job.legal.ids for job in jobs))
 
 

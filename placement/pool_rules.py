@@ -1,7 +1,7 @@
-"""Placement inside pools: new topics, added partitions, checks of manual assignments.
+"""Placement inside pools: new topics, added partitions, and checks of manual assignments.
 
-Without pools everything is placed as in Kafka. Must not read a cluster or know its caller. Only new
-replicas are checked: one that is outside its pool already may stay until it is moved.
+Without pools, replicas are placed as in Kafka. Only new replicas are checked: a replica that is
+already outside its pool may stay until it is moved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.placement.pools import Pool, Pools, brokers_for_topic
 def brokers_in_pool(
     pools: Pools | None, topic: str, brokers: Iterable[BrokerMetadata]
 ) -> tuple[BrokerMetadata, ...]:
-    """Return the brokers that may host ``topic``; all of them, as given, without pools."""
+    """Return the brokers that may host ``topic``; without pools, all ``brokers``."""
     return tuple(brokers) if pools is None else brokers_for_topic(pools, topic, brokers)
 
 
@@ -33,9 +33,10 @@ def assign_in_pool(
     replication_factor: int,
     source: IntSource,
 ) -> Assignment:
-    """Assign a topic to those live ``brokers`` that may host it.
+    """Assign the partitions of a topic to the live ``brokers`` that may host it.
 
-    Raises the errors of assign_replicas_to_brokers; InvalidReplicationFactor names the pool.
+    Raises the errors of assign_replicas_to_brokers; the message of InvalidReplicationFactor names
+    the pool.
     """
     allowed = brokers_in_pool(pools, topic, brokers)
     with _naming_the_pool(pools, topic, len(allowed), replication_factor):
@@ -50,10 +51,10 @@ def add_partitions_in_pool(
     num_partitions: int,
     manual: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[int, ReplicaAssignment]:
-    """Return the partitions added to ``topic``, on those live ``brokers`` that may host it.
+    """Choose replicas in the topic's pool for the partitions that are added to ``topic``.
 
-    Raises the errors of create_new_partitions_assignment, and InvalidReplicaAssignment for a
-    ``manual`` assignment outside the pool.
+    Returns the added partitions. Raises the errors of create_new_partitions_assignment, and
+    InvalidReplicaAssignment if ``manual`` has a replica outside the pool.
     """
     if manual is not None:
         added = create_new_partitions_assignment(topic, existing, brokers, num_partitions, manual)
@@ -68,9 +69,9 @@ def add_partitions_in_pool(
 def check_in_pool(
     pools: Pools | None, topic: str, assignment: Mapping[int, Collection[int]]
 ) -> None:
-    """Check that new replicas of ``topic``, by partition, are in its pool.
+    """Check that the new replicas of ``topic``, keyed by partition, are in its pool.
 
-    Raises InvalidReplicaAssignment, which names the first partition.
+    Raises InvalidReplicaAssignment; the message names the first partition with a violation.
     """
     check_moves_in_pool(
         pools, {TopicPartition(topic, number): ids for number, ids in assignment.items()}
@@ -80,9 +81,10 @@ def check_in_pool(
 def check_moves_in_pool(
     pools: Pools | None, added: Mapping[TopicPartition, Collection[int]]
 ) -> None:
-    """Check that added replicas, by partition, are in the pools of their topics.
+    """Check that added replicas, keyed by partition, are in the pools of their topics.
 
-    Raises InvalidReplicaAssignment, which names the first partition and counts the others.
+    Raises InvalidReplicaAssignment; the message names the first partition with a violation, and the
+    number of others.
     """
     refused = [text for tp, ids in added.items() if (text := outside_pool_text(pools, tp, ids))]
     if refused:
@@ -97,7 +99,10 @@ def check_moves_in_pool(
 def outside_pool_text(
     pools: Pools | None, partition: TopicPartition, added: Collection[int]
 ) -> str | None:
-    """Return why these replicas may not be added to ``partition``; None if they may."""
+    """Return why the replicas ``added`` may not be added to ``partition``.
+
+    Returns None if they may be added.
+    """
     pool = None if pools is None else pools.pool_of(partition.topic)
     if pool is None:
         return None
@@ -112,14 +117,14 @@ def outside_pool_text(
 
 
 def check_brokers_exist(pools: Pools, broker_ids: Collection[int]) -> None:
-    """Raise UsageError for pools with brokers that are not among ``broker_ids``."""
+    """Raise UsageError if a pool has a broker that is not in ``broker_ids``."""
     for pool in pools.by_name.values():
         missing = [id_ for id_ in pool.broker_ids if id_ not in broker_ids]
         if missing:
             verb = "is" if len(missing) == 1 else "are"
             raise UsageError(
                 f"{_brokers(missing)} of pool {pool.name} {verb} not in the cluster",
-                hint=f"its {len(broker_ids)} brokers are {min(broker_ids)} to {max(broker_ids)}",
+                hint=f"the cluster has brokers {min(broker_ids)} to {max(broker_ids)}",
             )
 
 

@@ -1,7 +1,7 @@
-"""Resource isolation pools: the brokers that may host each topic, and violations of this rule.
+"""Resource isolation pools: the brokers that may host each topic, and violations of the pools.
 
-Must not read YAML (admin/pools.py), move anything (minimal_moves.py) or know sessions. Kafka has
-no pools, only a broker list for a reassignment and manual assignments.
+admin/pools.py reads the pools from YAML, and minimal_moves.py plans moves. Kafka has no pools, only
+a broker list for a reassignment and manual assignments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_WEIGHT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Brokers that host the topics of this pool and no others. Ids ascend."""
+    """A resource isolation pool: its name, and the brokers that host only the pool's topics."""
 
     name: str
     broker_ids: tuple[int, ...]
@@ -27,7 +27,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """A rule: topics with a name that matches the whole regex `pattern` belong to `pool`."""
+    """A rule that assigns topics to `pool` if the regex `pattern` matches the whole name."""
 
     pattern: str
     pool: str
@@ -35,10 +35,10 @@ class TopicRule:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The pools by name, and the rules; the first rule that matches a topic applies.
+    """All declared pools, keyed by name, and the rules that assign topics to the pools.
 
-    A broker is in at most one pool. `weights`: each broker's relative share of its pool's load;
-    the default is 1.
+    The first rule that matches a topic applies. A broker is in at most one pool. `weights` gives
+    each broker's relative share of the pool's load; the default is 1.
     """
 
     by_name: Mapping[str, Pool]
@@ -46,27 +46,30 @@ class Pools:
     weights: Mapping[int, float] = field(default_factory=dict)
 
     def rules_of(self, topic: str) -> tuple[TopicRule, ...]:
-        """Return all rules that match `topic`, in order; the first one applies."""
+        """Return all rules that match `topic`, in order; the first rule applies."""
         return tuple(rule for rule in self.rules if re.fullmatch(rule.pattern, topic))
 
     def pool_of(self, topic: str) -> Pool | None:
-        """Return the pool of `topic`; None if no rule matches, so that it may be anywhere."""
+        """Return the pool of `topic`.
+
+        Returns None if no rule matches; any broker may then host the topic.
+        """
         for rule in self.rules:
             if re.fullmatch(rule.pattern, topic):
                 return self.by_name[rule.pool]
         return None
 
     def weight(self, broker_id: int) -> float:
-        """Return the weight of a broker, in a pool or not."""
+        """Return the weight of a broker; the default is 1."""
         return self.weights.get(broker_id, DEFAULT_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """Replicas of a partition; during a reassignment, its target replicas.
+    """Replicas and leader of a partition.
 
-    `replicas`: the preferred leader first. `leader`: the current one; None if there is none or it
-    is unknown.
+    `replicas` starts with the preferred leader; during a reassignment it holds the target replicas.
+    `leader` is the current leader, or None if there is no leader or it is unknown.
     """
 
     replicas: tuple[int, ...]
@@ -76,17 +79,17 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlacement:
-    """Live brokers by ascending id, and all partitions in order of topic and id."""
+    """Live brokers by ascending id, and all partitions ordered by topic and partition id."""
 
     live_brokers: tuple[BrokerMetadata, ...]
     partitions: Mapping[TopicPartition, PartitionPlace]
 
     def topics(self) -> tuple[str, ...]:
-        """Return the topics that have partitions, in order."""
+        """Return the names of the topics that have partitions, sorted."""
         return tuple(dict.fromkeys(tp.topic for tp in self.partitions))
 
     def partitions_by_topic(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return the partitions of each topic, in order."""
+        """Return the partitions of each topic, ordered by topic and partition id."""
         found: dict[str, list[TopicPartition]] = {}
         for partition in self.partitions:
             found.setdefault(partition.topic, []).append(partition)
@@ -94,7 +97,7 @@ class ClusterPlacement:
 
 
 class ViolationKind(Enum):
-    """Kinds of violations."""
+    """Ways in which a pool or a partition violates the declared pools."""
 
     MISSING_BROKER = "missing-broker"
     TOO_FEW_BROKERS = "too-few-brokers"
@@ -104,7 +107,11 @@ class ViolationKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violation by a pool (no partition), or by a partition. `brokers`: those at fault."""
+    """A violation of the declared pools, caused by a partition or by a pool as a whole.
+
+    `partition` is None if the pool as a whole causes the violation. `brokers` are the brokers at
+    fault.
+    """
 
     kind: ViolationKind
     pool: str
@@ -116,11 +123,12 @@ class Violation:
 def brokers_for_topic(
     pools: Pools, topic: str, live_brokers: Iterable[BrokerMetadata]
 ) -> tuple[BrokerMetadata, ...]:
-    """Return the live brokers that may host `topic`, by ascending id: of its pool, or all.
+    """Return the live brokers that may host `topic`, by ascending id.
 
-    Pass them to assign_replicas_to_brokers and create_new_partitions_assignment, so that replicas
-    stay inside the pool. Empty if all brokers of the pool are down: those functions then
-    raise Kafka's errors.
+    These are the brokers of the topic's pool, or all brokers if it has no pool. Pass them to
+    assign_replicas_to_brokers and create_new_partitions_assignment, so that replicas stay inside
+    the pool. If all brokers of the pool are down, the result is empty and those functions raise
+    Kafka's errors.
     """
     pool = pools.pool_of(topic)
     ordered = sorted(live_brokers, key=lambda broker: broker.id)
@@ -133,27 +141,26 @@ def brokers_for_topic(
 class LegalBrokers:
     """The live brokers that a partition may be moved to, and their racks.
 
-    `racks` has a value for each of `ids`. If racks are ignored, every broker is a separate rack, so
-    that one rule serves both cases.
+    `racks` has a value for each of `ids`. If racks are ignored, every broker has a separate rack.
     """
 
     ids: tuple[int, ...]
     racks: Mapping[int, str | int]
 
     def racks_to_use(self, replication_factor: int) -> int:
-        """Return the number of racks that the replicas must be on: the maximum, as in Kafka."""
+        """Return the number of racks that a partition's replicas must span: as many as possible."""
         return min(replication_factor, len(set(self.racks.values())))
 
     def spans_enough_racks(self, replicas: Sequence[int]) -> bool:
-        """Return True if these legal replicas are on as many racks as possible."""
+        """Return True if `replicas`, all on legal brokers, span as many racks as possible."""
         used = {self.racks[replica] for replica in replicas}
         return len(used) >= self.racks_to_use(len(replicas))
 
 
 def legal_brokers(brokers: Sequence[BrokerMetadata], mode: RackAwareMode) -> LegalBrokers:
-    """Return `brokers`, by ascending id, as targets for one partition.
+    """Return the brokers, ordered by id, that a partition may be moved to, and their racks.
 
-    Raises AdminOperationError if racks are enforced and only some brokers have one.
+    Raises AdminOperationError if racks are enforced and only some brokers have a rack.
     """
     known = broker_metadatas(brokers, mode)
     return LegalBrokers(
@@ -165,11 +172,11 @@ def legal_brokers(brokers: Sequence[BrokerMetadata], mode: RackAwareMode) -> Leg
 def violations(
     pools: Pools, cluster: ClusterPlacement, mode: RackAwareMode = RackAwareMode.ENFORCED
 ) -> tuple[Violation, ...]:
-    """Return all violations of the pools: those of whole pools first, then by partition.
+    """Return all violations, first those of pools, then those of partitions, ordered by partition.
 
-    Topics without a pool violate nothing. Racks are checked only if every replica is alive, because
-    the racks of dead brokers are unknown. Raises AdminOperationError if racks are enforced and
-    only some live brokers of a pool in use have one.
+    Topics without a pool cannot violate the pools. Racks are checked only if every replica is
+    alive, because the racks of dead brokers are unknown. Raises AdminOperationError if racks are
+    enforced and only some live brokers of a pool in use have a rack.
     """
     live_ids = {broker.id for broker in cluster.live_brokers}
     found = [
@@ -177,7 +184,7 @@ def violations(
             ViolationKind.MISSING_BROKER,
             pool.name,
             missing,
-            f"pool {pool.name}: {_brokers_text(missing)} not registered",
+            f"pool {pool.name} has unregistered {_brokers_text(missing)}",
         )
         for pool in pools.by_name.values()
         if (missing := tuple(id_ for id_ in pool.broker_ids if id_ not in live_ids))
@@ -196,7 +203,7 @@ def violations(
 
 
 def topics_without_pool(pools: Pools, cluster: ClusterPlacement) -> tuple[str, ...]:
-    """Return the topics that no rule matches, in order."""
+    """Return the topics that match no rule, sorted."""
     return tuple(topic for topic in cluster.topics() if pools.pool_of(topic) is None)
 
 

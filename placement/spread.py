@@ -1,8 +1,9 @@
 """Load balancing: shifts single items along chains of brokers while that lowers the cost.
 
-Must not know what an item is. A load is a number of items, including fixed ones; the cost is the
-sum over brokers of load squared divided by weight. If items are independent the result is optimal:
-a minimum-cost flow with convex costs.
+The caller decides what an item is, for example a replica or a leadership. A broker's load is its
+number of items, including items that cannot be moved. The cost is the sum over brokers of load
+squared divided by weight. If the items can be moved independently of each other, the result is
+optimal: a minimum-cost flow with convex costs.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ _Step = tuple[int, int, int]
 
 
 class Spread:
-    """Loads of brokers, and the items that can be shifted.
+    """Loads of brokers, and the items that can be shifted between brokers.
 
-    `may_move(item, source, target)` returns True if an item may go from one broker to another;
-    `move` updates the caller's records. Items are numbers; an item may be on several brokers, once
-    on each.
+    An item is identified by a number. An item may be on several brokers, but only once on each.
+    The caller passes two callbacks: `may_move(item, source, target)` returns True if the item may
+    be shifted from one broker to the other, and `move(item, source, target)` is called for each
+    shift, so that the caller can record it.
     """
 
     def __init__(self, load: dict[int, int], weights: dict[int, float]) -> None:
@@ -42,7 +44,7 @@ class Spread:
         self._items[broker][item] = None
 
     def even_out(self, brokers: Sequence[int], may_move: MayMove, move: Move) -> None:
-        """Shift items among `brokers` while that lowers the cost."""
+        """Shift items among `brokers` until no shift lowers the cost."""
 
         def shift(item: int, source: int, target: int) -> None:
             move(item, source, target)
@@ -55,7 +57,7 @@ class Spread:
         while True:
             touched = self._shift_once(brokers, stuck, may_move, shift)
             if touched is None and stuck:
-                # A shift elsewhere may have freed an item of these: check all of them again.
+                # A shift elsewhere may have freed an item of these brokers: check them again.
                 stuck.clear()
                 touched = self._shift_once(brokers, stuck, may_move, shift)
             if touched is None:
@@ -65,10 +67,12 @@ class Spread:
     def _shift_once(
         self, brokers: Sequence[int], stuck: list[set[int]], may_move: MayMove, shift: Move
     ) -> set[int] | None:
-        """Shift items along one chain; return its brokers, or None if no chain lowers the cost.
+        """Shift items along a chain of brokers that lowers the cost; return the chain's brokers.
 
-        `stuck`: sets of brokers that can only shift among each other without gain; extended here.
-        As the costliest broker is tried first, brokers it can reach have nothing to gain either.
+        Return None if no chain lowers the cost. `stuck` contains sets of brokers that can only
+        shift items among themselves, without lowering the cost; new sets are appended. Chains
+        from the costliest broker are tried first: if none of them lowers the cost, no chain from a
+        broker that it can reach does either.
         """
         least = min(map(self.cost_of_one_more, brokers), default=0.0)
         starts = sorted(
@@ -92,10 +96,9 @@ class Spread:
     def _reach(
         self, start: int, brokers: Iterable[int], may_move: MayMove
     ) -> tuple[dict[int, tuple[int, int]], int | None]:
-        """Follow chains from `start` to the first broker where one of its items costs less.
+        """Find a broker for which a chain of shifts from `start` to that broker lowers the cost.
 
-        Returns {broker: (previous broker, shifted item)} and that broker, or None if no reachable
-        broker is cheaper.
+        Returns {visited broker: (previous broker, shifted item)}, and the broker found or None.
         """
         gain = self.gain_of_one_less(start)
         unreached = dict.fromkeys(
@@ -121,7 +124,7 @@ class Spread:
 
 
 def _path(reached: dict[int, tuple[int, int]], start: int, end: int) -> list[_Step]:
-    """Return the steps (item, source, target) that lead to `end`, the last one first."""
+    """Return the steps (item, source, target) that lead to `end`, the last step first."""
     steps = []
     target = end
     while target != start:
@@ -132,7 +135,7 @@ def _path(reached: dict[int, tuple[int, int]], start: int, end: int) -> list[_St
 
 
 def _take(steps: list[_Step], may_move: MayMove, shift: Move) -> bool:
-    # Two steps of one item can be valid alone and together violate a rack rule.
+    # Two steps that move the same item can each be valid, but together violate a rack rule.
     done: list[_Step] = []
     for item, source, target in steps:
         if not may_move(item, source, target):

@@ -1,7 +1,7 @@
-"""Effect of an assignment on brokers: leaders, followers, and takeovers after a failure.
+"""Effect of an assignment on brokers: leaders, followers, and new leaders after a failure.
 
-Must not format for people: cli/ does. The takeover is the offline election of
-kafka/controller/Election.scala if every other replica is alive and in sync.
+cli/ formats the output. The new leaders are those that the offline election of
+kafka/controller/Election.scala chooses if every other replica is alive and in sync.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Table = Mapping[int, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerShare:
-    """One broker's part of an assignment: partition ids, ascending."""
+    """Partitions that one broker leads, and those that it follows, both in ascending order."""
 
     broker_id: int
     leads: tuple[int, ...]
@@ -23,9 +23,10 @@ class BrokerShare:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """Leaders after the failure of `dead`.
+    """New leaders of the partitions that broker `dead` led before it failed.
 
-    `new_leaders`: partitions by new leader, both ascending. `leaderless`: partitions without one.
+    `new_leaders` maps each new leader to its new partitions; leaders and partitions are in
+    ascending order. `leaderless` are the partitions that no replica can lead.
     """
 
     dead: int
@@ -34,7 +35,10 @@ class Takeover:
 
 
 def broker_shares(table: Table, broker_ids: Iterable[int]) -> tuple[BrokerShare, ...]:
-    """Return each broker's share, in the order of `broker_ids`, including empty ones."""
+    """Return the partitions of each broker, in the order of `broker_ids`.
+
+    Brokers without partitions are included.
+    """
     leads: dict[int, list[int]] = {}
     follows: dict[int, list[int]] = {}
     for partition in sorted(table):
@@ -50,12 +54,12 @@ def broker_shares(table: Table, broker_ids: Iterable[int]) -> tuple[BrokerShare,
 
 
 def first_live_replica(replicas: Sequence[int], dead: Collection[int]) -> int | None:
-    """Return the first replica, in assignment order, that is not in `dead`; None if all are."""
+    """Return the first replica, in assignment order, that is not in `dead`, or None."""
     return next((replica for replica in replicas if replica not in dead), None)
 
 
 def takeovers(table: Table, broker_ids: Iterable[int]) -> tuple[Takeover, ...]:
-    """Return, for each broker, the leaders after its failure alone."""
+    """Return, for each broker, the new leaders if only this broker fails."""
     return tuple(
         _takeover(table, share.broker_id, share.leads) for share in broker_shares(table, broker_ids)
     )

@@ -1,1 +1,3 @@
-"""Spark jobs over event logs (`klamm replay`); the only package that imports pyspark."""
+"""Reconstructs what happened in a cluster from its logs (`klamm replay`), with DuckDB or Spark.
+
+No other package imports duckdb or pyspark."""

@@ -1,7 +1,7 @@
-"""Which log can answer which question: declared in answers.yaml, shown by docs and commands.
+"""Declares which questions about a cluster each kind of log can answer (from answers.yaml).
 
-A log counts with its log level: Kafka's state-change.log at INFO, the default, lacks lines that it
-has at TRACE. Which logs and levels a table has is found by replay/readings.py.
+The log level matters: Kafka's state-change.log at INFO, the default, lacks lines that are logged at
+TRACE. replay/readings.py determines which logs and log levels an event table was made from.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ import yaml
 
 
 class Reading(StrEnum):
-    """A source of events together with its log level, which decides what it can answer."""
+    """A kind of log and its log level, which together decide what questions the log can answer."""
 
     JOURNAL = "journal"
     STATE_CHANGE_TRACE = "state-change.log at TRACE"
     STATE_CHANGE_INFO = "state-change.log at INFO"
     CONTROLLER_DEBUG = "controller.log at DEBUG or TRACE"
     CONTROLLER_INFO = "controller.log at INFO"
+    KAFKA_TRACE = "both Kafka logs, at TRACE"
+    KAFKA_INFO = "both Kafka logs, state-change.log at INFO"
     ZOOKEEPER = "zookeeper"
 
 
 class How(StrEnum):
-    """How far a source answers a question."""
+    """Whether a log answers a question fully, in part or not at all."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -34,14 +36,14 @@ class How(StrEnum):
 
 
 class Answer(NamedTuple):
-    """Whether a source answers a question. ``why``: reason for a limited answer, empty for yes."""
+    """Whether a log answers a question. ``why``: reason for "partly" or "no", else empty."""
 
     how: How
     why: str = ""
 
 
 class Question(StrEnum):
-    """The questions that a replay answers, as the docs and the page name them."""
+    """The questions that a replay answers, with their names in the docs and on the page."""
 
     PARTITION_STATES = "final state of each partition"
     REPLICA_STATES = "final state of each replica"
@@ -53,11 +55,11 @@ class Question(StrEnum):
     GAPS = "lost rows"
     DUPLICATES = "duplicate rows"
     OFFLINE = "intervals in OfflinePartition, offline partitions over time"
-    LEADERLESS = "intervals without a leader"
+    LEADERLESS = "intervals without a live leader"
     UNCLEAN = "unclean elections"
     ISR_CHURN = "ISR changes, flapping replicas"
     REASSIGNMENTS = "durations of reassignments, stuck reassignments"
-    FAILOVERS = "failovers and their time to ready"
+    FAILOVERS = "failovers, and the time until the controller was ready"
     TWO_CONTROLLERS = "two controllers in one epoch, writes after a newer epoch began"
     LEADERS_OVER_TIME = "leaders per broker over time"
     BROKERS = "broker starts and failures"
@@ -73,20 +75,20 @@ assert all(set(limited) <= set(Reading) for limited in _LIMITS.values())
 
 
 def answer(question: Question, reading: Reading) -> Answer:
-    """Return whether a source at its log level can answer a question."""
+    """Return whether a kind of log, at its log level, can answer a question."""
     how, _, why = _LIMITS.get(question, {}).get(reading, "yes").partition(", ")
     return Answer(How(how), why)
 
 
 def limits(readings: Iterable[Reading]) -> dict[Question, list[tuple[Reading, Answer]]]:
-    """Return the questions that no given source answers fully, with the reasons by source."""
+    """Return the questions that none of these logs answers fully, with the reason for each log."""
     given = sorted(set(readings), key=tuple(Reading).index)
     answers = {q: [(reading, answer(q, reading)) for reading in given] for q in Question}
     return {q: of for q, of in answers.items() if all(a.how is not How.YES for _, a in of)}
 
 
 def answer_table() -> str:
-    """Return a Markdown table of questions and sources, with the reasons as numbered notes."""
+    """Return a Markdown table of questions and kinds of logs, with reasons as numbered notes."""
     notes: dict[str, int] = {}
     lines = [f"| question | {' | '.join(Reading)} |", f"|---{'|---' * len(Reading)}|"]
     for question in Question:

@@ -1,7 +1,7 @@
-"""Coverage of an event table: number of events by kind, and completeness of each run.
+"""Coverage of an event table: the number of events of each kind, and how complete each log is.
 
-One integer aggregation over the stored events, with a row for each kind in each epoch and file. A
-second query runs only for epochs with missing or repeated sequence numbers.
+One SQL aggregation over the stored events yields a row for each kind of event in each controller
+epoch and file. A second query runs only for epochs with missing or repeated sequence numbers.
 """
 
 from __future__ import annotations
@@ -9,31 +9,32 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
-import pyarrow.dataset as ds
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
-
+from klamm.replay.engines import Engine, Row, rows
 from klamm.replay.event_schema import JOURNAL, KINDS, SOURCES, code_of
 from klamm.replay.event_table import OutOfOrder, RunCoverage
 
-_EPOCH: Final = ("source", "run", "controller", "epoch")
+_EPOCH: Final = "source, run, controller, epoch"
 _JOURNAL: Final = code_of(JOURNAL, SOURCES)
 
 
 class Coverage(NamedTuple):
-    """By source: the number of events of each kind, in the order of KINDS, and the runs."""
+    """Coverage of each kind of log; the keys of both fields are the kinds of logs.
+
+    - ``kinds``: number of events of each kind, in the order of KINDS.
+    - ``runs``: coverage of each run, which is a cluster, a log directory or a chroot.
+    """
 
     kinds: dict[str, dict[str, int]]
     runs: dict[str, list[RunCoverage]]
 
 
 class _Epoch(NamedTuple):
-    """One controller's epoch in a source and run.
+    """Statistics of a controller epoch: number of rows, times, and sequence numbers.
 
-    ``first``, ``last``, ``sum`` and ``xor`` are those of ``seq``; meaningful only in journals.
+    ``first``, ``last``, ``sum`` and ``xor`` are the minimum, maximum, sum and exclusive or of the
+    column ``seq``, which only journals have.
     """
 
     rows: int
@@ -46,27 +47,30 @@ class _Epoch(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """Number of sequence numbers from the first to the last."""
-        return self.last - self.first + 1
+        """Number of rows that the epoch would have if no row before the last one were missing.
+
+        Sequence numbers begin at 1, or at 0 if a row has number 0.
+        """
+        return self.last - min(self.first, 1) + 1
 
     @property
     def is_plain(self) -> bool:
         """Whether each sequence number occurs exactly once.
 
-        Count, sum and xor together exclude a repeated number that makes up for a missing one.
+        Count, sum and xor are all checked, because a repeated number could hide a missing one.
         """
         return (
             self.rows == self.numbers
-            and self.sum == (self.first + self.last) * self.numbers // 2
-            and self.xor == _xor_up_to(self.last) ^ _xor_up_to(self.first - 1)
+            and self.sum == (min(self.first, 1) + self.last) * self.numbers // 2
+            and self.xor == _xor_up_to(self.last)
         )
 
 
-class _Stretch(NamedTuple):
-    """The rows of a controller's epoch in one file.
+class _LineRange(NamedTuple):
+    """The lines of one controller epoch in one file, and their sequence numbers.
 
-    The first and last line, the sequence numbers on these lines, and the least and greatest
-    sequence number.
+    - ``first_seq``, ``last_seq``: sequence numbers on the first and the last line.
+    - ``least``, ``greatest``: lowest and highest sequence number.
     """
 
     first_line: int
@@ -78,36 +82,28 @@ class _Stretch(NamedTuple):
 
 
 _Key = tuple[int, int, int, int]
-_Stretches = dict[int, dict[tuple[int, int], _Stretch]]
-"""The stretches of a run, by file, then by controller and epoch."""
+_LineRanges = dict[int, dict[tuple[int, int], _LineRange]]
+"""The line ranges of one run, keyed by file, then by (controller, epoch)."""
 
 
-def coverage_of(events: DataFrame, names: Path) -> Coverage:
-    """Return what the events of a table cover; ``names`` is the directory of the names."""
-    counted = (
-        events.groupBy(*_EPOCH, "file", "kind")
-        .agg(
-            F.count("*").alias("rows"),
-            F.min("t_ms").alias("first_ms"),
-            F.max("t_ms").alias("last_ms"),
-            F.min("seq").alias("first"),
-            F.max("seq").alias("last"),
-            F.sum("seq").alias("sum"),
-            F.bit_xor("seq").alias("xor"),
-            F.min("line").alias("first_line"),
-            F.max("line").alias("last_line"),
-            F.min_by("seq", "line").alias("first_seq"),
-            F.max_by("seq", "line").alias("last_seq"),
-        )
-        .collect()
+def coverage_of(engine: Engine, events: str, names: str) -> Coverage:
+    """Count the events of a table, and find missing, repeated and reordered journal rows."""
+    counted = rows(
+        engine,
+        f"""
+SELECT {_EPOCH}, file, kind, count(*) AS rows, min(t_ms) AS first_ms, max(t_ms) AS last_ms,
+  min(seq) AS first, max(seq) AS last, CAST(sum(seq) AS BIGINT) AS sum, bit_xor(seq) AS xor,
+  min(line) AS first_line, max(line) AS last_line,
+  arg_min(seq, line) AS first_seq, arg_max(seq, line) AS last_seq
+FROM {events} GROUP BY {_EPOCH}, file, kind""",
     )
     epochs: dict[_Key, _Epoch] = {}
     for row in counted:
-        key = (row.source, row.run, row.controller, row.epoch)
+        key = (row["source"], row["run"], row["controller"], row["epoch"])
         epochs[key] = _together(epochs.get(key), _Epoch(*(row[name] for name in _Epoch._fields)))
     doubtful = [key for key, at in epochs.items() if key[0] == _JOURNAL and not at.is_plain]
-    different = _different(events, doubtful) if doubtful else {}
-    runs = _runs(epochs, different, _stretches(counted), _words(names))
+    different = _different(engine, events, doubtful) if doubtful else {}
+    runs = _runs(epochs, different, _line_ranges(counted), _words(engine, names))
     return Coverage(_kinds(counted), runs)
 
 
@@ -125,31 +121,35 @@ def _together(one: _Epoch | None, other: _Epoch) -> _Epoch:
     )
 
 
-def _stretches(counted: Iterable[Row]) -> dict[int, _Stretches]:
-    """Return the stretches by run; journals only: other logs may have rows of old epochs late."""
-    runs: dict[int, _Stretches] = defaultdict(lambda: defaultdict(dict))
+def _line_ranges(counted: Iterable[Row]) -> dict[int, _LineRanges]:
+    """Return the line ranges in each journal, by run.
+
+    Other kinds of logs are skipped, because they may contain rows of an old epoch after rows of a
+    newer one.
+    """
+    runs: dict[int, _LineRanges] = defaultdict(lambda: defaultdict(dict))
     for row in counted:
-        if row.source == _JOURNAL and row.epoch > 0:
-            found = runs[row.run][row.file]
-            key = (row.controller, row.epoch)
-            lines, seqs = (row.first_line, row.last_line), (row.first_seq, row.last_seq)
-            stretch = _Stretch(*lines, *seqs, row.first, row.last)
-            found[key] = _joined(found[key], stretch) if key in found else stretch
+        if row["source"] == _JOURNAL and row["epoch"] > 0:
+            found = runs[row["run"]][row["file"]]
+            key = (row["controller"], row["epoch"])
+            lines, seqs = (row["first_line"], row["last_line"]), (row["first_seq"], row["last_seq"])
+            line_range = _LineRange(*lines, *seqs, row["first"], row["last"])
+            found[key] = _joined(found[key], line_range) if key in found else line_range
     return runs
 
 
-def _joined(one: _Stretch, other: _Stretch) -> _Stretch:
+def _joined(one: _LineRange, other: _LineRange) -> _LineRange:
     begins, ends = min(one, other), max(one, other, key=lambda at: at.last_line)
-    return _Stretch(
+    return _LineRange(
         *(begins.first_line, ends.last_line, begins.first_seq, ends.last_seq),
         *(min(one.least, other.least), max(one.greatest, other.greatest)),
     )
 
 
-def _out_of_order(files: _Stretches, words: Mapping[int, str]) -> OutOfOrder | None:
-    """Return the first place in the first file that is out of order; None if all are in order.
+def _out_of_order(files: _LineRanges, words: Mapping[int, str]) -> OutOfOrder | None:
+    """Return the first place where a file's rows are out of order; None if there is none.
 
-    Order between epochs is checked before order inside an epoch, which would only be a consequence.
+    Epochs are checked first: if they are out of order, the rows of an epoch usually are, too.
     """
     for file in sorted(files, key=words.__getitem__):
         found = sorted((at, epoch) for (_, epoch), at in files[file].items())
@@ -165,30 +165,32 @@ def _out_of_order(files: _Stretches, words: Mapping[int, str]) -> OutOfOrder | N
 def _kinds(counted: Iterable[Row]) -> dict[str, dict[str, int]]:
     counts: dict[tuple[int, int], int] = defaultdict(int)
     for row in counted:
-        counts[row.source, row.kind] += row.rows
+        counts[row["source"], row["kind"]] += row["rows"]
     kinds: dict[str, dict[str, int]] = defaultdict(dict)
     for source, kind in sorted(counts):
         kinds[SOURCES[source - 1]][str(KINDS[kind - 1])] = counts[source, kind]
     return kinds
 
 
-def _different(events: DataFrame, doubtful: Iterable[_Key]) -> dict[_Key, int]:
-    """Return the number of distinct sequence numbers of each given epoch."""
-    spark = events.sparkSession
-    asked = spark.createDataFrame(list(doubtful), events.select(*_EPOCH).schema)
-    found = (
-        events.join(F.broadcast(asked), list(_EPOCH), "left_semi")
-        .groupBy(*_EPOCH)
-        .agg(F.count_distinct("seq").alias("different"))
-        .collect()
+def _different(engine: Engine, events: str, doubtful: Iterable[_Key]) -> dict[_Key, int]:
+    """Return the number of distinct sequence numbers in each epoch of ``doubtful``."""
+    found = rows(
+        engine,
+        f"SELECT {_EPOCH}, count(DISTINCT seq) AS different FROM {events} "
+        f"WHERE source = {_JOURNAL} GROUP BY {_EPOCH}",
     )
-    return {(row.source, row.run, row.controller, row.epoch): row.different for row in found}
+    asked = set(doubtful)
+    return {
+        key: at["different"]
+        for at in found
+        if (key := (at["source"], at["run"], at["controller"], at["epoch"])) in asked
+    }
 
 
 def _runs(
     epochs: Mapping[_Key, _Epoch],
     different: Mapping[_Key, int],
-    stretches: Mapping[int, _Stretches],
+    line_ranges: Mapping[int, _LineRanges],
     words: Mapping[int, str],
 ) -> dict[str, list[RunCoverage]]:
     grouped: dict[tuple[int, int], list[_Key]] = defaultdict(list)
@@ -199,7 +201,11 @@ def _runs(
         found = [epochs[key] for key in keys]
         numbers = [key[3] for key in keys]
         rows = sum(at.rows for at in found)
-        distinct = [different.get(key, epochs[key].rows) for key in keys]
+        # Rows that no controller wrote, in epoch 0, are not numbered.
+        numbered = [key for key in keys if key[3] > 0]
+        distinct = sum(different.get(key, epochs[key].rows) for key in numbered)
+        missing = sum(epochs[key].numbers for key in numbered) - distinct
+        repeated = sum(epochs[key].rows for key in numbered) - distinct
         is_counted = source == _JOURNAL
         runs[SOURCES[source - 1]].append(
             RunCoverage(
@@ -209,9 +215,9 @@ def _runs(
                 last_epoch=max(numbers),
                 first_ms=min(at.first_ms for at in found),
                 last_ms=max(at.last_ms for at in found),
-                missing=sum(at.numbers for at in found) - sum(distinct) if is_counted else None,
-                repeated=rows - sum(distinct) if is_counted else None,
-                out_of_order=_out_of_order(stretches.get(run, {}), words) if is_counted else None,
+                missing=missing if is_counted else None,
+                repeated=repeated if is_counted else None,
+                out_of_order=_out_of_order(line_ranges.get(run, {}), words) if is_counted else None,
             )
         )
     for covered in runs.values():
@@ -219,14 +225,15 @@ def _runs(
     return runs
 
 
-def _words(names: Path) -> dict[int, str]:
-    """Return the names of runs and files by hash; there are few of them."""
-    table = ds.dataset(names, format="parquet").to_table(
-        columns=["code", "name"], filter=ds.field("domain").isin(["run", "file"])
-    )
-    return dict(zip(*table.to_pydict().values(), strict=True))
+def _words(engine: Engine, names: str) -> dict[int, str]:
+    """Return the names of all runs and files, keyed by hash.
+
+    Loading all of them is cheap, because a table has few runs and files but many topics.
+    """
+    found = rows(engine, f"SELECT code, name FROM {names} WHERE domain IN ('run', 'file')")
+    return {at["code"]: at["name"] for at in found}
 
 
 def _xor_up_to(number: int) -> int:
-    """Return 1 xor 2 xor ... xor number, which depends only on the number and its last two bits."""
+    """Return 1 xor 2 xor ... xor number, using its period of four."""
     return (number, 1, number + 1, 0)[number & 3]

@@ -1,48 +1,58 @@
 """Comparison of two logs, or of a log with ZooKeeper: final states and the first divergence.
 
-Fields that a source cannot know are not compared. Both sides are keyed by the hash of the topic
-name, so that names are looked up only for the differences that are shown.
+Fields that one of the logs does not contain are not compared. Both sides identify topics by the
+hash of their name; names are looked up only for the differences that are shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from klamm.cluster.errors import UsageError
-from klamm.cluster.journal import Kind
 from klamm.cluster.types import NO_LEADER
+from klamm.replay.encode import WORDS, word_of, xxhash64
+from klamm.replay.engines import Engine, row, rows
 from klamm.replay.event_schema import (
-    CONTROLLER_LOG,
+    JOURNAL,
+    KAFKA_LOGS,
     SOURCES,
-    STATE_CHANGE_LOG,
     code_of,
 )
-from klamm.replay.event_table import EventTable
-from klamm.replay.questions.columns import is_kind, is_leadership
+from klamm.replay.event_table import EventTable, Manifest
+from klamm.replay.kafka_order import BOTH
+from klamm.replay.questions.columns import IS_SNAPSHOT, judged
 from klamm.replay.questions.final_states import LEADERSHIP, final_tables
-from klamm.replay.spark_errors import unpersist
 from klamm.statemachines.partition_state import PartitionState
 
 MOST_SHOWN: Final = 50
 _PARTITION: Final = ("topic", "partition")
 _REPLICA: Final = (*_PARTITION, "replica")
-_PARTIAL: Final = (STATE_CHANGE_LOG, CONTROLLER_LOG)
+_PARTIAL: Final = BOTH
 """Sources that do not record every write of a state znode."""
-_STORED_SCHEMA: Final = (
-    "name string, partition int, leader int, leader_epoch int, isr array<int>, zk_version int"
+_STORED_SCHEMA: Final = pa.schema(
+    [
+        ("name", pa.string()),
+        ("partition", pa.int32()),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("isr", pa.list_(pa.int32())),
+        ("zk_version", pa.int32()),
+        ("topic", pa.int64()),
+    ]
 )
 _VERSION: Final = "zk_version"
 _PARTITION_FIELDS: Final = ("state", "leader", "leader_epoch", "isr")
 
 
 class StoredState(NamedTuple):
-    """A partition in ZooKeeper with its state znode; all fields of a missing znode are None."""
+    """A partition's state in ZooKeeper.
+
+    ``leader`` and the fields after it are None if the partition has no state znode.
+    """
 
     topic: str
     partition: int
@@ -56,23 +66,30 @@ class StoredState(NamedTuple):
 class Side:
     """One of the two sides of a comparison: a log, or the znodes of a ZooKeeper.
 
-    ``partitions``: topic, partition, state, leader, leader_epoch, isr, zk_version; states by name.
-    ``replicas``: topic, partition, replica, state; None if the side does not know them.
-    ``writes``: written leaderships with their places; None for a ZooKeeper. ``is_whole``: the side
-    records every write of a state znode.
+    These fields are names of SQL relations:
+
+    - ``partitions``: topic, partition, state (a name), leader, leader_epoch, isr, zk_version.
+    - ``replicas``: topic, partition, replica, state; None if the side has no replica states.
+    - ``writes``: each recorded write of a partition's leader and ISR, with file and line; None for
+      a ZooKeeper.
+
+    ``is_whole``: the side records every write of a state znode.
     """
 
     name: str
     what: str
-    partitions: DataFrame
-    replicas: DataFrame | None
-    writes: DataFrame | None
-    names: DataFrame
+    partitions: str
+    replicas: str | None
+    writes: str | None
+    names: str
     is_whole: bool
 
 
 class Difference(NamedTuple):
-    """A field that differs between A and B. ``replica`` -1: a field of the partition."""
+    """A field whose value differs between A and B.
+
+    The field belongs to a replica, or to a partition if ``replica`` is -1.
+    """
 
     topic: str
     partition: int
@@ -83,7 +100,10 @@ class Difference(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """The first divergence: the earliest leadership that only one side has, "A" or "B"."""
+    """The earliest write of a leader and ISR that only one side has.
+
+    ``side``: the side that has the write, "A" or "B".
+    """
 
     side: str
     file: str
@@ -101,8 +121,10 @@ class Divergence(NamedTuple):
 class Differences:
     """Result of a comparison.
 
-    The numbers of compared partitions and replicas (None: not compared), the number of differences
-    with the first of them, the first divergence, and descriptions of what was not compared.
+    - ``partitions``, ``replicas``: how many were compared; None if replicas were not compared.
+    - ``total``: number of differences. ``shown`` lists the first ones.
+    - ``divergence``: the earliest write that only one side has; None if there is none.
+    - ``not_compared``: descriptions of the fields that were not compared, with the reason.
     """
 
     partitions: int
@@ -113,187 +135,243 @@ class Differences:
     not_compared: list[str]
 
 
+class Choice(NamedTuple):
+    """The log that is compared, chosen from the logs in an event table.
+
+    - ``what``: description of the log.
+    - ``sources``: the kind of the log. Kafka's two logs count as one log, with two kinds.
+    - ``run``: the run to compare; None if all runs are compared.
+    - ``is_latest``: the table has several clusters, and the latest was chosen.
+    """
+
+    what: str
+    sources: tuple[str, ...]
+    run: str | None
+    rows: int
+    is_latest: bool = False
+
+
+def choose(
+    manifest: Manifest, name: str, source: str | None = None, run: str | None = None
+) -> Choice:
+    """Choose the log of an event table to compare.
+
+    ``source`` and ``run`` select the log if the table has several. If a journal has several
+    clusters, the default is the latest. Raises UsageError if the choice is ambiguous.
+    """
+    held = {summary.source: summary for summary in manifest.sources}
+    taken = [held[source]] if source in held else list(held.values())
+    sources = tuple(summary.source for summary in taken)
+    if len(taken) > 1 and set(sources) != set(BOTH):
+        raise UsageError(
+            f"{name} has several kinds of logs: {', '.join(held)}",
+            hint=f"select one, for example --source {sources[0]}",
+        )
+    what = " and ".join(sources)
+    covered = [covered for summary in taken for covered in summary.runs]
+    runs: dict[str, int] = {}
+    for at in covered:
+        runs[at.run] = runs.get(at.run, 0) + at.rows
+    if run in runs:
+        return Choice(f"{what} of {run}", sources, run, runs[run])
+    if len(runs) > 1 and sources == (JOURNAL,):
+        latest = max(covered, key=lambda at: at.last_ms).run
+        words = f"{what} of {latest}, the latest of {len(runs)}"
+        return Choice(words, sources, latest, runs[latest], is_latest=True)
+    if len(runs) > 1 and not set(sources) <= set(_PARTIAL):
+        raise UsageError(
+            f"{name} has several runs or chroots: {', '.join(runs)}",
+            hint=f"select one, for example --run {next(iter(runs))}",
+        )
+    return Choice(what, sources, None, sum(summary.rows for summary in taken))
+
+
 def side_of(
     table: EventTable, name: str, source: str | None = None, run: str | None = None
 ) -> Side:
-    """Return an event table as a side; ``source`` and ``run`` select one of several.
+    """Prepare a log of an event table as one side of a comparison.
 
-    Raises UsageError if the selection still has several kinds of logs or several clusters.
+    Raises UsageError like ``choose``.
     """
-    held = {summary.source: summary for summary in table.manifest.sources}
-    (summary, *others) = [held[source]] if source in held else held.values()
-    if others:
-        raise UsageError(
-            f"{name} has several sources: {', '.join(held)}",
-            hint=f"select one, for example --source {summary.source}",
-        )
-    events = table.events.where(F.col("source") == code_of(summary.source, SOURCES))
-    runs = {covered.run: covered for covered in summary.runs}
-    what, rows = summary.source, summary.rows
-    if run in runs:
-        events = events.where(F.col("run") == F.xxhash64(F.lit(run)))
-        what, rows = f"{summary.source} of {run}", runs[run].rows
-    elif summary.source not in _PARTIAL and len(runs) > 1:
-        raise UsageError(
-            f"{name} has several runs: {', '.join(runs)}",
-            hint=f"select one, for example --run {next(iter(runs))}",
-        )
-    partitions, replicas = final_tables(events)
+    choice = choose(table.manifest, name, source, run)
+    codes = ", ".join(str(code_of(kind, SOURCES)) for kind in choice.sources)
+    chosen = f"source IN ({codes})"
+    if choice.run is not None:
+        chosen += f" AND run = {xxhash64(choice.run)}"
+    engine = table.engine
+    one = code_of(choice.sources[0] if len(choice.sources) == 1 else KAFKA_LOGS, SOURCES)
+    events = engine.view(
+        f"SELECT * EXCLUDE (source), CAST({one} AS TINYINT) AS source "
+        f"FROM {table.events} WHERE {chosen}"
+    )
+    state = f"{word_of('state', WORDS['state'])} AS state"
+    partitions, replicas = (
+        engine.view(f"SELECT * EXCLUDE (state), {state} FROM {found}")
+        for found in final_tables(engine, events)
+    )
     return Side(
         name=name,
-        what=f"{what}, {rows:,} events",
+        what=f"{choice.what}, {choice.rows:,} events",
         partitions=partitions,
-        replicas=None if replicas.isEmpty() else replicas,
-        writes=_writes(events),
+        replicas=replicas if _count(engine, replicas) else None,
+        writes=engine.view(_writes(events)),
         names=table.names,
-        is_whole=summary.source not in _PARTIAL,
+        is_whole=not set(choice.sources) <= set(_PARTIAL),
     )
 
 
-def stored_side(spark: SparkSession, name: str, what: str, stored: Sequence[StoredState]) -> Side:
-    """Return the state znodes of a live or dumped ZooKeeper as a side."""
-    rows = [(at.topic, *at[1:]) for at in stored]
-    states = spark.createDataFrame(rows, _STORED_SCHEMA).withColumn("topic", F.xxhash64("name"))
-    names = states.select(F.lit("topic").alias("domain"), F.col("topic").alias("code"), "name")
-    partitions = states.select(*_PARTITION, state_by_leader().alias("state"), *LEADERSHIP)
-    return Side(name, what, partitions, None, None, names.distinct(), True)
+def stored_side(engine: Engine, name: str, what: str, stored: Sequence[StoredState]) -> Side:
+    """Prepare the state znodes of a live or dumped ZooKeeper as one side of a comparison."""
+    columns = [list(column) for column in zip(*stored, strict=True)]
+    topics = [xxhash64(at.topic) for at in stored]
+    states = engine.table(pa.table([*columns, topics], schema=_STORED_SCHEMA))
+    names = f"SELECT DISTINCT 'topic' AS domain, topic AS code, name FROM {states}"
+    state = f"{state_by_leader()} AS state"
+    partitions = f"SELECT topic, partition, {state}, {LEADERSHIP} FROM {states}"
+    return Side(name, what, engine.view(partitions), None, None, engine.view(names), True)
 
 
-def state_by_leader() -> Column:
-    """Return the state that a partition should have by its state znode; a null leader: no znode."""
-    leader = F.col("leader")
+def state_by_leader() -> str:
+    """Return SQL that derives a partition's state from the leader stored in ZooKeeper.
+
+    The column ``leader`` is null if the partition has no state znode.
+    """
     return (
-        F.when(leader.isNull(), PartitionState.NEW.value)
-        .when(leader == NO_LEADER, PartitionState.OFFLINE.value)
-        .otherwise(PartitionState.ONLINE.value)
+        f"CASE WHEN leader IS NULL THEN '{PartitionState.NEW.value}' "
+        f"WHEN leader = {NO_LEADER} THEN '{PartitionState.OFFLINE.value}' "
+        f"ELSE '{PartitionState.ONLINE.value}' END"
     )
 
 
-def compare(a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
-    """Compare the final states of two sides, and find the first leadership that only one has."""
+def compare(engine: Engine, a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
+    """Compare final states, and find the first write of a leader and ISR that only one side has."""
     not_compared = []
     is_whole = a.is_whole and b.is_whole
     if not is_whole:
         partial = a if not a.is_whole else b
         not_compared.append(
-            f"ISRs with different znode versions: {partial.name} does not record all ISR changes"
+            f"ISRs whose znode versions differ: {partial.name} does not record all ISR changes"
         )
-    partitions = beside(a.partitions, b.partitions, _PARTITION, (*_PARTITION_FIELDS, _VERSION))
-    rows = [_differing(partitions, _PARTITION_FIELDS, is_whole=is_whole)]
+    fields = (*_PARTITION_FIELDS, _VERSION)
+    partitions = engine.keep(beside(a.partitions, b.partitions, _PARTITION, fields), "beside")
+    found = list(_differing(partitions, "-1", _PARTITION_FIELDS, is_whole=is_whole))
     replicas = None
     if a.replicas is not None and b.replicas is not None:
-        both = beside(a.replicas, b.replicas, _REPLICA, ("state",))
-        replicas = both.count()
-        rows.append(_differing(both, ("state",), is_whole=True))
+        both = engine.keep(beside(a.replicas, b.replicas, _REPLICA, ("state",)), "beside")
+        replicas = _count(engine, both)
+        found += _differing(both, "replica", ("state",), is_whole=True)
     else:
         unknowing = a if a.replicas is None else b
         not_compared.append(f"replica states: {unknowing.name} has none")
-    names = a.names.unionByName(b.names).where("domain = 'topic'").select("code", "name").distinct()
-    found = reduce(DataFrame.unionByName, rows).persist()
-    try:
-        total = found.count()
-        first = found.join(names, found.topic == names.code, "left")
-        ordered = first.orderBy("name", "partition", "replica", "field").limit(most)
-        shown = ordered.select("name", "partition", "replica", "field", "a", "b").collect()
-        divergence = _first_divergence(a, b, names, is_whole=is_whole)
-        return Differences(
-            partitions.count(),
-            replicas,
-            total,
-            [Difference(*row) for row in shown],
-            divergence,
-            not_compared,
-        )
-    finally:
-        unpersist([found])
-
-
-def beside(a: DataFrame, b: DataFrame, key: Sequence[str], fields: Sequence[str]) -> DataFrame:
-    """Join two tables by key; ``a`` and ``b`` are structs of the fields, null if absent."""
-    return a.select(*key, F.struct(*fields).alias("a")).join(
-        b.select(*key, F.struct(*fields).alias("b")), list(key), "full_outer"
+    names = engine.view(f"SELECT * FROM {a.names} UNION SELECT * FROM {b.names}", "names")
+    differing = engine.keep(" UNION ALL ".join(found), "differing")
+    shown = rows(
+        engine,
+        f"""
+SELECT name AS topic, partition, replica, field, a, b
+FROM {differing} LEFT JOIN (SELECT code AS topic, name FROM {names} WHERE domain = 'topic')
+  USING (topic)
+ORDER BY topic, partition, replica, field LIMIT {most}""",
+    )
+    return Differences(
+        _count(engine, partitions),
+        replicas,
+        _count(engine, differing),
+        [Difference(**at) for at in shown],
+        _first_divergence(engine, a, b, names, is_whole=is_whole),
+        not_compared,
     )
 
 
-def _differing(both: DataFrame, fields: Sequence[str], *, is_whole: bool) -> DataFrame:
-    """Return a row for each field that differs: topic, partition, replica, field, a, b."""
-    in_both = F.col("a").isNotNull() & F.col("b").isNotNull()
-    found = [_found("existence", _is_there("a"), _is_there("b"), ~in_both)]
+def _count(engine: Engine, relation: str) -> int:
+    found: int = row(engine, f"SELECT count(*) AS n FROM {relation}")["n"]
+    return found
+
+
+def beside(a: str, b: str, key: Sequence[str], fields: Sequence[str]) -> str:
+    """Return SQL for a full join of tables A and B by ``key``.
+
+    Each field X becomes the columns a_X and b_X. The column ``a`` is true if A has a row with this
+    key, otherwise null; the same holds for ``b``.
+    """
+
+    def side(name: str, relation: str) -> str:
+        columns = ", ".join(f"{field} AS {name}_{field}" for field in fields)
+        return f"(SELECT {', '.join(key)}, true AS {name}, {columns} FROM {relation})"
+
+    return f"SELECT * FROM {side('a', a)} FULL JOIN {side('b', b)} USING ({', '.join(key)})"
+
+
+def _differing(both: str, replica: str, fields: Sequence[str], *, is_whole: bool) -> Iterator[str]:
+    """Yield a query for each field that finds the keys whose values differ between A and B.
+
+    Its columns are topic, partition, replica, field, and the two values a and b.
+    """
+    head = f"SELECT topic, partition, {replica} AS replica"
+    a, b = (f"CASE WHEN {x} THEN 'present' ELSE 'absent' END AS {x}" for x in "ab")
+    yield f"{head}, 'existence' AS field, {a}, {b} FROM {both} WHERE a IS NULL OR b IS NULL"
     for name in fields:
-        both_say = F.col(f"a.{name}").isNotNull() & F.col(f"b.{name}").isNotNull()
+        both_say = f"(a_{name} IS NOT NULL AND b_{name} IS NOT NULL)"
         if name == "isr" and not is_whole:
-            both_say &= F.col(f"a.{_VERSION}").eqNullSafe(F.col(f"b.{_VERSION}"))
-        if name != "state":
-            # In complete sources a null means that the partition has no leadership.
-            both_say |= F.lit(is_whole)
-        differs = in_both & both_say & ~F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}"))
-        found.append(_found(name, _text(f"a.{name}", name), _text(f"b.{name}", name), differs))
-    replica = F.col("replica") if "replica" in both.columns else F.lit(-1)
-    each = both.select(
-        *_PARTITION,
-        replica.alias("replica"),
-        F.explode(F.array_compact(F.array(*found))).alias("d"),
-    )
-    return each.select(*_REPLICA, "d.field", "d.a", "d.b")
+            both_say += f" AND a_{_VERSION} IS NOT DISTINCT FROM b_{_VERSION}"
+        elif name != "state" and is_whole:
+            # If both logs are complete, null means that the partition has no state znode.
+            both_say = "true"
+        shown = ", ".join(f"{_text(f'{x}_{name}', name)} AS {x}" for x in "ab")
+        yield (
+            f"{head}, '{name}' AS field, {shown} FROM {both} "
+            f"WHERE a AND b AND {both_say} AND a_{name} IS DISTINCT FROM b_{name}"
+        )
 
 
-def _found(field: str, a: Column, b: Column, condition: Column) -> Column:
-    return F.when(condition, F.struct(F.lit(field).alias("field"), a.alias("a"), b.alias("b")))
-
-
-def _is_there(side: str) -> Column:
-    return F.when(F.col(side).isNotNull(), "present").otherwise("absent")
-
-
-def _text(column: str, name: str) -> Column:
+def _text(column: str, name: str) -> str:
     if name != "isr":
-        return F.col(column).cast("string")
-    # concat_ws would turn a null ISR into the text of an empty one.
-    return F.when(F.col(column).isNotNull(), F.concat_ws(",", column))
+        return f"CAST({column} AS VARCHAR)"
+    return f"array_to_string({column}, ',')"
 
 
 # The first divergence
 
 
-def _writes(events: DataFrame) -> DataFrame:
-    """Return each recorded leadership with its place.
+def _writes(events: str) -> str:
+    """Return a query for the recorded writes of leaders and ISRs, with file and line.
 
-    ``is_snapshot``: read by a new controller, and written earlier.
+    ``is_snapshot``: the row is not a write, but a value that a new controller read from ZooKeeper.
     """
-    return events.where(is_leadership() & F.col("topic").isNotNull()).select(
-        *_PARTITION,
-        *("leader", "leader_epoch", "isr", _VERSION, "file", "line", "place", "t_ms"),
-        is_kind(Kind.PARTITION_SNAPSHOT).alias("is_snapshot"),
-    )
+    return f"""
+SELECT topic, partition, {LEADERSHIP}, file, line, place, t_ms, {IS_SNAPSHOT} AS is_snapshot
+FROM ({judged(events)}) WHERE is_leadership AND topic IS NOT NULL"""
 
 
-def _first_divergence(a: Side, b: Side, names: DataFrame, *, is_whole: bool) -> Divergence | None:
-    """Return the earliest write that only one side has; None if all agree, or for a ZooKeeper.
+def _first_divergence(
+    engine: Engine, a: Side, b: Side, names: str, *, is_whole: bool
+) -> Divergence | None:
+    """Return the earliest write that only one side has, or None if both sides have the same writes.
 
-    If a side does not record every write, only leaders and leader epochs are compared.
+    If a side does not record every write, only leaders and leader epochs are compared. Returns None
+    if a side is a ZooKeeper, which has no history of writes.
     """
     if a.writes is None or b.writes is None:
         return None
     key = [*_PARTITION, "leader_epoch", "leader", *(("isr", _VERSION) if is_whole else ())]
-    # A leadership without a znode version was never stored.
-    stored = F.col(_VERSION).isNotNull() | F.lit(not is_whole)
-    a_writes, b_writes = a.writes.where(stored), b.writes.where(stored)
-    alone = _alone(a_writes, b_writes, key, "A").unionByName(_alone(b_writes, a_writes, key, "B"))
-    first = alone.orderBy("t_ms", "place").limit(1)
-    files = a.names.unionByName(b.names).where("domain = 'file'").distinct()
-    rows = (
-        first.join(names, first.topic == names.code, "left")
-        .withColumnRenamed("name", "topic_name")
-        .drop("code")
-        .join(files, first.file == files.code, "left")
-        .select("side", "name", "line", "t_ms", "topic_name", "partition", *LEADERSHIP)
-        .collect()
-    )
-    return Divergence(*rows[0]) if rows else None
+    # A row without a znode version was not written to ZooKeeper.
+    stored = f"{_VERSION} IS NOT NULL" if is_whole else "true"
 
+    def alone(ours: str, theirs: str, side: str) -> str:
+        equal = " AND ".join(f"o.{name} IS NOT DISTINCT FROM t.{name}" for name in key)
+        return (
+            f"SELECT o.*, '{side}' AS side "
+            f"FROM (SELECT * FROM {ours} WHERE {stored} AND NOT is_snapshot) AS o "
+            f"ANTI JOIN (SELECT DISTINCT {', '.join(key)} FROM {theirs} WHERE {stored}) AS t "
+            f"ON {equal}"
+        )
 
-def _alone(ours: DataFrame, theirs: DataFrame, key: Sequence[str], side: str) -> DataFrame:
-    other = theirs.select(*(F.col(name).alias(f"_{name}") for name in key)).distinct()
-    equal = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key))
-    written = ours.where(~F.col("is_snapshot"))
-    return written.join(other, equal, "left_anti").withColumn("side", F.lit(side))
+    first = f"""
+SELECT * FROM ({alone(a.writes, b.writes, "A")} UNION ALL {alone(b.writes, a.writes, "B")})
+ORDER BY t_ms, place, side LIMIT 1"""
+    found = engine.fetch(f"""
+SELECT side, f.name AS file, line, t_ms, n.name AS topic, partition, {LEADERSHIP}
+FROM ({first}) AS w
+LEFT JOIN {names} AS n ON n.domain = 'topic' AND n.code = w.topic
+LEFT JOIN {names} AS f ON f.domain = 'file' AND f.code = w.file""")
+    return Divergence(*found.rows[0]) if found.rows else None

@@ -1,20 +1,18 @@
-"""Encoding of raw events as integers: codes for words of fixed lists, hashes for all other words.
+"""Encodes the strings of events as integers, which are faster to query.
 
-Works column by column in Arrow, in the process that has the rows. The table of names maps hashes
-back to words. No I/O.
+A string from a fixed list, such as a state, becomes its position in the list. Any other string,
+such as a topic name, becomes its hash; the table of names maps hashes back to strings. Arrow
+functions encode a whole column at a time. This module does no I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from klamm.replay.event_schema import (
     CODED_SCHEMA,
@@ -32,18 +30,16 @@ PUBLISHED: Final[dict[str, Sequence[str]]] = {
     "kind": KINDS,
     "election": ELECTIONS,
 }
-"""The columns with codes from a fixed list: the place in the list, counted from 1."""
+"""The fixed list of strings of each column. A code is a position in the list, counted from 1."""
 DOMAINS: Final[dict[str, str]] = {
     **{name: name for name in NAMED},
     **dict.fromkeys(("after_file", "before_file", "copy_file"), "file"),
 }
-"""The columns that hold hashes, in events and answers, with the domain of their names."""
+"""For each column of hashes in events and answers: the ``domain`` of its strings in the table of
+names."""
 STATES: Final = ("from_state", "to_state")
 ANSWER_STATES: Final = (*STATES, "state", "last_phase")
-"""The columns of answers that hold codes of states."""
-CODED_ARROW: Final[pa.Schema] = to_arrow_schema(CODED_SCHEMA)
-"""CODED_SCHEMA in Arrow, as Python workers return it to Spark."""
-NAMES_ARROW: Final[pa.Schema] = to_arrow_schema(NAMES_SCHEMA)
+"""The columns of answers that hold codes of states or of reassignment phases."""
 _WORDS: Final = {
     name: pa.array([str(word) for word in words], pa.string()) for name, words in PUBLISHED.items()
 }
@@ -53,34 +49,8 @@ _NOT_A_STATE: Final = pa.scalar(-1, pa.int8())
 _NO_STATE: Final = pa.scalar(0, pa.int8())
 
 
-class Encoded(NamedTuple):
-    """Encoded events (CODED_SCHEMA) and names (NAMES_SCHEMA); neither is computed yet."""
-
-    events: DataFrame
-    names: DataFrame
-
-
-def encode(raw: DataFrame) -> Encoded:
-    """Encode raw events; return them with the names of their hashes."""
-    return Encoded(
-        raw.mapInArrow(_coded, CODED_SCHEMA), raw.mapInArrow(_named, NAMES_SCHEMA).distinct()
-    )
-
-
-def _coded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    encoder = Encoder()
-    return map(encoder.code, batches)
-
-
-def _named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    encoder = Encoder()
-    for batch in batches:
-        encoder.code(batch)
-    yield from encoder.names().to_batches()
-
-
 def xxhash64(text: str) -> int:
-    """Return what Spark's F.xxhash64 gives for this string: with Spark's seed, as a signed number.
+    """Return the hash that Spark's SQL function xxhash64 returns for a string.
 
     Mirrors org.apache.spark.sql.catalyst.expressions.XXH64.
     """
@@ -88,38 +58,40 @@ def xxhash64(text: str) -> int:
 
 
 class Encoder:
-    """Encodes raw events batch by batch, and collects the distinct words that it hashed."""
+    """Encodes batches of events, and collects the distinct strings that it has hashed."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema = CODED_SCHEMA, kinds: Sequence[str] = KINDS) -> None:
+        self.schema = schema
         self._codes: dict[str, dict[str, int]] = {name: {} for name in NAMED}
+        self._words = {**_WORDS, "kind": pa.array(list(map(str, kinds)), pa.string())}
 
     def code(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Encode a batch of raw events as CODED_ARROW; columns not in RAW_SCHEMA are dropped."""
+        """Encode a batch of raw events; columns that are not in the schema are dropped."""
         arrays = []
-        for field in CODED_ARROW:
+        for field in self.schema:
             column = raw.column(field.name)
             if field.name in self._codes:
                 column = self._hashed(field.name, column)
-            elif field.name in _WORDS:
-                places = pc.index_in(column, value_set=_WORDS[field.name])
+            elif field.name in self._words:
+                places = pc.index_in(column, value_set=self._words[field.name])
                 column = pc.fill_null(pc.add(places, 1), 0)
-            elif field.name in ("from_state", "to_state"):
+            elif field.name in STATES:
                 column = _state_codes(column)
             arrays.append(column if column.type == field.type else column.cast(field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=CODED_ARROW)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def names(self) -> pa.Table:
-        """Return the words hashed so far, as NAMES_SCHEMA."""
+        """Return the strings hashed so far and their hashes, as a table in NAMES_SCHEMA."""
         rows = [
             (domain, code, word)
             for domain, codes in self._codes.items()
             for word, code in codes.items()
         ]
         columns = zip(*rows, strict=True) if rows else ((), (), ())
-        types = NAMES_ARROW.types
+        types = NAMES_SCHEMA.types
         return pa.table(
             [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)],
-            schema=NAMES_ARROW,
+            schema=NAMES_SCHEMA,
         )
 
     def _hashed(self, name: str, column: pa.Array) -> pa.Array:
@@ -137,13 +109,14 @@ def _state_codes(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_null(column), _NO_STATE, pc.fill_null(codes, _NOT_A_STATE))
 
 
-def word_of(column: str, published: Sequence[str]) -> Column:
-    """Return the word of a code in its list; null for code 0."""
-    words = F.array(*(F.lit(str(word)) for word in published))
-    return F.when(F.col(column) > 0, F.element_at(words, F.col(column).cast("int")))
+def word_of(column: str, codes: Mapping[int, str]) -> str:
+    """Return SQL that decodes a column. Codes that are not in ``codes`` become null."""
+    cases = " ".join(f"WHEN {code} THEN '{word}'" for code, word in codes.items())
+    return f"CASE {column} {cases} END"
 
 
-def state_word(column: str) -> Column:
-    """Return the name of a state's code; null for a code without a name."""
-    pairs = [F.lit(part) for word, code in STATE_CODES.items() for part in (code, word)]
-    return F.element_at(F.create_map(*pairs), F.col(column).cast("int"))
+WORDS: Final[dict[str, dict[int, str]]] = {
+    **{name: dict(enumerate(map(str, words), 1)) for name, words in PUBLISHED.items()},
+    **{name: {code: word for word, code in STATE_CODES.items()} for name in ANSWER_STATES},
+}
+"""For each column of codes in events and answers: the string that each code stands for."""

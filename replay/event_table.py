@@ -1,30 +1,29 @@
 """The event table on disk: its directory layout and its manifest.
 
-``events``, ``names`` and ``damaged`` are Parquet; ``manifest.json`` is written last, so that a
-directory without it is not a table. Opens tables; computes nothing.
+The subdirectories ``events``, ``names`` and ``damaged`` contain Parquet files. ``manifest.json`` is
+written last; a directory without it is not a table. This module only opens tables.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from klamm.cluster.errors import UsageError
-from klamm.replay.encode import DOMAINS, PUBLISHED, STATES, state_word, word_of
+from klamm.replay.encode import DOMAINS, WORDS, word_of
+from klamm.replay.engines import Engine, rows
 from klamm.replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
     NAMES_SCHEMA,
     SCHEMA_VERSION,
 )
+from klamm.replay.locations import is_remote
 from klamm.replay.whole_folder import FolderKind, whole_folder
 
 EVENTS: Final = "events"
@@ -41,7 +40,7 @@ _KIND: Final = FolderKind(
 
 
 class FileSummary(msgspec.Struct, frozen=True):
-    """A log file that was read; ``size`` in bytes, ``head_sha256`` of its first 64 KiB."""
+    """A log file that was read. ``size``: in bytes. ``head_sha256``: hash of its first 64 KiB."""
 
     path: str
     size: int
@@ -49,10 +48,10 @@ class FileSummary(msgspec.Struct, frozen=True):
 
 
 class OutOfOrder(msgspec.Struct, frozen=True):
-    """The first place where the rows of a journal are not in the order they were written in.
+    """The first place at which the rows of a journal are out of order.
 
-    Rows of controller epoch ``epoch`` follow rows of epoch ``after`` there; both are equal if the
-    rows inside one epoch are shuffled.
+    At ``line``, a row of controller epoch ``epoch`` follows a row of epoch ``after``. Both epochs
+    are the same if rows within an epoch are out of order.
     """
 
     file: str
@@ -62,20 +61,24 @@ class OutOfOrder(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Describe the disorder, and that the replay is not affected by it."""
+        """Message that names the rows out of order, and the order in which rows are replayed."""
         if self.epoch == self.after:
-            what = f"rows of epoch {self.epoch} are shuffled, from {self.file}:{self.line} on"
+            what = f"rows of epoch {self.epoch} are out of order, from {self.file}:{self.line} on"
         else:
             what = f"epoch {self.epoch} follows epoch {self.after} at {self.file}:{self.line}"
-        return f"{what}; replayed by sequence number"
+        return f"{what}; replayed in order of sequence numbers"
 
 
 class RunCoverage(msgspec.Struct, frozen=True):
-    """How much of a run a source covers. Epochs are controller epochs, 0 if the source has none.
+    """What the logs of one kind contain about a run, and how many of its rows are lost.
 
-    ``missing``: number of ``seq`` values missing between the first and the last of each epoch;
-    null if the source does not number its rows. ``repeated``: number of rows that have the epoch
-    and seq of another row. ``out_of_order``: the first place where a journal is out of order.
+    A run is a cluster, a log directory or a chroot. ``first_epoch`` and ``last_epoch`` are
+    controller epochs, 0 if the logs do not contain any.
+
+    - ``missing``: number of sequence numbers that are missing, from 1 to the last of each epoch;
+      null if the rows have no sequence numbers.
+    - ``repeated``: number of rows with the epoch and sequence number of an earlier row.
+    - ``out_of_order``: first line of a journal that is out of order.
     """
 
     run: str
@@ -90,9 +93,10 @@ class RunCoverage(msgspec.Struct, frozen=True):
 
 
 class SourceSummary(msgspec.Struct, frozen=True):
-    """What was read from one source. Durations are those of the Spark jobs, in seconds.
+    """What was read from the logs of one kind.
 
-    ``kinds`` and ``damaged``: number of events by kind, and of damaged lines by problem.
+    ``kinds``: number of events by kind. ``damaged``: number of damaged lines by problem. ``read_s``
+    and ``predecessors_s``: seconds it took to read the files, and to add previous states.
     """
 
     source: str
@@ -106,7 +110,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
 
 
 class Damaged(msgspec.Struct, frozen=True):
-    """A line that could not be read: its place, the problem, and the start of its text."""
+    """A line that could not be read. ``problem``: reason. ``text``: start of the line."""
 
     file: str
     line: int
@@ -115,56 +119,65 @@ class Damaged(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The content of manifest.json: the schema version and a summary of each source."""
+    """The content of manifest.json: the schema version, and a summary for each kind of log."""
 
     schema_version: int
     sources: list[SourceSummary]
 
     @property
     def rows(self) -> int:
-        """Number of rows of all sources."""
+        """Total number of rows from all logs."""
         return sum(source.rows for source in self.sources)
 
 
 @dataclass(frozen=True, slots=True)
 class EventTable:
-    """Events (CODED_SCHEMA), the names behind their hashes, the damaged lines, the manifest."""
+    """An open event table: a query engine, the names of three SQL relations, and the manifest.
 
-    events: DataFrame
-    names: DataFrame
-    damaged: DataFrame
+    The relations are ``events`` (in CODED_SCHEMA), ``names`` (the string of each hash), and
+    ``damaged`` (lines that could not be read).
+    """
+
+    engine: Engine
+    events: str
+    names: str
+    damaged: str
     manifest: Manifest
 
-    def in_words(self, rows: DataFrame, states: Sequence[str] = STATES) -> DataFrame:
-        """Return rows with names instead of codes; ``states`` are the columns with state codes.
+    def in_words(self, sql: str) -> str:
+        """Return SQL for the result of ``sql`` with strings instead of codes and hashes.
 
-        Needs one join per hashed column: meant for results, not for all events.
+        Joins the names once per hashed column, which is too slow for all events of a large table.
         """
-        for name in DOMAINS:
-            if name in rows.columns:
-                rows = _with_names(rows, self.names, name)
-        words = {
-            **{name: word_of(name, listed) for name, listed in PUBLISHED.items()},
-            **{name: state_word(name) for name in states},
-        }
-        return rows.select(
-            *(words[name].alias(name) if name in words else F.col(name) for name in rows.columns)
-        )
+        columns = self.engine.columns(sql)
+        shown, joins = [], []
+        for number, name in enumerate(columns):
+            if name in DOMAINS:
+                shown.append(f"n{number}.name AS {name}")
+                joins.append(
+                    f"LEFT JOIN {self.names} AS n{number} ON n{number}.domain = '{DOMAINS[name]}' "
+                    f"AND n{number}.code = r.{name}"
+                )
+            else:
+                word = word_of(f"r.{name}", WORDS[name]) if name in WORDS else f"r.{name}"
+                shown.append(f"{word} AS {name}")
+        return f"SELECT {', '.join(shown)} FROM ({sql}) AS r {' '.join(joins)}"
 
 
 def new_table_folder(folder: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
-    """Yield an empty directory that is renamed to ``folder`` on success; see ``whole_folder``."""
-    return whole_folder(_KIND, Path(os.path.abspath(folder)), overwrite=overwrite)
+    """Context manager that yields a directory for a table, renamed to ``folder`` on success."""
+    target = folder if is_remote(folder) else Path(os.path.abspath(folder))
+    return whole_folder(_KIND, target, overwrite=overwrite)
 
 
-def open_table(spark: SparkSession, folder: Path) -> EventTable:
+def open_table(engine: Engine, folder: Path) -> EventTable:
     """Open the table in a directory. Raises UsageError if it is missing or incomplete."""
     manifest = read_manifest(folder)
-    events = spark.read.schema(CODED_SCHEMA).parquet(str(folder / EVENTS))
     return EventTable(
-        events.select(*CODED_SCHEMA.fieldNames()),
-        spark.read.schema(NAMES_SCHEMA).parquet(str(folder / NAMES)),
-        spark.read.schema(DAMAGED_SCHEMA).parquet(str(folder / DAMAGED)),
+        engine,
+        engine.files(folder / EVENTS, CODED_SCHEMA),
+        engine.files(folder / NAMES, NAMES_SCHEMA),
+        engine.files(folder / DAMAGED, DAMAGED_SCHEMA),
         manifest,
     )
 
@@ -195,16 +208,8 @@ def is_table(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
-def some_damaged(spark: SparkSession, folder: Path, at_most: int) -> list[Damaged]:
-    """Return the first damaged lines of a table, by file and line."""
-    rows = spark.read.schema(DAMAGED_SCHEMA).parquet(str(folder / DAMAGED))
-    found = rows.orderBy("file", "line").limit(at_most).collect()
-    return [Damaged(row.file, row.line, row.problem, row.text) for row in found]
-
-
-def _with_names(rows: DataFrame, names: DataFrame, column: str) -> DataFrame:
-    words = names.where(F.col("domain") == DOMAINS[column]).select(
-        F.col("code").alias(column), F.col("name").alias("_word")
-    )
-    columns = [F.col("_word").alias(n) if n == column else F.col(n) for n in rows.columns]
-    return rows.join(words, column, "left").select(*columns)
+def some_damaged(engine: Engine, folder: Path, at_most: int) -> list[Damaged]:
+    """Return the first ``at_most`` damaged lines of a table, ordered by file and line."""
+    damaged = engine.files(folder / DAMAGED, DAMAGED_SCHEMA)
+    found = rows(engine, f"SELECT * FROM {damaged} ORDER BY file, line LIMIT {at_most}")
+    return [Damaged(at["file"], at["line"], at["problem"], at["text"]) for at in found]

@@ -1,40 +1,45 @@
-"""Comparison of a journal's final states with ZooKeeper's contents at that moment.
+"""Comparison of a journal's final states with ZooKeeper's contents when the journal ended.
 
-States are rebuilt from the journal's rows alone, without a controller. Kafka has no counterpart:
-its logs are not sufficient for this.
+States are rebuilt from the journal's rows alone, without a controller. Kafka has no counterpart,
+because its logs are not sufficient to rebuild states.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from klamm.replay.diff import beside, state_by_leader
-from klamm.replay.encode import encode
-from klamm.replay.event_schema import SCHEMA_VERSION
-from klamm.replay.event_table import EventTable, Manifest
+from klamm.replay.engines import Row, row, rows
+from klamm.replay.event_table import EventTable
 from klamm.replay.questions.final_states import final_tables
-from klamm.replay.sources import split
-from klamm.replay.sources.journal import read_journals
-from klamm.replay.spark_errors import unpersist
 from klamm.statemachines.replica_state import ReplicaState
 
 MOST_SHOWN: Final = 20
 _PARTITION: Final = ("topic", "partition")
 _REPLICA: Final = ("topic", "partition", "replica")
-_STORED_SCHEMA: Final = (
-    "topic string, partition int, replicas array<int>, leader int, leader_epoch int, "
-    "isr array<int>, zk_version int"
+_STORED_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("replicas", pa.list_(pa.int32())),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("isr", pa.list_(pa.int32())),
+        ("zk_version", pa.int32()),
+    ]
 )
+_FIELDS: Final = ("state", "leader", "leader_epoch", "isr", "zk_version")
 
 
 class StoredPartition(NamedTuple):
-    """A partition in ZooKeeper: its assignment and its state znode (None: no state znode)."""
+    """A partition in ZooKeeper: its replicas, and the content and version of its state znode.
+
+    ``leader`` and the fields after it are None if the partition has no state znode.
+    """
 
     topic: str
     partition: int
@@ -46,23 +51,12 @@ class StoredPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FinalStates:
-    """Final states of a log, as tables that are not computed yet.
-
-    ``partitions``: topic, partition, state, leader, leader_epoch, isr, zk_version; the leadership
-    is null if there never was a leader. ``replicas``: topic, partition, replica, state.
-    ``damaged``: the lines that could not be read (DAMAGED_SCHEMA).
-    """
-
-    partitions: DataFrame
-    replicas: DataFrame
-    damaged: DataFrame
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """Result of a comparison: the numbers of compared partitions and replicas and of differences,
-    and one line for each difference, up to ``MOST_SHOWN``."""
+    """Result of comparing a journal with ZooKeeper.
+
+    ``partitions``, ``replicas``: how many were compared. ``differing``: number of differences and
+    unreadable lines. ``lines`` describes up to ``MOST_SHOWN`` of them.
+    """
 
     partitions: int
     replicas: int
@@ -71,84 +65,79 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing differs and every line could be read."""
+        """Whether there are no differences, and every line of the journal could be read."""
         return not self.lines
 
 
-def rebuild(spark: SparkSession, journal_paths: Sequence[Path]) -> FinalStates:
-    """Return the final state of every partition and replica in the journals of one cluster."""
-    read = split(read_journals(spark, journal_paths))
-    events, names = encode(read.events)
-    return final_states(EventTable(events, names, read.damaged, Manifest(SCHEMA_VERSION, [])))
-
-
-def final_states(table: EventTable) -> FinalStates:
-    """Return the final states in a table with the events of one cluster."""
-    partitions, replicas = map(table.in_words, final_tables(table.events))
-    return FinalStates(partitions, replicas, table.damaged)
-
-
 def compare(
-    spark: SparkSession,
-    final: FinalStates,
-    stored: Iterable[StoredPartition],
-    live_brokers: Iterable[int],
+    table: EventTable, stored: Iterable[StoredPartition], live_brokers: Iterable[int]
 ) -> Comparison:
-    """Compare the final states of a log with ZooKeeper's contents at that moment.
+    """Compare the final states in a cluster's journal with ZooKeeper's contents at the same time.
 
-    A partition is expected Online with a leader, Offline with leader -1, New without a state
-    znode; a replica Online on a live broker. On a dead broker both states are accepted: ZooKeeper
-    does not show which is right, because Kafka sets the replicas of a new topic Online even if
-    their broker is dead.
+    A partition must be Online if it has a leader, Offline if its leader is -1, and New if it has no
+    state znode. A replica on a live broker must be Online. A replica on a dead broker may be Online
+    or Offline, because Kafka sets the replicas of a new topic Online even on dead brokers.
     """
-    expected = spark.createDataFrame(list(stored), _STORED_SCHEMA).withColumn(
-        "state", state_by_leader()
+    engine = table.engine
+    in_zookeeper = [dict(zip(_STORED_SCHEMA.names, at, strict=True)) for at in stored]
+    expected = engine.table(pa.Table.from_pylist(in_zookeeper, _STORED_SCHEMA))
+    ids = ", ".join(map(str, live_brokers)) or "-1"
+    of_live = f"CASE WHEN replica IN ({ids}) THEN {{}} END AS state"
+    final_partitions, final_replicas = (
+        engine.view(table.in_words(f"SELECT * FROM {found}"))
+        for found in final_tables(engine, table.events)
     )
-    fields = ("state", "leader", "leader_epoch", "isr", "zk_version")
-    partitions = beside(final.partitions, expected, _PARTITION, fields).persist()
-    is_live = F.col("replica").isin([int(broker_id) for broker_id in live_brokers])
-    expected_replicas = expected.select(
-        *_PARTITION, F.explode("replicas").alias("replica")
-    ).withColumn("state", F.when(is_live, ReplicaState.ONLINE.value))
-    on_live = final.replicas.withColumn("state", F.when(is_live, F.col("state")))
-    replicas = beside(on_live, expected_replicas, _REPLICA, ("state",)).persist()
-    unreadable = final.damaged.orderBy("file", "line").limit(MOST_SHOWN).collect()
-    try:
-        lines = [
-            *(f"{at.file}:{at.line}: {at.problem}: {at.text}" for at in unreadable),
-            *(f"{_name(row)}: {_differences(row)}" for row in _differing(partitions)),
-            *(f"{_name(row)}: {_differences(row)}" for row in _differing(replicas)),
-        ]
-        differing = sum(table.filter(_differs()).count() for table in (partitions, replicas))
-        return Comparison(
-            partitions.count(), replicas.count(), differing + len(unreadable), lines[:MOST_SHOWN]
-        )
-    finally:
-        unpersist([partitions, replicas])
+    partitions = beside(
+        final_partitions,
+        f"(SELECT *, {state_by_leader()} AS state FROM {expected})",
+        _PARTITION,
+        _FIELDS,
+    )
+    replicas = beside(
+        f"(SELECT topic, partition, replica, {of_live.format('state')} FROM {final_replicas})",
+        f"(SELECT topic, partition, replica, {of_live.format(_ONLINE)} "
+        f"FROM (SELECT topic, partition, unnest(replicas) AS replica FROM {expected}))",
+        _REPLICA,
+        ("state",),
+    )
+    unreadable = rows(
+        engine, f"SELECT * FROM {table.damaged} ORDER BY file, line LIMIT {MOST_SHOWN}"
+    )
+    lines = [f"{at['file']}:{at['line']}: {at['problem']}: {at['text']}" for at in unreadable]
+    counts, differing = [], len(unreadable)
+    for sql, fields in ((partitions, _FIELDS), (replicas, ("state",))):
+        differs = _differs(fields)
+        count = f"count(*) AS n, count(*) FILTER (WHERE {differs}) AS differing"
+        found = row(engine, f"SELECT {count} FROM ({sql})")
+        counts.append(found["n"])
+        differing += found["differing"]
+        some = rows(engine, f"SELECT * FROM ({sql}) WHERE {differs} LIMIT {MOST_SHOWN}")
+        lines += [f"{_name(at)}: {_differences(at, fields)}" for at in some]
+    return Comparison(counts[0], counts[1], differing, lines[:MOST_SHOWN])
 
 
-def _differs() -> Column:
-    return ~F.col("a").eqNullSafe(F.col("b"))
+_ONLINE: Final = f"'{ReplicaState.ONLINE.value}'"
 
 
-def _differing(beside: DataFrame) -> list[Row]:
-    return beside.filter(_differs()).limit(MOST_SHOWN).collect()
+def _differs(fields: Sequence[str]) -> str:
+    return " OR ".join(
+        ("a IS NULL", "b IS NULL", *(f"a_{name} IS DISTINCT FROM b_{name}" for name in fields))
+    )
 
 
-def _name(row: Row) -> str:
-    replica = f" on broker {row.replica}" if "replica" in row else ""
-    return f"{row.topic}-{row.partition}{replica}"
+def _name(at: Row) -> str:
+    replica = f" on broker {at['replica']}" if "replica" in at else ""
+    return f"{at['topic']}-{at['partition']}{replica}"
 
 
-def _differences(row: Row) -> str:
-    if row.a is None:
-        return "missing in the journal"
-    if row.b is None:
-        return f"missing in ZooKeeper; the journal ends with {_text(row.a)}"
-    names = [name for name in row.a.asDict() if row.a[name] != row.b[name]]
-    parts = (f"{name} {row.a[name]} in the journal, {row.b[name]} in ZooKeeper" for name in names)
-    return "; ".join(parts)
-
-
-def _text(fields: Row) -> str:
-    return ", ".join(f"{name} {value}" for name, value in fields.asDict().items())
+def _differences(at: Row, fields: Sequence[str]) -> str:
+    if at["a"] is None:
+        return "missing from the journal"
+    if at["b"] is None:
+        words = ", ".join(f"{name} {at[f'a_{name}']}" for name in fields)
+        return f"missing from ZooKeeper; its final state in the journal is {words}"
+    return "; ".join(
+        f"{name} {at[f'a_{name}']} in the journal, {at[f'b_{name}']} in ZooKeeper"
+        for name in fields
+        if at[f"a_{name}"] != at[f"b_{name}"]
+    )

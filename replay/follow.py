@@ -1,7 +1,8 @@
-"""Follow a growing journal into an event table (`klamm replay ingest --follow`), resumably.
+"""`klamm replay ingest --follow`: reads a growing journal into an event table.
 
-Spark's checkpoint stores the read position. Each batch is written to a temporary directory and
-renamed to its batch number, so that a batch repeated after a crash replaces the first attempt.
+Each batch of complete lines is written to a temporary directory, which is then renamed to the batch
+number. The read position is saved after the rename. After a crash between the two, the same batch
+is read again and replaces the first attempt.
 """
 
 from __future__ import annotations
@@ -15,68 +16,91 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
-from klamm.replay.event_files import Folders, write_files, write_names
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.replay.engines import Engine
+from klamm.replay.event_files import Folders, Tasks, Written, write_names, write_tasks
 from klamm.replay.event_schema import JOURNAL, SOURCES, code_of
 from klamm.replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, is_table
+from klamm.replay.full_disk import full_disk_errors
 from klamm.replay.ingest import describe
+from klamm.replay.locations import is_remote
 from klamm.replay.sources.file_parts import compression_of
-from klamm.replay.sources.follow import FORMAT, FollowedJournal
+from klamm.replay.sources.journal import batches_of_log
+from klamm.replay.sources.log_tail import Place, beginning, last_line_end, parts_between
 from klamm.replay.sources.registry import SourceFiles, find_files
-from klamm.replay.spark_errors import as_klamm_error, one_line_errors
 
-CHECKPOINT: Final = "checkpoint"
 FOLLOWED: Final = "followed.json"
-INTERVAL_S: Final = 1.0
+INTERVAL_S: Final = 0.2
 _NEXT: Final = "next"
 _NAMED: Final = "named"
-_POLL_S: Final = 0.2
-_WAITING: Final = "Waiting for"
-"""How Spark's status message begins between two polls for data."""
+
+
+class _Followed(msgspec.Struct, frozen=True):
+    """The content of followed.json: journal path, number of batches so far, read position."""
+
+    journal: str
+    batches: int = 0
+    place: Place | None = None
 
 
 def open_followed(path: Path, folder: Path) -> SourceFiles:
-    """Create the directory of a table that follows a journal, or open an existing one to resume.
+    """Create a directory for a table that follows a journal, or resume with an existing one.
 
-    Raises UsageError if ``path`` is not an uncompressed journal, or if ``folder`` exists and does
-    not follow it.
+    Returns the journal as a SourceFiles. Raises UsageError if ``path`` is not an uncompressed
+    journal, or if ``folder`` exists and was not created by following this journal.
     """
+    for at in (path, folder):
+        if is_remote(at):
+            raise UsageError(f"--follow reads and writes local files only, not {at}")
     (found, *others) = find_files([path])
     if path.is_dir() or others or found.source.name != JOURNAL:
         raise UsageError(f"--follow takes one journal; {path} is not a journal")
-    # Following finds the journal's rotated files, too.
+    # ``found`` also lists the journal's rotated files, which ``log_tail`` finds by itself.
     journal = path.absolute()
     summary = msgspec.structs.replace(found.summaries[-1], path=str(journal))
     found = found._replace(paths=[journal], summaries=[summary])
     with path.open("rb") as file:
         if compression_of(file.read(4)) is not None:
             raise UsageError(f"{path} is compressed and cannot be followed")
-    followed = folder / FOLLOWED
-    if not followed.exists():
+    if not (folder / FOLLOWED).exists():
         if folder.exists():
             raise UsageError(f"{folder} already exists and does not follow {path}")
         folder.mkdir(parents=True)
-        followed.write_bytes(msgspec.json.encode(str(path.absolute())))
-    elif (other := msgspec.json.decode(followed.read_bytes(), type=str)) != str(path.absolute()):
+        _save(folder, _Followed(str(journal)))
+    elif (other := _load(folder).journal) != str(journal):
         raise UsageError(f"{folder} follows {other}, not {path}")
     return found
 
 
 def check_followed(folder: Path) -> None:
-    """Check that a directory is not an incomplete table of --follow. Raises UsageError."""
+    """Raise UsageError if a directory holds a table that --follow has not completed yet."""
     if (folder / FOLLOWED).is_file() and not is_table(folder):
-        journal = msgspec.json.decode((folder / FOLLOWED).read_bytes(), type=str)
+        journal = _load(folder).journal
         raise UsageError(
-            f"{folder} follows {journal} and is incomplete until that command ends",
+            f"{folder} is incomplete until the command that follows {journal} ends",
             hint=f"if it was killed, resume: klamm replay ingest {journal} --out {folder} --follow",
         )
 
 
+def _load(folder: Path) -> _Followed:
+    try:
+        return msgspec.json.decode((folder / FOLLOWED).read_bytes(), type=_Followed)
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{folder / FOLLOWED} is damaged, or was written by an older klamm",
+            hint="follow the journal into another directory",
+        ) from error
+
+
+def _save(folder: Path, followed: _Followed) -> None:
+    partial = folder / f"{FOLLOWED}.partial"
+    partial.write_bytes(msgspec.json.encode(followed))
+    partial.replace(folder / FOLLOWED)
+
+
 def follow(
-    spark: SparkSession,
+    engine: Engine,
     found: SourceFiles,
     folder: Path,
     stop: threading.Event,
@@ -84,102 +108,76 @@ def follow(
     idle_timeout_s: float | None = None,
     on_batch: Callable[[int, float], None] = lambda rows, elapsed_s: None,
 ) -> Manifest:
-    """Read a journal's present and future lines until ``stop`` is set or the journal is idle.
+    """Read the lines of a growing journal into a table until ``stop`` is set.
 
-    ``idle_timeout_s``: stop after this many seconds without new lines. ``on_batch`` is called with
-    the number of rows and the seconds of each batch. While batches arrive the directory has no
-    manifest, so that it cannot be mistaken for a complete table. Raises EnvironmentProblem if the
-    journal was truncated or replaced; the table is then complete with the rows read before.
+    ``idle_timeout_s``: also stop after this many seconds without new lines. ``on_batch`` is called
+    after each batch with its number of rows and the seconds it took. The directory has no manifest
+    until this function returns, so that it cannot be mistaken for a complete table. Raises
+    EnvironmentProblem if the journal was truncated or replaced, after completing the table with the
+    rows read so far.
     """
-    begun_s = time.monotonic()
-    batches = _Batches(folder, on_batch)
-    with one_line_errors(folder):
-        spark.dataSource.register(FollowedJournal)
-        query = (
-            spark.readStream.format(FORMAT)
-            .load(str(found.paths[0]))
-            .writeStream.foreachBatch(batches.store)
-            .option("checkpointLocation", str((folder / CHECKPOINT).absolute()))
-            .trigger(processingTime=f"{INTERVAL_S} seconds")
-            .start()
-        )
-        idleness = _Idleness(query, batches)
+    begun_s = last_s = time.monotonic()
+    with full_disk_errors(folder):
         try:
-            while query.isActive and not stop.wait(_POLL_S):
-                if idle_timeout_s is not None and idleness.so_far_s() > idle_timeout_s:
+            while True:
+                batch_s = time.monotonic()
+                count = _read_batch(engine, folder)
+                if count is not None:
+                    last_s = time.monotonic()
+                    on_batch(count, last_s - batch_s)
+                elif idle_timeout_s is not None and time.monotonic() - last_s > idle_timeout_s:
                     break
-        finally:
-            query.stop()
-        if batches.error is not None:
-            raise batches.error
-        if (error := query.exception()) is not None:
-            raise _ended(spark, found, folder, as_klamm_error(str(error), folder)) from error
-        return _finish(spark, found, folder, time.monotonic() - begun_s)
+                if stop.wait(INTERVAL_S):
+                    break
+        except EnvironmentProblem as error:
+            raise _ended(engine, found, folder, error) from error
+        return _finish(engine, found, folder, time.monotonic() - begun_s)
 
 
-def _ended(spark: SparkSession, found: SourceFiles, folder: Path, error: KlammError) -> KlammError:
-    """Complete the table with the rows stored so far, and return the error with a hint."""
+def _read_batch(engine: Engine, folder: Path) -> int | None:
+    """Read and store the new complete lines.
+
+    Returns the number of rows stored, or None if the journal has no new lines.
+    """
+    followed = _load(folder)
+    start = followed.place or beginning(Path(followed.journal))
+    end = last_line_end(start)
+    parts = parts_between(start, end)
+    if parts:
+        stored = _store(engine, folder, Tasks(parts, batches_of_log, 0), followed.batches)
+        _save(folder, _Followed(followed.journal, followed.batches + 1, end))
+        return stored.rows
+    if end != start:
+        _save(folder, msgspec.structs.replace(followed, place=end))
+    return None
+
+
+def _ended(
+    engine: Engine, found: SourceFiles, folder: Path, error: EnvironmentProblem
+) -> EnvironmentProblem:
+    """Complete the table with the rows stored so far, because the journal cannot be followed.
+
+    Returns ``error`` with a hint that names the table.
+    """
     if _events(folder).exists():
         if not is_table(folder):
-            _finish(spark, found, folder, elapsed_s=0.0)
-        hint = f"{folder} keeps the rows read before; follow a new journal into another directory"
+            _finish(engine, found, folder, elapsed_s=0.0)
+        hint = f"{folder} has the rows read so far; follow a new journal into another directory"
         error.hint = error.hint or hint
     return error
 
 
-class _Idleness:
-    """Measures how long a streaming query has been idle.
-
-    Starting the query and processing a batch do not count as idle, however long they take.
-    """
-
-    def __init__(self, query: StreamingQuery, batches: _Batches) -> None:
-        self._query = query
-        self._batches = batches
-        self._since_s = time.monotonic()
-        self._has_looked = False
-
-    def so_far_s(self) -> float:
-        """Return the seconds since the query was last seen busy; call it periodically."""
-        status = self._query.status
-        self._has_looked |= status["message"].startswith(_WAITING)
-        if not self._has_looked or status["isDataAvailable"]:
-            self._since_s = time.monotonic()
-            return 0.0
-        return time.monotonic() - max(self._since_s, self._batches.last_s)
-
-
-class _Batches:
-    """Stores the batches of a streaming query in the table's directory."""
-
-    def __init__(self, folder: Path, on_batch: Callable[[int, float], None]) -> None:
-        self._folder = folder
-        self._on_batch = on_batch
-        self.last_s = time.monotonic()
-        self.error: OSError | None = None
-
-    def store(self, rows: DataFrame, number: int) -> None:
-        """Store a batch in directories named by its number, replacing any earlier attempt."""
-        begun_s = time.monotonic()
-        try:
-            count = self._store(rows, number)
-        except OSError as error:
-            # Keep the error: Spark would report it as a failure of Python code.
-            self.error = error
-            raise
-        self.last_s = time.monotonic()
-        self._on_batch(count, self.last_s - begun_s)
-
-    def _store(self, rows: DataFrame, number: int) -> int:
-        following = self._folder / _NEXT
-        shutil.rmtree(following, ignore_errors=True)
-        folders = Folders(JOURNAL, following / EVENTS, following / _NAMED, following / DAMAGED)
-        stored = write_files(rows.sparkSession, rows, folders)
-        (self._folder / MANIFEST).unlink(missing_ok=True)
-        for name in (DAMAGED, _NAMED):
-            _put(following / name, self._folder / name / f"batch={number}")
-        _put(following / EVENTS, _events(self._folder) / f"batch={number}")
-        return stored.rows
+def _store(engine: Engine, folder: Path, tasks: Tasks, number: int) -> Written:
+    """Store a batch in directories named by its number, replacing any earlier attempt."""
+    following = folder / _NEXT
+    shutil.rmtree(following, ignore_errors=True)
+    folders = Folders(JOURNAL, following / EVENTS, following / _NAMED, following / DAMAGED)
+    stored = write_tasks(engine, tasks, folders)
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for name in (DAMAGED, _NAMED):
+        _put(following / name, folder / name / f"batch={number}")
+    _put(following / EVENTS, _events(folder) / f"batch={number}")
+    return stored
 
 
 def _put(made: Path, place: Path) -> None:
@@ -192,7 +190,7 @@ def _events(folder: Path) -> Path:
     return folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
 
 
-def _finish(spark: SparkSession, found: SourceFiles, folder: Path, elapsed_s: float) -> Manifest:
+def _finish(engine: Engine, found: SourceFiles, folder: Path, elapsed_s: float) -> Manifest:
     """Complete a table: write the names and, last, the manifest."""
     journal = found.paths[0]
     if not _events(folder).exists():
@@ -202,10 +200,10 @@ def _finish(spark: SparkSession, found: SourceFiles, folder: Path, elapsed_s: fl
         )
     for name in (_NEXT, NAMES):
         shutil.rmtree(folder / name, ignore_errors=True)
-    write_names(spark, folder / _NAMED, folder / NAMES)
+    write_names(engine, folder / _NAMED, folder / NAMES)
     (summary,) = found.summaries
     if journal.exists():
         summary = msgspec.structs.replace(summary, size=journal.stat().st_size)
-    manifest = describe(spark, folder, [(found._replace(summaries=[summary]), elapsed_s, None)])
+    manifest = describe(engine, folder, [(found._replace(summaries=[summary]), elapsed_s, None)])
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
     return manifest

@@ -1,10 +1,9 @@
-"""Parser of the messages in Kafka's controller.log, for Kafka 2.0 to 3.8.
+"""Parses the messages in controller.log of Kafka 2.0 to 3.8.
 
-Most messages are interpreted one by one: brokers, topics, deletions, steps of reassignments, ISRs
-stored for leaders, and the states dumped by a failover or a controlled shutdown. Elections,
-failovers, resignations and written assignments depend on earlier lines: lines do not name the
-controller epoch, which is remembered from the election. Mirrors the texts of
-kafka/controller/KafkaController.scala, TopicDeletionManager.scala and the two state machines.
+A message does not contain the controller epoch, which is remembered from the last election line.
+Messages about assignments also depend on earlier lines. Every other message is parsed on its own.
+The message formats are taken from kafka/controller/KafkaController.scala,
+TopicDeletionManager.scala, PartitionStateMachine.scala and ReplicaStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from klamm.replay.kafka_lines import (
     NOTHING,
     PARTITION,
     Fact,
-    Said,
+    LoggedFacts,
     reason,
 )
 from klamm.replay.kafka_messages import Facts, Message, Trace, each, facts_of, one, wanted
@@ -36,13 +35,13 @@ KNOWN: Final = tuple(
     line.replace("…", " ")
     for line in (files("klamm.replay") / "controller_log_messages.txt").read_text().splitlines()
 )
-"""Beginnings, after the component's name, of messages that are recognized and ignored."""
+"""Messages that begin with one of these texts, after the component's name, are ignored."""
 KNOWN_WITHOUT_COMPONENT: Final = (
     "Leader not yet assigned for partition ",
     "Haven't been able to send ",
     "Retrying leader election with strategy ",
 )
-"""Beginnings of ignored messages that do not start with a component's name."""
+"""Messages without a component's name that begin with one of these texts are ignored."""
 _IGNORED_COMPONENTS: Final = (
     "ControllerEventThread controllerId=",
     "RequestSendThread controllerId=",
@@ -76,9 +75,9 @@ _assigned = re.compile(rf"{PARTITION} -> \w+\(").finditer
 class ControllerLines:
     """Parses the messages of one broker's controller.log in order.
 
-    ``epoch``: epoch of the broker as the controller; 0 if unknown or if it is not the controller.
-    ``names_updates``: the log has the DEBUG lines that announce new assignments, so that an
-    unannounced assignment completes a reassignment.
+    ``epoch``: current controller epoch; 0 if unknown or if the broker is not the controller.
+    ``names_updates``: the log contains DEBUG lines such as "Updating assignment", which precedes
+    the first write of a reassignment (phase U1) but not the last one (B6).
     """
 
     def __init__(self, epoch: int = 0, *, names_updates: bool = False) -> None:
@@ -87,8 +86,8 @@ class ControllerLines:
         self._announced: dict[TopicPartition, ReplicaAssignment] = {}
         self._started: dict[TopicPartition, str] = {}
 
-    def facts(self, message: str, trace: Trace) -> Said | None:
-        """Parse a message; None if it is not a known message of Kafka."""
+    def facts(self, message: str, trace: Trace) -> LoggedFacts | None:
+        """Parse a message. Return None if it is not a message of Kafka that klamm knows."""
         speaker = _speaker(message)
         if speaker is None:
             return NOTHING if message.startswith(KNOWN_WITHOUT_COMPONENT) else None
@@ -98,15 +97,15 @@ class ControllerLines:
                 # The broker was restarted: it is not the controller until elected again.
                 self.epoch = 0
             return NOTHING
-        facts = self._said(text, trace)
+        facts = self._facts_of(text, trace)
         if facts is None:
             return NOTHING if text.startswith(KNOWN) else None
-        said = Said(int(speaker[2]), self.epoch, facts)
+        logged = LoggedFacts(int(speaker[2]), self.epoch, facts)
         if text == "Resigned":
             self.epoch = 0
-        return said
+        return logged
 
-    def _said(self, text: str, trace: Trace) -> Facts | None:
+    def _facts_of(self, text: str, trace: Trace) -> Facts | None:
         if found := _elected(text):
             self.epoch = int(found[1])
             return [Fact(Kind.CONTROLLER_ELECTED.value, detail=f"epoch zk version {found[2]}")]
@@ -128,9 +127,10 @@ class ControllerLines:
         return facts_of(_MESSAGES, text, trace)
 
     def _assignment_written(self, found: re.Match[str]) -> Fact:
-        """Return the fact of a written assignment.
+        """Return an event for a line that reports the write of an assignment to ZooKeeper.
 
-        Phases U1 and B6 of a reassignment log the same text; earlier lines decide which it is.
+        Kafka logs the same text in phases U1 and B6 of a reassignment (the phases are defined at
+        KafkaController.onPartitionReassignment). Earlier lines show which of the two it is.
         """
         tp = TopicPartition(found["topic"], int(found["partition"]))
         written = wanted(found.groupdict())

@@ -1,9 +1,9 @@
-"""Parser of Kafka's log4j files: records with stack traces, and common values in messages.
+"""Parses Kafka's log4j files into log records, and parses values that occur in many messages.
 
-A record begins with a time in brackets and ends with its logger's name in parentheses. Messages are
-interpreted by kafka_state_changes.py and kafka_controller_lines.py. No I/O, no time zones. Mirrors
-Kafka 2.0 to 3.8: config/log4j.properties and the toString of LeaderAndIsr,
-LeaderIsrAndControllerEpoch and ReplicaAssignment.
+A log record begins with a time in brackets and ends with the logger's name in parentheses; a stack
+trace may follow. kafka_state_changes.py and kafka_controller_lines.py interpret the messages. No
+I/O, no time zones. The formats are those of config/log4j.properties, and of the toString methods of
+LeaderAndIsr, LeaderIsrAndControllerEpoch and ReplicaAssignment in Kafka 2.0 to 3.8.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ LEADER_ISR_AND_EPOCH: Final = (
     r"\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),(?:LeaderRecoveryState:\w+,)?"
     r"LeaderEpoch:(?P<leader_epoch>\d+)(?:,ZkVersion:(?P<zk_version>-?\d+))?,ControllerEpoch:\d+\)"
 )
-"""Kafka 2.4 and older do not print the znode version."""
+"""Kafka 2.4 and older versions do not print the znode version."""
 ASSIGNMENT: Final = (
     r"ReplicaAssignment\(replicas=(?P<replicas>[\d,]*), addingReplicas=(?P<adding>[\d,]*), "
     r"removingReplicas=(?P<removing>[\d,]*)\)"
 )
-"""Pattern groups are named after the fields of ``Fact``, here after those of ReplicaAssignment."""
+"""Pattern of a printed ReplicaAssignment. Its groups are named after the fields of that class."""
 
 BEGIN: Final = r"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d),(\d{3})\] ([A-Z]+) "
-"""Start of a record. Groups: minute, second, millisecond, level."""
+"""Start of a log record. Groups: date with hour and minute, second, millisecond, level."""
 _begins = re.compile(BEGIN).match
 _whole = re.compile(rf"{BEGIN}(.*) \(([\w.$]+)\)\s*", re.DOTALL).fullmatch
 _ends = re.compile(r".* \((?:state\.change\.logger|kafka\.[\w.$]+)\)\s*").fullmatch
@@ -53,10 +53,12 @@ _word = re.compile(r"[A-Za-z]{2,}(?:'s)?:?").fullmatch
 
 
 class Record(NamedTuple):
-    """A log record. ``line`` counts from 1; ``offset``: number of characters before it.
+    """A log4j record.
 
-    ``minute`` is the time up to the minute, ``second`` and ``ms`` the rest. ``trace``: the lines of
-    the throwable after the message.
+    - ``line``: line number, from 1.
+    - ``offset``: number of characters that precede the record in the parsed lines.
+    - ``minute``: date, hour and minute as logged. ``second`` and ``ms``: the rest of the time.
+    - ``trace``: lines of the exception and stack trace that follow the message.
     """
 
     line: int
@@ -71,7 +73,7 @@ class Record(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A line that does not belong to a record."""
+    """A line that is not part of a valid log record. ``problem``: reason."""
 
     line: int
     problem: str
@@ -79,7 +81,7 @@ class Unreadable(NamedTuple):
 
 
 class Fact(msgspec.Struct, gc=False):
-    """An event that a record reports; fields as in event_schema.RAW_SCHEMA."""
+    """An event that a log record reports. The fields are columns of event_schema.RAW_SCHEMA."""
 
     kind: str
     topic: str | None = None
@@ -97,10 +99,10 @@ class Fact(msgspec.Struct, gc=False):
     detail: str | None = None
 
 
-class Said(NamedTuple):
-    """The meaning of a record: the controller that logged it, its epoch (0: unknown), its events.
+class LoggedFacts(NamedTuple):
+    """The events that a log record reports, with the controller's broker id and epoch.
 
-    ``facts`` may be empty: most records report nothing that a replay needs.
+    ``epoch`` is 0 if unknown. ``facts`` is often empty: a replay does not need most log records.
     """
 
     controller: int
@@ -108,11 +110,11 @@ class Said(NamedTuple):
     facts: Sequence[Fact]
 
 
-NOTHING: Final = Said(-1, 0, ())
+NOTHING: Final = LoggedFacts(-1, 0, ())
 
 
 def records(lines: Iterable[str], first_line: int = 1) -> Iterator[Record | Unreadable]:
-    """Yield the records of a file's lines; the first line must not continue a record."""
+    """Group lines of a log file into log records. The first line must begin a record."""
     begun: list[str] = []
     whole: re.Match[str] | None = None
     line = begin = first_line
@@ -163,7 +165,10 @@ def _record(line: int, offset: int, whole: re.Match[str], trace: Sequence[str]) 
 
 
 def reason(trace: Sequence[str]) -> str | None:
-    """Return the message of a throwable, or its class if it has none; None without a throwable."""
+    """Return the message of the exception in a stack trace, or its class if it has no message.
+
+    Returns None if the trace is empty.
+    """
     if not trace:
         return None
     found = _exception(trace[0].strip())
@@ -171,9 +176,10 @@ def reason(trace: Sequence[str]) -> str | None:
 
 
 def shape(message: str) -> str:
-    """Return the words at the start of a message before the first value, at most five.
+    """Return the constant words at the start of a message (at most five).
 
-    Messages of one kind share them, so that unknown lines can be counted by kind.
+    Unknown messages are counted by these words: messages of the same kind start with the same words
+    and differ only in values such as broker ids.
     """
     words = message.split(" ")
     if message.startswith("["):
@@ -189,11 +195,11 @@ def shape(message: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def ids(text: str) -> list[int]:
-    """Parse the broker ids of a list that Kafka prints; do not modify the result, it is cached."""
+    """Parse a list of broker ids as printed by Kafka. Do not modify the (cached) result."""
     return [int(found) for found in (_broker_id if "brokerId" in text else _id)(text)]
 
 
 @lru_cache(maxsize=1 << 12)
 def assignment(replicas: str, adding: str, removing: str) -> ReplicaAssignment:
-    """Parse the groups of the pattern ASSIGNMENT."""
+    """Parse the lists of broker ids in an assignment that Kafka printed."""
     return ReplicaAssignment(tuple(ids(replicas)), tuple(ids(adding)), tuple(ids(removing)))

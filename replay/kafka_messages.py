@@ -1,6 +1,7 @@
-"""Patterns that turn messages of Kafka's logs into facts; groups are named after Fact's fields.
+"""Builds parsers for messages of Kafka's logs from regular expressions.
 
-The messages of each log are listed in kafka_state_changes.py and kafka_controller_lines.py.
+A parser turns a message into Facts (events); groups of its pattern are named after the fields of
+Fact. The messages are listed in kafka_state_changes.py and kafka_controller_lines.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from klamm.replay.kafka_lines import Fact, assignment, ids
 from klamm.statemachines.reassignment import reassignment_id
 
 Trace = Sequence[str]
-"""The lines of the exception that follows a message."""
+"""The lines of the exception and stack trace that follow a message."""
 Facts = list[Fact]
 Value = str | Callable[[Trace], str | None]
 _VALUES: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -32,14 +33,18 @@ _ASSIGNMENT: Final = ("replicas", "adding", "removing", "targets")
 
 
 class Message(NamedTuple):
-    """A kind of message: possible beginnings, and a parser that returns None for other messages."""
+    """A kind of log message.
+
+    ``begins``: possible beginnings of its text. ``read``: parser that takes the text and the stack
+    trace; it returns None for messages of other kinds.
+    """
 
     begins: tuple[str, ...]
     read: Callable[[str, Trace], Facts | None]
 
 
 class Pattern:
-    """A regular expression with groups that are fields of a fact."""
+    """A regular expression whose groups are named after the fields of ``Fact``."""
 
     def __init__(self, pattern: str) -> None:
         compiled = re.compile(pattern, re.DOTALL)
@@ -53,9 +58,10 @@ class Pattern:
         self._has_targets = "targets" in compiled.groupindex
 
     def fact(self, kind: str, found: re.Match[str], **fields: Any) -> Fact | None:
-        """Return a fact from the groups of a match; ``fields`` are defaults for missing groups.
+        """Build a fact from the groups of a match. ``fields``: defaults for groups without a value.
 
-        None if a state is unknown. Groups of an assignment give the name of the reassignment.
+        If the pattern has a group ``targets``, the column ``reassignment`` is derived from the
+        assignment. Returns None if the name of a state is unknown.
         """
         for place, name, how in self._fields:
             if (text := found[place]) is not None:
@@ -69,15 +75,19 @@ class Pattern:
 
 
 def wanted(groups: Mapping[str, str | None]) -> ReplicaAssignment:
-    """Return the assignment in the groups of ASSIGNMENT, or in the group of target replicas."""
+    """Return the assignment that a message contains.
+
+    ``groups``: matched groups of the message's pattern. They are either the groups of ASSIGNMENT
+    or, if the message has only the target replicas, ``targets``.
+    """
     replicas, adding, removing, targets = (groups.get(name) or "" for name in _ASSIGNMENT)
     return assignment(replicas or targets, adding, removing)
 
 
 def one(kind: str, *patterns: str, **more: Value) -> Message:
-    """Return a kind of message that matches one of the patterns and becomes one fact.
+    """Define a kind of message that matches one of ``patterns`` and reports one event.
 
-    ``more``: values of further fields, or functions of the stack trace after the message.
+    ``more``: values of additional fields, or functions that compute them from the stack trace.
     """
     compiled, kind = list(map(Pattern, patterns)), str(kind)
 
@@ -93,10 +103,10 @@ def one(kind: str, *patterns: str, **more: Value) -> Message:
 
 
 def each(kind: str, whole: str, part: str, **more: str) -> Message:
-    """Return a kind of message with a list, which becomes a fact for each element.
+    """Define a kind of message that contains a list and reports one event for each list element.
 
-    ``whole`` matches the message, its group ``all`` the list; other groups are fields of each fact.
-    ``part`` matches an element.
+    ``whole`` matches the message; its group ``all`` matches the list. ``part`` matches an element.
+    All other groups are fields of the events. ``more``: values of additional fields.
     """
     match, parts, kind = re.compile(whole, re.DOTALL).fullmatch, Pattern(part), str(kind)
 
@@ -118,7 +128,7 @@ def _begins(*patterns: str) -> tuple[str, ...]:
 
 
 def facts_of(messages: Iterable[Message], text: str, trace: Trace) -> Facts | None:
-    """Parse a message by the first kind in ``messages`` that matches; None if none does."""
+    """Parse a message with the first matching parser. Return None if no parser matches."""
     for begins, read in messages:
         if text.startswith(begins) and (facts := read(text, trace)) is not None:
             return facts

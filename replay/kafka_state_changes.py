@@ -1,8 +1,8 @@
-"""Parser of the messages in Kafka's state-change.log, for Kafka 2.0 to 3.8.
+"""Parses the messages in state-change.log of Kafka 2.0 to 3.8.
 
-Reads transitions of partitions and replicas, failed transitions, replicas removed from an ISR, and
-leader epochs bumped for reassignments. Messages of brokers about received requests are recognized
-and ignored. Mirrors the texts of kafka/controller/PartitionStateMachine.scala,
+Parses successful and failed transitions of partitions and replicas, removals of replicas from an
+ISR, and leader epoch bumps of reassignments. Ignores the messages that brokers log about received
+requests. The message formats are taken from kafka/controller/PartitionStateMachine.scala,
 ReplicaStateMachine.scala, KafkaController.scala and ControllerChannelManager.scala.
 """
 
@@ -22,7 +22,7 @@ from klamm.replay.kafka_lines import (
     NOTHING,
     PARTITION,
     Fact,
-    Said,
+    LoggedFacts,
     reason,
 )
 from klamm.replay.kafka_messages import Facts, Message, Pattern, Trace, facts_of, one, wanted
@@ -35,7 +35,7 @@ _CHANGED_REPLICA: Final = (
 _NEW_REPLICAS: Final = (
     rf"(?:replica assignment {ASSIGNMENT}|assigned replica list (?P<targets>[\d,]+))"
 )
-"""Kafka 2.3 and older name only the target replicas."""
+"""Kafka 2.3 and older versions print only the target replicas."""
 _speaker = re.compile(r"\[(?:Broker|Controller) id=(\d+)(?: epoch=(\d+))?\] ").match
 find_common = re.compile(
     rf"^{BEGIN}\[Controller id=(\d+) epoch=(\d+)\] {_CHANGED_REPLICA} "
@@ -53,8 +53,8 @@ _strategy = re.compile(r" under strategy (\S+?)\.?$").search
 _KNOWN: Final = ("Sending ", "Received response ", "Received error ", "Mark replicas ")
 
 
-def state_change(message: str, trace: Trace) -> Said | None:
-    """Parse a message; None if it is not a known message of Kafka. ``trace``: its stack trace."""
+def state_change(message: str, trace: Trace) -> LoggedFacts | None:
+    """Parse a message and its stack trace. Return None if the message is unknown."""
     speaker = _speaker(message)
     if speaker is None:
         return None
@@ -65,16 +65,19 @@ def state_change(message: str, trace: Trace) -> Said | None:
     facts = facts_of(_MESSAGES, text, trace)
     if facts is None:
         return NOTHING if text.startswith(_KNOWN) else None
-    return Said(int(controller), int(epoch), facts)
+    return LoggedFacts(int(controller), int(epoch), facts)
 
 
-def common_state_change(groups: Sequence[str]) -> Said | None:
-    """Interpret the groups of a ``find_common`` match; None if a state is unknown."""
+def common_state_change(groups: Sequence[str]) -> LoggedFacts | None:
+    """Build the event of the most common message (a replica's transition) from pattern groups.
+
+    Returns None if the name of a state is unknown.
+    """
     controller, epoch, replica, topic, partition, before, after = groups
     if before not in STATE_CODES or after not in STATE_CODES:
         return None
     fact = Fact(_REPLICA_TRANSITION, topic, int(partition), int(replica), before, after)
-    return Said(int(controller), int(epoch), [fact])
+    return LoggedFacts(int(controller), int(epoch), [fact])
 
 
 def _with_replicas(text: str, trace: Trace) -> Facts | None:

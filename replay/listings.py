@@ -1,95 +1,92 @@
-"""Listings: the first rows of each answer, in order, with names instead of codes.
+"""Listings: the first rows of each answer, sorted, as shown on the page and in the text output.
 
-Collects rows from Spark. The meaning of answers is in replay/questions, their layout in
-replay/page.py. Names of all listings are looked up in one query.
+replay/questions defines the answers, replay/page.py their layout. Hashes are replaced with names,
+which are looked up for all listings together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from operator import itemgetter
+from typing import Final
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
-
-from klamm.replay.encode import ANSWER_STATES, DOMAINS, PUBLISHED
-from klamm.replay.event_schema import STATE_CODES
-
-_STATE_WORDS: Final = {code: word for word, code in STATE_CODES.items()}
-
-Rows = tuple[dict[str, Any], ...]
+from klamm.replay.encode import DOMAINS, WORDS
+from klamm.replay.engines import Row, rows, rows_together
+from klamm.replay.event_table import EventTable
 
 
-def in_words(found: Mapping[str, Sequence[Row]], names: DataFrame) -> dict[str, Rows]:
-    """Return rows as dictionaries by column, with names instead of codes; None for no value.
+def in_words(found: Mapping[str, Sequence[Row]], table: EventTable) -> dict[str, tuple[Row, ...]]:
+    """Replace the codes and hashes in some rows with strings. Null values become None.
 
-    A hash without a name (impossible in a complete table) becomes its number as text.
+    A hash without a name, which a complete table does not contain, is shown as a number.
     """
     codes = {
-        (DOMAINS[column], row[column])
-        for rows in found.values()
-        for row in rows
-        for column in row.__fields__
-        if column in DOMAINS and row[column] is not None
+        at[column]
+        for listed in found.values()
+        for at in listed
+        for column in at
+        if column in DOMAINS and at[column] is not None
     }
-    known = _names(codes, names)
-    return {name: tuple(_in_words(row, known) for row in rows) for name, rows in found.items()}
+    known = _names(sorted(codes), table)
+    return {name: tuple(_in_words(at, known) for at in listed) for name, listed in found.items()}
 
 
-def _names(codes: Iterable[tuple[str, int]], names: DataFrame) -> dict[tuple[str, int], str]:
-    numbers = sorted({code for _, code in codes})
-    if not numbers:
-        return {}
-    wanted = names.sparkSession.createDataFrame([(n,) for n in numbers], "code bigint")
-    found = names.join(F.broadcast(wanted), "code", "left_semi").collect()
-    return {(row.domain, row.code): row.name for row in found}
+def _names(codes: Sequence[int], table: EventTable) -> dict[tuple[str, int], str]:
+    known = {}
+    for begin in range(0, len(codes), _LOOKED_UP):
+        wanted = ", ".join(map(str, codes[begin : begin + _LOOKED_UP]))
+        found = rows(table.engine, f"SELECT * FROM {table.names} WHERE code IN ({wanted})")
+        known.update({(at["domain"], at["code"]): at["name"] for at in found})
+    return known
 
 
-def _in_words(row: Row, known: Mapping[tuple[str, int], str]) -> dict[str, Any]:
-    words = row.asDict()
-    for column, value in words.items():
-        if value is None:
-            continue
-        if column in DOMAINS:
-            words[column] = known.get((DOMAINS[column], value), str(value))
-        elif column in ANSWER_STATES:
-            words[column] = _STATE_WORDS.get(value)
-        elif column in PUBLISHED:
-            words[column] = str(PUBLISHED[column][value - 1]) if value > 0 else None
-    return words
+def _in_words(row: Row, known: Mapping[tuple[str, int], str]) -> Row:
+    return {
+        column: known.get((DOMAINS[column], value), str(value))
+        if column in DOMAINS and value is not None
+        else WORDS[column].get(value)
+        if column in WORDS
+        else value
+        for column, value in row.items()
+    }
 
 
+_LOOKED_UP: Final = 10_000
 MOST_LISTED: Final = 100
 MOST_DRAWN: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The first rows of an answer, with names for codes; ``total``: number of all its rows."""
+    """The first rows of an answer, with strings instead of codes. ``total``: number of all rows."""
 
-    rows: tuple[dict[str, Any], ...] = ()
+    rows: tuple[Row, ...] = ()
     total: int = 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether the listing has every row of the answer."""
+        """Whether the listing contains all rows of the answer."""
         return len(self.rows) == self.total
 
 
-# A minus sorts in descending order, null first: intervals that have not ended come first.
+# A minus means descending order with nulls first: intervals that have not ended come first.
 _LONGEST: Final = ("-took_ms", "start_ms", "topic", "partition")
 _WORST: Final = ("-trouble", "source", "run")
 _FIRST: Final = ("t_ms", "place", "file", "line")
 _DRAWN: Final = ("source", "run", "bucket_ms")
 _ORDERS: Final[dict[str, tuple[str, ...]]] = {
+    "logs": ("source", "run"),
     "epochs": ("source", "run", "epoch", "controller"),
     "failovers": ("elected_ms", "source", "run", "epoch", "controller"),
+    "starts": ("t_ms", "source", "run"),
     "shared_epochs": ("source", "run", "epoch"),
     "late_writes": _FIRST,
     "duplicates": ("file", "line"),
     "illegal": _FIRST,
     "failed": _FIRST,
+    "lost_tails": ("t_ms", "source", "run"),
+    "lost_rows": ("before_t_ms", "before_file", "before_line"),
     "gaps": ("before_t_ms", "before_file", "before_line"),
     "unclean": _FIRST,
     "offline_intervals": _LONGEST,
@@ -97,57 +94,86 @@ _ORDERS: Final[dict[str, tuple[str, ...]]] = {
     "offline_timeline": _DRAWN,
     "leaders_over_time": (*_DRAWN, "broker"),
     "isr_churn": (*_DRAWN, "broker"),
+    "marks": ("source", "run", "t_ms", "what"),
     "flapping": ("-shrinks", "topic", "partition", "replica"),
     "reassignments": _LONGEST,
     "topics": (*_WORST, "topic"),
     "brokers": (*_WORST, "broker"),
 }
-_MANY: Final = ("epochs", "failovers", "offline_timeline", "leaders_over_time", "isr_churn")
+_MANY: Final = (
+    "epochs",
+    "failovers",
+    "offline_timeline",
+    "leaders_over_time",
+    "isr_churn",
+    "marks",
+)
 _ONLY: Final = {"topics": "trouble > 0", "brokers": "trouble > 0"}
-"""Conditions on the rows that are listed."""
-_COUNTED_BY: Final = {
-    "late_writes": "late_writes",
-    "shared_epochs": "shared_epochs",
-    "duplicates": "repeated",
-    "illegal": "illegal",
-    "failed": "failed",
-    "gaps": "gaps",
-    "unclean": "unclean",
-    "flapping": "flapping_partitions",
-}
-"""The count of each answer; if it is 0, its rows are not read at all."""
+"""SQL conditions on the rows to list; without a condition, all rows of an answer are listed."""
 
 
 def first_listed(
-    tables: Mapping[str, DataFrame], counts: Mapping[str, int], names: DataFrame
+    table: EventTable, tables: Mapping[str, str], known: Mapping[str, int]
 ) -> dict[str, Listing]:
-    """Return a listing of each table, empty without a query if its entry in ``counts`` is 0."""
+    """Run the queries in ``tables``, and return a listing of each result.
+
+    ``known``: numbers of rows that are already known. Queries without rows are not run.
+    """
+    worth = {name: _worth_listing(name, sql) for name, sql in tables.items() if known.get(name, 1)}
+    # Fetch one more row than is listed, to find out whether the listing is complete.
+    firsts = {
+        name: f"SELECT * FROM ({sql}) ORDER BY {_order(name)} LIMIT {_most(name) + 1}"
+        for name, sql in worth.items()
+    }
     listed = {
-        name: _first_rows(_worth_listing(frame, name), name)
-        for name, frame in tables.items()
-        if name not in _COUNTED_BY or counts[_COUNTED_BY[name]]
+        name: _sorted(found, _ORDERS[name])
+        for name, found in rows_together(table.engine, firsts).items()
     }
-    totals = {
-        name: _worth_listing(tables[name], name).count() if len(rows) > _most(name) else len(rows)
-        for name, rows in listed.items()
+    totals = {name: known.get(name, len(found)) for name, found in listed.items()}
+    uncounted = {
+        name: f"SELECT count(*) AS total FROM ({worth[name]})"
+        for name, found in listed.items()
+        if name not in known and len(found) > _most(name)
     }
-    words = in_words(listed, names)
+    for name, counted in rows_together(table.engine, uncounted).items():
+        totals[name] = counted[0]["total"]
+    words = in_words({name: found[: _most(name)] for name, found in listed.items()}, table)
+    return {name: Listing(words.get(name, ()), totals.get(name, 0)) for name in tables}
+
+
+def number_listed(name: str) -> str:
+    """Return SQL for the number of rows of an answer's query that are worth listing."""
+    return f"count(*) FILTER (WHERE {_ONLY.get(name, 'true')})"
+
+
+def _worth_listing(name: str, sql: str) -> str:
+    return f"SELECT * FROM ({sql}) WHERE {_ONLY[name]}" if name in _ONLY else sql
+
+
+def _sorted(found: list[Row], order: Sequence[str]) -> list[Row]:
+    """Sort rows as ``_order`` sorts them: nulls are last, and first in descending order."""
+    for column in reversed(order):
+        name = column.removeprefix("-")
+        # Nulls are last in ascending order. Sorts are stable.
+        keyed = [((at[name] is None, at[name]), number) for number, at in enumerate(found)]
+        keyed.sort(key=itemgetter(0), reverse=name != column)
+        found = [found[number] for _, number in keyed]
+    return found
+
+
+def first_rows(tables: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return queries for the first rows of the answers ``names``, in the order of the listings."""
     return {
-        name: Listing(words.get(name, ())[: _most(name)], totals.get(name, 0)) for name in tables
+        name: f"SELECT * FROM ({tables[name]}) ORDER BY {_order(name)} LIMIT {MOST_LISTED}"
+        for name in names
     }
 
 
-def _worth_listing(frame: DataFrame, name: str) -> DataFrame:
-    return frame.where(_ONLY[name]) if name in _ONLY else frame
-
-
-def _first_rows(frame: DataFrame, name: str) -> list[Row]:
-    """Collect the rows to list and one more, which shows that the listing is incomplete."""
-    order = [
-        F.desc_nulls_first(column[1:]) if column.startswith("-") else F.col(column)
+def _order(name: str) -> str:
+    return ", ".join(
+        f"{column[1:]} DESC NULLS FIRST" if column.startswith("-") else column
         for column in _ORDERS[name]
-    ]
-    return frame.orderBy(*order).limit(_most(name) + 1).collect()
+    )
 
 
 def _most(name: str) -> int:

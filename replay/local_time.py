@@ -1,7 +1,8 @@
-"""Conversion of local times in log files to milliseconds since 1970, in a given time zone.
+"""Converts local times in log files to milliseconds since 1970, for a given time zone.
 
-Kafka's logs do not name a time zone. When clocks are set back, an hour occurs twice: the second
-occurrence starts where times in the file go back. If they do not, the lines are ambiguous.
+Kafka's logs do not contain the time zone. When clocks are set back in autumn, an hour occurs twice.
+Its second occurrence begins at the line whose time is earlier than that of the line before. If
+there is no such line, the times in this hour are ambiguous.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE: Final = timedelta(minutes=1)
 _FORMAT: Final = "%Y-%m-%d %H:%M"
 _BACK_MS: Final = 60_000
-"""Times that go back by less do not count: lines of several threads may be out of order."""
+"""Smaller steps back are ignored: lines of several threads may be slightly out of order."""
 _APART_MS: Final = 12 * 3_600_000
 
 
 class Doubt(NamedTuple):
-    """The first of consecutive lines with an uncertain time."""
+    """Lines whose times cannot be converted with certainty. ``line``: number of the first one."""
 
     line: int
     problem: str
@@ -29,9 +30,9 @@ class Doubt(NamedTuple):
 
 
 class LocalClock:
-    """Converts the times of one file, in the order of its lines. ``zone`` None: UTC.
+    """Converts the times in one file, line by line. If ``zone`` is None, times are UTC.
 
-    ``doubts``: lines with uncertain times so far; ``close`` adds the last of them.
+    ``doubts`` lists the lines with uncertain times; it is complete after ``close``.
     """
 
     def __init__(self, zone: str | None) -> None:
@@ -44,9 +45,9 @@ class LocalClock:
         self._last_ms = 0
 
     def ms(self, line: int, minute: str, second: str, ms: str) -> int | None:
-        """Return milliseconds since 1970, or None for an invalid date.
+        """Return the time of a line in milliseconds since 1970, or None for an invalid date.
 
-        ``minute``: the time up to the minute, such as 2021-09-01 10:15.
+        ``minute``: date, hour and minute, for example 2021-09-01 10:15.
         """
         begin = self._minutes.get(minute)
         if begin is None:
@@ -56,7 +57,7 @@ class LocalClock:
         return begin + int(second) * 1000 + int(ms)
 
     def close(self) -> None:
-        """End the file: add the pending doubt, if no later line resolved it."""
+        """End the file. If it ends before an ambiguous hour is resolved, add that to ``doubts``."""
         if self._first is not None and not self._is_second:
             self.doubts.append(self._first)
         self._first = None
@@ -94,7 +95,7 @@ class LocalClock:
 
 
 def is_ambiguous(zone: str | None, minute: str) -> bool:
-    """Return whether a local minute occurs twice, because clocks are set back."""
+    """Return whether a local time (to the minute) occurs twice because clocks are set back."""
     if zone is None:
         return False
     try:

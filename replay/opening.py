@@ -1,51 +1,71 @@
-"""Opening the input of a command: an event table, or logs ingested into a temporary one."""
+"""Opens the input of a replay command: starts a query engine, and opens a table or ingests logs."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
+from klamm.replay.engines import AUTO, DUCKDB, ENGINES, SPARK, Engine
 from klamm.replay.event_table import EventTable, is_table, open_table, read_manifest
 from klamm.replay.follow import check_followed
 from klamm.replay.ingest import ingest
 from klamm.replay.progress import Progress
 from klamm.replay.sources import SourceOptions
 from klamm.replay.sources.registry import SourceFiles, find_files
-from klamm.replay.spark_cluster import is_local, is_loopback
+from klamm.runtime.interrupts import interrupts_deferred
+
+if TYPE_CHECKING:
+    from klamm.replay.engines.spark_engine import SparkEngine
 
 _PREFIX: Final = "klamm-replay-"
 _NAMED: Final = 3
-SMALL_BYTES: Final = 32 << 20
-SMALL_ROWS: Final = 100_000
-"""Limits of a small input, for which Spark skips compilation: ``spark_session(is_small=True)``."""
+MOST_ROWS: Final = 5_000_000
+"""Maximum number of rows for which ``--engine auto`` chooses DuckDB."""
+_BYTES_PER_ROW: Final = {"journal": 300, "zookeeper": 250}
+_LINE_BYTES: Final = 200
+"""Typical size of a row in each kind of log, used to estimate the number of rows."""
 
 
 class Input(NamedTuple):
-    """What to read: the directory of an event table, or log files.
+    """The input of a replay command: the directory of an event table, or log files.
 
-    ``name``: the absolute paths, as in the places of answers. ``is_small``: so few rows that
-    generating and compiling code for them costs more than it saves.
+    ``name``: absolute paths, for display. ``table``: directory of an event table, or None.
+    ``found``: log files. ``rows``: number of rows, which for logs is an estimate.
     """
 
     name: str
     table: Path | None
     found: Sequence[SourceFiles]
-    is_small: bool
+    rows: int
 
 
-def are_small(found: Sequence[SourceFiles]) -> bool:
-    """Return whether logs are so short that compiling code for them costs more than it saves."""
-    return sum(files.size for files in found) <= SMALL_BYTES
+class EngineOptions(NamedTuple):
+    """Query engine to use (``auto``, ``duckdb`` or ``spark``) and its resources.
+
+    ``master``: URL of a Spark cluster, or None.
+    """
+
+    engine: str
+    master: str | None
+    cores: int
+    memory_mb: int
 
 
-def look_at(paths: Sequence[Path]) -> Input:
-    """Determine what the paths contain, without Spark. Raises UsageError for unusable paths."""
+def estimated_rows(found: Sequence[SourceFiles]) -> int:
+    """Estimate the number of rows in some logs from the sizes of their files."""
+    return sum(files.size // _BYTES_PER_ROW.get(files.source.name, _LINE_BYTES) for files in found)
+
+
+def inspect_paths(paths: Sequence[Path]) -> Input:
+    """Find out whether the paths are an event table or logs.
+
+    Raises UsageError if they are neither, or if a table is combined with other paths.
+    """
     named = ", ".join(str(path.absolute()) for path in paths[:_NAMED])
     name = named + (", .." if len(paths) > _NAMED else "")
     tables = [path for path in paths if is_table(path)]
@@ -53,33 +73,88 @@ def look_at(paths: Sequence[Path]) -> Input:
         for path in paths:
             check_followed(path)
         found = find_files(paths)
-        return Input(name, None, found, are_small(found))
+        return Input(name, None, found, estimated_rows(found))
     if len(paths) > 1:
         raise UsageError(
             f"{tables[0]} is an event table; it cannot be combined with other paths",
             hint="ingest all logs into one event table",
         )
-    return Input(name, tables[0], (), read_manifest(tables[0]).rows <= SMALL_ROWS)
+    return Input(name, tables[0], (), read_manifest(tables[0]).rows)
+
+
+def engine_for(options: EngineOptions, rows: int) -> str:
+    """Return the name of the query engine to use for this number of rows.
+
+    Raises UsageError for an unknown engine, and for DuckDB with a Spark cluster.
+    """
+    if options.engine not in ENGINES:
+        raise UsageError(
+            f"--engine {options.engine} is unknown", hint=f"engines: {', '.join(ENGINES)}"
+        )
+    if options.master is not None:
+        if options.engine == DUCKDB:
+            raise UsageError("--master requires Spark; it cannot be used with --engine duckdb")
+        return SPARK
+    if options.engine == AUTO:
+        if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit
+            return SPARK
+        return DUCKDB if rows <= MOST_ROWS else SPARK
+    return options.engine
+
+
+@contextmanager
+def open_engine(options: EngineOptions, rows: int, folder: Path) -> Iterator[Engine]:
+    """Context manager that starts a query engine for this number of rows, and stops it on exit.
+
+    Turns Spark's errors into klamm's one-line errors. ``folder`` is the output directory, which is
+    named in errors about a full disk.
+    """
+    if engine_for(options, rows) == DUCKDB:
+        # An exception while DuckDB's module initializes aborts the process.
+        with interrupts_deferred():
+            from klamm.replay.engines.duckdb_engine import duckdb_engine
+
+        with duckdb_engine(options.cores, options.memory_mb) as engine:
+            yield engine
+        return
+    with _spark_engine(options, rows, folder) as spark_engine:
+        yield spark_engine
+
+
+@contextmanager
+def _spark_engine(options: EngineOptions, rows: int, folder: Path) -> Iterator[SparkEngine]:
+    # Importing Spark takes longer than most replays.
+    from klamm.replay.engines.spark_engine import SparkEngine
+    from klamm.replay.spark import spark_session
+    from klamm.replay.spark_errors import one_line_errors
+
+    with (
+        spark_session(options.cores, options.memory_mb, options.master, rows=rows) as session,
+        # Inside the session: Spark's errors can be described only while its JVM is running.
+        one_line_errors(folder),
+    ):
+        yield SparkEngine(session)
 
 
 @contextmanager
 def opened(
-    spark: SparkSession, given: Input, options: SourceOptions, progress: Progress
+    engine: Engine, given: Input, options: SourceOptions, progress: Progress
 ) -> Iterator[EventTable]:
-    """Open the event table, or ingest the logs into a temporary one that ends with the block.
+    """Context manager that opens an event table, or ingests logs into a temporary table.
 
-    Raises UsageError for logs with a remote Spark master, KlammError like ``ingest``.
+    A temporary table is deleted on exit. Raises UsageError if the input is logs and the engine is a
+    Spark cluster on other machines, which cannot read a temporary table. Raises KlammError like
+    ``ingest``.
     """
     if given.table is not None:
-        yield open_table(spark, given.table)
+        yield open_table(engine, given.table)
         return
-    master = str(spark.sparkContext.master)
-    if not is_local(master) and not is_loopback(master):
+    if engine.remote is not None:
         raise UsageError(
-            f"{given.name} is not an event table, and workers of {master} cannot read a temporary "
-            "one on this machine",
-            hint="run klamm replay ingest with --out on storage that all workers share",
+            f"{given.name} is a log, not an event table: klamm would ingest it into a temporary "
+            f"table on this machine, which the workers of {engine.remote} cannot read",
+            hint="run klamm replay ingest with --master and --out, and replay that event table",
         )
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
-        ingest(spark, given.found, Path(folder), options, progress)
-        yield open_table(spark, Path(folder))
+        ingest(engine, given.found, Path(folder), options, progress)
+        yield open_table(engine, Path(folder))

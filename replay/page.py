@@ -1,138 +1,88 @@
 """The page of a replay: plots and tables of its answers, violations first.
 
-Turns Answers into report.values; the text output shows the same tables. Computes nothing.
+Converts Answers to the sections, plots and tables of report.values. The text output shows the same
+tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from klamm.replay.answers import Answer, How, Question, Reading
-from klamm.replay.listings import Listing
-from klamm.replay.page_plots import churn_maps, leader_rows, offline_plots, reassignment_bars
+from klamm.replay.answers import How, Question, answer
+from klamm.replay.data_loss import DataLoss
+from klamm.replay.engines import Row, rows
+from klamm.replay.event_table import EventTable
+from klamm.replay.listings import Listing, in_words
+from klamm.replay.page_head import Asked, Limits, can_tell, extent, figures, logs, verdict_of
+from klamm.replay.page_plots import (
+    churn_maps,
+    leader_rows,
+    life_lines,
+    offline_plots,
+    reassignment_bars,
+)
 from klamm.replay.page_tables import (
     PLACED,
+    UNKNOWN,
     Column,
     after_text,
     duration_cell,
     ids_text,
     key_text,
     longest,
+    or_unknown,
     place_text,
     table_of,
     there,
     time_cell,
     took_text,
+    when_text,
     within,
 )
-from klamm.replay.questions.elections import FLAP_WINDOW_MS, FLAPS
+from klamm.replay.questions.isrs import FLAP_WINDOW_MS, FLAPS
+from klamm.replay.questions.timeline import BROKER_FAILURE
 from klamm.replay.run import Answers
-from klamm.replay.unread import Unread
 from klamm.report.scales import duration_text, time_text
-from klamm.report.values import Block, Figure, Page, Section, Table, Tone
-
-_NOUNS: Final = {
-    "illegal": ("illegal transition", "illegal transitions"),
-    "missing": ("lost row", "lost rows"),
-    "lost_transactions": ("run of lost transactions", "runs of lost transactions"),
-    "unclean": ("unclean election", "unclean elections"),
-    "repeated": ("duplicate row", "duplicate rows"),
-    "late_writes": ("late write", "late writes"),
-    "shared_epochs": ("epoch with two controllers", "epochs with two controllers"),
-}
-Limits = Mapping[Question, Sequence[tuple[Reading, Answer]]]
+from klamm.report.values import Block, Cell, Page, Section, Table
 
 
-class Asked(NamedTuple):
-    """What was replayed: texts for the page's head.
+def replay_page(asked: Asked, answers: Answers, lives: Sequence[Row] = ()) -> Page:
+    """Return the page of a replay, without empty sections.
 
-    ``name``: the input. ``from_ms``: earlier events are not counted. ``limits``: questions that
-    the sources cannot answer fully. ``folder``: common directory of all log files.
+    ``lives``: result of ``life_rows``; if empty, the page has no section on individual partitions.
     """
-
-    name: str
-    from_ms: int | None
-    facts: Sequence[tuple[str, str]]
-    limits: Limits
-    folder: str = ""
-
-
-def replay_page(asked: Asked, answers: Answers) -> Page:
-    """Return the page of a replay, without empty sections."""
     verdict, tone = verdict_of(answers)
     if asked.folder:
         answers = within(asked.folder, answers)
     begin_ms = max(answers.first_ms or 0, asked.from_ms or 0)
     sections = [
+        logs(asked, answers),
         _violations(answers),
         _availability(answers, begin_ms),
         _leaders(answers, begin_ms),
         _isrs(answers, begin_ms),
         _reassignments(answers, begin_ms),
-        _controllers(answers),
-        _trouble(answers),
-        _damaged(answers.unread),
+        _controllers(asked, answers),
+        _partitions(answers, lives, begin_ms),
+        _trouble(asked, answers),
+        _damaged(answers.data_loss),
         _limits(asked.limits),
     ]
     return Page(
         title=f"Replay of {asked.name}",
         verdict=verdict,
         tone=tone,
-        figures=list(_figures(answers, asked.limits)),
-        facts=[*_extent(answers), *asked.facts, *_logs(answers)],
+        figures=list(figures(answers, asked.limits)),
+        facts=[*extent(answers), *asked.facts],
         sections=[section for section in sections if section.blocks],
     )
 
 
-def verdict_of(answers: Answers) -> tuple[str, Tone]:
-    """Return the violations as one sentence, and its tone."""
-    found = answers.violations
-    if not found:
-        return "No violations found.", Tone.GOOD
-    parts = [f"{count:,} {_NOUNS[name][count != 1]}" for name, count in found.items()]
-    return f"Violations: {', '.join(parts)}.", Tone.BAD
-
-
-def _figures(answers: Answers, limits: Limits) -> Iterator[Figure]:
-    counts = answers.counts
-    violations = sum(answers.violations.values())
-    yield _figure(counts["events"], "event")
-    logs = f" in {len(answers.logs)} logs" if len(answers.logs) > 1 else ""
-    partitions = _figure(counts["partitions"], "partition")
-    yield replace(partitions, name=f"{partitions.name}{logs}")
-    yield _figure(violations, "violation", Tone.BAD if violations else Tone.GOOD)
-    yield _figure(answers.listings["failovers"].total, "controller election")
-    name, offline_ms = "offline, summed over partitions", counts["offline_ms"]
-    answered = [at.how for _, at in limits.get(Question.OFFLINE, ())]
-    if answered and set(answered) == {How.NO}:
-        yield Figure("unknown", name)
-    else:
-        tone = Tone.WARNING if offline_ms else Tone.GOOD
-        yield Figure(duration_text(offline_ms), name, tone)
-    still = counts["open_reassignments"]
-    yield _figure(still, "unfinished reassignment", Tone.WARNING if still else Tone.GOOD)
-
-
-def _figure(count: int, noun: str, tone: Tone = Tone.PLAIN) -> Figure:
-    return Figure(f"{count:,}", noun if count == 1 else f"{noun}s", tone)
-
-
-def _extent(answers: Answers) -> Iterator[tuple[str, str]]:
-    first, last = answers.first_ms, answers.last_ms
-    if first is not None and last is not None:
-        yield "first event", f"{time_text(first)} UTC"
-        yield "last event", f"{time_text(last)} UTC, {duration_text(last - first)} later"
-
-
-def _logs(answers: Answers) -> Iterator[tuple[str, str]]:
-    count = len(answers.logs)
-    if count > 1:
-        yield "logs", f"{count:,}, by source and run; events in several logs count in each"
-
-
-# Sections
+def life_rows(table: EventTable, answers: Answers) -> Sequence[Row]:
+    """Return the state, leader and ISR size of partitions over time, with names for codes."""
+    return in_words({"lives": rows(table.engine, answers.life_lines)}, table)["lives"]
 
 
 def _violations(answers: Answers) -> Section:
@@ -146,17 +96,8 @@ def _violations(answers: Answers) -> Section:
             ("to", "to_state"),
             ("controller epoch", "epoch"),
         ),
-        table_of(
-            answers,
-            "gaps",
-            "Lost rows",
-            ("lost before", lambda row: f"{row['before_file']}:{row['before_line']}"),
-            ("time", lambda row: time_text(row["before_t_ms"])),
-            ("partition", key_text),
-            ("rows", "missing"),
-            ("lost after", after_text),
-        ),
-        _places("Lost transactions", "lost before", answers.unread.lost),
+        *_lost_rows(answers),
+        _places("Lost transactions", "lost before", answers.data_loss.lost),
         table_of(
             answers,
             "unclean",
@@ -181,7 +122,7 @@ def _violations(answers: Answers) -> Section:
         table_of(
             answers,
             "late_writes",
-            "Writes after a newer epoch began",
+            "Writes by a controller after a newer epoch began",
             *PLACED,
             ("kind", "kind"),
             ("controller", "controller"),
@@ -193,19 +134,43 @@ def _violations(answers: Answers) -> Section:
             "Epochs with two controllers",
             ("controller epoch", "epoch"),
             ("controllers", lambda row: ids_text(row["controllers"])),
-            ("from", lambda row: time_text(row["first_ms"])),
+            ("from (UTC)", lambda row: time_text(row["first_ms"])),
         ),
     )
     text = "Forbidden actions of controllers, and gaps and duplicates in logs, with file and line."
     return Section("Violations", text, there(listed))
 
 
+def _lost_rows(answers: Answers) -> Iterator[Table]:
+    """Yield tables of lost rows: within a controller epoch, at its end, and per partition."""
+    before: Column = ("lost before", lambda row: f"{row['before_file']}:{row['before_line']}")
+    at: Column = ("time (UTC)", lambda row: time_text(row["before_t_ms"]))
+    rest: tuple[Column, ...] = (("rows", "missing"), ("lost after", after_text))
+    yield table_of(
+        answers, "lost_rows", "Lost rows", before, at, ("controller epoch", "epoch"), *rest
+    )
+    yield table_of(
+        answers,
+        "lost_tails",
+        "Controller epochs whose last rows are lost",
+        ("proved at", place_text),
+        ("time (UTC)", when_text),
+        ("by controller epoch", "epoch"),
+        ("partitions", "partitions"),
+        ("first", key_text),
+        ("leader epoch in the journal", "known"),
+        ("leader epoch in ZooKeeper", "leader_epoch"),
+    )
+    title = "Lost rows of partitions and replicas"
+    yield table_of(answers, "gaps", title, before, at, ("partition", key_text), *rest)
+
+
 def _availability(answers: Answers, begin_ms: int) -> Section:
     columns: tuple[Column, ...] = (
         ("partition", key_text),
-        ("from", lambda row: time_cell(row["start_ms"])),
-        ("to", lambda row: time_cell(row["end_ms"])),
-        ("duration", took_text),
+        ("from (UTC)", lambda row: or_unknown(time_cell(row["start_ms"]))),
+        ("to (UTC)", lambda row: time_cell(row["end_ms"])),
+        ("duration", lambda row: or_unknown(took_text(row))),
     )
     offline = longest(
         answers,
@@ -217,9 +182,9 @@ def _availability(answers: Answers, begin_ms: int) -> Section:
     leaderless = longest(
         answers,
         "leaderless_intervals",
-        "Longest intervals without a leader",
+        "Longest intervals without a live leader",
         *columns,
-        ("previous leader", "lost"),
+        ("previous leader", lambda row: or_unknown(row["lost"])),
     )
     failed = table_of(
         answers,
@@ -232,10 +197,18 @@ def _availability(answers: Answers, begin_ms: int) -> Section:
     )
     blocks: list[Block] = [
         *offline_plots(answers, begin_ms),
-        *there([offline, leaderless, failed]),
+        *there([leaderless, offline, failed]),
     ]
-    text = "Partitions that clients could not produce to, for lack of a leader."
-    return Section("Offline partitions", text, blocks)
+    text = (
+        "Clients cannot use a partition without a live leader. Such an interval begins when the "
+        "log first shows, for example by the controller's notice of a failure, that the leader's "
+        "broker lost its registration, that the state znode has leader -1, or that the partition "
+        "is in OfflinePartition. The leader may have died up to a session timeout earlier; klamm "
+        "status shows a dead leader at once. OfflinePartition is a "
+        "state in the controller's memory: it begins when the controller handles the failure, and "
+        "ends at once if the controller can elect another leader."
+    )
+    return Section("Partitions without a live leader", text, blocks)
 
 
 def _leaders(answers: Answers, begin_ms: int) -> Section:
@@ -251,12 +224,12 @@ def _isrs(answers: Answers, begin_ms: int) -> Section:
         ("replica", key_text),
         ("left", "shrinks"),
         ("rejoined", "expands"),
-        ("from", lambda row: time_text(row["start_ms"])),
-        ("to", lambda row: time_text(row["end_ms"])),
+        ("from (UTC)", lambda row: time_text(row["start_ms"])),
+        ("to (UTC)", lambda row: time_text(row["end_ms"])),
     )
     text = (
         "How often replicas left and rejoined ISRs. A replica is flapping if it did both at least "
-        f"{FLAPS} times within {duration_text(FLAP_WINDOW_MS)}; its worst period is listed."
+        f"{FLAPS} times within {duration_text(FLAP_WINDOW_MS)}; its worst such period is listed."
     )
     blocks: list[Block] = [*churn_maps(answers, begin_ms), *there([flapping])]
     return Section("ISRs", text, blocks)
@@ -268,67 +241,138 @@ def _reassignments(answers: Answers, begin_ms: int) -> Section:
         "reassignments",
         "Longest reassignments",
         ("partition", key_text),
-        ("from", lambda row: time_cell(row["start_ms"])),
+        ("from (UTC)", lambda row: time_cell(row["start_ms"])),
         ("duration", took_text),
         ("status", "status"),
-        ("last phase", "last_phase"),
+        ("last phase", lambda row: or_unknown(row["last_phase"])),
         ("controller epochs", "epochs"),
     )
     text = "Unfinished reassignments first, then the longest."
     return Section("Reassignments", text, [*reassignment_bars(answers, begin_ms), *there([listed])])
 
 
-def _controllers(answers: Answers) -> Section:
+def _controllers(asked: Asked, answers: Answers) -> Section:
+    def ready_cell(row: Row) -> Cell:
+        if row["ready_after_ms"] is not None:
+            return duration_cell(row["ready_after_ms"])
+        readings = asked.readings.get(row["source"], ())
+        is_whole = all(answer(Question.FAILOVERS, at).how is How.YES for at in readings)
+        return "not ready" if is_whole else UNKNOWN
+
     failovers = table_of(
         answers,
         "failovers",
         "Controllers in order of election",
         ("controller epoch", "epoch"),
         ("controller", "controller"),
-        ("elected", lambda row: time_cell(row["elected_ms"])),
-        ("ready after", lambda row: duration_cell(row["ready_after_ms"])),
-        ("silence before", lambda row: duration_cell(row["silent_ms"])),
+        ("elected (UTC)", lambda row: time_cell(row["elected_ms"])),
+        ("ready after", ready_cell),
+        (
+            "since older epoch",
+            lambda row: duration_cell(row["since_older_epoch_ms"]),
+        ),
     )
-    text = "Elected controllers, and the time until each was ready."
-    return Section("Failovers", text, there([failovers]))
+    starts = table_of(
+        answers,
+        "starts",
+        "Starts of klamm up",
+        ("time (UTC)", when_text),
+        ("run", lambda row: row["detail"].partition(" ")[0]),
+        ("controller epochs", _epochs_text),
+    )
+    marks = answers.listings["marks"].rows
+    failures = [row for row in marks if row["what"] == BROKER_FAILURE]
+    listed = Listing(tuple(failures), len(failures))
+    broker_failures = table_of(
+        replace(answers, listings={**answers.listings, "failures": listed}),
+        "failures",
+        "Broker failures",
+        ("time (UTC)", when_text),
+        ("failures", "times"),
+        ("brokers", lambda row: ids_text(row["brokers"])),
+    )
+    text = (
+        "Elected controllers, and the time until each was ready; brokers that failed. A broker "
+        "that failed as controller appears only as the election of the next controller."
+    )
+    clusters = {row["run"] for row in answers.listings.get("starts", Listing()).rows}
+    restarts = [starts] if len(starts.rows) > len(clusters) else []
+    return Section("Failovers", text, there([*restarts, failovers, broker_failures]))
 
 
-def _trouble(answers: Answers) -> Section:
-    counted = ("trouble", "illegal", "missing", "failed", "shrinks")
+def _epochs_text(row: Row) -> str:
+    first, last = row["first_epoch"], row["last_epoch"]
+    if first is None:
+        return "none"
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _partitions(answers: Answers, lives: Sequence[Row], begin_ms: int) -> Section:
+    text = "Search for a partition, for example orders-0."
+    return Section("Partitions", text, [life_lines(answers, lives, begin_ms)] if lives else [])
+
+
+def _trouble(asked: Asked, answers: Answers) -> Section:
+    def column(name: str, question: Question) -> Column:
+        def cell(row: Row) -> Cell:
+            if not can_tell(asked, question, row):
+                return UNKNOWN
+            count: int = row[name]
+            return duration_cell(count) if name.endswith("_ms") else count
+
+        return _PROBLEM_COLUMNS[name], cell
+
+    counted = (
+        column("missing", Question.GAPS),
+        column("failed", Question.FAILED),
+        column("shrinks", Question.ISR_CHURN),
+    )
     topics = table_of(
         answers,
         "topics",
         "Topics with the most problems",
         ("topic", "topic"),
-        *((_PROBLEM_COLUMNS[name], name) for name in (*counted, "unclean", "offlines")),
-        ("time offline", lambda row: duration_cell(row["offline_ms"])),
+        ("total", "trouble"),
+        column("illegal", Question.ILLEGAL_PARTITIONS),
+        *counted,
+        column("unclean", Question.UNCLEAN),
+        column("offlines", Question.OFFLINE),
+        column("leaderless_ms", Question.LEADERLESS),
+        column("offline_ms", Question.OFFLINE),
     )
     brokers = table_of(
         answers,
         "brokers",
         "Brokers with the most problems",
         ("broker", "broker"),
-        *((_PROBLEM_COLUMNS[name], name) for name in counted),
+        ("total", "trouble"),
+        column("illegal", Question.ILLEGAL_REPLICAS),
+        *counted,
     )
-    text = "The column problems is the sum of the counts beside it."
+    text = (
+        "Illegal and failed transitions, lost rows, unplanned ISR shrinks, unclean elections, and "
+        "times that partitions went to OfflinePartition, and their sum. Replicas that leave an ISR "
+        "because of a controlled shutdown, a reassignment or the deletion of a topic do not count."
+    )
     return Section("Problems", text, there([topics, brokers]))
 
 
 _PROBLEM_COLUMNS: Final = {
-    "trouble": "problems",
-    "illegal": "illegal transitions",
+    "illegal": "illegal",
     "missing": "lost rows",
-    "failed": "failed transitions",
+    "failed": "failed",
     "shrinks": "ISR shrinks",
-    "unclean": "unclean elections",
+    "unclean": "unclean",
     "offlines": "times offline",
+    "offline_ms": "time offline",
+    "leaderless_ms": "no live leader",
 }
 
 
-def _damaged(unread: Unread) -> Section:
-    kinds = Table("Damaged lines by problem", ("problem", "lines"), list(unread.kinds.items()))
-    places = _places("Damaged lines", "place", unread.damaged)
-    text = "Unreadable lines and how they start. Places in ZooKeeper's files are byte offsets."
+def _damaged(loss: DataLoss) -> Section:
+    kinds = Table("Damaged lines by problem", ("problem", "lines"), list(loss.kinds.items()))
+    places = _places("Damaged lines", "place", loss.damaged)
+    text = "Lines that could not be read. Places in ZooKeeper's files are byte offsets."
     return Section("Damaged lines", text, there([kinds, places]))
 
 
@@ -343,6 +387,6 @@ def _limits(limits: Limits) -> Section:
         for question, answers in limits.items()
         for reading, answer in answers
     ]
-    text = "Questions that these logs answer only in part or not at all; nothing is guessed."
+    text = "Questions that these logs answer only in part or not at all."
     table = Table("Limited questions", ("question", "source", "answered", "reason"), rows)
     return Section("Limits of these sources", text, [table] if rows else [])

@@ -1,6 +1,6 @@
-"""Tables of a replay's page: which rows of a listing are shown, and the texts of their cells.
+"""Turns listings into tables: chooses the rows to show, and formats their cells.
 
-replay/page.py decides which tables there are.
+replay/page.py decides which tables the page contains.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Column = tuple[str, str | Callable[[dict[str, Any]], Cell]]
 def table_of(
     answers: Answers, name: str, title: str, *columns: Column, most: int | None = None
 ) -> Table:
-    """Return a listing as a table of at most ``most`` rows.
+    """Return a listing as a table of at most ``most`` rows (None: all listed rows).
 
-    A column is a head and either a field of the row or a function of the row. With several logs,
-    each row also names its source and run.
+    A column is a pair: its title, and the name of a field or a function that returns the cell of a
+    row. If there are several logs, columns with the source and the run are added.
     """
     listing = answers.listings.get(name, Listing())
     shown = (*log_columns(answers), *columns)
@@ -36,9 +36,9 @@ def table_of(
 
 
 def longest(answers: Answers, name: str, title: str, *columns: Column) -> Table:
-    """Return a listing of intervals as a table: those of a second or more, at least ten in all.
+    """Return a listing of intervals as a table: those of at least a second, or the ten longest.
 
-    A note gives the number of shorter intervals left out.
+    A note gives the number of intervals that are left out.
     """
     rows = answers.listings.get(name, Listing()).rows
     long = sum(row["took_ms"] is None or row["took_ms"] >= _SHORT_MS for row in rows)
@@ -51,7 +51,7 @@ def longest(answers: Answers, name: str, title: str, *columns: Column) -> Table:
 
 
 def log_columns(answers: Answers) -> Iterator[Column]:
-    """Return the columns that distinguish logs: none if there is only one log."""
+    """Yield the columns that distinguish several logs: source, run, both or neither."""
     sources = {source for source, _ in answers.logs}
     if len(sources) > 1:
         yield "source", "source"
@@ -60,13 +60,13 @@ def log_columns(answers: Answers) -> Iterator[Column]:
 
 
 def within(folder: str, answers: Answers) -> Answers:
-    """Return the answers with file names relative to ``folder``, which the page names once."""
-    unread = answers.unread
+    """Return the answers with file names relative to ``folder``, which the page shows only once."""
+    loss = answers.data_loss
     return replace(
         answers,
         listings={name: _within(folder, at) for name, at in answers.listings.items()},
-        unread=replace(
-            unread, damaged=_within(folder, unread.damaged), lost=_within(folder, unread.lost)
+        data_loss=replace(
+            loss, damaged=_within(folder, loss.damaged), lost=_within(folder, loss.lost)
         ),
     )
 
@@ -83,34 +83,36 @@ def _within(folder: str, listing: Listing) -> Listing:
     return replace(listing, rows=rows)
 
 
+UNKNOWN: Final = "unknown"
+"""Text of a cell whose value is not in the log."""
 _SHORT_MS: Final = 1_000
 _LEAST_SHOWN: Final = 10
 
 
 def there(tables: Iterable[Table]) -> list[Table]:
-    """Return the tables that have rows."""
+    """Return only those tables that have rows."""
     return [table for table in tables if table.rows]
 
 
 def key_text(row: Mapping[str, Any]) -> str:
-    """Return the name of a row's partition, with the broker if the row is about a replica."""
+    """Return the partition that a row is about, with the broker if it is about a replica."""
     replica = row.get("replica", -1)
     on = f" on broker {replica}" if replica is not None and replica >= 0 else ""
     return f"{row['topic']}-{row['partition']}{on}"
 
 
 def place_text(row: Mapping[str, Any]) -> str:
-    """Return the file and line of a row."""
+    """Return the file and line of a row, as FILE:LINE."""
     return f"{row['file']}:{row['line']}"
 
 
 def when_text(row: Mapping[str, Any]) -> str:
-    """Return the time of a row."""
+    """Return the time of a row as text."""
     return time_text(row["t_ms"])
 
 
 def after_text(row: Mapping[str, Any]) -> str:
-    """Return the place of the last row before a gap."""
+    """Return the file and line of the last row before lost rows."""
     if row["after_file"] is None:
         return "start of the epoch"
     return f"{row['after_file']}:{row['after_line']}"
@@ -118,20 +120,25 @@ def after_text(row: Mapping[str, Any]) -> str:
 
 PLACED: Final[tuple[Column, ...]] = (
     ("place", place_text),
-    ("time", when_text),
+    ("time (UTC)", when_text),
     ("partition", key_text),
 )
-"""The columns of any row about a partition or replica: place in the log, time, key."""
+"""Columns for any event of a partition or replica: place in the log, time, partition and broker."""
 
 
 def time_cell(t_ms: int | None) -> str:
-    """Return a time as text, empty for None."""
+    """Return a time as text; empty text for None."""
     return "" if t_ms is None else time_text(t_ms)
 
 
 def duration_cell(ms: int | None) -> str:
-    """Return a duration as text, empty for None."""
+    """Return a duration as text; empty text for None."""
     return "" if ms is None else duration_text(ms)
+
+
+def or_unknown(cell: Cell) -> Cell:
+    """Return a cell, or UNKNOWN if it is empty."""
+    return UNKNOWN if cell is None or cell == "" else cell
 
 
 def took_text(row: Mapping[str, Any]) -> str:
@@ -140,5 +147,5 @@ def took_text(row: Mapping[str, Any]) -> str:
 
 
 def ids_text(ids: Sequence[int] | None) -> str:
-    """Return broker ids separated by commas, empty for None."""
+    """Return broker ids separated by commas; empty text for None."""
     return "" if ids is None else ",".join(map(str, ids))

@@ -1,14 +1,18 @@
-"""Adds the previous state, leader and ISR to rows of sources that do not log them.
+"""Adds the previous state, leader and ISR to rows from logs that do not contain them.
 
-One sort per partition or replica. Only proven values are added:
+The rows of each partition and replica are sorted once. Only values that are certain are added:
 
-- The predecessor of a leadership has the previous znode version. If a write is missing between two
-  rows, its content is unknown.
-- A controller that removes a replica from an ISR logs it and bumps the leader epoch. The same log
+- The previous ISR is taken from the row whose znode version is lower by one. If that row is missing
+  from the log, the previous ISR is unknown.
+- An ISR change by the leader does not change the leader, which controller.log does not name. The
+  leader is known if the znode versions show that all writes since then were such ISR changes.
+- The leader epoch rises by one with each election. So the previous leader is known if the last row
+  has the same leader epoch or the one before, even if rows with ISR changes are missing in between.
+- A controller that removes a replica from an ISR logs a line and bumps the leader epoch. The same
   line with an unchanged leader epoch means that the replica was not in the ISR, and that nothing
   was written.
-- The predecessor of a state is in the same controller epoch, because a new controller resets
-  states without logging it.
+- The previous state is taken only from rows of the same controller epoch, because a new controller
+  resets states without logging it.
 
 Mirrors doRemoveReplicasFromIsr of kafka/controller/ReplicaStateMachine.scala.
 """
@@ -17,91 +21,103 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
-
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import NO_LEADER
 from klamm.replay.event_schema import CODED_SCHEMA, LEADERSHIP_WRITTEN
-from klamm.replay.questions.columns import (
-    FAILURES,
-    STATE_KINDS,
-    TRANSITIONS,
-    is_kind,
-    is_leadership,
+from klamm.replay.questions.columns import LEADERSHIPS, is_kind
+
+_OF_REPLICAS: Final = is_kind(Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED)
+_IS_STATE: Final = is_kind(
+    Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION
 )
+_LEAVES: Final = is_kind(
+    *(Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION),
+    *(Kind.PARTITION_FAILED, Kind.REPLICA_FAILED),
+)
+_IS_LEADERSHIP: Final = f"{is_kind(*LEADERSHIPS)} AND leader IS NOT NULL"
+_NAMES_NO_LEADER: Final = f"{is_kind(Kind.ISR_CHANGED)} AND leader IS NULL"
+_LAST: Final = {
+    "state": (_IS_STATE, ("to_state", "t_ms", "epoch")),
+    "stored": (
+        f"{is_kind(*LEADERSHIPS)} AND isr IS NOT NULL AND zk_version IS NOT NULL",
+        ("leader", "isr", "zk_version", "t_ms"),
+    ),
+    "led": (
+        f"{_IS_LEADERSHIP} AND leader_epoch IS NOT NULL",
+        ("leader", "leader_epoch", "zk_version", "isr_changes"),
+    ),
+}
+"""The kinds of earlier rows whose values are used: SQL condition, and columns to take. The latest
+row that meets the condition is used."""
+_REMOVES: Final = is_kind(Kind.ISR_REMOVED)
+_IS_REMOVED: Final = f"{_REMOVES} AND leader_epoch <> last_led.leader_epoch"
+"""SQL condition: the controller removed a replica from the ISR, and wrote the new ISR.
 
-_REPLICA_STATES: Final = (Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED)
+False if the previous leader epoch is unknown.
+"""
+_FOLLOWS: Final = (
+    f"{is_kind(*LEADERSHIPS)} AND isr IS NOT NULL AND zk_version IS NOT NULL "
+    "AND zk_version = last_stored.zk_version + 1"
+)
+_IS_STILL_LED: Final = (
+    f"{_NAMES_NO_LEADER} AND zk_version - last_led.zk_version = isr_changes - last_led.isr_changes"
+)
+"""SQL condition: every write since the last known leader was an ISR change by the leader."""
+_PREVIOUS: Final = {
+    "leader": f"CASE WHEN {_IS_STILL_LED} THEN last_led.leader ELSE leader END",
+    "leader_epoch": f"CASE WHEN {_IS_STILL_LED} THEN last_led.leader_epoch ELSE leader_epoch END",
+    "from_state": "known_from_state",
+    "since_ms": f"""coalesce(since_ms,
+      CASE WHEN leaves AND known_from_state = last_state.to_state THEN last_state.t_ms END,
+      CASE WHEN {is_kind(LEADERSHIP_WRITTEN)} AND {_FOLLOWS} THEN last_stored.t_ms END)""",
+    # The last replica in an ISR is not removed. The leader changes only if it is removed itself.
+    "prev_leader": f"""coalesce(prev_leader, CASE
+      WHEN {_IS_REMOVED} AND leader <> {NO_LEADER} THEN leader
+      WHEN {_IS_REMOVED} AND leader_epoch = last_led.leader_epoch + 1 THEN last_led.leader
+      WHEN {_IS_STILL_LED} THEN last_led.leader
+      WHEN NOT {_REMOVES} AND {_FOLLOWS} AND last_stored.leader IS NOT NULL THEN last_stored.leader
+      WHEN NOT {_REMOVES} AND {_IS_LEADERSHIP}
+        AND leader_epoch BETWEEN last_led.leader_epoch AND last_led.leader_epoch + 1
+        THEN last_led.leader END)""",
+    "prev_isr": f"""coalesce(prev_isr, CASE
+      WHEN {_IS_REMOVED} AND list_contains(isr, replica) THEN isr
+      WHEN {_IS_REMOVED} THEN list_concat(isr, [replica])
+      WHEN NOT {_REMOVES} AND {_FOLLOWS} THEN last_stored.isr END)""",
+    "has_predecessors": "true",
+}
 
 
-def add_predecessors(events: DataFrame) -> DataFrame:
-    """Add ``from_state``, ``since_ms``, ``prev_leader`` and ``prev_isr`` to coded events if known.
+def add_predecessors(events: str) -> str:
+    """Return SQL that adds ``from_state``, ``since_ms``, ``prev_leader`` and ``prev_isr``.
 
-    The predecessor of a row is searched in the same source, run and partition (for the state of a
-    replica: the same replica). Values that a row already has are kept.
+    The values come from earlier rows of the same run and partition; a replica's state comes from
+    rows about the same replica. Values that a row already has are kept, unknown values stay null.
     """
-    key = (
-        "source",
-        "run",
-        F.coalesce("topic", "place"),
-        "partition",
-        F.when(is_kind(*_REPLICA_STATES), F.col("replica")).otherwise(-1),
+    replica = f"CASE WHEN {_OF_REPLICAS} THEN replica END"
+    key = f"run, coalesce(topic, place), partition, {replica}"
+    last = ", ".join(
+        f"lag(CASE WHEN {condition} THEN {_struct(names)} END IGNORE NULLS) "
+        f"OVER (PARTITION BY {key} ORDER BY place) AS last_{name}"
+        for name, (condition, names) in _LAST.items()
     )
-    ordered = Window.partitionBy(*key).orderBy("place")
-    before = ordered.rowsBetween(Window.unboundedPreceding, -1)
-
-    def last(condition: Column, *columns: str) -> Column:
-        return F.last(F.when(condition, F.struct(*columns)), ignorenulls=True).over(before)
-
-    is_stored = is_leadership() & F.col("zk_version").isNotNull()
-    has_leader_epoch = is_leadership() & F.col("leader_epoch").isNotNull()
-    beside = events.withColumns(
-        {
-            "_state": last(is_kind(*STATE_KINDS), "to_state", "t_ms", "epoch"),
-            "_leadership": last(is_stored, "leader", "isr", "zk_version", "t_ms"),
-            "_led": last(has_leader_epoch, "leader", "leader_epoch"),
-        }
+    columns = ", ".join(
+        f"{_PREVIOUS[name]} AS {name}" if name in _PREVIOUS else name for name in CODED_SCHEMA.names
     )
-    leaves = is_kind(*TRANSITIONS, *FAILURES) & (F.col("_state.epoch") == F.col("epoch"))
-    from_state = F.when(leaves & (F.col("from_state") == 0), F.col("_state.to_state")).otherwise(
-        F.col("from_state")
-    )
-    follows = is_stored & (F.col("zk_version") == F.col("_leadership.zk_version") + 1)
-    since_ms = F.coalesce(
-        "since_ms",
-        F.when(leaves & (from_state == F.col("_state.to_state")), F.col("_state.t_ms")),
-        F.when(is_kind(LEADERSHIP_WRITTEN) & follows, F.col("_leadership.t_ms")),
-    )
-    removes = is_kind(Kind.ISR_REMOVED)
-    prev_leader, prev_isr = _before_removal()
-    found = {
-        "from_state": from_state,
-        "since_ms": since_ms,
-        "prev_leader": F.coalesce(
-            "prev_leader",
-            F.when(removes, prev_leader).when(follows, F.col("_leadership.leader")),
-        ),
-        "prev_isr": F.coalesce(
-            "prev_isr", F.when(removes, prev_isr).when(follows, F.col("_leadership.isr"))
-        ),
-        "has_predecessors": F.lit(True),
-    }
-    return beside.select(
-        *(found.get(name, F.col(name)).alias(name) for name in CODED_SCHEMA.fieldNames())
-    )
+    return f"""
+SELECT {columns}
+FROM (
+  SELECT *, CASE WHEN leaves AND from_state = 0 THEN last_state.to_state ELSE from_state END
+    AS known_from_state
+  FROM (
+    SELECT *, {_LEAVES} AND coalesce(last_state.epoch = epoch, false) AS leaves
+    FROM (
+      SELECT *, {last}
+      FROM (
+        SELECT *, count(CASE WHEN {_NAMES_NO_LEADER} THEN 1 END) OVER (
+          PARTITION BY {key} ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+          AS isr_changes
+        FROM {events}))))"""
 
 
-def _before_removal() -> tuple[Column, Column]:
-    """Return leader and ISR before a controller removed a replica from the ISR.
-
-    Null if nothing was written, or if the previous leader epoch is unknown. The last replica stays
-    in the ISR, and the leader changes only if it is the removed replica.
-    """
-    is_written = F.col("leader_epoch") != F.col("_led.leader_epoch")
-    is_next = F.col("leader_epoch") == F.col("_led.leader_epoch") + 1
-    leader = F.when(F.col("leader") != NO_LEADER, F.col("leader")).when(
-        is_next, F.col("_led.leader")
-    )
-    stays = F.array_contains("isr", F.col("replica"))
-    isr = F.when(stays, F.col("isr")).otherwise(F.array_append("isr", F.col("replica")))
-    return F.when(is_written, leader), F.when(is_written, isr)
+def _struct(names: tuple[str, ...]) -> str:
+    return "{" + ", ".join(f"'{name}': {name}" for name in names) + "}"

@@ -1,30 +1,31 @@
-"""Which sources a table was made from, and the log levels of Kafka's logs among them.
+"""Determines the kinds of logs that a table was made from, and the log levels of Kafka's logs.
 
-Read from the ``log_level`` rows; the consequences are declared in replay/answers.py.
+The log levels are stored in rows of kind ``log_level``. replay/answers.py declares which questions
+a log with this level can answer.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from klamm.replay.answers import Reading
+from klamm.replay.engines import rows
 from klamm.replay.event_schema import (
     CONTROLLER_LOG,
     JOURNAL,
+    KAFKA_LOGS,
     KINDS,
     LOG_LEVEL,
-    SOURCES,
     STATE_CHANGE_LOG,
     ZOOKEEPER_LOG,
     code_of,
 )
+from klamm.replay.event_table import EventTable
+from klamm.replay.kafka_order import runs_with_both
 
 
 class FileReading(NamedTuple):
-    """A Kafka log file and its level, as a Reading."""
+    """A Kafka log file. ``reading``: the kind and log level of the file."""
 
     run: str
     file: str
@@ -37,30 +38,46 @@ _DETAILED: Final = {
 }
 
 
-def kafka_readings(events: DataFrame, names: DataFrame) -> list[FileReading]:
-    """Return every Kafka log of a table, by run and file, with its most detailed level."""
-    levels = events.where(F.col("kind") == code_of(LOG_LEVEL, KINDS)).groupBy(
-        "source", "run", "file"
-    )
-    rows = levels.agg(F.collect_set("detail").alias("levels"))
-    for column in ("run", "file"):
-        words = names.where(F.col("domain") == column).select(
-            F.col("code").alias(column), F.col("name").alias(f"{column}_name")
-        )
-        rows = rows.join(words, column)
+def kafka_readings(table: EventTable) -> list[FileReading]:
+    """Return all Kafka log files of a table with their log levels, ordered by run and file."""
+    levels = f"""
+SELECT source, run, file, list(DISTINCT detail) AS levels
+FROM {table.events} WHERE kind = {code_of(LOG_LEVEL, KINDS)} GROUP BY source, run, file"""
     found = []
-    for row in rows.orderBy("run_name", "file_name").collect():
-        detailed, high, low = _DETAILED[SOURCES[row.source - 1]]
-        reading = low if set(detailed).isdisjoint(row.levels) else high
-        found.append(FileReading(row.run_name, row.file_name, reading))
+    for at in rows(table.engine, f"SELECT * FROM ({table.in_words(levels)}) ORDER BY run, file"):
+        detailed, high, low = _DETAILED[at["source"]]
+        reading = low if set(detailed).isdisjoint(at["levels"]) else high
+        found.append(FileReading(at["run"], at["file"], reading))
     return found
 
 
-def readings(events: DataFrame, names: DataFrame) -> set[Reading]:
-    """Return the sources of a table, with the levels of Kafka's logs."""
-    sources = {SOURCES[row.source - 1] for row in events.select("source").distinct().collect()}
-    whole = {JOURNAL: Reading.JOURNAL, ZOOKEEPER_LOG: Reading.ZOOKEEPER}
-    return {
-        *(reading for source, reading in whole.items() if source in sources),
-        *(at.reading for at in kafka_readings(events, names)),
+def readings(table: EventTable) -> dict[str, set[Reading]]:
+    """Return the kinds of logs that an event table was built from, keyed by source.
+
+    The kind of a Kafka log includes its log4j level. In a run with both Kafka logs, these are one
+    source. If all its controller.log files have DEBUG lines, the source has a single kind, with the
+    level of the least detailed state-change.log. Otherwise it has the kinds of all its files.
+    """
+    sources = {source.source for source in table.manifest.sources}
+    found = {
+        source: {reading}
+        for source, reading in ((JOURNAL, Reading.JOURNAL), (ZOOKEEPER_LOG, Reading.ZOOKEEPER))
+        if source in sources
     }
+    united = runs_with_both(table.manifest)
+    of_runs: dict[str, set[Reading]] = {}
+    for at in kafka_readings(table):
+        of_runs.setdefault(at.run, set()).add(at.reading)
+    for run, of_run in of_runs.items():
+        if run not in united:
+            for reading in of_run:
+                is_state_change = reading.startswith(STATE_CHANGE_LOG)
+                source = STATE_CHANGE_LOG if is_state_change else CONTROLLER_LOG
+                found.setdefault(source, set()).add(reading)
+        elif Reading.CONTROLLER_INFO in of_run:
+            found.setdefault(KAFKA_LOGS, set()).update(of_run)
+        else:
+            is_info = Reading.STATE_CHANGE_INFO in of_run
+            reading = Reading.KAFKA_INFO if is_info else Reading.KAFKA_TRACE
+            found.setdefault(KAFKA_LOGS, set()).add(reading)
+    return found

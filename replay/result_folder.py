@@ -1,4 +1,7 @@
-"""The directory with a replay's answers, created atomically; ``answers.json`` is written last."""
+"""Writes the answers of a replay to a directory, which is created atomically.
+
+``answers.json`` is written last.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from klamm.replay.encode import ANSWER_STATES
 from klamm.replay.event_table import DAMAGED, EventTable
 from klamm.replay.listings import Listing
 from klamm.replay.run import Answers
@@ -20,25 +22,22 @@ _KIND: Final = FolderKind(
     mark=ANSWERS,
     maker="replay",
     if_there="--overwrite replaces the answers of an earlier replay",
-    if_other="does not hold the answers of a replay",
+    if_other="does not contain the answers of a replay",
 )
 
 
 def check_out(out: Path, *, overwrite: bool) -> None:
-    """Check that ``out`` may be created; only the answers of a replay may be overwritten.
-
-    Raises UsageError if it may not.
-    """
+    """Raise UsageError if ``out`` exists, unless it has answers and ``overwrite`` is true."""
     check_folder(_KIND, out, overwrite=overwrite)
 
 
 def result_folder(out: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
-    """Yield an empty directory that is renamed to ``out`` on success; see ``whole_folder``."""
+    """Context manager that yields a new directory for answers, renamed to ``out`` on success."""
     return whole_folder(_KIND, out, overwrite=overwrite)
 
 
 def as_values(answers: Answers) -> dict[str, Any]:
-    """Return the collected answers as the values of ``answers.json``."""
+    """Return the content of ``answers.json``."""
     return {
         "violations": answers.violations,
         "counts": dict(answers.counts),
@@ -47,10 +46,10 @@ def as_values(answers: Answers) -> dict[str, Any]:
         "bucket_ms": answers.bucket_ms,
         "listings": {name: _listed(listing) for name, listing in answers.listings.items()},
         "damaged": {
-            "kinds": answers.unread.kinds,
-            **_listed(answers.unread.damaged),
+            "kinds": answers.data_loss.kinds,
+            **_listed(answers.data_loss.damaged),
         },
-        "lost_transactions": _listed(answers.unread.lost),
+        "lost_transactions": _listed(answers.data_loss.lost),
     }
 
 
@@ -64,11 +63,11 @@ def write_answers(folder: Path, values: object) -> None:
 
 
 def write_tables(folder: Path, table: EventTable, answers: Answers) -> None:
-    """Write each complete answer, with names for codes, and the damaged lines as Parquet.
+    """Write all rows of each answer, and the damaged lines, to Parquet files in subdirectories.
 
-    Every answer gets a directory of Parquet files in ``folder``.
+    Codes and hashes are replaced with strings.
     """
-    table.damaged.write.option("compression", "zstd").parquet(str(folder / DAMAGED))
-    for name, frame in answers.tables.items():
-        words = table.in_words(frame, ANSWER_STATES)
-        words.write.option("compression", "zstd").parquet(str(folder / name))
+    engine = table.engine
+    engine.write(f"SELECT * FROM {table.damaged}", folder / DAMAGED)
+    for name, sql in answers.tables.items():
+        engine.write(table.in_words(sql), folder / name)

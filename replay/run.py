@@ -1,92 +1,116 @@
-"""Computes all answers of a replay in as few passes over the events as possible.
+"""Computes all answers of a replay, reading all events as few times as possible.
 
-Only some passes read every row: epochs, histories by key, changes by time, and the search for rare
-rows (failures, leader loss, reassignments). Their results are cached as long as the answers are
-open, and all other queries run on them; a query is skipped if a count shows that it has no rows.
-Small results are kept in one Spark partition, so that sorting and summing needs no shuffle.
+Only a few queries read all events: those for controller epochs, final states, changes of state and
+leader, ISR changes, and infrequent events (failures, unclean elections, reassignments). Their
+results are kept until the answers are closed, and all other queries use these results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
+from klamm.replay.data_loss import DataLoss, data_loss
+from klamm.replay.engines import Engine, Row, rows_together
 from klamm.replay.event_table import EventTable
-from klamm.replay.filters import Filters, check, narrow, since
-from klamm.replay.listings import Listing, first_listed
-from klamm.replay.questions.availability import (
-    is_availability_change,
-    is_partition_state,
-    leaderless_intervals,
-    offline_intervals,
-    with_held,
-)
-from klamm.replay.questions.columns import PARTITION, is_unclean, partition_code
+from klamm.replay.filters import Filters, check, narrow
+from klamm.replay.kafka_order import as_one_log
+from klamm.replay.listings import Listing, first_listed, first_rows, number_listed
+from klamm.replay.questions.columns import IS_FAILURE, RUN, judged, since, total
 from klamm.replay.questions.controllers import (
-    IS_LATE,
+    IS_START,
     epochs,
     failovers,
     late_writes,
     shared_epochs,
+    starts,
 )
 from klamm.replay.questions.duplicates import duplicates, without
-from klamm.replay.questions.elections import (
-    FLAPS,
-    flap_suspects,
-    flapping_replicas,
-    unclean_elections,
-)
 from klamm.replay.questions.final_states import final_partitions, final_replicas
-from klamm.replay.questions.histories import SUMS, by_partition, by_replica, histories
-from klamm.replay.questions.reassignments import OPEN, is_reassignment_row, reassignments
-from klamm.replay.questions.row_checks import (
-    failed_transitions,
-    gap_places,
-    illegal_transitions,
-    is_failure_or_illegal,
-)
-from klamm.replay.questions.timeline import (
-    differences,
-    isr_churn,
+from klamm.replay.questions.histories import by_partition, by_replica
+from klamm.replay.questions.isrs import flapping_replicas, isr_churn, moves, unclean_elections
+from klamm.replay.questions.lives import (
     leaders_over_time,
+    lives,
+    offline_intervals,
     offline_timeline,
     width_of,
 )
-from klamm.replay.questions.trouble import brokers_by_trouble, topics_by_trouble
-from klamm.replay.spark_errors import unpersist
-from klamm.replay.unread import Unread, unread
+from klamm.replay.questions.logs import counts_by_log
+from klamm.replay.questions.outages import (
+    IS_OF_OUTAGES,
+    Planned,
+    deaths,
+    deletions,
+    leaderless_intervals,
+    shutdowns,
+    unplanned_shrinks,
+)
+from klamm.replay.questions.reassignments import IS_REASSIGNMENT, OPEN, reassignments
+from klamm.replay.questions.row_checks import (
+    doubtful_epochs,
+    failed_transitions,
+    gaps,
+    histories_with_gaps,
+    illegal_transitions,
+    lost_rows,
+    lost_tails,
+)
+from klamm.replay.questions.timeline import MARKS, life_lines, marks
+from klamm.replay.questions.trouble import Found, brokers_by_trouble, topics_by_trouble
 
-MOST_SENT: Final = 100_000
-"""Up to this many rows are broadcast to every processor; for more, all events are shuffled."""
-_NOT_LISTED: Final = ("zxid", "event_id", "cause_id", "has_predecessors")
 VIOLATIONS: Final = (
     "illegal",
     "missing",
+    "lost_tails",
     "lost_transactions",
     "unclean",
     "repeated",
     "late_writes",
     "shared_epochs",
 )
-"""The counts that are violations: `klamm replay run` then exits with 14."""
+"""The kinds of violations. If any has a count above 0, `klamm replay run` exits with code 14."""
+SHOWN_PARTITIONS: Final = (
+    "illegal",
+    "gaps",
+    "unclean",
+    "late_writes",
+    "offline_intervals",
+    "leaderless_intervals",
+    "flapping",
+    "reassignments",
+)
+"""Answers whose partitions always have a timeline (states and leaders over time) on the page."""
+_COUNTED: Final = ("gaps", "lost_tails", "late_writes", "shared_epochs", "flapping")
+"""Answers whose number of rows is one of ``Answers.counts``."""
+_ONLY_LISTED: Final = (
+    *("lost_rows", "offline_intervals", "leaderless_intervals", "reassignments"),
+    *("topics", "brokers"),
+)
+"""Further answers whose rows are counted before they are listed."""
+_SUMMED: Final = (
+    *("failovers", "lost_rows", "lost_tails", "duplicates", "late_writes", "shared_epochs"),
+    "reassignments",
+)
+"""Answers whose rows are counted for each log."""
+_FEW_MISSING: Final = 100_000
+"""Number of lost rows up to which a join may copy the histories with gaps to each task."""
+_NOT_LISTED: Final = "since_ms, key_seq, zxid, event_id, cause_id, has_predecessors"
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """All answers of a replay. Close it: the results that its tables need are cached until then.
+    """All answers of a replay. Close them to free the query results that ``tables`` refer to.
 
-    ``counts``: SUMS of histories, and events (from ``from_ms`` on), partitions, repeated (rows that
-    are copies of others), late_writes, shared_epochs, open_reassignments, flapping_partitions
-    (those with enough ISR changes to look for flapping replicas) and lost_transactions (ranges of
-    them). ``tables``: complete answers in codes, not computed yet. ``listings``: the first rows of
-    each table, except partitions and replicas. ``bucket_ms``: width of a time bucket. ``unread``:
-    damaged lines and lost transactions.
+    - ``counts``: number of events, partitions, leader changes, violations and problems.
+    - ``first_ms``, ``last_ms``: times of the first and last event.
+    - ``bucket_ms``: width of the time buckets of plots.
+    - ``listings``: first rows of each answer, with strings instead of codes.
+    - ``tables``: a query for all rows of each answer, with codes.
+    - ``data_loss``: damaged lines and lost ZooKeeper transactions.
+    - ``life_lines``: query for the states and leaders of partitions over time; run only for the
+      page.
     """
 
     counts: Mapping[str, int]
@@ -94,23 +118,21 @@ class Answers:
     last_ms: int | None
     bucket_ms: int
     listings: Mapping[str, Listing]
-    tables: Mapping[str, DataFrame]
-    unread: Unread
-    _kept: tuple[DataFrame, ...] = field(default=(), repr=False)
+    tables: Mapping[str, str]
+    data_loss: DataLoss
+    life_lines: str = ""
+    close: Callable[[], None] = field(default=lambda: None, repr=False)
+    """Frees the query results that ``tables`` refer to."""
 
     @property
     def violations(self) -> dict[str, int]:
-        """The counts of VIOLATIONS that are not 0."""
+        """Number of violations of each kind (``VIOLATIONS``), without kinds that do not occur."""
         return {name: self.counts[name] for name in VIOLATIONS if self.counts[name]}
 
     @property
     def logs(self) -> list[tuple[str, str]]:
-        """Source and run of each log; answers are separate for each of them."""
+        """Source and run of each log. All answers are computed separately for each log."""
         return sorted({(row["source"], row["run"]) for row in self.listings["epochs"].rows})
-
-    def close(self) -> None:
-        """Free the cached results that the tables need."""
-        unpersist(self._kept)
 
     def __enter__(self) -> Answers:
         return self
@@ -119,229 +141,311 @@ class Answers:
         self.close()
 
 
+class _Kept:
+    """Runs queries whose results several answers use, and keeps the results until ``close``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._names: list[str] = []
+
+    def __call__(self, sql: str, name: str, *, is_small: bool = False) -> str:
+        self._names.append(self._engine.keep(sql, name, is_small=is_small))
+        return self._names[-1]
+
+    def close(self) -> None:
+        """Free all results that were kept."""
+        self._engine.drop(self._names)
+        self._names = []
+
+
 def answer(table: EventTable, filters: Filters | None = None) -> Answers:
-    """Compute all answers. Raises UsageError like ``filters.check``."""
+    """Compute all answers from the events that pass the filters.
+
+    Raises UsageError if the table has no events for a filter.
+    """
     asked = filters or Filters()
     check(table, asked)
-    kept: list[DataFrame] = []
+    kept = _Kept(table.engine)
     try:
-        return _answer(table, asked, kept)
+        return _answer(_given(table, asked, kept))
     except BaseException:
-        unpersist(kept)
+        kept.close()
         raise
-
-
-_Keep = Callable[[DataFrame], DataFrame]
-
-
-def _answer(table: EventTable, filters: Filters, kept: list[DataFrame]) -> Answers:
-    def keep(frame: DataFrame) -> DataFrame:
-        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-        return frame
-
-    given = _given(table, filters, keep)
-    found = with_held(histories(given.events, given.from_ms), given.epochs, given.from_ms)
-    replicas = keep(by_replica(found))
-    partitions = keep(by_partition(replicas))
-    counts = {"events": given.extent.rows, "repeated": given.copies, **_counts(partitions)}
-    tables = {
-        **_of_epochs(given, keep),
-        **_of_marked(given, counts, partitions, replicas, keep),
-        **_of_time(given, keep),
-        "topics": topics_by_trouble(partitions),
-    }
-    tables["brokers"] = brokers_by_trouble(replicas.where("replica >= 0"), tables["isr_churn"])
-    not_read = unread(table)
-    counts["lost_transactions"] = not_read.holes
-    counts["late_writes"] = tables["late_writes"].count()
-    counts["shared_epochs"] = tables["shared_epochs"].count()
-    counts["open_reassignments"] = tables["reassignments"].where(F.col("status") == OPEN).count()
-    return Answers(
-        counts=counts,
-        first_ms=given.extent.first_ms,
-        last_ms=given.extent.last_ms,
-        bucket_ms=given.width_ms,
-        listings=first_listed(tables, counts, table.names),
-        tables={
-            **tables,
-            "partitions": final_partitions(partitions, given.events),
-            "replicas": final_replicas(replicas),
-        },
-        unread=not_read,
-        _kept=tuple(kept),
-    )
-
-
-class _Extent(NamedTuple):
-    """Number and time range of all rows, from the epochs.
-
-    ``late_epochs``: the first and last epoch that wrote after a newer epoch began, None if there
-    are none.
-    """
-
-    rows: int
-    first_ms: int | None
-    last_ms: int | None
-    late_epochs: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The filtered events without duplicates, and what their epochs say about them.
+    """Input for the questions of a replay, prepared once for all of them.
 
-    ``repeated``: the duplicate sequence numbers. ``copies``: number of duplicate rows removed. Time
-    buckets begin at ``start_ms``.
+    Names of relations:
+
+    - ``events``: the events that pass the filters, without duplicates.
+    - ``unfiltered``: all events, without duplicates.
+    - ``epochs``: result of ``questions.controllers.epochs``.
+    - ``repeated``: result of ``questions.duplicates``.
+
+    Facts about the events:
+
+    - ``doubtful``: name of the result of ``questions.row_checks.doubtful_epochs``.
+    - ``missing``: number of rows whose row numbers are missing.
+    - ``copies``: number of rows that were removed as duplicates.
+    - ``extent``: number of events, the times of the first and last event, and whether there are
+      writes by controllers of older epochs.
     """
 
-    events: DataFrame
-    epochs: DataFrame
-    extent: _Extent
-    repeated: DataFrame
+    table: EventTable
+    kept: _Kept
+    events: str
+    unfiltered: str
+    epochs: str
+    extent: Row
+    doubtful: str
+    missing: int
+    repeated: str
     copies: int
     from_ms: int | None
 
     @property
     def start_ms(self) -> int:
-        return max(self.extent.first_ms or 0, self.from_ms or 0)
+        """Start of the first time bucket, in ms since 1970."""
+        return max(self.extent["first_ms"] or 0, self.from_ms or 0)
 
     @property
     def width_ms(self) -> int:
-        return width_of(self.start_ms, self.extent.last_ms or self.start_ms)
+        """Width of the time buckets in ms."""
+        return width_of(self.start_ms, self.extent["last_ms"] or self.start_ms)
+
+    @property
+    def marks_at(self) -> tuple[int, int]:
+        """Start of the first interval for marks in plots, and width of these intervals, in ms."""
+        start_ms = self.start_ms
+        return start_ms, width_of(start_ms, self.extent["last_ms"] or start_ms, MARKS)
 
 
-def _given(table: EventTable, filters: Filters, keep: _Keep) -> _Given:
-    events = table.events
+def _given(table: EventTable, filters: Filters, kept: _Kept) -> _Given:
+    engine, events = table.engine, as_one_log(table)
     runs = [run for source in table.manifest.sources for run in source.runs]
     copies = sum(run.repeated or 0 for run in runs)
-    repeated = keep(duplicates(_if(copies, events)))
+    repeated = kept(duplicates(events if copies else _none(events)), "duplicates")
     if copies:
-        events = without(events, _beside(repeated, copies))
-    events = narrow(replace(table, events=events), filters)
-    found = keep(epochs(events, filters.from_ms))
-    return _Given(events, found, _extent(found), repeated, copies, filters.from_ms)
-
-
-def _extent(found_epochs: DataFrame) -> _Extent:
-    late = F.when(F.expr(IS_LATE), F.col("epoch"))
-    found = found_epochs.agg(
-        F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),
-        F.min("first_ms").alias("first_ms"),
-        F.max("last_ms").alias("last_ms"),
-        F.min(late).alias("first_late"),
-        F.max(late).alias("last_late"),
-    ).collect()[0]
-    late_epochs = None if found.first_late is None else (found.first_late, found.last_late)
-    return _Extent(found.rows, found.first_ms, found.last_ms, late_epochs)
-
-
-def _of_epochs(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
-    late = given.extent.late_epochs
-    in_late = F.lit(False) if late is None else F.col("epoch").between(*late)
-    writes = since(given.events.where(in_late), given.from_ms)
-    return {
-        "epochs": given.epochs,
-        "failovers": since(failovers(given.epochs), given.from_ms, "elected_ms"),
-        "shared_epochs": since(shared_epochs(given.epochs), given.from_ms, "last_ms"),
-        "late_writes": keep(late_writes(writes, given.epochs)),
-        "duplicates": given.repeated,
-    }
-
-
-def _of_marked(
-    given: _Given,
-    counts: Mapping[str, int],
-    partitions: DataFrame,
-    replicas: DataFrame,
-    keep: _Keep,
-) -> dict[str, DataFrame]:
-    """Answer the questions that need only rare rows, or all rows of partitions with findings.
-
-    Each question selects its own rows among these, with the same result as among all events.
-    """
-    suspects = keep(flap_suspects(since(given.events, given.from_ms)))
-    suspected = suspects.count() if counts["flapping_partitions"] else 0
-    flagged = partitions.where("gaps + held > 0").select(partition_code())
-    if suspected:
-        flagged = flagged.union(suspects).distinct()
-    marked, of_flagged = _marked(
-        given.events, flagged, suspected + counts["gaps"] + counts["held"], keep
+        events = engine.view(without(events, repeated))
+    from_ms = filters.from_ms
+    narrowed = engine.view(judged(f"({narrow(engine, events, filters)})"), "judged")
+    found = every = kept(epochs(narrowed, from_ms), "epochs", is_small=True)
+    if filters.excludes_events:
+        every = kept(epochs(engine.view(judged(events), "judged")), "every_epoch")
+    doubtful = kept(doubtful_epochs(every), "doubtful", is_small=True)
+    known = rows_together(
+        engine,
+        {
+            "extent": f"SELECT {total('rows')} AS rows, min(first_ms) AS first_ms, "
+            "max(last_ms) AS last_ms, coalesce(bool_or(last_write_at > newer_at), false) "
+            f"AS has_late FROM {found}",
+            "doubtful": f"SELECT {total('missing')} AS missing FROM {doubtful}",
+        },
     )
-    counted = since(marked, given.from_ms)
-    with_gaps = _beside(replicas.where("missing > 0"), counts["gaps"])
-    held = _beside(partitions.where("held > 0").select(*PARTITION), counts["held"])
-    held_rows = _if(counts["held"], of_flagged).where(is_partition_state())
-    ends = histories(held_rows.join(held, list(PARTITION), "left_semi"))
-    found = {
-        "offline_intervals": offline_intervals(marked, ends, given.epochs),
-        "leaderless_intervals": leaderless_intervals(marked),
-        "reassignments": reassignments(marked),
-    }
-    suspected_rows = _if(suspected, since(of_flagged, given.from_ms))
-    return {
-        "gaps": keep(gap_places(_if(counts["gaps"], of_flagged), with_gaps)),
-        "flapping": keep(flapping_replicas(suspected_rows)),
+    (extent,) = known["extent"]
+    missing = known["doubtful"][0]["missing"]
+    return _Given(
+        *(table, kept, narrowed, events, found, extent, doubtful, missing),
+        *(repeated, copies, from_ms),
+    )
+
+
+def _none(relation: str) -> str:
+    """Return SQL for an empty relation with the columns of ``relation``. It reads no data."""
+    return f"(SELECT * FROM {relation} WHERE false)"
+
+
+def _answer(given: _Given) -> Answers:
+    engine, kept, from_ms = given.table.engine, given.kept, given.from_ms
+    replicas = kept(by_replica(given.events, from_ms), "replicas")
+    partitions = kept(by_partition(replicas), "partitions")
+    marked = kept(_marked(given.events), "marked")
+    moved = kept(moves(given.events, from_ms), "moves")
+    counted = engine.view(since(marked, from_ms), "counted")
+    lost, in_partitions = _lost(given)
+    lived = kept(lives(given.events, in_partitions), "lives")
+    reassigned = kept(reassignments(marked), "reassignments")
+    dead = kept(deaths(marked), "deaths", is_small=True)
+    deleted = kept(deletions(marked), "deletions", is_small=True)
+    planned = Planned(deleted, kept(shutdowns(marked), "shutdowns", is_small=True), reassigned)
+    found = Found(
+        *(partitions, counted, in_partitions, moved),
+        kept(unplanned_shrinks(moved, dead, planned), "shrinks"),
+        *(_stays(given, lived), _leaderless(given, lived, dead, deleted)),
+    )
+    of_epochs = _of_epochs(given)
+    tables = {
+        **of_epochs,
+        "starts": starts(counted, given.epochs),
+        "marks": marks(counted, f"({of_epochs['failovers']})", reassigned, lived, given.marks_at),
+        "lost_rows": f"SELECT * FROM {lost}",
+        "lost_tails": f"SELECT * FROM {kept(lost_tails(given.events), 'lost_tails')}",
+        "gaps": f"SELECT * FROM {found.gaps}",
         "illegal": illegal_transitions(counted),
         "failed": failed_transitions(counted),
         "unclean": unclean_elections(counted),
-        **{name: keep(_ended_since(frame, given.from_ms)) for name, frame in found.items()},
+        "reassignments": _ended_since(reassigned, from_ms),
+        "flapping": f"SELECT * FROM {kept(flapping_replicas(moved), 'flapping')}",
+        "isr_churn": isr_churn(moved, given.start_ms, given.width_ms),
+        "offline_intervals": _ended_since(found.stays, from_ms),
+        "leaderless_intervals": _ended_since(found.leaderless, from_ms),
+        "offline_timeline": offline_timeline(found.stays, given.start_ms, given.width_ms),
+        "leaders_over_time": leaders_over_time(lived, given.start_ms, given.width_ms),
+        "topics": f"SELECT * FROM {kept(topics_by_trouble(found), 'topics')}",
+        "brokers": f"SELECT * FROM {kept(brokers_by_trouble(found), 'brokers')}",
     }
+    tables["logs"] = counts_by_log(
+        {
+            **{name: f"({tables[name]})" for name in _SUMMED},
+            **found._asdict(),
+            "epochs": given.epochs,
+        }
+    )
+    loss = data_loss(given.table)
+    problems, totals = _counts(engine, found, tables)
+    totals |= {} if given.copies else {"duplicates": 0}
+    counts = {
+        "events": given.extent["rows"],
+        "repeated": given.copies,
+        "lost_transactions": loss.ranges,
+        **problems,
+    }
+    return Answers(
+        counts=counts,
+        first_ms=given.extent["first_ms"],
+        last_ms=given.extent["last_ms"],
+        bucket_ms=given.width_ms,
+        listings=first_listed(given.table, tables, totals),
+        tables={
+            **tables,
+            "partitions": final_partitions(partitions, given.events),
+            "replicas": final_replicas(replicas),
+        },
+        data_loss=loss,
+        life_lines=life_lines(given.events, lived, moved, first_rows(tables, SHOWN_PARTITIONS)),
+        close=kept.close,
+    )
 
 
-def _marked(
-    events: DataFrame, flagged: DataFrame, count: int, keep: _Keep
-) -> tuple[DataFrame, DataFrame]:
-    """Return the rare rows, and a table with at least all rows of the flagged partitions.
+def _marked(events: str) -> str:
+    """Return a query for the infrequent kinds of events, which several questions use."""
+    rare = ("is_illegal", IS_FAILURE, "is_unclean", f"({IS_REASSIGNMENT})", IS_OF_OUTAGES, IS_START)
+    return f"SELECT * EXCLUDE ({_NOT_LISTED}) FROM {events} WHERE {' OR '.join(rare)}"
 
-    There are at most ``count`` flagged partitions. Both results are the same table, unless there
-    are too many flagged partitions to cache their rows: the second is then all events.
+
+def _lost(given: _Given) -> tuple[str, str]:
+    """Find lost rows. Return the names of two relations, the results of ``lost_rows`` and ``gaps``.
+
+    Filters do not apply to ``lost_rows``, because a lost row may have been about any topic. If no
+    row numbers are missing, which is the normal case, no further events are read.
     """
-    rare = (
-        is_failure_or_illegal(),
-        is_unclean(),
-        is_availability_change(),
-        is_reassignment_row(),
+    doubtful, events, unfiltered = given.doubtful, given.events, given.unfiltered
+    if not given.missing:
+        events, unfiltered = _none(events), _none(unfiltered)
+    lost = given.kept(lost_rows(unfiltered, doubtful), "lost_rows")
+    incomplete = given.kept(
+        histories_with_gaps(events, doubtful),
+        "histories_with_gaps",
+        is_small=given.missing <= _FEW_MISSING,
     )
-    is_marked = reduce(Column.__or__, rare)
-    beside = events
-    if 0 < count <= MOST_SENT:
-        codes = F.broadcast(flagged.withColumn("_is_flagged", F.lit(True)))
-        beside = events.withColumn("code", partition_code()).join(codes, "code", "left")
-        is_marked = is_marked | F.col("_is_flagged")
-    marked = keep(beside.where(is_marked).drop("code", "_is_flagged", *_NOT_LISTED))
-    return marked, marked if count <= MOST_SENT else events
+    return lost, given.kept(gaps(events, doubtful, incomplete), "gaps")
 
 
-def _of_time(given: _Given, keep: _Keep) -> dict[str, DataFrame]:
-    changes = keep(differences(given.events, given.start_ms, given.width_ms))
+def _stays(given: _Given, lived: str) -> str:
+    """Compute the intervals in OfflinePartition. Return the name of a relation.
+
+    ``is_counted``: the log shows when the partition went Offline, and this was not before
+    ``from_ms``. ``offline_ms``: length of the interval after ``from_ms``; an interval that has not
+    ended is measured until the last event of the run.
+    """
+    is_counted = "is_new AND start_ms IS NOT NULL"
+    if given.from_ms is not None:
+        is_counted += f" AND start_ms >= {given.from_ms}"
+    stays = f"SELECT *, {is_counted} AS is_counted FROM ({offline_intervals(lived)})"
+    return given.kept(_with_length(given, stays, "offline_ms"), "stays")
+
+
+def _leaderless(given: _Given, lived: str, dead: str, deleted: str) -> str:
+    """Compute the intervals without a live leader; return the name of a relation with them.
+
+    The relation includes the length of each interval.
+    """
+    found = leaderless_intervals(lived, dead, deleted)
+    return given.kept(_with_length(given, found, "leaderless_ms"), "leaderless")
+
+
+def _with_length(given: _Given, intervals: str, name: str) -> str:
+    """Return a query that adds each interval's length between ``from_ms`` and the run's end."""
+    start_ms, end_ms = "start_ms", "coalesce(end_ms, run_last_ms)"
+    if given.from_ms is not None:
+        start_ms, end_ms = (f"greatest({ms}, {given.from_ms})" for ms in (start_ms, end_ms))
+    return f"""
+SELECT *, coalesce({end_ms} - {start_ms}, 0) AS {name}
+FROM ({intervals}) JOIN (
+  SELECT {RUN}, max(last_ms) AS run_last_ms FROM {given.epochs} GROUP BY {RUN}) USING ({RUN})"""
+
+
+def _of_epochs(given: _Given) -> dict[str, str]:
+    elected = given.table.engine.view(failovers(given.epochs))
+    shared = given.kept(shared_epochs(given.epochs), "shared")
+    events = given.events if given.extent["has_late"] else _none(given.events)
+    late = given.kept(late_writes(events, given.epochs), "late")
     return {
-        "offline_timeline": offline_timeline(changes),
-        "leaders_over_time": leaders_over_time(changes),
-        "isr_churn": isr_churn(changes, given.start_ms),
+        "epochs": f"SELECT * FROM {given.epochs}",
+        "failovers": since(elected, given.from_ms, "elected_ms"),
+        "shared_epochs": since(shared, given.from_ms, "last_ms"),
+        "late_writes": since(late, given.from_ms),
+        "duplicates": f"SELECT * FROM {given.repeated}",
     }
 
 
-def _if(count: int, events: DataFrame) -> DataFrame:
-    """Return the events, or an empty table if ``count`` is 0: Spark then reads nothing."""
-    return events if count else events.where(F.lit(False))
+def _counts(
+    engine: Engine, found: Found, tables: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Count problems, and the rows of most answers, in one query.
 
-
-def _beside(few: DataFrame, count: int) -> DataFrame:
-    """Return rows to join events with, broadcast unless they are too many."""
-    return F.broadcast(few) if count <= MOST_SENT else few
-
-
-def _counts(partitions: DataFrame) -> dict[str, int]:
-    flaps = (F.col("shrinks") >= FLAPS) & (F.col("expands") >= FLAPS)
-    sums = partitions.agg(
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS),
-        F.count_if(F.col("partition") >= 0).alias("partitions"),
-        F.count_if(flaps).alias("flapping_partitions"),
+    Returns ``Answers.counts``, except those that need no query, and the numbers of rows that are
+    worth listing by answer. Answers that are not counted are small, or expensive to compute twice.
+    """
+    of_relations = {
+        found.partitions: f"{total('leader_changes')} AS leader_changes, "
+        "count(*) FILTER (WHERE partition >= 0) AS partitions",
+        found.marked: "count(*) FILTER (WHERE is_illegal) AS illegal, "
+        f"count(*) FILTER (WHERE {IS_FAILURE}) AS failed, "
+        "count(*) FILTER (WHERE is_unclean) AS unclean",
+        found.moved: "count(*) FILTER (WHERE has_left) AS shrinks, "
+        "count(*) FILTER (WHERE NOT has_left) AS expands",
+        found.stays: "count(*) FILTER (WHERE is_counted) AS offlines, "
+        f"{total('offline_ms')} AS offline_ms",
+        found.leaderless: f"{total('leaderless_ms')} AS leaderless_ms",
+        f"({tables['lost_rows']})": f"{total('missing')} AS missing",
+        f"({tables['reassignments']})": (
+            f"count(*) FILTER (WHERE status = '{OPEN}') AS open_reassignments"
+        ),
+    }
+    answered = rows_together(
+        engine,
+        {
+            **{name: f"SELECT {columns} FROM {name}" for name, columns in of_relations.items()},
+            **{
+                name: f"SELECT {number_listed(name)} AS listed FROM ({tables[name]})"
+                for name in (*_COUNTED, *_ONLY_LISTED)
+            },
+        },
     )
-    return sums.collect()[0].asDict()
+    counts = {name: n for key in of_relations for name, n in answered[key][0].items()}
+    totals = {name: answered[name][0]["listed"] for name in (*_COUNTED, *_ONLY_LISTED)}
+    counts |= {name: totals[name] for name in _COUNTED}
+    totals |= {name: counts[name] for name in ("illegal", "failed", "unclean")}
+    return counts, totals
 
 
-def _ended_since(intervals: DataFrame, from_ms: int | None) -> DataFrame:
-    """Return intervals with their duration, without those that ended before ``from_ms``."""
-    if from_ms is not None:
-        intervals = intervals.where(F.col("end_ms").isNull() | (F.col("end_ms") >= from_ms))
-    return intervals.withColumn("took_ms", F.col("end_ms") - F.col("start_ms"))
+def _ended_since(intervals: str, from_ms: int | None) -> str:
+    """Return a query for the intervals that ended at or after ``from_ms`` or have not ended.
+
+    The result has an additional column ``took_ms``, the duration of each interval.
+    """
+    in_time = "true" if from_ms is None else f"end_ms IS NULL OR end_ms >= {from_ms}"
+    return f"SELECT *, end_ms - start_ms AS took_ms FROM {intervals} WHERE {in_time}"

@@ -1,6 +1,6 @@
-"""Start and stop of a Spark session, local or on a cluster, with a suitable Java.
+"""Starts and stops Spark sessions, on this machine or on a cluster, with a suitable Java.
 
-A process may have one session after another, but only one at a time.
+A process can open several sessions, but only one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -44,22 +44,33 @@ _SETTINGS: Final = {
     "spark.app.name": "klamm",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "16",
-    "spark.sql.files.maxPartitionBytes": "16m",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
     # Otherwise each call that builds a column sends its Python line to the JVM, which is slow.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Keys have few rows each: a small first-level hash map would hardly aggregate anything.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
+    # At the end of each stage of an adaptive plan, Spark writes the plan as text, with the plans of
+    # all kept results in it, and theirs again: minutes of CPU time and gigabytes for all questions.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "10000",
     # All questions generate 400 classes: the default cache of 100 would recompile them repeatedly.
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
+# On a cluster, Spark divides the input by the number of cores, into splits of at most 128 MiB.
+_SPLIT_BYTES: Final = "spark.sql.files.maxPartitionBytes"
+_LOCAL_SPLIT_BYTES: Final = "16m"
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_PARTITION_ROWS: Final = 1_250_000
+"""Rows of the input for each partition of a shuffle: its state fits in the heap of one task."""
+_PARTITIONS_PER_CORE: Final = 2
+SMALL_ROWS: Final = 100_000
+MANY_ROWS: Final = 20_000_000
 # Spark generates and compiles code for each query, and the JVM compiles it again: for few rows this
 # costs more than it saves. Without it `klamm replay run` took 46 s of CPU instead of 99 for 400
 # rows, and 71 s instead of 113 for 100,000.
 _SMALL_SETTINGS: Final = {
-    "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -72,23 +83,29 @@ _MIN_PARALLEL_MB: Final = 1024
 
 @contextmanager
 def spark_session(
-    cores: int = 2, memory_mb: int = 1024, master: str | None = None, *, is_small: bool = False
+    cores: int = 2, memory_mb: int = 1024, master: str | None = None, *, rows: int = MANY_ROWS
 ) -> Iterator[SparkSession]:
-    """Start a session with ``cores`` local threads, or on ``master``; stop its JVM after the block.
+    """Context manager that starts a Spark session, and stops the session's JVM on exit.
 
-    ``memory_mb``: heap of the JVM, and of each executor of a cluster, in MiB. ``is_small``: so few
-    rows that compiling code for them costs more than it saves. Under spark-submit, the options of
-    spark-submit apply instead. Raises JavaNotFound; UsageError or EnvironmentProblem for an invalid
-    or unreachable master; EnvironmentProblem with the JVM's last output if Spark does not start.
+    - ``master``: URL of a cluster; None: run on this machine, with ``cores`` threads.
+    - ``memory_mb``: heap size of the JVM, and of each executor of a cluster, in MiB.
+    - ``rows``: number of rows of the input. Up to 100,000, interpreting queries is faster than
+      compiling them to bytecode. Above, a shuffle gets more partitions the more rows there are.
+
+    Other settings come from spark-defaults.conf. Under spark-submit, the options of spark-submit
+    are used instead. Raises JavaNotFound if there
+    is no Java, UsageError for an invalid master, EnvironmentProblem if the master is unreachable or
+    Spark does not start.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        with _submitted_session() as session:
+        with _submitted_session(rows) as session:
             yield session
         return
     master = f"local[{cores}]" if master is None else master
     check_master(master)
     java_home = spark_java_home()
     with tempfile.TemporaryDirectory(prefix="klamm-spark-") as folder:
+        is_small = rows <= SMALL_ROWS
         conf = _conf(master, memory_mb, folder, is_small=is_small)
         python = sys.executable
         environment = {
@@ -106,8 +123,8 @@ def spark_session(
         ):
             with _interrupt_handler_kept():
                 context = _context(conf, gateway)
-            # A signal to both processes ends the JVM first. Its callers get an error anyway, so the
-            # accumulator server must not print a traceback as well.
+            # Ctrl-C also ends the JVM, often first. Calls to the JVM then raise an error, so the
+            # accumulator server need not print a traceback as well.
             context._accumulatorServer.handle_error = _no_traceback  # type: ignore[method-assign]
             try:
                 with _stopped_at_the_end(context):
@@ -115,7 +132,9 @@ def spark_session(
                     if not is_local(master):
                         context.addPyFile(str(write_packages(Path(folder) / "klamm.zip")))
                         wait_for_executor(context, memory_mb)
-                    yield SparkSession(context)
+                    session = SparkSession(context)
+                    _set_partitions(session, rows)
+                    yield session
             except (Py4JError, ConnectionError) as error:
                 # Spark's clean-up after an interrupt may use a connection that is already closed.
                 interrupt = interrupt_behind(error)
@@ -130,14 +149,29 @@ def _stopped_at_the_end(context: SparkContext) -> Iterator[None]:
         yield
     finally:
         SparkSession._instantiatedSession = None
-        # It warns if the JVM is too busy to answer; the JVM ends all the same.
+        # stop() warns if the JVM is too busy to answer. The JVM ends anyway.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             context.stop()
 
 
+def _set_partitions(session: SparkSession, rows: int) -> None:
+    """Set the number of partitions of a shuffle, unless the user has set it."""
+    context = session.sparkContext
+    if not context.getConf().contains(_PARTITIONS):
+        number = shuffle_partitions(rows, context.defaultParallelism)
+        session.conf.set(_PARTITIONS, str(number))
+
+
+def shuffle_partitions(rows: int, cores: int) -> int:
+    """Return the number of shuffle partitions for an input of ``rows`` rows on ``cores`` cores."""
+    if rows <= SMALL_ROWS:
+        return 1
+    return max(_PARTITIONS_PER_CORE * cores, rows // _PARTITION_ROWS)
+
+
 def _no_traceback(request: object, client_address: object) -> None:
-    """Error handler that prints nothing, instead of a traceback on standard error."""
+    """Error handler that prints nothing. The default handler would print a traceback."""
 
 
 def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
@@ -154,8 +188,12 @@ def _context(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
 def _conf(master: str, memory_mb: int, folder: str, *, is_small: bool) -> SparkConf:
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(master)
-    here = _HERE if is_local(master) or is_loopback(master) else {}
-    for name, value in {**_SETTINGS, **(_SMALL_SETTINGS if is_small else {}), **here}.items():
+    settings = {**_SETTINGS, **(_SMALL_SETTINGS if is_small else {})}
+    if is_local(master) or is_loopback(master):
+        settings |= _HERE
+    if is_local(master):
+        settings[_SPLIT_BYTES] = _LOCAL_SPLIT_BYTES
+    for name, value in settings.items():
         conf.set(name, value)
     conf.set("spark.driver.memory", f"{memory_mb}m")
     conf.set("spark.executor.memory", f"{memory_mb}m")
@@ -169,13 +207,13 @@ def _conf(master: str, memory_mb: int, folder: str, *, is_small: bool) -> SparkC
 
 
 def _python_there(python: str) -> str:
-    """Return the Python of a cluster's executors: PYSPARK_PYTHON, else the path of this one."""
+    """Return the Python command for a cluster's executors: PYSPARK_PYTHON, or else ``python``."""
     return os.environ.get("PYSPARK_PYTHON", python)
 
 
 @contextmanager
-def _submitted_session() -> Iterator[SparkSession]:
-    """Open the session of spark-submit, which has started the JVM and stops it."""
+def _submitted_session(rows: int) -> Iterator[SparkSession]:
+    """Context manager that opens a session under spark-submit, which starts and stops the JVM."""
     SparkContext._ensure_initialized()
     conf = SparkConf()
     for name, value in _SETTINGS.items():
@@ -184,7 +222,9 @@ def _submitted_session() -> Iterator[SparkSession]:
         with _interrupt_handler_kept():
             context = SparkContext(conf=conf)
         try:
-            yield SparkSession(context)
+            session = SparkSession(context)
+            _set_partitions(session, rows)
+            yield session
         finally:
             SparkSession._instantiatedSession = None
             context.stop()
@@ -192,11 +232,11 @@ def _submitted_session() -> Iterator[SparkSession]:
 
 @contextmanager
 def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
-    """Start a JVM that writes its output to a file: Spark prints a banner on standard error."""
+    """Context manager that starts a JVM whose output, such as Spark's banner, goes to a file."""
     with ExitStack() as stack:
         log = stack.enter_context(log_path.open("wb"))
         try:
-            # An interrupt inside would leave a JVM running without a parent.
+            # An interrupt here would leave an orphaned JVM running.
             with _signals_deferred():
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
                 stack.callback(_end, gateway)
@@ -210,7 +250,7 @@ def _gateway(conf: SparkConf, log_path: Path) -> Iterator[JavaGateway]:
 
 
 def _with_this_project(python_path: str) -> str:
-    """Return a PYTHONPATH on which Spark's Python workers find this project."""
+    """Return a PYTHONPATH with which Spark's Python workers can import klamm."""
     here = str(Path(__file__).resolve().parents[1])
     return os.pathsep.join(part for part in (here, python_path) if part)
 
@@ -225,9 +265,9 @@ def _end(gateway: JavaGateway) -> None:
 
 @contextmanager
 def _signals_deferred() -> Iterator[None]:
-    """Defer signals that end the process until after the block.
+    """Context manager that delays termination signals until its body ends.
 
-    Does nothing outside the main thread, which receives no signals.
+    Does nothing in threads other than the main thread, because they do not receive signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -247,9 +287,9 @@ def _signals_deferred() -> Iterator[None]:
 
 @contextmanager
 def _interrupt_handler_kept() -> Iterator[None]:
-    """Restore the SIGINT handler that Spark replaces.
+    """Context manager that restores the handler of SIGINT on exit, because Spark replaces it.
 
-    Spark's handler would call the JVM on a connection that may be in use at that moment.
+    Spark's handler would use the connection to the JVM, which the interrupted code may be using.
     """
     handler = signal.getsignal(signal.SIGINT)
     try:
@@ -261,25 +301,30 @@ def _interrupt_handler_kept() -> Iterator[None]:
 
 @contextmanager
 def _interrupt_reports_disabled() -> Iterator[None]:
-    """Disable py4j's log output about interrupts; py4j raises them as well.
+    """Context manager that stops py4j from logging interrupts and broken connections.
 
-    py4j logs a traceback of the interrupt to the root logger, and the broken connections to its own
-    logger. It raises every error that it logs, so that nothing is lost.
+    No error is lost, because py4j also raises every error that it logs.
     """
     root, own = logging.getLogger(), logging.getLogger("py4j")
     level = own.level
-    root.addFilter(_is_no_interrupt)
+    root.addFilter(_is_for_users)
     own.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
         own.setLevel(level)
-        root.removeFilter(_is_no_interrupt)
+        root.removeFilter(_is_for_users)
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
+def _is_for_users(record: logging.LogRecord) -> bool:
+    """Filter for the root logger: reject interrupts, and py4j's errors about lost connections.
+
+    py4j logs lost connections to the root logger, from the thread that was reading the connection.
+    """
     error = record.exc_info[1] if record.exc_info else None
-    return error is None or interrupt_behind(error) is None
+    if error is None:
+        return True
+    return not isinstance(error, Py4JNetworkError) and interrupt_behind(error) is None
 
 
 @contextmanager

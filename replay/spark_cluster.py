@@ -1,5 +1,6 @@
-"""Use of a remote Spark cluster: checks of its master, the archive of klamm's packages that its
-workers import, and the wait for its first executor.
+"""Connects to a Spark cluster: checks the master's URL and waits for the first executor.
+
+Also creates the zip file from which the cluster's workers import klamm.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyspark import SparkContext
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 PACKAGES: Final = ("cluster", "replay", "report", "statemachines", "zk")
-"""The packages of klamm that Python workers import."""
+"""The packages of klamm that Spark's Python workers import."""
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?$")
 _STANDALONE: Final = re.compile(r"spark://(?P<hosts>[^:,/\s]+:\d+(,[^:,/\s]+:\d+)*)$")
@@ -29,7 +30,7 @@ _POLL_S: Final = 0.2
 
 
 def is_local(master: str) -> bool:
-    """Return whether a master URL means threads of this process: ``local[N]``."""
+    """Return whether a master URL is ``local[N]``: one local process instead of a cluster."""
     return _LOCAL.match(master) is not None
 
 
@@ -57,16 +58,16 @@ def check_master(master: str) -> None:
         except (OSError, OverflowError) as error:
             problems.append(f"{at}: {error}")
     raise EnvironmentProblem(
-        f"no Spark master answers at {master} ({'; '.join(problems)})",
+        f"no Spark master responds at {master} ({'; '.join(problems)})",
         hint="the master's log and web page show its URL",
     )
 
 
 def wait_for_executor(context: SparkContext, memory_mb: int) -> None:
-    """Wait without a time limit until the cluster has assigned an executor.
+    """Wait, without a time limit, until the cluster has assigned an executor.
 
-    Prints one line if that takes long: Spark itself prints nothing. Raises EnvironmentProblem if
-    the cluster cancels the job.
+    If this takes more than 10 seconds, prints a line to standard error. Raises EnvironmentProblem
+    if the cluster cancels the job.
     """
     said_at_s = time.monotonic() + _PATIENCE_S
     is_said = False
@@ -74,7 +75,7 @@ def wait_for_executor(context: SparkContext, memory_mb: int) -> None:
         if not is_said and time.monotonic() > said_at_s:
             is_said = True
             sys.stderr.write(
-                f"waiting for {context.master}: no worker with a free core and {memory_mb} MiB "
+                f"waiting for {context.master}: no worker has had a free core and {memory_mb} MiB "
                 f"of memory for {_PATIENCE_S:.0f} s (lower --memory-mb, or give up with Ctrl-C)\n"
             )
             sys.stderr.flush()
@@ -84,7 +85,7 @@ def wait_for_executor(context: SparkContext, memory_mb: int) -> None:
 def _has_executor(context: SparkContext) -> bool:
     java = context._jsc.sc()
     try:
-        # The driver is in the list, too.
+        # The list includes the driver.
         return bool(java.getExecutorMemoryStatus().size() > 1)
     except Py4JJavaError as error:
         raise EnvironmentProblem(
@@ -94,7 +95,7 @@ def _has_executor(context: SparkContext) -> bool:
 
 
 def write_packages(archive: Path) -> Path:
-    """Write a zip of the packages that Python workers import, for Spark's ``--py-files``."""
+    """Create a zip file with klamm's packages for Spark's option ``--py-files``."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         found = [_ROOT / "__init__.py"]
         for package in PACKAGES:

@@ -1,4 +1,4 @@
-"""Spark's errors as one-line klamm errors: a full disk, a missing file, an error of a worker."""
+"""Turns Spark's errors (full disk, missing file, failed worker) into klamm's one-line errors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError
 
+SHARED_STORAGE: Final = "give a URL, or a directory that the driver and all workers share"
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC")
 _PYTHON_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Problem)): (.+)$", re.M)
 _OWN_ERROR: Final = re.compile(rf"^{re.escape(KlammError.__module__)}\.\w+: (.+)$", re.M)
@@ -22,9 +23,9 @@ _CAUSE: Final = re.compile(r"^Caused by: [\w.$]*?([\w$]+): (.+)$", re.M)
 
 @contextmanager
 def one_line_errors(folder: Path) -> Iterator[None]:
-    """Raise Spark's errors in the block as klamm errors; ``folder`` is where the block writes.
+    """Context manager that turns Spark's errors into EnvironmentProblem (full disk) or KlammError.
 
-    Raises EnvironmentProblem for a full disk, KlammError for everything else.
+    ``folder``: output directory, which is named in errors about a full disk.
     """
     try:
         yield
@@ -40,7 +41,7 @@ def one_line_errors(folder: Path) -> Iterator[None]:
 
 
 def interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """Return the KeyboardInterrupt (Ctrl-C or another ending signal) that preceded an error."""
+    """Return the KeyboardInterrupt (Ctrl-C or a termination signal) behind an error, if any."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__context__
@@ -48,19 +49,22 @@ def interrupt_behind(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def unpersist(frames: Iterable[DataFrame]) -> None:
-    """Free cached frames. Errors of a JVM that has ended are ignored: it has freed the frames, and
-    its error must not replace the one that ends the caller."""
+    """Free cached data frames.
+
+    Errors are ignored: they occur only if the JVM has already ended, which also frees the data
+    frames, and they must not hide the error that ended the JVM.
+    """
     for frame in frames:
         with suppress(Py4JError, PySparkException, ConnectionError):
             frame.unpersist()
 
 
 def as_klamm_error(text: str, folder: Path) -> KlammError:
-    """Return the klamm error that summarizes the error text of a failed Spark job."""
+    """Summarize the error text of a failed Spark job (a Java stack trace) as a klamm error."""
     if _FULL.search(text):
         return EnvironmentProblem(
             f"no space left on the disk while writing {folder}",
-            hint="free space there, or in the directory for temporary files (TMPDIR)",
+            hint="free some space there, or in the directory for temporary files (TMPDIR)",
         )
     own = _OWN_ERROR.findall(text)
     if own:
@@ -68,6 +72,8 @@ def as_klamm_error(text: str, folder: Path) -> KlammError:
     causes = _PYTHON_ERROR.findall(text) or _CAUSE.findall(text)
     if causes:
         kind, words = causes[-1]
+        if kind == "FileNotFoundError":
+            return EnvironmentProblem(f"Spark job failed: {words.strip()}", hint=SHARED_STORAGE)
         return KlammError(f"Spark job failed: {words.strip()} ({kind})")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return KlammError(f"Spark job failed: {lines[0] if lines else 'no error message'}")

@@ -1,113 +1,73 @@
-"""SQL views of an event table, with names instead of codes (`klamm replay sql`).
+"""Runs the user's SQL queries on an event table (`klamm replay sql`).
 
-Creates views and accepts queries only; computes nothing.
+Views show the table with strings instead of codes. Statements that are not queries are rejected.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
-from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from klamm.cluster.errors import UsageError
+from klamm.replay.engines import Engine, Fetched
 from klamm.replay.event_table import EventTable
+from klamm.replay.kafka_order import as_one_log
 from klamm.replay.questions.columns import RUN
 from klamm.replay.questions.final_states import final_tables
 
 VIEWS: Final = ("events", "partitions", "replicas", "names", "damaged")
 _QUERIES: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
-_ABOUT_VIEWS: Final = ("DESCRIBE", "DESC", "SHOW", "EXPLAIN")
-"""Read-only statements that Spark's grammar does not call queries."""
-_VIEW_NAMES: Final = ", ".join(VIEWS)
-_HINT: Final = f'"DESCRIBE events" lists the columns of events; views: {_VIEW_NAMES}'
+_ABOUT_VIEWS: Final = ("DESCRIBE", "DESC")
+_HINT: Final = f'"DESCRIBE events" lists the columns of events; views: {", ".join(VIEWS)}'
 _first_word = re.compile(r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(\w*)", re.DOTALL).match
 
 
-def make_views(table: EventTable) -> None:
-    """Create the views ``VIEWS`` in the Spark session of the table.
+def make_views(table: EventTable, query: str) -> None:
+    """Create those views (``VIEWS``) whose names occur in a query.
 
-    Final states of partitions and replicas are per source and run, since these may be different
-    clusters.
+    Final states of partitions and replicas are computed separately for each log and run, because
+    different runs may be different clusters.
     """
-    at = F.timestamp_millis("t_ms")
-    partitions, replicas = map(table.in_words, final_tables(table.events, *RUN))
-    views = {
-        "events": table.in_words(table.events).withColumn("at", at),
-        "partitions": partitions,
-        "replicas": replicas,
-        "names": table.names,
-        "damaged": table.damaged,
+    engine = table.engine
+    named = {name for name in VIEWS if re.search(rf"\b{name}\b", query, re.IGNORECASE)}
+    events = table.in_words(f"SELECT *, epoch_ms(t_ms) AS time FROM {table.events}")
+    queries = {
+        "events": events,
+        "names": f"SELECT * FROM {table.names}",
+        "damaged": f"SELECT * FROM {table.damaged}",
     }
-    for name in VIEWS:
-        views[name].createOrReplaceTempView(name)
+    if named & {"partitions", "replicas"}:
+        partitions, replicas = final_tables(engine, as_one_log(table), RUN)
+        for name, found in (("partitions", partitions), ("replicas", replicas)):
+            queries[name] = table.in_words(f"SELECT * FROM {found}")
+    for name in named:
+        engine.name_view(engine.view(queries[name]), name)
 
 
 def check_first_word(query: str) -> None:
-    """Check that the first word starts a query, before the slow start of Spark. Raises UsageError.
+    """Raise UsageError if the first word of a text cannot begin an SQL query.
 
-    ``check_query`` does the full check.
+    This quick check needs no query engine; ``ask`` does the full check.
     """
-    word = _word(query)
+    found = _first_word(query)
+    word = found[1].upper() if found else ""
     if word not in (*_QUERIES, *_ABOUT_VIEWS):
-        said = f"{word} does not start a query" if word else "the query is empty"
+        said = f"a query cannot begin with {word}" if word else "the query is empty"
         raise UsageError(f"invalid query: {said}", hint=_HINT)
 
 
-def check_query(spark: SparkSession, query: str) -> None:
-    """Check that Spark parses a query and not a statement, which could write. Raises UsageError.
+def ask(engine: Engine, query: str, limit: int) -> Fetched:
+    """Run a query. Return up to ``limit`` + 1 rows of its result.
 
-    Needs no view.
+    The additional row tells the caller that the result is longer than ``limit``. Raises UsageError
+    if the text is not a single query, or names an unknown view or column.
     """
-    parser = spark._jsparkSession.sessionState().sqlParser()
-    with _query_errors():
-        if _word(query) in _ABOUT_VIEWS:
-            parser.parsePlan(query)
-        else:
-            parser.parseQuery(query)
-
-
-def ask(spark: SparkSession, query: str) -> DataFrame:
-    """Return the result of a query, not computed yet.
-
-    Raises UsageError like ``check_query``, and for unknown views or columns.
-    """
-    check_query(spark, query)
-    with _query_errors():
-        return spark.sql(query)
-
-
-def _word(query: str) -> str:
-    found = _first_word(query)
-    return found[1].upper() if found else ""
-
-
-@contextmanager
-def _query_errors() -> Iterator[None]:
-    """Raise Spark's errors about a query as UsageError."""
-    with _query_logs_disabled():
-        try:
-            yield
-        except PySparkException as error:
-            words = " ".join(str(error).split("SQLSTATE")[0].split())
-            raise UsageError(f"invalid query: {words}", hint=_HINT) from error
-
-
-@contextmanager
-def _query_logs_disabled() -> Iterator[None]:
-    """Disable Spark's report of an invalid query on standard error (JSON); it also raises it."""
-    loggers = [
-        PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
-    ]
-    for logger in loggers:
-        logger.disabled = True
     try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.disabled = False
+        engine.check(query)
+        word = _first_word(query)
+        if word and word[1].upper() in _ABOUT_VIEWS:
+            return engine.fetch(query)
+        return engine.fetch(f"SELECT * FROM ({query.strip().rstrip(';')}\n) LIMIT {limit + 1}")
+    except UsageError as error:
+        error.hint = error.hint or _HINT
+        raise

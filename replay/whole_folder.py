@@ -1,29 +1,38 @@
-"""Atomic creation of an output directory: written as DIR.partial, renamed when complete.
+"""Creates output directories atomically: written as DIR.partial, renamed to DIR when complete.
 
-A failure leaves neither a partial directory under the final name nor a damaged old one. Handles
-files only; their content is the caller's.
+After a failure, DIR does not exist or is the unchanged old directory. Remote file systems may have
+no atomic rename, so that there the content of DIR.partial is moved, with the file that marks a
+complete directory last.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.replay.locations import (
+    file_system,
+    is_remote,
+    remote_errors,
+    remove_tree,
+)
 
 _PARTIAL: Final = ".partial"
 _OLD: Final = ".old"
 
 
 class FolderKind(NamedTuple):
-    """A kind of output directory, recognized by the file ``mark``, which is written last.
+    """A kind of output directory, such as an event table.
 
-    ``maker`` names the job in errors. ``if_there``: hint if the directory already exists.
-    ``if_other``: end of the error for an existing directory without the mark.
+    - ``mark``: name of a file that identifies a complete directory of this kind; written last.
+    - ``maker``: name of the job that creates it, for error messages.
+    - ``if_there``: hint if the output directory already exists.
+    - ``if_other``: text after the directory's name in the error message for an existing directory
+      that is not of this kind.
     """
 
     mark: str
@@ -33,9 +42,10 @@ class FolderKind(NamedTuple):
 
 
 def check_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> None:
-    """Check that ``folder`` may be created; only a directory of its kind may be overwritten.
+    """Check that ``folder`` can be used as the output directory.
 
-    Raises UsageError if it may not, EnvironmentProblem if the directory is not accessible.
+    Raises UsageError if it exists, unless ``overwrite`` is true and it is an earlier output of the
+    same kind. Raises EnvironmentProblem if it is not accessible.
     """
     if not folder.name:
         raise UsageError(f"{folder} cannot be created")
@@ -52,19 +62,22 @@ def check_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> None:
 
 
 def cannot_be_made(path: Path, error: OSError) -> EnvironmentProblem:
-    """Return the error for an output path that the operating system refuses to create."""
+    """Return the error to raise if the operating system refuses to create an output path."""
     return EnvironmentProblem(
-        f"{path} cannot be created: {error.strerror}", hint="--out needs a writable place"
+        f"{path} cannot be created: {error.strerror}", hint="--out needs a writable directory"
     )
 
 
 @contextmanager
 def parents_made(path: Path) -> Iterator[None]:
-    """Create the parent directories of a path; if the block fails, remove those created here.
+    """Context manager that creates the parent directories of a path, and removes them on failure.
 
-    Raises EnvironmentProblem if they cannot be created.
+    Raises EnvironmentProblem if the directories cannot be created.
     """
     missing: list[Path] = []
+    if is_remote(path):
+        yield
+        return
     try:
         try:
             missing += [folder for folder in path.parents if not folder.exists()]
@@ -74,7 +87,7 @@ def parents_made(path: Path) -> Iterator[None]:
         yield
     except BaseException:
         for folder in missing:
-            # Another process may have put files into it meanwhile.
+            # Another process may have created files in the directory in the meantime.
             with suppress(OSError):
                 folder.rmdir()
         raise
@@ -82,10 +95,10 @@ def parents_made(path: Path) -> Iterator[None]:
 
 @contextmanager
 def whole_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yield an empty directory that is renamed to ``folder`` if the block succeeds.
+    """Context manager that yields an empty directory, and renames it to ``folder`` on success.
 
-    The block must write the mark last. Raises UsageError like ``check_folder``, EnvironmentProblem
-    if the directory cannot be created.
+    The caller must write the file ``kind.mark`` last. Raises UsageError like ``check_folder``, and
+    EnvironmentProblem if the directory cannot be created.
     """
     check_folder(kind, folder, overwrite=overwrite)
     partial = folder.with_name(folder.name + _PARTIAL)
@@ -93,21 +106,27 @@ def whole_folder(kind: FolderKind, folder: Path, *, overwrite: bool) -> Iterator
         _make(kind, folder, partial)
         try:
             yield partial
-            assert (partial / kind.mark).is_file(), f"the block wrote no {kind.mark}"
+            assert (partial / kind.mark).is_file(), f"{partial} has no {kind.mark}"
             check_folder(kind, folder, overwrite=overwrite)
-            _replace(folder, partial)
+            if is_remote(folder):
+                _move_content(kind, folder, partial)
+            else:
+                _replace(folder, partial)
         except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
+            remove_tree(partial)
             raise
 
 
 def _make(kind: FolderKind, folder: Path, partial: Path) -> None:
     try:
-        partial.mkdir()
+        with remote_errors(folder):
+            if is_remote(folder) and partial.exists():
+                raise FileExistsError
+            partial.mkdir(parents=is_remote(folder))
     except FileExistsError:
         raise UsageError(
             f"{partial} exists: another {kind.maker} is running, or one was killed",
-            hint="remove the directory if none is running",
+            hint=f"if no other {kind.maker} is running, remove the directory",
         ) from None
     except OSError as error:
         raise cannot_be_made(folder, error) from error
@@ -117,9 +136,31 @@ def _replace(folder: Path, partial: Path) -> None:
     old = folder.with_name(folder.name + _OLD)
     try:
         if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
+            remove_tree(old)
             os.rename(folder, old)
         os.rename(partial, folder)
     except OSError as error:
         raise cannot_be_made(folder, error) from error
-    shutil.rmtree(old, ignore_errors=True)
+    remove_tree(old)
+
+
+def _move_content(kind: FolderKind, folder: Path, partial: Path) -> None:
+    """Move the files of a remote directory into ``folder``, ``kind.mark`` last.
+
+    After a failure, ``folder`` does not exist.
+    """
+    with remote_errors(folder):
+        files = [path for path in partial.rglob("*") if path.is_file()]
+        if folder.exists():
+            # From here on the old directory is incomplete, and is not read by mistake.
+            (folder / kind.mark).unlink()
+            remove_tree(folder)
+        try:
+            for path in sorted(files, key=lambda path: path == partial / kind.mark):
+                target = folder / str(path).removeprefix(f"{partial}/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                file_system(folder).mv(str(path), str(target))
+        except BaseException:
+            remove_tree(folder)
+            raise
+    remove_tree(partial)

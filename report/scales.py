@@ -1,4 +1,4 @@
-"""Scales and axis marks: from times and counts to positions on a plot, and their texts.
+"""Scales and axis marks: map times and counts to positions on a plot, and format them as text.
 
 Draws nothing. Times are shown in UTC.
 """
@@ -16,7 +16,7 @@ _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
-_TIME_STEPS_MS: Final = (
+TIME_STEPS_MS: Final = (
     *(n * 10**power for power in range(3) for n in (1, 2, 5)),
     *(n * _SECOND for n in (1, 2, 5, 10, 15, 30)),
     *(n * _MINUTE for n in (1, 2, 5, 10, 15, 30)),
@@ -29,7 +29,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A linear mapping of values from ``low`` to ``high`` to positions ``begin`` to ``end``."""
+    """A linear mapping of the values ``low`` to ``high`` to the positions ``begin`` to ``end``."""
 
     low: float
     high: float
@@ -37,7 +37,7 @@ class Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """Return the position of a value; values outside are clamped to the ends."""
+        """Return the position of a value; values outside the scale are clamped to its ends."""
         if self.high <= self.low:
             return self.begin
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
@@ -46,24 +46,32 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A position on an axis and its label."""
+    """A mark on an axis: its value and its label."""
 
     value: float
     text: str
 
 
-def time_marks(begin_ms: int, end_ms: int, most: int = 8) -> list[Mark]:
-    """Return at most ``most`` + 1 round times; the first mark of each day includes the date."""
+def time_marks(
+    begin_ms: int, end_ms: int, most: int = 8, *, is_elapsed: bool = False
+) -> list[Mark]:
+    """Return axis marks at round times between two times, at most ``most`` + 1.
+
+    The first mark of each day includes the date. If ``is_elapsed``, the times are seconds since the
+    start of a run.
+    """
     span = max(end_ms - begin_ms, 1)
-    years = math.ceil(span / most / _TIME_STEPS_MS[-1])
-    step = next((s for s in _TIME_STEPS_MS if span / s <= most), years * _TIME_STEPS_MS[-1])
+    years = math.ceil(span / most / TIME_STEPS_MS[-1])
+    step = next((s for s in TIME_STEPS_MS if span / s <= most), years * TIME_STEPS_MS[-1])
     times = range(-(-begin_ms // step) * step, end_ms + 1, step)
+    if is_elapsed:
+        return [Mark(t_ms, f"{t_ms / _SECOND:g} s") for t_ms in times]
     dated = {next(same) for _, same in groupby(times, lambda t_ms: t_ms // _DAY)}
     return [Mark(t_ms, _clock(t_ms, step, with_date=t_ms in dated)) for t_ms in times]
 
 
 def number_marks(high: float, most: int = 4) -> list[Mark]:
-    """Return round integers from 0 to at least ``high``."""
+    """Return axis marks at round integers from 0 to at least ``high``."""
     rough = max(high, 1) / most
     power = 10 ** math.floor(math.log10(rough)) if rough > 1 else 1
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough)
@@ -73,7 +81,9 @@ def number_marks(high: float, most: int = 4) -> list[Mark]:
 def thinned(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
     """Reduce a step line to about ``most`` points without losing a peak.
 
-    Keeps the first, highest, lowest and last point of each interval. Fewer points are unchanged."""
+    The first, highest, lowest and last point of each interval are kept. A line with at most
+    ``most`` points is returned unchanged.
+    """
     if len(points) <= most:
         return list(points)
     begin, span = points[0][0], max(points[-1][0] - points[0][0], 1)
@@ -88,13 +98,18 @@ def thinned(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, f
 
 
 def time_text(t_ms: int) -> str:
-    """Format a time: 2021-09-01 10:15:02.120."""
+    """Format a time in milliseconds since 1970, e.g. as 2021-09-01 10:15:02.120."""
     moment = _moment(t_ms)
     return f"{t_ms} ms" if moment is None else moment.isoformat(" ", "milliseconds")[:23]
 
 
+def elapsed_text(t_ms: float) -> str:
+    """Format a time since the start of a run as `klamm drill run` does, e.g. as 6.456 s."""
+    return f"{t_ms / _SECOND:.3f} s"
+
+
 def duration_text(ms: float) -> str:
-    """Format a duration in its two largest units: 2 min 05 s."""
+    """Format a duration in milliseconds in its two largest units, e.g. as 2 min 05 s."""
     if ms < 0:
         return f"-{duration_text(-ms)}"
     if ms < _SECOND:
@@ -121,7 +136,7 @@ def _clock(t_ms: int, step_ms: int, *, with_date: bool) -> str:
 
 
 def _moment(t_ms: int) -> datetime | None:
-    """Return a time as a datetime; None if it is out of Python's range."""
+    """Return a time as a datetime, or None if it is outside Python's range."""
     try:
         return _EPOCH + timedelta(milliseconds=t_ms)
     except OverflowError:

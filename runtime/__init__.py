@@ -1,1 +1,1 @@
-"""Clocks, transports and journals, and the two worlds a cluster runs in: real and simulated."""
+"""Clocks, transports and journals, and the two worlds a cluster can run in: real and simulated."""

@@ -1,9 +1,10 @@
-"""Actors on greenlets, and their scheduler, for both the real and the simulated world.
+"""Actors that run in greenlets, and their scheduler, for the real and the simulated world.
 
-An actor processes one event at a time: a broker, a controller, a client. Each event runs in a
-separate greenlet, so that a store call in the middle of it can yield to other actors. The scheduler
-runs in one thread; other threads may only call ``wake``. It knows nothing of Kafka and makes no
-decisions: the caller chooses the next actor.
+An actor (a broker, a controller or a client) processes one event at a time. Each event runs in a
+separate greenlet, so that a store call in the middle of an event can yield to other actors. The
+scheduler runs in one thread; other threads may only call the ``wake`` function that the scheduler's
+owner passes to ``wait``. The scheduler contains no Kafka logic and makes no decisions: the caller
+chooses the next actor.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ AT_ONCE: Final = float("-inf")
 
 
 class Actor:
-    """One actor: its queued events, and the greenlet of the event in progress.
+    """An actor: a queue of events, and the greenlet of the event in progress.
 
-    ``on_given`` is called after every ``give``. ``is_shared``: other actors depend on it.
+    ``on_given`` is called whenever the actor may have become runnable. ``is_shared``: other actors
+    depend on this actor, so an error in one of its events stops BrokerHub.
     """
 
     is_shared = False
@@ -41,9 +43,10 @@ class Actor:
         self.on_given: Callable[[Actor], None] | None = None
 
     def ready_ms(self) -> float | None:
-        """Return when it can resume or begin an event, in monotonic milliseconds.
+        """Return the time at which the actor can resume or begin an event, in monotonic ms.
 
-        ``AT_ONCE``, or when a timer is due. None: not runnable until an event arrives."""
+        This is ``AT_ONCE``, or the time at which a timer is due. Return None if the actor is not
+        runnable until an event arrives."""
         if self.paused or self.stopped or self.waiting:
             return None
         if self.task is not None or self.has_events():
@@ -51,9 +54,9 @@ class Actor:
         return self.next_due_ms()
 
     def is_ready(self, clock: Clock) -> bool:
-        """Return True if it is runnable now.
+        """Return True if the actor is runnable now.
 
-        The clock is read last, as a timer may be due at exactly the time it was requested."""
+        The clock is read after the due time, because that time may be computed from the clock."""
         ready_ms = self.ready_ms()
         return ready_ms is not None and ready_ms <= clock.monotonic_ms()
 
@@ -67,7 +70,7 @@ class Actor:
         self.woken()
 
     def woken(self) -> None:
-        """Announce that the actor may be runnable."""
+        """Report, by calling ``on_given``, that the actor may be runnable now."""
         if self.on_given is not None:
             self.on_given(self)
 
@@ -76,19 +79,19 @@ class Actor:
         return bool(self.inbox)
 
     def run_event(self) -> None:
-        """Process the next event to completion, or the timers that are due."""
+        """Process the next event to completion. If none is queued, run the timers that are due."""
         raise NotImplementedError
 
     def on_failed(self, error: BaseException) -> None:
-        """Handle that one of its events raised ``error``, which is already recorded."""
+        """Handle an error raised by one of the actor's events; the error is already recorded."""
 
     def next_due_ms(self) -> float | None:
-        """Return when the actor's next timer is due, in monotonic milliseconds."""
+        """Return the due time of the actor's next timer, in monotonic milliseconds."""
         return None
 
 
 class Scheduler:
-    """Resumes one actor at a time. ``on_error`` receives the errors that events raise."""
+    """Runs actors, one at a time. Errors raised by events are passed to ``on_error``."""
 
     def __init__(self, on_error: Callable[[Actor, BaseException], None]) -> None:
         self.actors: dict[Address, Actor] = {}
@@ -98,44 +101,49 @@ class Scheduler:
         self._current: Actor | None = None
 
     def add(self, actor: Actor) -> None:
-        """Add an actor; it replaces one with the same address."""
+        """Add an actor. It replaces any actor with the same address."""
         if actor.address not in self.actors:
             self._added += 1
             self._orders[actor.address] = self._added
         self.actors[actor.address] = actor
 
     def give(self, address: Address, event: object) -> None:
-        """Give an event to an actor; without an actor it is lost, like a packet."""
+        """Queue an event for an actor. The event is lost if no actor has this address."""
         actor = self.actors.get(address)
         if actor is not None:
             actor.give(event)
 
     def order_of(self, actor: Actor) -> int:
-        """Return a number that is greater for actors added later."""
+        """Return the actor's position in the order in which actors were added."""
         return self._orders[actor.address]
 
     def remove(self, address: Address) -> None:
-        """Remove an actor; an event in progress is never resumed."""
+        """Remove an actor. If it has an event in progress, that event is never resumed."""
         actor = self.actors.pop(address, None)
         if actor is not None:
             actor.stopped = True
 
     def runnable(self, clock: Clock) -> list[Actor]:
-        """Return the runnable actors in the order they were added."""
+        """Return the runnable actors in the order in which they were added."""
         return [actor for actor in self.actors.values() if actor.is_ready(clock)]
 
     @property
     def inside_an_event(self) -> list[Address]:
-        """The actors with an event in progress."""
+        """The addresses of actors with an event in progress."""
         return [a.address for a in self.actors.values() if a.task is not None and not a.stopped]
 
     @property
+    def running(self) -> Actor | None:
+        """The actor that is running now, or None."""
+        return self._current
+
+    @property
     def current(self) -> Address | None:
-        """The actor that is running now."""
+        """The address of the actor that is running now, or None."""
         return None if self._current is None else self._current.address
 
     def resume(self, actor: Actor) -> None:
-        """Run one actor until its event ends or yields."""
+        """Run an actor until its current event ends or yields."""
         task = actor.task
         if task is None:
             task = actor.task = greenlet(actor.run_event)
@@ -150,26 +158,32 @@ class Scheduler:
                 actor.task = None
 
     def yield_control(self) -> None:
-        """Yield inside an event, so that other actors run before it continues."""
+        """Yield in the middle of an event, so that other actors run before the event continues."""
         if self._current is not None:
             parent = getcurrent().parent
             assert parent is not None
             parent.switch()
 
-    def wait(self, completion: Completion, wake: Callable[[Actor], None]) -> None:
-        """Suspend the current event until ``completion`` is done.
-
-        ``wake`` is called with the actor by the completing thread. The scheduler's thread must then
-        call ``woken``.
-        """
+    def suspend(self) -> None:
+        """Suspend the current event until another actor resets ``waiting``."""
         actor = self._current
-        assert actor is not None, "a store call on the scheduler's thread outside of an event"
+        assert actor is not None, "only an actor can be suspended"
         actor.waiting = True
-        completion.add_done_callback(lambda _: wake(actor))
         parent = getcurrent().parent
         assert parent is not None
         parent.switch()
 
+    def wait(self, completion: Completion, wake: Callable[[Actor], None]) -> None:
+        """Suspend the current event until ``completion`` is done.
+
+        ``wake`` is called with the actor, on the thread that completes ``completion``. It must make
+        the scheduler's thread call ``woken``.
+        """
+        actor = self._current
+        assert actor is not None, "the scheduler's thread called a store outside of an event"
+        completion.add_done_callback(lambda _: wake(actor))
+        self.suspend()
+
     def woken(self, actor: Actor) -> None:
-        """Mark an actor as no longer waiting."""
+        """Mark an actor as no longer waiting for a completion."""
         actor.waiting = False

@@ -1,8 +1,9 @@
 """Archive of the journal and the Kafka-like logs: compresses and deletes rotated files.
 
-Works on a separate thread, so that no controller waits for it. A crash at any step neither loses
-nor duplicates a line: a compressed file gets its name only when it is on the disk, and readers
-prefer it over the plain file, which is removed last.
+The work is done on a separate thread, so that no controller has to wait for it. A crash at any
+point neither loses nor duplicates a line: a compressed file gets its final name only when its data
+is on disk, readers prefer the compressed file over the uncompressed one, and the uncompressed file
+is deleted last.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from klamm.brokers.storage.disk import LOCAL_DISK, Disk
 from klamm.cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
 
 MAX_SEGMENT_BYTES: Final = 64 << 20
-"""Readers decompress a whole file in memory."""
+"""Upper limit of ``segment_bytes``, because readers decompress a whole file in memory."""
 RECHECK_S: Final = 600.0
-"""How often logs without writes are checked for expired files."""
+"""Interval at which logs without writes are checked for expired files."""
 _BLOCK_BYTES: Final = 1 << 20
 _GZIP: Final = zlib.MAX_WBITS | 16
 _log = logging.getLogger(__name__)
 
 
 class Rotation(msgspec.Struct, frozen=True):
-    """Rotation and retention of a log's files.
+    """Settings for the rotation and retention of a log's files.
 
-    A file is rotated by size and by age. Rotated files are kept by compressed bytes per log and by
-    age; a retention below 0 means no limit. The newest rotated file is always kept."""
+    A file is rotated when its size reaches ``segment_bytes`` or its age ``segment_ms``. A rotated
+    file is deleted when it is older than ``retention_ms``, or when the rotated files of its log
+    together exceed ``retention_bytes`` (after compression); the oldest files are deleted first. A
+    negative retention means no limit. The newest rotated file is always kept."""
 
     segment_bytes: int = 16 << 20
     segment_ms: int = 24 * 3_600_000
@@ -46,10 +49,10 @@ DEFAULT_ROTATION: Final = Rotation()
 
 
 class Archive:
-    """Tidies directories of logs on a separate thread, from the first ``tidy`` to ``close``.
+    """Compresses and deletes rotated files on a separate thread, until ``close``.
 
-    Every ``recheck_s`` without a rotation it tidies all known logs, so that files of logs without
-    writes expire, too.
+    The thread starts with the first call of ``tidy``. If no log is rotated for ``recheck_s``
+    seconds, all known logs are processed, so that old files of logs without writes are deleted.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class Archive:
         self._thread: threading.Thread | None = None
 
     def tidy(self, log: Path) -> None:
-        """Schedule the compression and deletion of a log's rotated files. Returns at once."""
+        """Schedule the compression and deletion of a log's rotated files, and return at once."""
         with self._lock:
             if self._is_closed.is_set():
                 return
@@ -74,7 +77,7 @@ class Archive:
                 self._thread.start()
 
     def close(self) -> None:
-        """Stop; idempotent. A file that is being compressed stays plain until the next run."""
+        """Stop the thread; idempotent. An interrupted compression keeps the uncompressed file."""
         with self._lock:
             self._is_closed.set()
             self._logs.put(None)
@@ -83,7 +86,7 @@ class Archive:
             thread.join()
 
     def tidy_now(self, log: Path) -> None:
-        """Compress and delete rotated files of a log. Raises OSError."""
+        """Compress a log's rotated files and delete the old ones now. Raises OSError."""
         names = self._disk.names(log.parent)
         compressed = {name.removesuffix(COMPRESSED) for name in names if name.endswith(COMPRESSED)}
         for name in names:
@@ -153,7 +156,7 @@ class Archive:
         limit_bytes, limit_ms = self.rotation.retention_bytes, self.rotation.retention_ms
         most_bytes = math.inf if limit_bytes < 0 else limit_bytes
         oldest_s = -math.inf if limit_ms < 0 else time.time() - limit_ms / 1000
-        # The newest rotated file has the position at which the log continues.
+        # The name of the newest rotated file tells at which position the log continues.
         for path, stat in list(zip(paths, stats, strict=True))[:-1]:
             if size_bytes <= most_bytes and stat.modified_s >= oldest_s:
                 break

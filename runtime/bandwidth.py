@@ -1,4 +1,4 @@
-"""The bandwidth model as an actor, which wakes up when the next copy arrives; in both worlds."""
+"""Actor that delivers records to followers at the times computed by the bandwidth model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ADDRESS = Address("bandwidth", 0)
 
 
 class Bandwidth(Actor):
-    """Delivers a cluster's copies when they arrive."""
+    """Runs the timers of ``Copying``: delivers copied records when their last byte arrives."""
 
     is_shared = True
 
@@ -20,9 +20,9 @@ class Bandwidth(Actor):
         copying.on_change = self.woken
 
     def next_due_ms(self) -> float | None:
-        """Return when the next copy arrives, in monotonic milliseconds."""
+        """Return the time at which the next copied records arrive, in monotonic milliseconds."""
         return self._copying.next_due_ms()
 
     def run_event(self) -> None:
-        """Deliver all copies that have arrived."""
+        """Deliver the copied records that have arrived by now."""
         self._copying.on_timer()

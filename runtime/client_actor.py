@@ -1,6 +1,6 @@
-"""A producer or consumer as an actor with messages and timers, in either world.
+"""Actor that runs a producer or consumer, on a real or a simulated cluster.
 
-Decides nothing: the client decides what to send, and when.
+The actor forwards messages and runs timers; the client decides what to send, and when.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from klamm.runtime.actors import Actor
 
 
 class Client(Protocol):
-    """The interface of the clients in brokers/clients/: messages and timers."""
+    """The interface of producers and consumers that the actor uses (see brokers/clients/)."""
 
     @property
     def address(self) -> Address:
-        """Address that responses are sent to."""
+        """The address to which brokers send responses."""
         ...
 
     def take_messages(self) -> list[Message]:
-        """Remove and return the messages to be sent."""
+        """Return the messages that the client wants to send, and clear the list."""
         ...
 
     def receive(self, message: Message, now_ms: float) -> None:
-        """Process a response or a lost connection."""
+        """Process a response, or the notification of a lost connection."""
         ...
 
     def on_timer(self, now_ms: float) -> None:
-        """Do everything that is due."""
+        """Run the timers that are due."""
         ...
 
     def next_due_ms(self) -> float | None:
-        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
+        """Return the time of the next call of ``on_timer``, in monotonic milliseconds."""
         ...
 
 
 class ClientActor(Actor):
-    """Passes messages to a client, and calls it when it is due."""
+    """Passes received messages to a client, sends its requests, and runs its timers."""
 
     def __init__(self, client: Client, transport: Transport, clock: Clock) -> None:
         super().__init__(client.address)
@@ -47,11 +47,11 @@ class ClientActor(Actor):
         self._clock = clock
 
     def next_due_ms(self) -> float | None:
-        """Return when the client is due."""
+        """Return the due time of the client's next timer, in monotonic milliseconds."""
         return self._client.next_due_ms()
 
     def run_event(self) -> None:
-        """Handle one message, or what is due; send the resulting messages."""
+        """Handle one message, or the timers that are due, and send the resulting messages."""
         now_ms = self._clock.monotonic_ms()
         if self.inbox:
             message = self.inbox.popleft()

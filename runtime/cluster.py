@@ -1,26 +1,30 @@
-"""Protocol for controlling a cluster in either world.
+"""Protocol for controlling a real or a simulated cluster.
 
-RealCluster and SimulatedWorld implement it. Each world has its own passage of time and loss of
-messages.
+RealCluster and SimulatedWorld implement it. The passing of time and the loss of messages are not
+part of the protocol, because they differ between the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from klamm.brokers.broker import Broker
+from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.protocols import Clock
+from klamm.cluster.types import TopicPartition
 from klamm.controller.request_sender import RequestTap
+from klamm.runtime.clock import MachineClocks
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.disks import ClusterDisks
+from klamm.runtime.network import LinkFault
 from klamm.runtime.transport import RoutedTransport
 
 
 class Cluster(Protocol):
-    """Brokers, controllers and their disks.
+    """A cluster of brokers and controllers, with its disks.
 
-    Each action raises UsageError for a broker that is not running."""
+    Unless noted otherwise, an action on a broker that is not running raises UsageError."""
 
     @property
     def spec(self) -> ClusterSpec:
@@ -29,65 +33,81 @@ class Cluster(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The cluster's clock: virtual in the simulated world."""
+        """The cluster's clock, which is a virtual clock in the simulated world."""
+        ...
+
+    @property
+    def clocks(self) -> MachineClocks:
+        """The clocks of the brokers' machines. Change their ``skew_ms`` to let them differ."""
         ...
 
     @property
     def transport(self) -> RoutedTransport:
-        """Transport of brokers, controllers and clients; ``isolated`` cuts brokers off."""
+        """Transport between brokers, controllers and clients.
+
+        Set its ``faults`` to cut, clog, delay or degrade links, also those with ZooKeeper."""
+        ...
+
+    def check_link_fault(self, fault: LinkFault) -> None:
+        """Raise UsageError if this world cannot have a fault of network links."""
         ...
 
     @property
     def request_taps(self) -> list[RequestTap]:
-        """Called with each request that a controller queues for a broker."""
+        """Functions that are called with each control request when it is queued for a broker."""
         ...
 
     @property
     def disks(self) -> ClusterDisks:
-        """The disks, for fault injection."""
+        """The disks of the cluster, for fault injection."""
         ...
 
     @property
     def nodes(self) -> Mapping[int, Any]:
-        """The running brokers by id; ``node.broker`` of each is the broker."""
+        """The running nodes, keyed by broker id. ``nodes[id].node.broker`` is the Broker."""
         ...
 
     @property
     def errors(self) -> Sequence[str]:
-        """Internal errors of brokers and controllers, one line each: these are bugs."""
+        """Internal errors of brokers and controllers, one line each. Each of them is a bug."""
         ...
 
     def start(self, broker_id: int) -> None:
-        """Start a broker. Raises UsageError if it is running."""
+        """Start a broker. Raises UsageError if the broker is already running."""
         ...
 
     def begin_start_all(self) -> None:
-        """Start every broker of the spec without waiting.
+        """Start every broker in the spec, without waiting for the brokers to register.
 
-        Their controllers are held until ``begin_candidacy``."""
+        Their controllers do not take part in elections until ``begin_candidacy``."""
         ...
 
     def begin_candidacy(self, broker_id: int) -> None:
-        """Make a held controller a candidate."""
+        """Let the controller on a broker take part in elections."""
         ...
 
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
-        """Kill a broker; its session expires after its timeout.
+        """Kill a broker. Its session expires after the session timeout.
 
-        With ``loses_unflushed`` its machine crashes, too: logs lose their unflushed data.
+        If ``loses_unflushed``, its machine crashes as well: the logs lose their unflushed data.
         """
         ...
 
     def shut_down(self, broker_id: int) -> None:
-        """Shut a broker down in a controlled way.
+        """Start a controlled shutdown of a broker.
 
-        It ends when the controller has moved its leaderships away, or after the last retry. In the
-        simulated world this returns before the end.
+        The broker stops when the controller has moved its leaderships away, or after the last
+        retry. In the simulated world this method returns before the broker has stopped.
         """
         ...
 
     def pause(self, broker_id: int) -> None:
-        """Freeze a broker and its controller; no heartbeats are sent."""
+        """Freeze a broker and its controller. They send no heartbeats until ``resume``."""
+        ...
+
+    @property
+    def paused_broker_ids(self) -> frozenset[int]:
+        """Ids of the paused brokers."""
         ...
 
     def resume(self, broker_id: int) -> None:
@@ -100,5 +120,20 @@ class Cluster(Protocol):
 
 
 def brokers_of(cluster: Cluster) -> list[Broker]:
-    """Return the running brokers; inspect them only while none handles an event."""
+    """Return the running brokers. Inspect them only while no broker is handling an event."""
     return [running.node.broker for running in tuple(cluster.nodes.values())]
+
+
+def leader_of(tp: TopicPartition, brokers: Iterable[Broker]) -> tuple[int, Partition] | None:
+    """Return the id of the broker that leads a partition, and its replica; None without a leader.
+
+    If several brokers consider themselves the leader, it is the one with the highest leader epoch;
+    the others have not heard of their successor yet.
+    """
+    leaders = (
+        (broker.info.id, partition)
+        for broker in brokers
+        if (partition := broker.replica_manager.partitions.get(tp)) is not None
+        and partition.is_leader(broker.info.id)
+    )
+    return max(leaders, key=lambda led: led[1].leader_epoch, default=None)

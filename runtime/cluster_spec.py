@@ -1,6 +1,6 @@
-"""Specification of a cluster: brokers, racks, end points, configs, seed.
+"""Specification of a cluster: brokers, racks, end points, configs and seed.
 
-Only values, the same for the real and the simulated world. runtime/node.py creates a node from it.
+The same spec describes real and simulated clusters. runtime/node.py creates nodes from it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,18 @@ MAX_PORT = 65_535
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
-    """Specification of a cluster. ``racks`` and ``end_points`` by broker id; times in milliseconds.
+    """Specification of a cluster. All times are in milliseconds.
 
-    ``candidates`` None: every broker is a controller candidate. ``config``: Kafka's property names.
-    A broker without ``end_points`` gets a port computed from its id; no port is listened on.
-    ``write_group_size``: maximum number of controller writes in one transaction.
-    ``pools``: placement restrictions of topics; None: none. ``segments``: the directory of log
-    segments on disk; None: brokers have in-memory (offset-only) logs.
-    ``zookeeper_security`` is for real sessions; the simulated ZooKeeper has no access control.
+    - ``racks``: keyed by broker id.
+    - ``end_points``: keyed by broker id. A broker without an entry is registered with a port
+      computed from its id; nothing listens on that port.
+    - ``candidates``: the controller candidates. None: all brokers.
+    - ``config``: broker configs, keyed by Kafka's names.
+    - ``write_group_size``: maximum number of controller writes in one transaction.
+    - ``pools``: restricts the placement of topics. None: no restrictions.
+    - ``segments``: directory of log segments on disk. None: in-memory (offset-only) logs.
+    - ``zookeeper_security``: applies only to real sessions, because the simulated ZooKeeper has no
+      access control.
     """
 
     broker_ids: tuple[int, ...]
@@ -59,17 +63,17 @@ class ClusterSpec:
         return self.candidates is None or broker_id in self.candidates
 
     def broker_info(self, broker_id: int) -> types.Broker:
-        """Return the broker's registration in ZooKeeper."""
+        """Return the broker's id, end points and rack, as it registers them in ZooKeeper."""
         end_points = self.end_points.get(broker_id) or (_end_point(broker_id),)
         return types.Broker(broker_id, end_points, self.racks.get(broker_id))
 
     @cached_property
     def broker_config(self) -> BrokerConfig:
-        """The settings of every broker."""
+        """The settings shared by all brokers."""
         return broker_config(self.config)
 
     def controller_config(self, broker_id: int) -> ControllerConfig:
-        """Return the settings of the broker's controller."""
+        """Return the settings for the controller on this broker."""
         protocol = ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(self.config))
         values = broker_fields(ControllerConfig.__struct_fields__, self.config)
         return ControllerConfig(
@@ -87,7 +91,7 @@ class ClusterSpec:
         )
 
     def with_broker(self, broker_id: int, rack: str | None) -> ClusterSpec:
-        """Return the cluster with one more broker, which is not a controller candidate."""
+        """Return a copy of the spec with one more broker, which is not a controller candidate."""
         racks = dict(self.racks) if rack is None else {**self.racks, broker_id: rack}
         candidates = self.broker_ids if self.candidates is None else self.candidates
         broker_ids = (*self.broker_ids, broker_id)
@@ -100,7 +104,7 @@ def _end_point(broker_id: int) -> types.EndPoint:
 
 
 def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:
-    """Assign racks to the brokers in turn; {} if ``racks`` is empty."""
+    """Assign racks to brokers in round-robin order. Return {} if ``racks`` is empty."""
     if not racks:
         return {}
     return {broker_id: racks[n % len(racks)] for n, broker_id in enumerate(broker_ids)}

@@ -1,7 +1,8 @@
 """The demo: a cluster starts, creates topics, loses a broker and its controller, and recovers.
 
-Yields its steps as values; prints nothing and knows no Spark. It waits only for conditions with
-deadlines. Each step demonstrates one duty of Kafka's controller.
+Each step demonstrates one task of Kafka's controller. The steps are yielded as values, which the
+command line prints. The demo never sleeps for a fixed time: it waits for conditions, with
+deadlines.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ _AGREEMENT_TIMEOUT_S: Final = 10.0
 
 
 class StepBegins(msgspec.Struct, frozen=True):
-    """The title of the step that begins now."""
+    """The title of the step that is about to begin."""
 
     title: str
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A finished step: its output for people, and the same facts as values."""
+    """A finished step: its output as lines of text, and the same facts as values."""
 
     title: str
     lines: tuple[str, ...]
@@ -62,7 +63,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class DemoEnd(msgspec.Struct, frozen=True):
-    """Result of the demo: ZooKeeper's contents at its end, and the journal."""
+    """Result of the demo: the final contents of ZooKeeper, and the journal."""
 
     stored: StoredCluster
     journal: Path
@@ -72,9 +73,9 @@ _Output = tuple[Sequence[str], dict[str, Any]]
 
 
 def run_demo(options: DemoOptions) -> Generator[StepBegins | Step | DemoEnd]:
-    """Run the demo. Everything is closed before DemoEnd, and whenever the iterator is closed.
+    """Run the demo. Raises KlammError if a step does not complete in time.
 
-    Raises KlammError if a step does not complete in time.
+    Everything is closed before DemoEnd is yielded, and also when the iterator is closed early.
     """
     with contextlib.ExitStack() as stack:
         story = _Story(options, stack)
@@ -88,7 +89,7 @@ def run_demo(options: DemoOptions) -> Generator[StepBegins | Step | DemoEnd]:
 
 
 class _Story:
-    """The steps of one run, and the state they share."""
+    """One run of the demo: its steps, and the state that they share."""
 
     def __init__(self, options: DemoOptions, stack: contextlib.ExitStack) -> None:
         self._brokers = options.brokers
@@ -96,7 +97,7 @@ class _Story:
         self._dead: list[int] = []
 
     def acts(self) -> Iterator[tuple[str, Callable[[], _Output]]]:
-        """Yield title and function of each step, in order."""
+        """Yield the title and the function of each step, in order."""
         yield "Start ZooKeeper", self._start_zookeeper
         yield f"Start {self._brokers} brokers in {len(RACKS)} racks", self._start_brokers
         yield f"Create {AUTOMATIC}: placed by Kafka's algorithm", self._create_automatically
@@ -109,7 +110,7 @@ class _Story:
         yield "Compare brokers, caches and controller with ZooKeeper", self._check
 
     def end(self) -> DemoEnd:
-        """Return the result, read before anything is closed."""
+        """Return the result of the demo. Call this while the cluster is still running."""
         stored = StoredCluster.read(self._stage.cluster.store)
         return DemoEnd(stored, self._stage.journal.path)
 
@@ -144,7 +145,10 @@ class _Story:
         return self._kafka_topics(AUTOMATIC, "--partitions", "12", "--replication-factor", factor)
 
     def _create_manually(self) -> _Output:
-        """Put three leaders on the broker after the controller, which then leads the most."""
+        """Create a topic with three partitions that all have the same leader.
+
+        The leader is the broker with the next id after the controller's. It then leads the most
+        partitions."""
         ids = self._stage.cluster.spec.broker_ids
         controller_id = self._stage.controller().config.broker_id
         leader, *followers = _turned(ids, ids.index(controller_id) + 1)
@@ -183,7 +187,7 @@ class _Story:
         try:
             answered_ms, answer = answers.get(timeout=TIMEOUT_S)
         except queue.Empty:
-            raise KlammError(f"broker {controller_id} did not answer CreateTopics") from None
+            raise KlammError(f"broker {controller_id} did not respond to CreateTopics") from None
         finally:
             transport.unregister(_CLIENT)
         body = answer.body
@@ -201,7 +205,10 @@ class _Story:
         return [asked, f"The topic id is {result.topic_id}.", _timeline(times)], facts
 
     def _times_of(self, topic: str, begun_ms: int) -> dict[str, int]:
-        """Wait until a topic is Online; return when its znode and last partition were."""
+        """Wait until all partitions of a topic are online.
+
+        Return the times at which the topic's znode was created and at which its last partition came
+        online, in milliseconds after ``begun_ms``."""
 
         def is_online(stored: StoredCluster) -> bool:
             partitions = [tp for tp in stored.assignments if tp.topic == topic]
@@ -258,7 +265,7 @@ class _Story:
         return [*changes, *lines], facts
 
     def _kill(self, broker_id: int) -> _Output:
-        """Kill a broker, wait until it is in no ISR, and report the elections."""
+        """Kill a broker, wait until it has left every ISR, and report the elections."""
         before = StoredCluster.read(self._stage.cluster.store).states
         rows_before = len(self._stage.rows())
         begun_ms = self._stage.cluster.clock.now_ms()
@@ -326,7 +333,7 @@ class _Story:
         }
         compared = (
             f"{partitions} partitions in {brokers} metadata caches, {replicas} replicas, live "
-            "sets, and the controller's context and counts"
+            "brokers, and the controller's context and metrics"
         )
         verdict = f"{len(disagreements)} disagreements:" if disagreements else "All agree."
         return [f"Compared: {compared}.", verdict, *disagreements], facts
@@ -335,9 +342,11 @@ class _Story:
 def _election(
     row: JournalRow, before: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
 ) -> dict[str, Any]:
-    """Return an election as values. ``from`` is the leader before the kill.
+    """Return the leader election that a journal row records, as plain values.
 
-    The row may have -1, because a new controller first removes dead brokers from their ISRs."""
+    ``from`` is the leader before the broker was killed. The row may have -1 as the previous leader,
+    because a new controller first removes dead leaders, and then elects new ones.
+    """
     assert row.topic is not None
     return {
         "topic": row.topic,
@@ -361,10 +370,13 @@ def _election_line(election: dict[str, Any]) -> str:
 
 
 def _timeline(times: dict[str, int]) -> str:
-    parts = [f"written after {times['written_ms']} ms", f"Online after {times['online_ms']} ms"]
+    parts = [
+        f"Topic znode created after {times['written_ms']} ms",
+        f"all partitions online after {times['online_ms']} ms",
+    ]
     if "answered_ms" in times:
-        parts.append(f"answered after {times['answered_ms']} ms")
-    return f"The znode was {', '.join(parts)}."
+        parts.append(f"response after {times['answered_ms']} ms")
+    return f"{', '.join(parts)}."
 
 
 def _turned(ids: Sequence[int], by: int) -> Sequence[int]:

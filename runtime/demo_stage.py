@@ -1,6 +1,6 @@
-"""The cluster of the demo: started in a folder, inspected, and waited for.
+"""Starts and inspects the cluster of the demo, and waits for conditions on it.
 
-Knows no steps: demo.py has them. It waits only for conditions with deadlines.
+The steps of the demo are in demo.py. Every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RUN_ID: Final = "demo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """Options of the demo. ``data_dir`` exists and is empty; times in milliseconds."""
+    """Options of the demo. ``data_dir`` must exist and be empty. Times are in milliseconds."""
 
     data_dir: Path
     klamm_version: str
@@ -48,7 +48,7 @@ class DemoOptions:
 
 
 class Stage:
-    """ZooKeeper and a cluster, opened in this order; ``stack`` closes them."""
+    """The demo's embedded ZooKeeper and cluster. ``stack`` closes both."""
 
     connect_string: str
     cluster: RealCluster
@@ -60,14 +60,14 @@ class Stage:
         self.random = JavaRandom(options.seed)
 
     def open_zookeeper(self) -> None:
-        """Start an embedded server. Raises ZooKeeperUnavailable, JavaNotFound."""
+        """Start an embedded ZooKeeper server. Raises ZooKeeperUnavailable or JavaNotFound."""
         server = EmbeddedZooKeeper(self._options.data_dir / ZOOKEEPER_FOLDER)
         self._stack.callback(server.close)
         server.start()
         self.connect_string = server.connect_string
 
     def open_cluster(self) -> None:
-        """Start all brokers; return when all know each other and a controller is active."""
+        """Start all brokers; wait until a controller is active and all brokers know each other."""
         options, stack, clock = self._options, self._stack, WallClock()
         self.journal = FileJournal(options.data_dir / JOURNAL_FILE)
         stack.callback(self.journal.close)
@@ -87,7 +87,7 @@ class Stage:
         run = RunInfo(_RUN_ID, clock.now_ms(), options.klamm_version)
         create_marker(KafkaZkClient(self.cluster.store), run)
         self.start_brokers(ids)
-        self.wait_until("every broker is known to all", lambda _: self._all_know(len(ids)))
+        self.wait_until("all brokers to know each other", lambda _: self._all_know(len(ids)))
 
     def start_brokers(self, broker_ids: Sequence[int]) -> None:
         """Start brokers in parallel; return when all are registered."""
@@ -95,9 +95,9 @@ class Stage:
             started.result(TIMEOUT_S)
 
     def wait_until(self, what: str, condition: Callable[[StoredCluster], bool]) -> StoredCluster:
-        """Wait until a condition holds and the cluster is idle; return ZooKeeper's contents.
+        """Wait until a condition holds and the cluster is idle; return the contents of ZooKeeper.
 
-        ``what``: the condition in words. Raises KlammError after a timeout."""
+        ``what`` describes the condition in error messages. Raises KlammError after a timeout."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline_s:
             # On a busy machine the session may expire; retry with the next one.
@@ -112,12 +112,12 @@ class Stage:
         )
 
     def _has_controller(self, stored: StoredCluster) -> bool:
-        """Return True if the active controller has the latest epoch and finished its failover."""
+        """Return True if the controller with the latest epoch has completed its failover."""
         active = self.cluster.active_controller
         return active is not None and self.controller().context.epoch == stored.controller_epoch
 
     def controller(self) -> KafkaController:
-        """Return the active controller. Raises KlammError if there is none."""
+        """Return the active controller. Raises KlammError if no controller is active."""
         active = self.cluster.active_controller
         controller = None if active is None else self.cluster.nodes[active].node.controller
         if controller is None:
@@ -129,6 +129,6 @@ class Stage:
         return all(len(cache.alive_brokers) == brokers for cache in caches)
 
     def rows(self) -> list[JournalRow]:
-        """Return the journal so far."""
+        """Return all journal rows so far."""
         self.journal.flush()
         return read_journal(self.journal.path)

@@ -1,8 +1,8 @@
-"""Disk faults of one cluster, simulated or real: in log directories and the journal.
+"""Injects disk faults into the log directories and the journal of a simulated or real cluster.
 
-Arms and ends faults; the code that uses the disk detects them and reacts. Files fail at their next
-operation. Logs in memory have no files, so their directory fails at once, with the same error, and
-cannot be opened before it is healed.
+After a fault is injected, the next operation on a file fails, in the code that uses the file.
+In-memory logs have no files, so their log directory fails at once with the same error, and cannot
+be opened again until ``heal``.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from klamm.runtime.node_actors import FailLogDir
 
 
 def local_disk() -> FaultyDisk:
-    """Return this machine's disk with fault injection."""
+    """Return the machine's disk, with fault injection."""
     return FaultyDisk(LOCAL_DISK, random.Random())
 
 
 def simulated_disk(clock: Clock, seed: int, *, is_in_memory: bool) -> FaultyDisk:
-    """Return a disk with fault injection that never waits, as simulated code takes no time."""
+    """Return a disk with fault injection. Its operations take no simulated time."""
     disk = MemoryDisk(clock.now_ms) if is_in_memory else LOCAL_DISK
     return FaultyDisk(disk, random.Random(seed + 2), sleep=_no_sleep)
 
 
 def _no_sleep(_: float) -> None:
-    """Do nothing: simulated time passes only between events."""
+    # Simulated time passes only between events.
+    return
 
 
 def _at_once(function: Callable[[], None]) -> None:
@@ -44,10 +45,10 @@ def _at_once(function: Callable[[], None]) -> None:
 
 
 class ClusterDisks:
-    """Fault injection into the disks of one cluster.
+    """Injects faults into the disks of one cluster.
 
-    ``send_event`` sends an event to a broker; it is lost if the broker is not running. ``call``
-    runs a function on the brokers' thread."""
+    ``send_event`` sends an event to a broker; the event is lost if the broker is not running.
+    ``call`` runs a function on the brokers' thread."""
 
     def __init__(
         self,
@@ -68,22 +69,24 @@ class ClusterDisks:
         self._journal_fault: DiskFault | None = None
 
     def fail(self, broker_id: int, log_dir: str | None, fault: DiskFault) -> None:
-        """Inject a fault into a broker's log directory; None: all. Raises NotFound."""
+        """Inject a fault into a log directory of a broker.
+
+        If ``log_dir`` is None, inject it into each log directory of the broker. Raises NotFound."""
         for path in self._paths(broker_id, log_dir):
             reason = self.stores.fail(broker_id, path, fault)
             if reason is not None:
                 self._send_event(broker_id, FailLogDir(path, reason))
 
     def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
-        """Limit the rate of replica copies to and from a log directory, or all of a broker.
+        """Limit the rate at which replicas are copied to and from a log directory.
 
-        Raises NotFound."""
+        If ``log_dir`` is None, limit each log directory of the broker. Raises NotFound."""
         for path in self._paths(broker_id, log_dir):
             self._slow[broker_id, path] = bytes_per_s
             self._set_rate(broker_id, path, bytes_per_s)
 
     def fail_journal(self, fault: DiskFault) -> None:
-        """Inject a fault into the journal."""
+        """Inject a fault into the journal's file."""
         self._journal_fault = fault
         match self._journal:
             case MemoryJournal():
@@ -92,7 +95,7 @@ class ClusterDisks:
                 self.stores.disk.arm(self._journal.path, fault)
 
     def heal(self) -> None:
-        """End all faults. A failed log directory stays offline until its broker restarts."""
+        """End all disk faults. A failed log directory stays offline until its broker restarts."""
         self.stores.heal()
         for broker_id, path in self._slow:
             self._set_rate(broker_id, path, UNLIMITED)
@@ -102,7 +105,7 @@ class ClusterDisks:
             self._journal.accept()
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the armed faults as plain values."""
+        """Return the active faults as plain values."""
         found: list[dict[str, Any]] = [
             {"broker": broker_id, "log_dir": path, "kind": fault.kind}
             for (broker_id, path), fault in sorted(self.stores.faults.items())

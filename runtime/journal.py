@@ -1,4 +1,4 @@
-"""Implementations of Journal: a file of JSON lines, and rows kept in memory."""
+"""Implementations of Journal: a file of JSON lines, and a list of rows in memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _log = logging.getLogger(__name__)
 
 
 class FileJournal:
-    """``journal.jsonl``: one JSON object per line, in the order rows are appended.
+    """The file ``journal.jsonl``: one JSON object per line, in the order rows are appended.
 
-    Several controllers of one process share it. Opening truncates a torn last line; a row after
-    the first one records the size. While the disk fails, ``failure`` is the reason; rows are kept
-    until ``retry`` succeeds, up to a limit, and a row counts those lost beyond it.
-    ``archive`` decides when the file is rotated; without one it never is.
+    All controllers in a process share the file. When it is opened, an incomplete last line is
+    removed; a journal row (the second of the new rows) records the number of removed bytes. While
+    the file cannot be written, ``failure`` is the reason, and rows are kept in memory until
+    ``retry`` succeeds. Rows beyond ``max_pending_bytes`` are lost, and a journal row records how
+    many. ``archive`` decides when the file is rotated; without an archive it is never rotated.
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class FileJournal:
 
     @property
     def failure(self) -> JournalUnwritable | None:
-        """The reason why the file cannot be written now; None if it can."""
+        """The reason why the file cannot be written now, or None if it can."""
         return self._file.failure
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows; they may stay in a buffer until ``flush``.
+        """Append rows, which may be buffered until ``flush``.
 
-        Raises JournalUnwritable while the file cannot be written; the rows are still kept.
+        Raises JournalUnwritable while the file cannot be written; even then the rows are kept.
         """
         listed = rows if isinstance(rows, list) else list(rows)
         if not listed:
@@ -76,18 +77,18 @@ class FileJournal:
         self._file.append(self._encoder.encode_lines(listed))
 
     def flush(self) -> None:
-        """Hand the rows to the operating system, or to the disk if the file is fsynced.
+        """Write buffered rows to the operating system, and also to the disk if ``is_fsynced``.
 
         Raises JournalUnwritable while the file cannot be written.
         """
         self._file.flush()
 
     def retry(self) -> bool:
-        """Write the pending rows; return True if the file can be written (again)."""
+        """Try to write the pending rows. Return True if the file can be written (again)."""
         return self._file.retry()
 
     def close(self) -> None:
-        """Flush and close; idempotent, never raises. Rows that cannot be written are logged."""
+        """Flush and close; idempotent. Never raises: a failure to write rows is logged."""
         self._file.close()
 
     def _lost_line(self, lost: int) -> bytes:
@@ -96,9 +97,10 @@ class FileJournal:
         return self._encoder.encode(row) + b"\n"
 
     def _own_row(self, kind: Kind, beside: JournalRow, detail: dict[str, int]) -> JournalRow:
-        """Return a row about the journal itself, with the run and time of a neighbouring row.
+        """Return a row about the journal itself.
 
-        These rows have separate sequence numbers, so that no number occurs twice."""
+        The run id, cluster and time are copied from the row ``beside``. Rows about the journal are
+        numbered separately, so that no row number occurs twice."""
         self._own_rows += 1
         return JournalRow(
             SCHEMA_VERSION,
@@ -108,12 +110,13 @@ class FileJournal:
             _JOURNAL_ITSELF,
             0,
             kind,
+            cluster_id=beside.cluster_id,
             detail=msgspec.json.encode(detail).decode(),
         )
 
 
 class MemoryJournal:
-    """Rows in a list, for simulated worlds and tests."""
+    """Journal rows in a list, for simulated worlds and tests."""
 
     def __init__(self) -> None:
         self.rows: list[JournalRow] = []
@@ -122,28 +125,28 @@ class MemoryJournal:
         self._is_refusing = False
 
     def refuse(self, reason: str) -> None:
-        """Behave from now on like a file on a failing disk."""
+        """Make all writes fail from now on, as on a failing disk."""
         self._is_refusing = True
         self.failure = JournalUnwritable(f"the journal cannot be written: {reason}")
 
     def accept(self) -> None:
-        """End the failure: ``retry`` succeeds from now on."""
+        """End the failure, so that the next ``retry`` succeeds."""
         self._is_refusing = False
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows; while failing, keep them and raise JournalUnwritable like a FileJournal."""
+        """Append rows. During a failure, keep them for ``retry`` and raise JournalUnwritable."""
         if self.failure is not None:
             self._pending.extend(rows)
             raise self.failure.with_traceback(None)
         self.rows.extend(rows)
 
     def flush(self) -> None:
-        """Do nothing: no rows are buffered. Raises JournalUnwritable."""
+        """Do nothing, because rows are not buffered. Raises JournalUnwritable during a failure."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
 
     def retry(self) -> bool:
-        """Add the pending rows; return True if rows can be added (again)."""
+        """Try to append the pending rows. Return True if rows can be appended (again)."""
         if self._is_refusing:
             return False
         self.failure = None
@@ -152,12 +155,12 @@ class MemoryJournal:
         return True
 
     def to_bytes(self) -> bytes:
-        """Return the rows as the contents of a FileJournal."""
+        """Return the rows in the format of a FileJournal's file."""
         return msgspec.json.Encoder().encode_lines(self.rows)
 
 
 def read_journal(path: Path) -> list[JournalRow]:
-    """Return the complete rows of a journal and its rotated files. Damaged lines are skipped."""
+    """Return the rows of a journal, including its rotated files. Damaged lines are skipped."""
     rows = []
     damaged = 0
     for line in whole_lines(path):

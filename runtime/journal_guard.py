@@ -1,8 +1,9 @@
 """Journal guard: no controller is active while the journal or the logs cannot be written.
 
-Every controller action must be in the journal. So the active controller resigns, and no candidate
-is elected until the files can be written again, which the guard retries. The files keep pending
-rows and lines (runtime/line_file.py). Kafka has no counterpart: its controller has no journal.
+Every controller action must be recorded in the journal. So when a write fails, the active
+controller resigns, and no controller is elected until the guard can write the files again. Until
+then, rows and lines are kept in memory (runtime/line_file.py). Kafka has no counterpart, because
+its controller has no journal.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 class JournalGuard(Actor):
-    """A Journal that never raises. ``failure``: why it, or a Kafka-like log, cannot be written.
+    """A Journal that never raises: on a failure it makes the controllers resign instead.
 
-    It is an actor on the brokers' thread: ``post`` delivers its events, and it retries there.
-    During a failure it holds the ``candidacy``. ``on_change`` is called when a failure begins or
-    ends.
+    ``failure`` is the reason why the journal or a Kafka-like log cannot be written, or None. The
+    guard is an actor on the brokers' thread, where it retries; ``post`` delivers its events. During
+    a failure it sets ``candidacy.hold``, so that no controller is elected. ``on_change`` is called
+    when a failure begins or ends.
     """
 
     is_shared = True
@@ -62,14 +64,14 @@ class JournalGuard(Actor):
         self._retry_at_ms: float | None = None
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows. Thread-safe."""
+        """Append rows. Thread-safe."""
         try:
             self._journal.append(rows)
         except JournalUnwritable:
             self._notice()
 
     def flush(self) -> None:
-        """Hand the rows to the operating system, and check the Kafka-like logs for failures."""
+        """Write the rows to the operating system, and detect failures of the Kafka-like logs."""
         try:
             self._journal.flush()
         except JournalUnwritable:
@@ -80,15 +82,15 @@ class JournalGuard(Actor):
 
     @property
     def failed_for_ms(self) -> float:
-        """How long writes have been failing, in milliseconds."""
+        """How long writes have been failing, in milliseconds; 0 if they succeed."""
         return 0.0 if self.failure is None else self._clock.monotonic_ms() - self._failed_at_ms
 
     def next_due_ms(self) -> float | None:
-        """Return the time of the next retry."""
+        """Return the time of the next retry, in monotonic milliseconds."""
         return self._retry_at_ms
 
     def run_event(self) -> None:
-        """Check whether the files can be written."""
+        """Try to write the files again."""
         self.inbox.clear()
         self._look()
 
@@ -98,7 +100,7 @@ class JournalGuard(Actor):
             self._post(ADDRESS, None)
 
     def _look(self) -> None:
-        # Not a generator: every file must be retried.
+        # Not a generator expression, because every file must be retried.
         if self.failure is not None and all([file.retry() for file in self._files]):
             seconds = self.failed_for_ms / 1000
             logger.info("the journal can be written again after %.1f s", seconds)

@@ -1,6 +1,6 @@
 """The files state-change.log and controller.log of every controller of a run.
 
-Opens and closes files; controller/state_change_log.py decides what is written.
+Opens and closes the files; controller/state_change_log.py decides what is written to them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaLogs:
-    """Appends to the two logs of each broker under ``folder``/broker-N, until ``close``.
+    """The two log files of each broker, in ``folder``/broker-N.
 
-    ``level``: TRACE or INFO, as Kafka's log4j setting of both. Every write is handed to the
-    operating system at once. Writing never raises: while a file cannot be written, ``failure`` is
-    the reason, and its lines are kept until ``retry``. ``archive`` decides when files are rotated.
+    ``level`` is TRACE or INFO, and applies to both files, like the level in Kafka's log4j settings.
+    Every line is passed to the operating system at once. Writing never raises: while a file cannot
+    be written, ``failure`` is the reason, and the lines are kept until ``retry``. ``archive``
+    decides when the files are rotated.
     """
 
     def __init__(
@@ -50,18 +51,19 @@ class KafkaLogs:
 
     @property
     def failure(self) -> JournalUnwritable | None:
-        """The reason why one of the files cannot be written now; None if all can."""
+        """Why one of the files cannot be written now, or None if all can be written."""
         failures = (file.failure for files in list(self._files.values()) for file in files)
         return next((failure for failure in failures if failure is not None), None)
 
     def retry(self) -> bool:
-        """Write the pending lines; return True if all files can be written (again)."""
+        """Try to write the pending lines. Return True if all files can be written (again)."""
         return all([file.retry() for files in list(self._files.values()) for file in files])
 
     def open(self, broker_id: int) -> StateChangeLog:
-        """Return the logs of a broker's controller. A restarted broker continues them.
+        """Open the logs of a broker's controller.
 
-        Raises JournalUnwritable if one cannot be opened.
+        After a restart of the broker, new lines are appended to the same files. Raises
+        JournalUnwritable if a file cannot be opened.
         """
         files = self._files.get(broker_id)
         if files is None:
@@ -85,7 +87,7 @@ class KafkaLogs:
         )
 
     def close(self) -> None:
-        """Close every file; controllers must not write afterwards. Idempotent."""
+        """Close every file; idempotent. Controllers must not write to the logs afterwards."""
         self._stack.close()
 
     def _open_file(self, path: Path) -> LineFile:
@@ -101,13 +103,13 @@ class KafkaLogs:
 
 
 class _Lines:
-    """The sink of one log. On a write failure lines are kept, and KafkaLogs.failure is set."""
+    """Writes to one log file. If a write fails, lines are kept, and KafkaLogs.failure is set."""
 
     def __init__(self, file: LineFile) -> None:
         self._file = file
 
     def write(self, text: str) -> None:
-        """Write text that ends with a newline."""
+        """Write text, which must end with a newline."""
         with contextlib.suppress(JournalUnwritable):
             self._file.append(text.encode(errors="backslashreplace"))
             self._file.flush()

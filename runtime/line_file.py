@@ -1,7 +1,7 @@
 """An append-only file of lines that survives failing disks and torn last lines.
 
-klamm's journal and Kafka-like logs write to the disk only here. Every appended line is in the
-file, or pending, or counted as lost. No line is torn and no line is written twice.
+klamm writes its journal and its Kafka-like logs only through this module. Every appended line is in
+the file, or is pending in memory, or is counted as lost. No line is torn or written twice.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ def _no_line(_lost: int) -> bytes:
 
 
 class LineFile:
-    """Appends lines to a file; thread-safe. Opening raises JournalUnwritable.
+    """An append-only file of lines; thread-safe. Opening raises JournalUnwritable on failure.
 
-    ``is_fsynced``: each ``flush`` waits until the lines are on the disk. ``is_whole``: returns True
-    if a last line without its newline is complete; opening then adds the newline. Any other is
-    truncated; ``cut_bytes`` counts the bytes. ``lost_line`` makes the line that counts lost lines.
+    If ``is_fsynced``, each ``flush`` waits until the lines are on disk. If the file does not end
+    with a newline when it is opened, ``is_whole`` decides whether the last line is complete. A
+    complete line gets its newline; an incomplete line is removed, and ``cut_bytes`` is set to its
+    size. ``lost_line`` returns the line that records how many lines were lost.
 
-    ``failure`` is set while the file cannot be written. Until ``retry`` succeeds lines are kept,
-    up to ``max_pending_bytes``; further lines are lost.
+    While the file cannot be written, ``failure`` is set and up to ``max_pending_bytes`` of lines
+    are buffered until ``retry`` succeeds; any further lines are lost.
 
-    With an ``archive`` the file is rotated when it is large or old: it is renamed as in
-    cluster/rotated_names.py, the archive compresses it, and a new file is started.
+    With an ``archive``, the file is rotated when it is too large or too old: it is renamed (see
+    cluster/rotated_names.py), the archive compresses it, and a new file is started.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class LineFile:
         self._max_pending_bytes = max_pending_bytes
         self._lock = threading.Lock()
         self._is_closed = False
-        # Pending bytes follow the first ``_size`` bytes of the file.
+        # The pending bytes belong after the first ``_size`` bytes of the file.
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._lost_lines = 0
@@ -84,16 +85,16 @@ class LineFile:
             begun_ms = round(disk.stat(path).modified_s * 1000) if self._size else now_ms()
         except OSError as error:
             raise _unwritable(path, error) from error
-        # The bytes of the whole log that precede this file.
+        # Number of bytes in the whole log before this file.
         self._begin = names[-1].end if names else 0
         self._rotate_at_bytes, self._rotate_at_ms = self._next_rotation(0, begun_ms)
         if archive is not None:
             archive.tidy(path)
 
     def append(self, data: bytes) -> None:
-        """Add whole lines; they may stay in a buffer until ``flush``.
+        """Append whole lines, which may be buffered until ``flush``.
 
-        Raises JournalUnwritable while the file cannot be written; the lines are still kept.
+        Raises JournalUnwritable while the file cannot be written; even then the lines are kept.
         """
         with self._lock:
             if self._is_closed:
@@ -107,7 +108,7 @@ class LineFile:
                 self._write_or_fail()
 
     def flush(self) -> None:
-        """Hand all lines to the operating system, or to the disk if the file is fsynced.
+        """Write all lines to the operating system, and also to the disk if ``is_fsynced``.
 
         Raises JournalUnwritable while the file cannot be written.
         """
@@ -120,14 +121,14 @@ class LineFile:
                 self._write_or_fail()
 
     def retry(self) -> bool:
-        """Write pending lines if possible; return True if the file can be written (again)."""
+        """Try to write the pending lines. Return True if the file can be written (again)."""
         with self._lock:
             return self._retry()
 
     def close(self) -> None:
-        """Write pending lines and close; idempotent, never raises.
+        """Write pending lines and close the file; idempotent.
 
-        Lines that cannot be written are logged as lost."""
+        Never raises: lines that cannot be written are lost, and the loss is logged."""
         with self._lock:
             if self._is_closed:
                 return
@@ -142,7 +143,10 @@ class LineFile:
                 _log.error("%s: %d lines are lost: %s", self.path, lost, self.failure)
 
     def _keep(self, data: bytes) -> None:
-        """Keep lines for later. After the first lost line all later ones are lost: a single gap."""
+        """Keep lines for ``retry``, or count them as lost if too many are pending.
+
+        After the first lost line, all later lines are lost too, so that the file has a single gap.
+        """
         if self._lost_lines or self._pending_bytes + len(data) > self._max_pending_bytes:
             self._lost_lines += data.count(b"\n")
         else:
@@ -157,9 +161,10 @@ class LineFile:
             raise self.failure from error
 
     def _write(self) -> None:
-        """Write pending lines. If this raises OSError, part of them may be in the file.
+        """Write the pending lines. If this raises OSError, some of them may be in the file.
 
-        All stay pending, because after a failed fsync the system may have dropped written data."""
+        After an error all lines stay pending: when an fsync fails, the operating system may have
+        dropped data that was written successfully."""
         self._disk.write_at(self._name, self._size, b"".join(self._pending))
         if self._is_fsynced:
             self._disk.sync(self._name)
@@ -191,7 +196,7 @@ class LineFile:
         return self.path.with_name(rotated_name(self.path.name, self._begin + self._size))
 
     def _next_rotation(self, from_bytes: int, from_ms: int) -> tuple[float, float]:
-        """Return the size and the time of the next rotation."""
+        """Return the file size and the time at which the next rotation is due."""
         if self._archive is None:
             return math.inf, math.inf
         rotation = self._archive.rotation
@@ -215,7 +220,7 @@ class LineFile:
         return True
 
     def _reopen(self) -> None:
-        """Truncate the remains of a failed write at the known end of the file."""
+        """Remove the remains of a failed write: truncate the file to its last valid size."""
         size = self._size_on_disk()
         if size > self._size:
             self._disk.resize(self.path, self._size)
@@ -223,7 +228,7 @@ class LineFile:
             self._size, _ = self._open()
 
     def _open(self) -> tuple[int, int]:
-        """Create the file if necessary, and make it end with a newline.
+        """Create the file if it does not exist, and make sure that it ends with a newline.
 
         Return its size and the number of truncated bytes. Raises OSError."""
         size = self._size_on_disk()
@@ -246,7 +251,7 @@ class LineFile:
             return 0
 
     def _end_of_lines(self, size: int) -> int:
-        """Return where the last complete line ends."""
+        """Return the offset at which the last complete line ends."""
         end = size
         while end > 0:
             begin = max(end - _BLOCK_BYTES, 0)
@@ -260,5 +265,5 @@ class LineFile:
 def _unwritable(path: Path, error: OSError) -> JournalUnwritable:
     return JournalUnwritable(
         f"{path} cannot be written: {error.strerror or error}",
-        hint=f"free space on the disk of {path.parent}, or check that it can be written",
+        hint=f"free disk space, or check that {path.parent} is writable",
     )

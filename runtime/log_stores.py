@@ -1,7 +1,7 @@
 """Log stores of a cluster's brokers, which outlive the broker processes.
 
-A store is created when its broker first starts. Nothing is decided here. No counterpart in Kafka,
-where log directories simply exist.
+A store is created when its broker first starts. This module has no counterpart in Kafka, where a
+log directory is just a folder on a disk.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from klamm.cluster.errors import UsageError
 
 
 class LogStores:
-    """A log store for each broker, by its id.
+    """The log store of each broker, keyed by broker id.
 
-    ``segments``: a directory with a folder ``ID/`` for each broker, which contains its log
-    directories; None: in-memory (offset-only) logs. ``journal``: for journal rows about logs.
-    ``disk``: has the files.
+    ``segments`` is a directory with a folder ``ID/`` for each broker, which contains the broker's
+    log directories; if it is None, brokers have in-memory (offset-only) logs. ``journal`` receives
+    rows about logs. All file operations use ``disk``.
     """
 
     def __init__(self, segments: Path | None, journal: LogJournal, disk: FaultyDisk) -> None:
@@ -46,7 +46,11 @@ class LogStores:
         return FileLogStore(self._segments / str(broker_id), disk=self.disk)
 
     def fail(self, broker_id: int, log_dir: str, fault: DiskFault) -> str | None:
-        """Inject a fault into a log directory; return the reason if it has no files to fail."""
+        """Inject a fault into a log directory of a broker.
+
+        Log segments on disk fail at their next file operation; the return value is None. In-memory
+        logs have no files: the caller must make their log directory fail at once, with the returned
+        reason."""
         self.faults[broker_id, log_dir] = fault
         if self._segments is not None:
             self.disk.arm(self._segments / str(broker_id) / log_dir, fault)
@@ -58,7 +62,7 @@ class LogStores:
         return kind.reason
 
     def heal(self) -> None:
-        """End all faults, including that of the journal file."""
+        """End all disk faults, including one in the journal's file."""
         self.faults.clear()
         self.disk.heal_all()
         for store in self._stores.values():
@@ -66,17 +70,18 @@ class LogStores:
                 store.failures.clear()
 
     def end_process(self) -> None:
-        """Drop all state that does not survive the end of the process: everything but files."""
+        """Discard all in-memory logs, as when the process of the cluster ends. Files survive."""
         self._stores.clear()
 
 
 def check_log_dirs_are_relative(log_dirs: Iterable[str]) -> None:
-    """Raise UsageError for a log directory outside a broker's folder."""
+    """Raise UsageError if a log directory is absolute or leads outside the broker's folder."""
     for log_dir in log_dirs:
         path = PurePath(log_dir)
         if path.is_absolute() or ".." in path.parts:
             raise UsageError(
-                f"log directory {log_dir} is not relative, as --segments requires",
+                f"log directory {log_dir}: with --segments, log directories must be relative "
+                "paths without '..'",
                 hint="set log.dirs to folder names, such as d0,d1; they are created below the "
                 "data directory of each broker",
             )

@@ -1,7 +1,7 @@
 """One node of a cluster: a broker and, if it is a candidate, its controller.
 
-Broker and controller of a node share one ZooKeeper session, as in Kafka, so that one crash removes
-both ephemerals. They are created here; runtime/node_actors.py runs them.
+The broker and the controller of a node share one ZooKeeper session, as in Kafka, so that one crash
+removes the ephemeral znodes of both. This module creates nodes; runtime/node_actors.py runs them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from klamm.zk.store import Store
 
 @dataclass(kw_only=True)
 class Node:
-    """A broker and its controller (None: it is not a candidate)."""
+    """A broker and its controller (None if the broker is not a controller candidate)."""
 
     broker: Broker
     controller: KafkaController | None
@@ -56,11 +56,12 @@ def build_node(
     candidacy: Candidacy | None = None,
     request_taps: Iterable[RequestTap] = (),
 ) -> Node:
-    """Create a node's broker and, if it is a candidate, its controller.
+    """Create a node's broker and, if the broker is a controller candidate, its controller.
 
-    The two stores are views of one session. ``incarnation`` counts the starts of this broker, so
-    that it does not draw the same random numbers again. ``log_journal`` receives rows about logs.
-    ``candidacy`` and ``request_taps`` are shared by all nodes of a cluster.
+    ``broker_store`` and ``controller_store`` use the same session. ``incarnation`` differs for each
+    start of the broker, so that a restarted broker draws different random numbers. ``log_journal``
+    receives rows about logs. ``candidacy`` and ``request_taps`` are shared by all nodes of a
+    cluster.
     """
     info = spec.broker_info(broker_id)
     broker = Broker(

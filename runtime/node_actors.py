@@ -1,6 +1,7 @@
 """A node's broker and controller as actors: their events, startup and shutdown.
 
-Threads and schedulers that run the actors are elsewhere. brokers/broker.py handles messages.
+The threads and schedulers that run these actors are in runtime/real/ and runtime/simulated/.
+brokers/broker.py handles the messages.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from klamm.brokers.bandwidth.copying import Arrived
 from klamm.brokers.broker import Broker
+from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.errors import KlammError, NotFound, SessionExpired
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address, Message
@@ -26,53 +28,53 @@ CONFIG_CHANGES_PATH = ConfigEntityChangeNotificationZNode.path
 
 @dataclass(frozen=True)
 class StartUp:
-    """Event of a broker: register, and make its controller a candidate."""
+    """Event for a broker: register, then make the controller on this broker a candidate."""
 
     deadline_ms: float
-    """When another session must have released the broker id, in monotonic milliseconds."""
+    """Deadline for the broker's previous session to expire, in ms of the monotonic clock."""
     holds_controller: bool = False
-    """True: the controller becomes a candidate only after a BeginCandidacy."""
+    """If true, the controller becomes a candidate only after a BeginCandidacy event."""
 
 
 @dataclass(frozen=True)
 class BeginCandidacy:
-    """Event of a registered broker: make its controller a candidate."""
+    """Event for a registered broker: make the controller on this broker a candidate."""
 
 
 @dataclass(frozen=True)
 class ReRegister:
-    """Event of a broker that is not a candidate: its session expired."""
+    """Event for a broker without a candidate: the session expired, so register again."""
 
 
 @dataclass(frozen=True)
 class ConfigChanges:
-    """Event of a broker: the children of /config/changes may have changed."""
+    """Event for a broker: the children of /config/changes may have changed."""
 
 
 @dataclass(frozen=True)
 class RegistrationChanged:
-    """Event of a broker: its registration znode was created, changed or deleted."""
+    """Event for a broker: its registration znode was created, changed or deleted."""
 
     is_deleted: bool
 
 
 @dataclass(frozen=True)
 class ShutDown:
-    """Event of a broker: drain its leaderships, after which it can be stopped."""
+    """Event for a broker: start a controlled shutdown. The broker is stopped afterwards."""
 
 
 @dataclass(frozen=True)
 class FailLogDir:
-    """Event of a broker: one of its log directories fails.
+    """Event for a broker: one of its log directories failed.
 
-    ``reason``: the disk's error; None if the failure was only requested."""
+    ``reason``: the disk error, or None if a user requested the failure."""
 
     path: str
     reason: str | None = None
 
 
 def check_log_dir(broker: Broker, path: str) -> None:
-    """Raise NotFound if the broker has no such log directory."""
+    """Raise NotFound if a broker has no log directory with this path."""
     if path not in broker.config.log_dirs:
         raise NotFound(
             f"broker {broker.info.id} has no log directory {path}",
@@ -81,13 +83,18 @@ def check_log_dir(broker: Broker, path: str) -> None:
 
 
 class BrokerActor(Actor):
-    """A broker's events: messages, startup, timers, shutdown.
+    """Actor that runs a broker: messages, startup, timers and shutdown.
 
-    ``on_started`` is called once the broker is registered, or with the error that prevented it.
-    ``on_shut_down`` is called after a ShutDown once the broker may be stopped. ``on_halted`` is
-    called with the reason if the last log directory failed, or an event raised an error, or,
-    without ``on_started``, the session expired before the registration. A halted broker does
-    nothing more; in Kafka the last case fails the broker's start.
+    - ``on_started`` is called when the broker is registered, or with the error that prevented the
+      registration.
+    - ``on_shut_down`` is called after a ShutDown event, when the broker may be stopped.
+    - ``on_halted`` is called with the reason when the broker halts. A halted broker processes no
+      more events.
+
+    A broker halts if its last log directory fails or an event raises an error. If ``on_started`` is
+    None, the broker also halts if its session expires during an attempt to register, or if no log
+    directory is usable; in Kafka, both make the startup of a broker fail. Between attempts the
+    broker begins a new session, as kafka.zookeeper.ZooKeeperClient does.
     """
 
     def __init__(
@@ -115,9 +122,10 @@ class BrokerActor(Actor):
         return isinstance(event, SessionEvent) or event.path in paths
 
     def on_store_event(self, event: StoreEvent) -> None:
-        """Handle changes of configs, of the registration, and of the session.
+        """Handle a config change, a change of the registration znode, or a session expiry.
 
-        A broker without a controller registers again after its session expired."""
+        After an expiry, the node's controller begins a new session and registers the broker again.
+        If the controller is not a candidate yet, or if there is none, the broker itself does."""
         if isinstance(event, WatchEvent):
             if event.path == CONFIG_CHANGES_PATH:
                 self.give(ConfigChanges())
@@ -125,16 +133,16 @@ class BrokerActor(Actor):
                 self.give(RegistrationChanged(event.kind is WatchKind.DELETED))
         elif event.state is SessionState.EXPIRED:
             self._is_expired = True
-            if self._node.controller is None:
+            if not self._has_candidate:
                 self.give(ReRegister())
         elif event.state is SessionState.CONNECTED and self._is_expired:
             self._is_expired = False
             self.give(ConfigChanges())
-            # A new session has no watches yet.
+            # Watch the registration again: a new session has no watches.
             self.give(RegistrationChanged(is_deleted=False))
 
     def next_due_ms(self) -> float | None:
-        """Return when the broker's next timer is due."""
+        """Return the due time of the broker's next timer, in monotonic milliseconds."""
         due = (self._node.broker.next_due_ms(), self._retry[0] if self._retry else None)
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -160,14 +168,17 @@ class BrokerActor(Actor):
             case BeginCandidacy():
                 self._begin_candidacy()
             case ReRegister():
-                self._node.broker.on_session_expired()
+                if not self._has_candidate:
+                    self._node.broker.on_session_expired()
             case ConfigChanges():
                 self._node.broker.dynamic_config_manager.process_notifications()
             case RegistrationChanged(is_deleted):
                 self._on_registration_changed(is_deleted)
             case ShutDown():
-                self._is_shutting_down = True
-                self._node.broker.begin_controlled_shutdown()
+                # Another one, during the first, would use up an attempt.
+                if not self._is_shutting_down:
+                    self._is_shutting_down = True
+                    self._node.broker.begin_controlled_shutdown()
             case FailLogDir(path, reason):
                 self._node.broker.fail_log_dir(path, reason)
             case Message():
@@ -178,9 +189,9 @@ class BrokerActor(Actor):
                 raise AssertionError(f"{self.address} cannot handle {event}")
 
     def on_failed(self, error: BaseException) -> None:
-        """Halt after a bug, because the broker's state is unknown.
+        """Halt the broker after an unexpected error, because its state is unknown.
 
-        Errors of ZooKeeper or a disk are not bugs."""
+        A KlammError does not halt it: failures of ZooKeeper and disks are expected."""
         if not isinstance(error, KlammError) and not self.stopped:
             self._halt(f"{type(error).__name__}: {error}")
 
@@ -224,21 +235,33 @@ class BrokerActor(Actor):
                 self._begin_candidacy()
             self._report_started(None)
 
+    @property
+    def _has_candidate(self) -> bool:
+        controller = self._node.controller
+        return controller is not None and controller.is_candidate
+
     def _begin_candidacy(self) -> None:
-        if self._node.controller is not None:
-            self._node.controller.startup(self._node.broker.cluster_id)
+        controller = self._node.controller
+        if controller is None:
+            return
+        controller.startup(self._node.broker.cluster_id)
+        if self._is_expired:
+            # The session expired before the controller was notified of expiries.
+            controller.on_store_event(SessionEvent(SessionState.EXPIRED))
 
     def _report_started(self, error: Exception | None) -> None:
         if self._on_started is not None:
             self._on_started(self._node.id, error)
         elif isinstance(error, SessionExpired):
             self._halt("its session expired before it was registered")
+        elif isinstance(error, LogStorageError):
+            self._halt(error.message)
         elif error is not None:
             raise error
 
 
 class ControllerActor(Actor):
-    """A controller as an actor in the simulated world."""
+    """Actor that runs a controller in the simulated world."""
 
     def __init__(self, controller: KafkaController, clock: Clock) -> None:
         super().__init__(Address("controller", controller.config.broker_id))
@@ -255,9 +278,9 @@ class ControllerActor(Actor):
         return self._controller.events.event_queue_size > 0
 
     def next_due_ms(self) -> float | None:
-        """Return when the controller's next timer is due."""
+        """Return the due time of the controller's next timer, in monotonic milliseconds."""
         return self._controller.next_due_ms()
 
     def run_event(self) -> None:
-        """Process one event."""
+        """Process one controller event."""
         self._controller.step()

@@ -1,6 +1,7 @@
-"""Preloading: fill the logs of a cluster before a rehearsal, without producing the records.
+"""Preloading: fill a cluster's logs with records before a rehearsal, without produce requests.
 
-Producing a terabyte takes a million requests; this takes none. No broker may be inside an event.
+It would take a million requests to produce a terabyte. Call these functions only while no broker
+is handling an event.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from klamm.brokers.broker import Broker
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.partitions.remote_replica import RemoteReplica
-from klamm.cluster.errors import UsageError
+from klamm.cluster.errors import WrongState
 from klamm.cluster.protocols import Clock
 from klamm.cluster.records import Interval, IntervalRecords
 from klamm.cluster.types import TopicPartition
@@ -26,7 +27,7 @@ def preload_replicas(
 ) -> None:
     """Add records to all replicas of a partition, as if they had been produced long ago.
 
-    Raises UsageError if the partition has no leader among the brokers, or has logs on disk.
+    Raises WrongState if no running broker leads the partition, or if its logs are on disk.
     """
     replicas = [
         (broker, partition)
@@ -34,7 +35,7 @@ def preload_replicas(
         if (partition := broker.replica_manager.partitions.get(tp)) is not None
     ]
     if not any(partition.is_leader(broker.info.id) for broker, partition in replicas):
-        raise UsageError(f"{tp} has no leader, so its replicas cannot be preloaded")
+        raise WrongState(f"{tp} has no running leader, so its replicas cannot be preloaded")
     now_ms, wall_ms = clock.monotonic_ms(), clock.now_ms()
     for broker, partition in replicas:
         preload(partition, broker.info.id, size_bytes, record_bytes, now_ms, wall_ms)
@@ -48,13 +49,14 @@ def preload(
     now_ms: float,
     wall_ms: int,
 ) -> None:
-    """Add ``size_bytes`` of records to a replica; call it for the whole ISR alike.
+    """Add ``size_bytes`` of records to one replica.
 
-    ``now_ms`` is monotonic, ``wall_ms`` since the epoch. Raises UsageError if the log is on disk.
+    The caller must do the same for every replica in the ISR. ``now_ms`` is monotonic; ``wall_ms``
+    is in milliseconds since the Unix epoch. Raises WrongState if the log is on disk.
     """
     log = partition.log
     if not isinstance(log, IntervalLog):
-        raise UsageError("only in-memory logs can be preloaded, not log segments on disk")
+        raise WrongState("only in-memory logs can be preloaded, not log segments on disk")
     epoch = partition.leader_epoch
     per_segment = max(1, log.config.segment_bytes // record_bytes)
     left = size_bytes // record_bytes

@@ -1,6 +1,6 @@
-"""Reads a log across its rotated files while it is written, rotated and compressed.
+"""Reads a log across its rotated files, even while it is being written, rotated or compressed.
 
-A position is a byte offset in the whole log, so rotation does not change it. Independent of rows.
+A position is a byte offset in the whole log, so a rotation does not change it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from klamm.cluster.rotated_names import RotatedName, rotated_names
 _BLOCK_BYTES: Final = 1 << 20
 
 
-class Segment(NamedTuple):
-    """One file of a log. ``begin``: position of its first byte. ``end`` None: it is still written.
+class LogFile(NamedTuple):
+    """One file of a log, which contains the bytes from position ``begin`` to ``end``.
 
-    ``is_damaged``: its gzip data is damaged; only the part before the damage can be read."""
+    ``end`` is None if the file is still being written. ``is_damaged``: the gzip data is damaged,
+    and only the part before the damage can be read."""
 
     path: Path
     begin: int
@@ -30,7 +31,7 @@ class Segment(NamedTuple):
 
 
 def rotated(path: Path) -> list[RotatedName]:
-    """Return the rotated files of a log, oldest first."""
+    """Return the names of a log's rotated files, oldest first."""
     try:
         return rotated_names(path.name, os.listdir(path.parent))
     except FileNotFoundError:
@@ -38,13 +39,14 @@ def rotated(path: Path) -> list[RotatedName]:
 
 
 @contextmanager
-def opened_at(path: Path, place: int) -> Iterator[tuple[Segment, BinaryIO] | None]:
-    """Open the file that has, or will have, the byte at ``place``; None if there is no log.
+def opened_at(path: Path, position: int) -> Iterator[tuple[LogFile, BinaryIO] | None]:
+    """Open the file that contains, or will contain, the byte at ``position``.
 
-    A position that retention has deleted becomes that of the oldest file. Raises OSError."""
+    Yields None if the log does not exist. If retention has deleted that byte, the oldest file is
+    opened. Raises OSError."""
     while True:
         names = rotated(path)
-        at = next((n for n, name in enumerate(names) if name.end > place), len(names))
+        at = next((n for n, name in enumerate(names) if name.end > position), len(names))
         begin = names[at - 1].end if at else 0
         is_last = at == len(names)
         try:
@@ -60,30 +62,30 @@ def opened_at(path: Path, place: int) -> Iterator[tuple[Segment, BinaryIO] | Non
             yield None
             return
         if opened is None:  # a crash in the middle of a rotation
-            opened = Segment(path, names[-1].end, None), io.BytesIO()
+            opened = LogFile(path, names[-1].end, None), io.BytesIO()
         with opened[1]:
             yield opened
             return
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Yield every complete line of a log, without its newline. Raises OSError."""
-    place = 0
+    """Yield every complete line of a log, without the newline. Raises OSError."""
+    position = 0
     while True:
-        with opened_at(path, place) as opened:
+        with opened_at(path, position) as opened:
             if opened is None:
                 return
-            segment, file = opened
+            log_file, file = opened
             for line in file:
                 if line.endswith(b"\n"):
                     yield line[:-1]
-            if segment.end is None:
+            if log_file.end is None:
                 return
-            place = segment.end
+            position = log_file.end
 
 
 def line_number(file: BinaryIO, offset: int) -> int:
-    """Return the number, from 1, of the line that begins at a byte of a file."""
+    """Return the line number (from 1) of the line that begins at a byte offset of a file."""
     count, left = 1, offset
     file.seek(0)
     while left > 0 and (data := file.read(min(left, _BLOCK_BYTES))):
@@ -92,24 +94,24 @@ def line_number(file: BinaryIO, offset: int) -> int:
     return count
 
 
-def _open_last(path: Path, begin: int) -> tuple[Segment, BinaryIO]:
-    return Segment(path, begin, None), path.open("rb")
+def _open_last(path: Path, begin: int) -> tuple[LogFile, BinaryIO]:
+    return LogFile(path, begin, None), path.open("rb")
 
 
-def _open_rotated(path: Path, name: RotatedName, begin: int) -> tuple[Segment, BinaryIO]:
-    """Open a rotated file; a compressed one is read into memory, as rotation keeps it small."""
+def _open_rotated(path: Path, name: RotatedName, begin: int) -> tuple[LogFile, BinaryIO]:
+    """Open a rotated file. A compressed file is read into memory; rotation keeps files small."""
     at = path.with_name(name.name)
     if not name.is_compressed:
         file = at.open("rb")
         size = os.fstat(file.fileno()).st_size
-        return Segment(at, max(begin, name.end - size), name.end), file
+        return LogFile(at, max(begin, name.end - size), name.end), file
     data, is_damaged = _decompressed(at)
     begin = begin if is_damaged else name.end - len(data)
-    return Segment(at, begin, name.end, is_damaged), io.BytesIO(data)
+    return LogFile(at, begin, name.end, is_damaged), io.BytesIO(data)
 
 
 def _decompressed(path: Path) -> tuple[bytes, bool]:
-    """Return the data that can be decompressed, and whether the rest is damaged."""
+    """Return the data that can be decompressed, and whether the rest of the file is damaged."""
     member = zlib.decompressobj(zlib.MAX_WBITS | 16)
     found = []
     with path.open("rb") as file:

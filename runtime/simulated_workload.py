@@ -1,7 +1,7 @@
-"""A constant-rate workload in a simulated world: its start, and checks for lost records.
+"""Starts a constant-rate workload in a simulated world, and checks that no records are lost.
 
-Checks read a world from outside. They materialize its constant rates first, and change nothing
-else. They are those of runtime/checks/replicas.py, over all partitions of the workload.
+The checks materialize the workload's constant-rate appends, and change nothing else. They apply
+runtime/checks/replicas.py to all partitions of the workload.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm.runtime.simulated.world import SimulatedWorld
 def begin_workload(
     world: SimulatedWorld, rates: Mapping[TopicPartition, Rate], client_id: int = 0
 ) -> ConstantRateProducer:
-    """Start a client that produces at constant rates from now on, with acks -1."""
+    """Start a client that produces at constant rates from now on, with acks=-1."""
     producer = ConstantRateProducer(
         Address("client", client_id),
         rates,
@@ -33,7 +33,7 @@ def begin_workload(
 
 
 class WorkloadChecker:
-    """Checks one workload; ``violations`` has each violation once, as text."""
+    """Checks the partitions of one workload. ``violations`` lists each violation only once."""
 
     def __init__(self, world: SimulatedWorld, producer: ConstantRateProducer) -> None:
         self._world = world
@@ -51,13 +51,15 @@ class WorkloadChecker:
         return self._producer.partitions.keys()
 
     def acknowledged(self, tp: TopicPartition) -> int:
-        """Return the number of records of a partition that the whole ISR has by now."""
+        """Return how many records of a partition have been replicated to the whole ISR by now."""
         progress = self._producer.partitions[tp]
         progress.materialize(self._world.clock.monotonic_ms())
         return sum(stretch.end - stretch.start for stretch in progress.acknowledged)
 
     def check(self, of: Collection[TopicPartition] | None = None) -> None:
-        """Check all replicas of these partitions (None: all) against the acknowledgements."""
+        """Check that the leaders of these partitions have all acknowledged records.
+
+        By default, check all partitions of the workload."""
         now_ms = self._world.clock.monotonic_ms()
         partitions = self._producer.partitions
         of = partitions if of is None else of
@@ -68,7 +70,7 @@ class WorkloadChecker:
 
 
 def replica_views(world: SimulatedWorld, of: Container[TopicPartition]) -> list[ReplicaView]:
-    """Return all replicas of these partitions, including those of stopped brokers."""
+    """Return all replicas of these partitions, including replicas on stopped brokers."""
     views = []
     for broker_id in sorted(world.log_stores):
         running = world.nodes.get(broker_id)

@@ -1,70 +1,75 @@
 """Implementations of Transport, real and simulated.
 
-``RoutedTransport`` hands a message to the receiver of its destination, at once and in the sender's
-thread; the receiver only enqueues. ``SimulatedTransport`` keeps messages until a random delay on
-the virtual clock is over. Between two actors messages stay in order, unless they carry records and
-the network has faults. A receiver may register for notifications of broken connections, as a TCP
-client has them: it is then sent a Disconnected.
+``RoutedTransport`` passes a message to the receiver of its destination at once, in the sender's
+thread; the receiver may only enqueue it. ``SimulatedTransport`` delivers messages after a random
+delay on the virtual clock. Messages between two actors stay in order, unless a fault of their link
+repeats or reorders messages. A receiver can ask to be notified of broken connections, like a TCP
+client: it then receives a Disconnected message for each.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Final
 
-from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message
+from klamm.runtime.network import (
+    ZOOKEEPER,
+    Effect,
+    LinkFault,
+    Traffic,
+    effect_of,
+    is_affected,
+    party_of,
+    traffic_of,
+)
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
 
-
-_DATA = (FetchRequest, FetchResponse, ProduceRequest, ProduceResponse)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkFaults:
-    """Faults of messages that carry records: shares lost, repeated, and overtaking, from 0 to 1.
-
-    Other messages travel as over a reliable connection. For receivers that are notified of
-    connections nothing is repeated or reordered: a loss breaks the connection, with all messages
-    in flight on it.
-    """
-
-    loss: float = 0.0
-    repetition: float = 0.0
-    reordering: float = 0.0
-
-
-NO_FAULTS = NetworkFaults()
-_LATE = 100
-"""Factor by which a repeated or overtaken message may take longer than others."""
+MAX_DELAY_MS: Final = 5.0
+_LOCK: Final = threading.RLock()
+"""Guards the held and the late messages of the real world, whose senders are threads."""
+_LATE: Final = 100
+"""Factor by which the delay of a repeated or reordered message is multiplied."""
 
 
 class RoutedTransport:
-    """Delivers at once. A message without a receiver is lost, like one to a dead process.
+    """Transport that delivers messages at once.
 
-    ``isolated``, which may be set at any time: messages with records between these brokers and
-    all others are lost. ``on_change`` is called when these brokers, or the faults, change.
+    A message to an address without a receiver is lost, as if it were sent to a dead process.
+    ``faults`` are the faults of the network's links; they may be replaced at any time.
+    ``on_change`` is called when they change. ``deliver_later`` calls ``deliver_late`` with a
+    message after a delay in milliseconds; if the last argument is True, in order with the earlier
+    messages of the same link.
+
+    If the sender or the receiver of a message is notified of broken connections, the message is
+    neither repeated nor reordered, and its loss breaks the connection.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self.on_change: Callable[[], None] | None = None
+        self.deliver_later: Callable[[Message, float, bool], None] | None = None
         self._receivers: dict[Address, Receiver] = {}
         self._taps: list[Tap] = []
         self._connections: dict[Address, dict[Address, None]] = {}
-        self.on_change: Callable[[], None] | None = None
-        self._isolated: tuple[int, ...] = ()
+        self._rng = rng or random.Random()
+        self._faults: tuple[LinkFault, ...] = ()
+        self._effects: dict[tuple[Address, Address, Traffic | None], Effect | None] = {}
+        self._clogged: list[Message] = []
+        self._late_count = 0
 
     def register(
         self, address: Address, receiver: Receiver, *, notify_disconnects: bool = False
     ) -> None:
-        """Deliver messages to ``address`` by calling ``receiver``, which may only enqueue.
+        """Deliver messages to ``address`` by calling ``receiver``, which may only enqueue them.
 
-        ``notify_disconnects``: these include a Disconnected whenever a destination of its
-        messages stops, or is not alive when it sends.
+        If ``notify_disconnects``, the receiver gets a Disconnected message when it sends a message
+        to an actor that is not alive, or when an actor that it has sent messages to stops.
         """
         self._receivers[address] = receiver
         if notify_disconnects:
@@ -74,6 +79,8 @@ class RoutedTransport:
         """Drop messages to ``address`` from now on."""
         if self._receivers.pop(address, None) is None:
             return
+        with _LOCK:
+            self._clogged = [held for held in self._clogged if held.destination != address]
         self._connections.pop(address, None)
         for client, others in tuple(self._connections.items()):
             if others.pop(address, address) is None:
@@ -85,7 +92,7 @@ class RoutedTransport:
             connected[message.destination] = None
 
     def _refuse(self, message: Message) -> None:
-        """Drop a message without a receiver, and notify its sender."""
+        """Drop a message to an address without a receiver, and notify the sender if required."""
         connected = self._connections.get(message.source)
         if connected is not None:
             connected.pop(message.destination, None)
@@ -97,38 +104,141 @@ class RoutedTransport:
             receiver(Message(other, client, NO_CORRELATION_ID, Disconnected()))
 
     def add_tap(self, tap: Tap) -> None:
-        """Call ``tap`` with every sent message, before it is delivered."""
+        """Call ``tap`` with every message that is sent, before the message is delivered."""
         self._taps.append(tap)
 
-    def reaches(self, source: Address, destination: Address) -> bool:
-        """Return True if messages with records get from the source to the destination."""
-        return not self._is_cut(source, destination)
+    # -- faults
 
     @property
-    def isolated(self) -> tuple[int, ...]:
-        """Brokers cut off from the others."""
-        return self._isolated
+    def faults(self) -> tuple[LinkFault, ...]:
+        """The faults of links, oldest first."""
+        return self._faults
 
-    @isolated.setter
-    def isolated(self, broker_ids: tuple[int, ...]) -> None:
-        self._isolated = broker_ids
-        self._changed()
-
-    def _changed(self) -> None:
+    @faults.setter
+    def faults(self, faults: tuple[LinkFault, ...]) -> None:
+        with _LOCK:
+            self._faults = faults
+            self._effects = {}
+            held, self._clogged = self._clogged, []
+            for message in held:
+                effect = self._effect_on(message)
+                if effect is not None and effect.is_clogged:
+                    self._clogged.append(message)
+                else:
+                    self._put(message, delay_ms=0.0 if effect is None else effect.delay_ms)
         if self.on_change is not None:
             self.on_change()
 
-    def _is_cut(self, one: Address, other: Address) -> bool:
-        is_between = (one.id in self._isolated) != (other.id in self._isolated)
-        return is_between and one.role == other.role
+    @property
+    def isolated_broker_ids(self) -> list[int]:
+        """The ids of isolated brokers."""
+        return [id_ for fault in self._faults for id_ in fault.isolated]
+
+    @property
+    def fault_texts(self) -> list[str]:
+        """Descriptions of all faults, except the isolation of brokers."""
+        return [fault.text for fault in self._faults if not fault.isolated]
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.faults = ()
+
+    def reaches(self, source: Address, destination: Address) -> bool:
+        """Return True unless a fault stops messages with records from source to destination."""
+        effect = self._effect(source, destination, Traffic.RECORDS)
+        return effect is None or not (effect.is_cut or effect.is_clogged)
+
+    def with_zookeeper(self, broker_id: int) -> tuple[Effect | None, Effect | None]:
+        """Return the effects on what a broker sends to ZooKeeper, and on what it receives."""
+        faults = self._faults
+        return (
+            effect_of(faults, (broker_id, ZOOKEEPER)),
+            effect_of(faults, (ZOOKEEPER, broker_id)),
+        )
+
+    def _effect(
+        self, source: Address, destination: Address, traffic: Traffic | None
+    ) -> Effect | None:
+        if not self._faults:
+            return None
+        key = (source, destination, traffic)
+        effects = self._effects
+        if key not in effects:
+            link = (party_of(source), party_of(destination))
+            effects[key] = effect_of(self._faults, link, traffic)
+        return effects[key]
+
+    def _effect_on(self, message: Message) -> Effect | None:
+        if not self._faults or not is_affected(message):
+            return None
+        return self._effect(message.source, message.destination, traffic_of(message))
+
+    # -- messages
 
     def send(self, message: Message) -> None:
-        """Deliver a message."""
+        """Send a message."""
         for tap in self._taps:
             tap(message)
-        if isinstance(message.body, _DATA) and self._is_cut(message.source, message.destination):
+        if self._is_broken(message):
             return
         self._connect(message)
+        effect = self._effect_on(message)
+        if effect is None:
+            self._put(message)
+        else:
+            self._put_badly(message, effect)
+
+    def _is_broken(self, message: Message) -> bool:
+        """Return True if the sender or the receiver will hear that their connection is lost."""
+        return False
+
+    def _put_badly(self, message: Message, effect: Effect) -> None:
+        source, destination, draw = message.source, message.destination, self._rng.random
+        delay_ms = effect.delay_ms
+        has_connection = source in self._connections or destination in self._connections
+        if effect.is_cut or draw() < effect.loss:
+            if has_connection:
+                self._break(source, destination)
+            return
+        if effect.is_clogged:
+            with _LOCK:
+                now = self._effect_on(message)
+                if now is not None and now.is_clogged:
+                    self._clogged.append(message)
+                    return
+        if has_connection:
+            self._put(message, delay_ms=delay_ms)
+            return
+        self._put(message, delay_ms=delay_ms, in_order=draw() >= effect.reordering)
+        if draw() < effect.repetition:
+            self._put(message, delay_ms=delay_ms, in_order=False)
+
+    def _break(self, source: Address, destination: Address) -> None:
+        """Break a connection, and notify its client."""
+        is_client = source in self._connections
+        client, other = (source, destination) if is_client else (destination, source)
+        self._connections[client].pop(other, None)
+        self._disconnect(client, other)
+
+    def _put(self, message: Message, *, delay_ms: float = 0.0, in_order: bool = True) -> None:
+        if not in_order:
+            delay_ms += self._rng.uniform(0.0, MAX_DELAY_MS) * _LATE
+        if self.deliver_later is not None and (delay_ms or self._faults or self._late_count):
+            # Until the last late message has arrived all take this way: none overtakes another.
+            with _LOCK:
+                self._late_count += 1
+            self.deliver_later(message, delay_ms, in_order)
+        else:
+            self.deliver(message)
+
+    def deliver_late(self, message: Message) -> None:
+        """Pass a message to its receiver that was given to ``deliver_later``."""
+        with _LOCK:
+            self._late_count -= 1
+        self.deliver(message)
+
+    def deliver(self, message: Message) -> None:
+        """Pass a message to its receiver now."""
         receiver = self._receivers.get(message.destination)
         if receiver is not None:
             receiver(message)
@@ -137,108 +247,79 @@ class RoutedTransport:
 
 
 class SimulatedTransport(RoutedTransport):
-    """Delivers after a delay drawn from ``rng``, up to ``max_delay_ms``.
+    """Delivers messages after a delay drawn from ``rng``, up to ``max_delay_ms``."""
 
-    ``faults`` may be set at any time.
-    """
-
-    def __init__(self, clock: Clock, rng: random.Random, max_delay_ms: float = 5.0) -> None:
-        super().__init__()
-        self._faults = NO_FAULTS
-        self._is_faulty = False
+    def __init__(
+        self, clock: Clock, rng: random.Random, max_delay_ms: float = MAX_DELAY_MS
+    ) -> None:
+        super().__init__(rng)
         self._clock = clock
-        self._rng = rng
         self.max_delay_ms = max_delay_ms
         self._in_flight: list[tuple[float, int, Message]] = []
         self._sent = 0
         self._last_due_ms: dict[tuple[Address, Address], float] = {}
         self._broken: dict[tuple[Address, Address], None] = {}
 
-    @property
-    def faults(self) -> NetworkFaults:
-        """Faults of messages that carry records."""
-        return self._faults
-
-    @faults.setter
-    def faults(self, faults: NetworkFaults) -> None:
-        self._faults = faults
-        self._is_faulty = faults != NO_FAULTS
-        self._changed()
+    def unregister(self, address: Address) -> None:
+        """Drop messages to ``address`` from now on, also those in flight."""
+        if self._faults:
+            # A message that is late by seconds must not reach the next process at this address.
+            self._keep(lambda message: message.destination != address)
+        super().unregister(address)
 
     def is_lossless(self, one: Address, other: Address) -> bool:
-        """Return True if both are alive and no message between them can be lost."""
+        """Return True if both addresses are alive and no fault affects messages between them."""
         return (
-            not self._is_faulty
-            and not self._is_cut(one, other)
+            not any(
+                self._effect(*link, traffic)
+                for link in ((one, other), (other, one))
+                for traffic in (None, *Traffic)
+            )
             and one in self._receivers
             and other in self._receivers
         )
 
     def disconnect_at_once(self, client: Address, other: Address) -> None:
-        """Notify the client of a lost connection now, ahead of messages in flight."""
+        """Notify the client of a lost connection at once, ahead of messages in flight."""
         super()._disconnect(client, other)
-
-    def heal(self) -> None:
-        """End all message faults and isolation."""
-        self.faults, self.isolated = NO_FAULTS, ()
 
     @property
     def in_flight(self) -> list[Message]:
-        """Messages sent and not delivered yet, in the order they are due."""
+        """The messages that are not delivered yet, in the order in which they are due.
+
+        Messages on clogged links are not included."""
         return [message for _, _, message in sorted(self._in_flight, key=lambda entry: entry[:2])]
 
-    def send(self, message: Message) -> None:
-        """Send a message with a delay."""
-        for tap in self._taps:
-            tap(message)
+    def _is_broken(self, message: Message) -> bool:
         link = (message.source, message.destination)
-        if link in self._broken or link[::-1] in self._broken:
-            return
-        self._connect(message)
-        if isinstance(message.body, _DATA) and (self.isolated or self._is_faulty):
-            self._send_badly(message)
-        else:
-            self._put(message, in_order=True)
-
-    def _send_badly(self, message: Message) -> None:
-        source, destination = message.source, message.destination
-        faults, draw = self.faults, self._rng.random
-        if source in self._connections or destination in self._connections:
-            if draw() < faults.loss:
-                self._break(source, destination)
-            else:
-                self._put(message, in_order=True)
-            return
-        if self._is_cut(source, destination) or draw() < faults.loss:
-            return
-        self._put(message, in_order=draw() >= faults.reordering)
-        if draw() < faults.repetition:
-            self._put(message, in_order=False)
+        return link in self._broken or link[::-1] in self._broken
 
     def _break(self, source: Address, destination: Address) -> None:
-        """Break a connection, and drop its messages in flight in both directions."""
-        is_client = source in self._connections
-        client, other = (source, destination) if is_client else (destination, source)
-        self._connections[client].pop(other, None)
-        self._lose(other, client)
-        self._disconnect(client, other)
+        """Break a connection, and drop the messages in flight in both directions."""
+        self._lose(source, destination)
+        self._lose(destination, source)
+        super()._break(source, destination)
 
     def _disconnect(self, client: Address, other: Address) -> None:
-        """Drop all messages of the connection until the client is notified."""
+        """Notify the client of a lost connection. Until then, drop all messages on it."""
         if (client, other) not in self._broken:
             self._lose(client, other)
             self._broken[client, other] = None
             gone = Message(other, client, NO_CORRELATION_ID, Disconnected())
-            self._put(gone, in_order=True)
+            self._put(gone)
 
     def _lose(self, source: Address, destination: Address) -> None:
         link = (source, destination)
-        self._in_flight = [e for e in self._in_flight if (e[2].source, e[2].destination) != link]
+        self._keep(lambda message: (message.source, message.destination) != link)
+
+    def _keep(self, is_kept: Callable[[Message], bool]) -> None:
+        self._clogged = [held for held in self._clogged if is_kept(held)]
+        self._in_flight = [entry for entry in self._in_flight if is_kept(entry[2])]
         heapq.heapify(self._in_flight)
 
-    def _put(self, message: Message, *, in_order: bool) -> None:
-        delay_ms = self._rng.uniform(0.0, self.max_delay_ms)
-        due_ms = self._clock.monotonic_ms() + (delay_ms if in_order else delay_ms * _LATE)
+    def _put(self, message: Message, *, delay_ms: float = 0.0, in_order: bool = True) -> None:
+        wire_ms = self._rng.uniform(0.0, self.max_delay_ms)
+        due_ms = self._clock.monotonic_ms() + delay_ms + (wire_ms if in_order else wire_ms * _LATE)
         if in_order:
             link = (message.source, message.destination)
             due_ms = max(due_ms, self._last_due_ms.get(link, 0.0))
@@ -246,25 +327,40 @@ class SimulatedTransport(RoutedTransport):
         self._sent += 1
         heapq.heappush(self._in_flight, (due_ms, self._sent, message))
 
+    def by_link(self) -> dict[tuple[Address, Address], list[Message]]:
+        """Return the messages in flight, oldest first, keyed by source and destination."""
+        links: dict[tuple[Address, Address], list[Message]] = {}
+        for message in self.in_flight:
+            links.setdefault((message.source, message.destination), []).append(message)
+        return dict(sorted(links.items()))
+
+    def deliver_next(self, source: Address, destination: Address) -> None:
+        """Deliver the oldest message from ``source`` to ``destination`` now."""
+        link = (source, destination)
+        entries = (e for e in self._in_flight if (e[2].source, e[2].destination) == link)
+        entry = min(entries, key=lambda e: e[:2])
+        self._in_flight.remove(entry)
+        heapq.heapify(self._in_flight)
+        self.deliver(entry[2])
+
     def next_due_ms(self) -> float | None:
-        """Return when the next message arrives, in monotonic milliseconds."""
+        """Return the delivery time of the next message, in monotonic milliseconds, or None."""
         return self._in_flight[0][0] if self._in_flight else None
 
     def in_flight_before(self, due_ms: float) -> bool:
-        """Return True if a message arrives by ``due_ms``."""
+        """Return True if a message will be delivered by ``due_ms``."""
         return bool(self._in_flight) and self._in_flight[0][0] <= due_ms
 
     def deliver_due(self) -> int:
-        """Deliver every message that is due; return their number."""
+        """Deliver all messages that are due, and return how many there were."""
         delivered = 0
         while self._in_flight and self._in_flight[0][0] <= self._clock.monotonic_ms():
-            _, _, message = heapq.heappop(self._in_flight)
-            if isinstance(message.body, Disconnected):
-                self._broken.pop((message.destination, message.source), None)
-            receiver = self._receivers.get(message.destination)
-            if receiver is not None:
-                receiver(message)
-            else:
-                self._refuse(message)
+            self.deliver(heapq.heappop(self._in_flight)[2])
             delivered += 1
         return delivered
+
+    def deliver(self, message: Message) -> None:
+        """Pass a message to its receiver now."""
+        if isinstance(message.body, Disconnected):
+            self._broken.pop((message.destination, message.source), None)
+        super().deliver(message)

@@ -1,1 +1,1 @@
-"""The HTTP API of a running cluster."""
+"""The server of klamm up: runs a cluster and serves its HTTP API."""

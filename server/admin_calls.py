@@ -1,8 +1,8 @@
-"""The calls of KafkaAdmin over HTTP: one table for server and client.
+"""Table of the KafkaAdmin calls that the HTTP API offers; both server and client use it.
 
-The body of a request has the call's arguments by name, the answer has its result; entries.py
-converts between them and JSON. Types of answers accept unknown fields, so that clients can read
-the answers of newer servers; types of requests do not.
+The request body contains the arguments of the call, keyed by name, and the response body its
+result; entries.py converts them to and from JSON. Response types accept unknown fields, so that
+clients can read the responses of newer servers; request types do not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _api_error(code: str, message: str | None) -> requests.ApiError:
 
 
 class Partition(Entry, frozen=True):
-    """One partition."""
+    """A partition, identified by topic and partition number."""
 
     KEY: ClassVar[Callable[..., Any]] = TopicPartition
     topic: str
@@ -47,7 +47,7 @@ class Partition(Entry, frozen=True):
 
 
 class PartitionResult(Partition, frozen=True, forbid_unknown_fields=False):
-    """Result for a partition; the code is NONE if it was accepted."""
+    """Result of a request for one partition; ``code`` is NONE if there was no error."""
 
     VALUE = _api_error
     code: str
@@ -64,7 +64,7 @@ class MovingPartition(Partition, frozen=True, forbid_unknown_fields=False):
 
 
 class WantedReplicas(Partition, frozen=True):
-    """Target replicas of a partition; None cancels its reassignment."""
+    """Target replicas of a partition; null cancels the partition's reassignment."""
 
     IS_UNIQUE = True
     replicas: tuple[Int32, ...] | None
@@ -78,7 +78,7 @@ class Replica(Partition, frozen=True):
 
 
 class ReplicaPlace(Replica, frozen=True, forbid_unknown_fields=False):
-    """Log directory of a replica, and the one that it is being moved to, if any."""
+    """Log directory of a replica, and the target directory if the replica is being moved."""
 
     VALUE = ReplicaLogDirs
     current: str | None = None
@@ -92,15 +92,25 @@ class WantedLogDir(Replica, frozen=True):
 
 
 class ReplicaFailure(Replica, frozen=True, forbid_unknown_fields=False):
-    """Error of a replica that was refused."""
+    """The error for a replica that could not be moved."""
 
     VALUE = _api_error
     code: str
     message: str | None = None
 
 
+class TopicFailure(Entry, frozen=True, forbid_unknown_fields=False):
+    """The error for one topic."""
+
+    KEY = str
+    VALUE = _api_error
+    topic: str
+    code: str
+    message: str | None = None
+
+
 class ReplicaLog(Partition, frozen=True, forbid_unknown_fields=False):
-    """A replica in a log directory: size, offset lag, and whether it is a future replica."""
+    """A replica in a log directory; ``is_future`` marks a copy that a running move creates."""
 
     VALUE = ReplicaInfo
     size_bytes: int
@@ -109,7 +119,7 @@ class ReplicaLog(Partition, frozen=True, forbid_unknown_fields=False):
 
 
 class LogDir(Entry, frozen=True, forbid_unknown_fields=False):
-    """A log directory; ``error`` is the Java class of its error."""
+    """A log directory; ``error`` is the Java class of its error, or null if it has not failed."""
 
     KEY = str
     VALUE = LogDirDescription
@@ -135,7 +145,7 @@ class LiveBroker(Entry, frozen=True, forbid_unknown_fields=False):
 
 
 class Entity(Entry, frozen=True):
-    """A config resource; ``type`` is "topics" or "brokers"."""
+    """A topic or broker that has configs; ``type`` is "topics" or "brokers"."""
 
     KEY = ConfigResource
     type: str
@@ -143,7 +153,7 @@ class Entity(Entry, frozen=True):
 
 
 class EntityConfigs(Entity, frozen=True):
-    """Configs of an entity by name; the value None removes a config."""
+    """Configs of a topic or broker, keyed by config name; in requests, null removes a config."""
 
     configs: dict[str, str | None]
 
@@ -166,7 +176,7 @@ class CreatePartitions(RequestBody, frozen=True):
 
 
 class PartitionsOrAll(RequestBody, frozen=True):
-    """Body of POST /reassignments/list. None: all reassignments."""
+    """Body of POST /reassignments/list; null stands for all partitions."""
 
     partitions: tuple[Partition, ...] | None = None
 
@@ -179,7 +189,7 @@ class AlterReassignments(RequestBody, frozen=True):
 
 
 class ElectLeaders(RequestBody, frozen=True):
-    """Body of POST /elections. ``partitions`` None: all partitions that need an election."""
+    """Body of POST /elections; null stands for all partitions that need an election."""
 
     election_type: ElectionType
     partitions: tuple[Partition, ...] | None = None
@@ -187,7 +197,7 @@ class ElectLeaders(RequestBody, frozen=True):
 
 
 class Brokers(RequestBody, frozen=True):
-    """Body of POST /log-dirs/describe. None: all live brokers."""
+    """Body of POST /log-dirs/describe; null stands for all live brokers."""
 
     brokers: tuple[Count, ...] | None = None
 
@@ -205,83 +215,76 @@ class AlterLogDirs(RequestBody, frozen=True):
 
 
 class Entities(RequestBody, frozen=True):
-    """Body of POST /configs/overrides. None: all entities that have configs."""
+    """Body of POST /configs/overrides; null stands for all topics and brokers with overrides."""
 
     entities: tuple[Entity, ...] | None = None
 
 
 class ConfigsOfEntities(RequestBody, frozen=True):
-    """Body of POST /configs, and answer of POST /configs/overrides."""
+    """Body of POST /configs; response to POST /configs and /configs/overrides."""
 
     entities: tuple[EntityConfigs, ...]
 
 
-# -- answers: their only field is the result of the call
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """Error of a refused topic. ``message`` None: the default text of the error code."""
-
-    error: Errors
-    message: str | None = None
+# -- responses: their only field is the result of the call
 
 
 class TopicNames(msgspec.Struct, frozen=True):
-    """Answer of GET /topics."""
+    """Response to GET /topics."""
 
     topics: list[str]
 
 
 class TopicDescriptions(msgspec.Struct, frozen=True):
-    """Answer of POST /topics/describe."""
+    """Response to POST /topics/describe."""
 
     topics: list[TopicDescription]
 
 
 class TopicFailures(msgspec.Struct, frozen=True):
-    """Answer of calls on topics: the refused topics by name."""
+    """Response to POST /topics/partitions and /topics/delete: errors sorted by topic."""
 
-    failures: dict[str, Failure]
+    failures: list[TopicFailure]
 
 
 class LiveBrokers(msgspec.Struct, frozen=True):
-    """Answer of GET /brokers/live."""
+    """Response to GET /brokers/live."""
 
     brokers: list[LiveBroker]
 
 
 class Reassignments(msgspec.Struct, frozen=True):
-    """Answer of GET /reassignments and POST /reassignments/list."""
+    """Response to GET /reassignments and POST /reassignments/list."""
 
     reassignments: list[MovingPartition]
 
 
 class PartitionResults(msgspec.Struct, frozen=True):
-    """Answer of POST /reassignments and /elections: results by partition, sorted."""
+    """Response to POST /reassignments and /elections: results sorted by partition."""
 
     partitions: list[PartitionResult]
 
 
 class LogDirs(msgspec.Struct, frozen=True):
-    """Answer of POST /log-dirs/describe."""
+    """Response to POST /log-dirs/describe."""
 
     brokers: list[BrokerLogDirs]
 
 
 class ReplicaPlaces(msgspec.Struct, frozen=True):
-    """Answer of POST /log-dirs/replicas."""
+    """Response to POST /log-dirs/replicas."""
 
     replicas: list[ReplicaPlace]
 
 
 class ReplicaFailures(msgspec.Struct, frozen=True):
-    """Answer of POST /log-dirs: the replicas that were refused, sorted."""
+    """Response to POST /log-dirs: errors of the replicas that were not moved, sorted by replica."""
 
     failures: list[ReplicaFailure]
 
 
 class ConfigEntries(msgspec.Struct, frozen=True):
-    """Answer of POST /configs/describe; the body of that request is an Entity."""
+    """Response to POST /configs/describe; the body of that request is an Entity."""
 
     entries: list[ConfigEntry]
 
@@ -290,14 +293,13 @@ class ConfigEntries(msgspec.Struct, frozen=True):
 
 
 _ARGUMENTS: Final = (Entity, requests.CreateTopicsRequest)
-"""Bodies that are the only argument of their calls."""
+"""Types of bodies that are passed to the call as a whole, as its only argument."""
 
 
 class AdminCall(NamedTuple):
-    """One call over HTTP: a method of KafkaAdmin and its route, METHOD PATH.
+    """A method of KafkaAdmin, and its ``route`` in the HTTP API: "METHOD PATH".
 
-    ``operation`` and ``about`` appear in docs/http-api.md and the OpenAPI document.
-    """
+    ``operation`` is the operation id in the OpenAPI document, ``about`` the call's description."""
 
     call: Callable[..., Any]
     route: str
@@ -307,7 +309,7 @@ class AdminCall(NamedTuple):
     about: str
 
     def answer_to(self, admin: KafkaAdmin, body: Any) -> Any:
-        """Decode the body, make the call and return the answer. Raises the call's errors."""
+        """Decode ``body``, call ``admin`` and return the response. Raises the call's errors."""
         call = getattr(admin, self.call.__name__)
         if self.body in _ARGUMENTS:
             result = call(read_entry(body)[0] if self.body is Entity else body)
@@ -319,7 +321,7 @@ class AdminCall(NamedTuple):
         return self.answer(written(result, kind, is_sorted=self.answer is not ConfigsOfEntities))
 
     def ask(self, request: Request, /, *arguments: Any, **named: Any) -> Any:
-        """Send the call through ``request`` and return its decoded result."""
+        """Send this call to the server, by calling ``request``, and return the decoded result."""
         given = inspect.signature(self.call).bind(None, *arguments, **named).arguments
         del given["self"]
         method, _, path = self.route.partition(" ")
@@ -348,11 +350,9 @@ def _hints(call: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def http_admin(request: Request) -> KafkaAdmin:
-    """Return an admin client of a cluster that sends its calls to the HTTP API.
+    """Return an Admin client for the HTTP API, to which ``request`` sends requests.
 
-    ``request`` takes method, path and body, returns the body of the answer, and raises the error
-    that the answer describes.
-    """
+    ``request`` takes method, path and body, and returns the body of the response or raises."""
     return cast(KafkaAdmin, _HttpAdmin(request))
 
 
@@ -372,7 +372,7 @@ _REASSIGNMENTS: Final = AdminCall(
     PartitionsOrAll,
     Reassignments,
     "list_reassignments",
-    "The running reassignments: all, or those of the partitions in the body.",
+    "List running reassignments: of the partitions in the body, or of all partitions.",
 )
 _LOG_DIRS: Final = AdminCall(
     KafkaAdmin.describe_log_dirs,
@@ -380,7 +380,7 @@ _LOG_DIRS: Final = AdminCall(
     Brokers,
     LogDirs,
     "describe_log_dirs",
-    "The log directories of brokers, and the replicas in them.",
+    "Describe the log directories of brokers, and the replicas in them.",
 )
 CALLS: Final = (
     AdminCall(
@@ -389,7 +389,7 @@ CALLS: Final = (
         None,
         LiveBrokers,
         "live_brokers",
-        "The live brokers in a broker's metadata cache, and their racks.",
+        "List the live brokers in the metadata cache of a running broker, and their racks.",
     ),
     AdminCall(
         KafkaAdmin.list_topics,
@@ -397,7 +397,7 @@ CALLS: Final = (
         None,
         TopicNames,
         "list_topics",
-        "Names of all topics.",
+        "List the names of all topics.",
     ),
     AdminCall(
         KafkaAdmin.create_topics,
@@ -405,7 +405,7 @@ CALLS: Final = (
         requests.CreateTopicsRequest,
         requests.CreateTopicsResponse,
         "create_topics",
-        "Create topics; the body is a CreateTopicsRequest, the answer its response.",
+        "Create topics; body and response are those of Kafka's CreateTopics request.",
     ),
     AdminCall(
         KafkaAdmin.describe_topics,
@@ -413,7 +413,7 @@ CALLS: Final = (
         Topics,
         TopicDescriptions,
         "describe_topics",
-        "Describe the topics of the body.",
+        "Describe the topics listed in the body.",
     ),
     AdminCall(
         KafkaAdmin.create_partitions,
@@ -421,7 +421,7 @@ CALLS: Final = (
         CreatePartitions,
         TopicFailures,
         "create_partitions",
-        "Add partitions; the answer lists the refused topics.",
+        "Add partitions to topics. The response contains errors keyed by topic.",
     ),
     AdminCall(
         KafkaAdmin.delete_topics,
@@ -429,7 +429,7 @@ CALLS: Final = (
         Topics,
         TopicFailures,
         "delete_topics",
-        "Delete topics; the answer lists the refused ones.",
+        "Delete topics. The response contains the errors, sorted by topic.",
     ),
     _REASSIGNMENTS._replace(route="GET /reassignments"),
     AdminCall(
@@ -438,8 +438,8 @@ CALLS: Final = (
         AlterReassignments,
         PartitionResults,
         "alter_reassignments",
-        "Start, replace or (`replicas` null) cancel reassignments; the answer lists the refused "
-        "partitions.",
+        "Start or replace the reassignments of partitions, or cancel them (`replicas`: null). The "
+        "response lists the partitions whose change was refused, with the error.",
     ),
     _REASSIGNMENTS,
     AdminCall(
@@ -448,8 +448,8 @@ CALLS: Final = (
         ElectLeaders,
         PartitionResults,
         "elect_leaders",
-        "Elect preferred or unclean leaders of the partitions in the body, or of all partitions "
-        "that need it; the answer has the code NONE for each election that succeeded.",
+        "Elect preferred or unclean leaders for the partitions in the body, or for all partitions "
+        "that need an election. In the response, each election that succeeded has the code NONE.",
     ),
     _LOG_DIRS._replace(route="GET /log-dirs"),
     AdminCall(
@@ -458,7 +458,7 @@ CALLS: Final = (
         AlterLogDirs,
         ReplicaFailures,
         "alter_log_dirs",
-        "Move replicas to other log directories; the answer lists the refused replicas.",
+        "Move replicas to other log directories. The response has an error for each failed move.",
     ),
     _LOG_DIRS,
     AdminCall(
@@ -467,7 +467,7 @@ CALLS: Final = (
         Replicas,
         ReplicaPlaces,
         "describe_replicas",
-        "The log directory of each replica, and the one it moves to.",
+        "Return the log directory of each replica, and the target directory if it is being moved.",
     ),
     AdminCall(
         KafkaAdmin.incremental_alter_configs,
@@ -475,8 +475,8 @@ CALLS: Final = (
         ConfigsOfEntities,
         ConfigsOfEntities,
         "alter_configs",
-        "Set or (null) remove configs of topics and brokers; the answer has all configs that are "
-        "set afterwards.",
+        "Set configs of topics and brokers; the value null removes a config. The response contains "
+        "all their config overrides after the change.",
     ),
     AdminCall(
         KafkaAdmin.describe_configs,
@@ -484,7 +484,8 @@ CALLS: Final = (
         Entity,
         ConfigEntries,
         "describe_configs",
-        "All configs of a topic or a broker (`<default>`: all brokers), and their sources.",
+        "Describe all configs of a topic or broker and their sources; the name `<default>` stands "
+        "for the dynamic defaults of all brokers.",
     ),
     AdminCall(
         KafkaAdmin.overrides,
@@ -492,8 +493,8 @@ CALLS: Final = (
         Entities,
         ConfigsOfEntities,
         "config_overrides",
-        "The configs that are set for the topics and brokers in the body, or for all.",
+        "Return config overrides: of the topics and brokers in the body, or of all that have any.",
     ),
 )
 _BY_NAME: Final = {call.call.__name__: call for call in CALLS}
-"""Calls by method name. Of a call with two routes, the last: the GET route is for people."""
+"""Calls keyed by method name. A call with two routes is listed with its POST route."""

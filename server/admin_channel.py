@@ -1,7 +1,7 @@
-"""AdminChannel of the cluster that the server runs.
+"""AdminChannel of the cluster that the server runs in its own process.
 
-Sends requests like any other client, retries if the controller moves, and reads a broker's
-metadata cache. Mirrors Call, its retries and its node providers in
+Sends requests like any other client, retries when the controller changes, and reads a broker's
+metadata cache. Mirrors the retries and the choice of nodes in
 org.apache.kafka.clients.admin.KafkaAdminClient.
 """
 
@@ -19,7 +19,7 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.topic_metadata import answer_metadata
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
-from klamm.cluster.errors import RequestTimedOut
+from klamm.cluster.errors import RequestTimedOut, UnknownBroker
 from klamm.cluster.requests import (
     Address,
     ListPartitionReassignmentsRequest,
@@ -36,9 +36,9 @@ from klamm.server.zookeeper import connected_store, lost_zookeeper, why_no_contr
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0
-"""How long a call searches for a broker or controller: default.api.timeout.ms."""
+"""Maximum time that a call waits for a broker or controller: Kafka's default.api.timeout.ms."""
 ANSWER_MARGIN_S: Final = 5.0
-"""Extra time to wait for an answer beyond the request's timeout."""
+"""How much longer than the request's own timeout to wait for the response."""
 MAY_BE_DONE: Final = "the controller may still carry out the request: check before you repeat it"
 
 _client_ids = itertools.count()
@@ -47,21 +47,21 @@ _T = TypeVar("_T")
 
 
 def new_client_address() -> Address:
-    """Return an address that no other client in this process has."""
+    """Return a transport address that no other client in this process has."""
     return Address("client", next(_client_ids))
 
 
 def admin_of(
     cluster: RealCluster, closing: Closing, api_timeout_s: float = API_TIMEOUT_S
 ) -> KafkaAdmin:
-    """Return an admin client of a cluster that this process runs. Thread-safe."""
+    """Return a thread-safe admin client of a cluster that runs in this process."""
     spec = cluster.spec
     channel = ServerChannel(cluster, closing, api_timeout_s)
     return KafkaAdmin(channel, spec.config, spec.pools, spec.partition_limits)
 
 
 class _Sent(NamedTuple):
-    """A request in flight, and the node that it was sent to."""
+    """A request in flight, and the node to which it was sent."""
 
     number: int
     node: RunningNode | None
@@ -69,12 +69,12 @@ class _Sent(NamedTuple):
 
     @property
     def result(self) -> object | None:
-        """The answer; None if it has not arrived."""
+        """The response, or None if it has not arrived."""
         return self.answer.result() if self.answer.done() else None
 
 
 class ServerChannel:
-    """Sends admin requests to the controller and the brokers of one cluster. Thread-safe."""
+    """AdminChannel that sends requests over the cluster's own transport. Thread-safe."""
 
     def __init__(self, cluster: RealCluster, closing: Closing, api_timeout_s: float) -> None:
         self._cluster = cluster
@@ -91,10 +91,10 @@ class ServerChannel:
     def ask_controller(
         self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
     ) -> R:
-        """Send a request until a broker that is the controller answers.
+        """Send a request to the controller, and retry until the active controller responds.
 
-        Searches for a controller for at most ``timeout_ms``, then waits up to ANSWER_MARGIN_S
-        longer for the answer. Raises RequestTimedOut.
+        Waits at most ``timeout_ms`` for a controller, and ANSWER_MARGIN_S longer for its response.
+        Raises RequestTimedOut.
         """
         deadline_s = self._deadline_s(timeout_ms)
         while True:
@@ -110,12 +110,18 @@ class ServerChannel:
         self._controller_id(self._deadline_s(timeout_ms), call)
 
     def partition_count(self) -> int | None:
-        """Return the number of partitions in the controller's context; None without one."""
+        """Return the number of partitions in the controller's context.
+
+        Returns None if there is no controller.
+        """
         context = context_of_real_cluster(self._cluster)
         return None if context is None else len(context.assignments)
 
     def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the running reassignments from the controller's context."""
+        """Return the running reassignments in the controller's context.
+
+        The result is empty if there is no controller.
+        """
         context = context_of_real_cluster(self._cluster)
         return {} if context is None else context.running_reassignments()
 
@@ -130,9 +136,10 @@ class ServerChannel:
     def _ask_once(
         self, controller_id: int, request: Request, call: str, deadline_s: float
     ) -> object:
-        """Send one request and return the answer.
+        """Send one request and return the response.
 
-        None if the controller ended without an answer, or hangs and another one was elected.
+        Returns None if the controller stopped without responding, or if it is paused and another
+        controller has been elected.
         """
         sent = self._send(Address("controller", controller_id), request)
         try:
@@ -157,11 +164,12 @@ class ServerChannel:
     def ask_brokers(
         self, call: str, requests: Mapping[int, Request], kind: type[R]
     ) -> dict[int, R]:
-        """Send a request to each broker in parallel, and return the answers by broker.
+        """Send a request to each broker in parallel, and return the responses keyed by broker id.
 
-        A broker that is down gets its request when it is registered again. Brokers without an
-        answer at the timeout are missing from the result.
+        A broker that is down gets its request once it has registered again. The result omits
+        brokers that do not respond before the timeout, and brokers that do not exist.
         """
+        requests = {id_: request for id_, request in requests.items() if self._exists(id_)}
         answers: dict[int, R] = {}
         waiting: dict[int, _Sent] = {}
 
@@ -191,7 +199,12 @@ class ServerChannel:
         return answers
 
     def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
-        """Wait until a broker is registered and not paused. Raises RequestTimedOut."""
+        """Wait until a broker is registered and not paused.
+
+        Raises RequestTimedOut, or UnknownBroker if the cluster has no such broker.
+        """
+        if not self._exists(broker_id):
+            raise self.no_response(call, [broker_id])
 
         def is_there() -> bool | None:
             running = self._cluster.nodes.get(broker_id)
@@ -205,10 +218,23 @@ class ServerChannel:
             hint=lambda: f"broker {broker_id} does not respond",
         )
 
-    def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
-        """Wait until a broker's metadata cache has a leader of each partition.
+    def no_response(self, call: str, broker_ids: Sequence[int]) -> RequestTimedOut:
+        """Return the error to raise if none of ``broker_ids`` responded to a call.
 
-        Return False if the timeout expires first.
+        The error is UnknownBroker if one of these brokers does not exist.
+        """
+        unknown = [id_ for id_ in broker_ids if not self._exists(id_)]
+        late = timed_out(call, self.now_ms(), f"no response from {_brokers(broker_ids)}")
+        if not unknown:
+            return late
+        known = ", ".join(map(str, self._cluster.spec.broker_ids))
+        missing = f"{_brokers(unknown)} {'does' if len(unknown) == 1 else 'do'} not exist"
+        return UnknownBroker(late.message, hint=f"{missing}; brokers: {known}")
+
+    def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
+        """Wait until a broker's metadata cache has a leader for every partition.
+
+        Returns False if the timeout expires first.
         """
         cache = self._cache()
 
@@ -221,36 +247,45 @@ class ServerChannel:
             return False
 
     def topic_names(self) -> Sequence[str]:
-        """Return the names of all topics in a broker's metadata cache, sorted."""
+        """Return the sorted names of all topics, from the metadata cache of a running broker."""
         with self._cluster.broker_thread_paused():
             return sorted(self._cache().topics())
 
     def metadata(self, topics: Sequence[str]) -> MetadataResponse:
-        """Return a broker's metadata of these topics, and the live brokers."""
+        """Return metadata of ``topics`` and the live brokers, from the cache of a running broker.
+
+        The broker is the controller's broker if that is running.
+        """
         with self._cluster.broker_thread_paused():
             return answer_metadata(self._cache(), MetadataRequest(tuple(topics)))
 
     def is_registered(self, broker_id: int) -> bool:
-        """Return True if the broker runs and is registered."""
+        """Return True if the broker is running and registered."""
         cluster = self._cluster
         return broker_id in cluster.nodes and broker_id not in cluster.nodes.starting_broker_ids
 
     def _cache(self) -> MetadataCache:
         """Return the metadata cache of the controller's broker, or of another running broker.
 
-        Raises RequestTimedOut if no broker runs.
+        Raises RequestTimedOut if no broker is running.
         """
         running = dict(self._cluster.nodes)
         for candidate in (self._cluster.active_controller, *sorted(running)):
             if candidate in running and not running[candidate].is_paused:
                 return running[candidate].node.broker.metadata_cache
-        raise timed_out("describeCluster", self.now_ms(), "no broker runs")
+        raise timed_out("describeCluster", self.now_ms(), "no broker is running")
+
+    def _exists(self, broker_id: int) -> bool:
+        return broker_id in self._cluster.spec.broker_ids
 
     # -- znodes and time
 
     @property
     def zk(self) -> KafkaZkClient:
-        """Client on the cluster's session. Raises ZooKeeperUnavailable while it is disconnected."""
+        """Client that uses the cluster's ZooKeeper session.
+
+        Raises ZooKeeperUnavailable while the session is disconnected.
+        """
         return KafkaZkClient(connected_store(self._cluster))
 
     def now_ms(self) -> int:
@@ -258,7 +293,7 @@ class ServerChannel:
         return time.time_ns() // 1_000_000
 
     def _hint_of_unanswered(self, request: Request) -> str | None:
-        """Return the hint for a request that the controller received but did not answer."""
+        """Return the hint to show if the controller did not respond to ``request``."""
         lost = lost_zookeeper(self._cluster)
         if isinstance(request, ListPartitionReassignmentsRequest):
             return lost
@@ -280,9 +315,9 @@ class ServerChannel:
         *,
         hint: Callable[[], str | None] | None = None,
     ) -> _T:
-        """Wait until ``condition`` is not None, and return it. Raises RequestTimedOut.
+        """Wait until ``condition`` returns a value other than None, and return that value.
 
-        ``hint`` is called at the deadline.
+        Raises RequestTimedOut at the deadline; its hint is what ``hint`` returns.
         """
         try:
             return self._closing.wait_until(condition, deadline_s, "")
@@ -311,3 +346,7 @@ class ServerChannel:
             answer = self._answers.pop(message.correlation_id, None)
         if answer is not None:
             answer.set_result(message.body)
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"

@@ -1,8 +1,8 @@
-"""Builds the API's answers from values and errors, and counts answers by status.
+"""Builds the API's responses from values and errors, and counts responses by status code.
 
-Errors are JSON: {"error": {"error", "code", "message", "hint", "definite", "retriable"}}, with
-Kafka's error name, if any, as code. Clients never see the traceback of a bug: it is answered with
-500, counted, and logged once per location in the code.
+Errors are JSON: {"error": {"error", "code", "message", "hint", "definite", "retriable"}}; "code" is
+the name of Kafka's error code, if there is one. If a request fails because of a bug, the response
+has status 500 and no traceback; klamm.log has the traceback, once per location in the code.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from klamm.cluster.errors import (
     NotFound,
     RequestTimedOut,
     StoreError,
+    UnknownBroker,
     UnknownTopicOrPartition,
     UsageError,
     WrongState,
@@ -44,6 +45,7 @@ _STATUS_OF_ERRORS: Final[tuple[tuple[type[KlammError], int], ...]] = (
     (NotFound, 404),
     (UsageError, 400),
     (UnknownTopicOrPartition, 404),
+    (UnknownBroker, 404),
     (RequestTimedOut, 504),
     (AdminError, 409),
     (WrongState, 409),
@@ -54,39 +56,40 @@ _STATUS_OF_ERRORS: Final[tuple[tuple[type[KlammError], int], ...]] = (
 
 
 class UnexpectedError(KlammError):
-    """A bug in klamm."""
+    """A request failed because of a bug in klamm."""
 
     definite = False
 
 
 def json_answer(status: int, value: object) -> Response:
-    """Return an answer with a value."""
+    """Return a response whose body is ``value`` as JSON."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def refusal(status: int, error: KlammError) -> Response:
-    """Return the answer with an error."""
+    """Return a response whose body describes an error."""
     return json_answer(status, ErrorAnswer(describe_error(error)))
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Return the answer to a refused or failed request."""
+    """Return the response to a request that was refused or failed."""
     assert isinstance(error, KlammError)
     status = next(code for kind, code in _STATUS_OF_ERRORS if isinstance(error, kind))
     return refusal(status, error)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Return the answer to a request with an unknown path or method."""
+    """Return the response to a request with an unknown path or method."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail.lower()}"
     problem = KlammError(message, hint="GET /openapi.json lists all requests")
-    described = msgspec.structs.replace(describe_error(problem), error=error.detail)
+    kind = error.detail.replace(" ", "")
+    described = msgspec.structs.replace(describe_error(problem), error=kind)
     return json_answer(error.status_code, ErrorAnswer(described))
 
 
 class AnswerCounts(Collector):
-    """Counts answers by status. Thread-safe."""
+    """Counts the API's responses by status code, as a Prometheus collector. Thread-safe."""
 
     def __init__(self) -> None:
         self._by_status: Counter[int] = Counter()
@@ -94,14 +97,14 @@ class AnswerCounts(Collector):
         self._lock = threading.Lock()
 
     def add(self, status: int) -> None:
-        """Count an answer."""
+        """Count a response."""
         with self._lock:
             self._by_status[status] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """Return the counts as Prometheus metrics."""
+        """Yield the counts as a Prometheus metric."""
         family = CounterMetricFamily(
-            "klamm_http_answers", "Answers of the HTTP API by status", labels=["status"]
+            "klamm_http_answers", "Responses of the HTTP API by status code", labels=["status"]
         )
         with self._lock:
             for status, count in sorted(self._by_status.items()):
@@ -109,7 +112,10 @@ class AnswerCounts(Collector):
         yield family
 
     def unexpected(self, scope: Scope, error: Exception) -> Response:
-        """Return the answer to a request that hit a bug; log each kind of failure once."""
+        """Return the response to a request that hit a bug.
+
+        The traceback is logged, but only once for each kind of failure.
+        """
         at = error.__traceback__
         while at is not None and at.tb_next is not None:
             at = at.tb_next
@@ -122,21 +128,21 @@ class AnswerCounts(Collector):
         if is_new:
             logger.error("%s failed", ascii(what), exc_info=error)
         answered = UnexpectedError(
-            f"klamm failed to answer {what}: {type(error).__name__}",
+            f"{what} failed because of an internal error: {type(error).__name__}",
             hint="this is a bug in klamm; klamm.log in the data directory has the details",
         )
         return refusal(INTERNAL_ERROR, answered)
 
 
 class CountedAnswers:
-    """ASGI middleware that counts answers and turns unhandled exceptions into a 500."""
+    """ASGI middleware that counts responses and turns unhandled exceptions into status 500."""
 
     def __init__(self, app: ASGIApp, counts: AnswerCounts) -> None:
         self._app = app
         self._counts = counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a request and count its answer."""
+        """Forward a request and count its response."""
         has_begun = False
 
         async def counted_send(message: Message) -> None:
@@ -158,6 +164,6 @@ class CountedAnswers:
 
 
 def environment_problem(error: OSError) -> EnvironmentProblem:
-    """Return the error for a refused system call, e.g. a file that cannot be read."""
+    """Return the error to raise for an OSError, e.g. if a file cannot be read."""
     place = f": {error.filename}" if error.filename else ""
     return EnvironmentProblem(f"{error.strerror or type(error).__name__}{place}")

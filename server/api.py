@@ -1,13 +1,14 @@
 """Routes of the HTTP API of a running cluster, and their handlers.
 
-A handler gets the server, the request and its decoded body or query. It runs on a thread or is a
-coroutine, and only delegates. Its docstring becomes the text in docs/http-api.md. The calls of
-KafkaAdmin are in admin_calls.py, actions in runtime/actions.py. endpoint.py reads requests and runs
-handlers, answers.py builds the answers.
+The arguments of a handler are the server, the request and the decoded body or query. Handlers are
+coroutines or run on threads, and leave the actual work to other modules. Their docstrings become
+the text of docs/http-api.md. The calls of KafkaAdmin are in admin_calls.py, actions in
+runtime/actions.py. endpoint.py reads requests and runs handlers, answers.py builds the responses.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -23,11 +24,13 @@ from starlette.routing import Route
 from klamm.admin.topics.text import TopicDescription
 from klamm.cluster.errors import KlammError
 from klamm.cluster.integers import Count
-from klamm.runtime.actions import ACTIONS, ActionKind, FailDisk, HealDisks, SlowDisk
+from klamm.runtime.actions import ACTIONS, ActionKind
 from klamm.server import client_bodies as bodies
+from klamm.server import states
 from klamm.server.admin_calls import CALLS, AdminCall
 from klamm.server.answers import CountedAnswers, on_error, on_http_error
-from klamm.server.bodies import DiskFaults, RequestBody, body_of
+from klamm.server.bodies import RequestBody, body_of
+from klamm.server.broker_operations import answer_of
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.endpoint import Endpoints
 from klamm.server.journal_tail import JournalPage, last_rows, rows_after
@@ -38,11 +41,11 @@ from klamm.zk.ensemble import SINGLE_SERVER
 
 MAX_ROWS: Final = 10_000
 MAX_PLACE: Final = 1 << 42
-"""Largest position in the journal, beyond the file size of any file system."""
+"""Largest journal position that a query may contain; it exceeds any possible file size."""
 
 
 class AddBroker(RequestBody, frozen=True):
-    """Body of POST /brokers. ``id`` None: the highest id plus 1."""
+    """Body of POST /brokers; if ``id`` is null, the broker gets the highest id plus 1."""
 
     id: Count | None = None
     rack: str | None = None
@@ -56,17 +59,15 @@ class JournalQuery(RequestBody, frozen=True):
 
 
 class IdConvertor(IntegerConvertor):
-    """Path convertor of ids, with at most as many digits as an int32."""
+    """Matches an id in a path; refuses numbers that are too long for Python to convert."""
 
-    regex = "[0-9]{1,10}"
+    regex = f"[0-9]{{1,{sys.int_info.str_digits_check_threshold}}}"
 
 
 register_url_convertor("id", IdConvertor())
 
 
 def _admin_route(call: AdminCall) -> ApiRoute:
-    """Return the route of a call of KafkaAdmin."""
-
     def handler(server: ClusterServer, request: Request, wanted: Any) -> Any:
         return call.answer_to(server.admin, wanted)
 
@@ -77,7 +78,7 @@ def _admin_route(call: AdminCall) -> ApiRoute:
 
 
 def action_route(word: str, kind: ActionKind) -> ApiRoute:
-    """Return the route of an action."""
+    """Return the API route of an action such as kill or isolate."""
     action = kind.action
 
     def handler(server: ClusterServer, request: Request, wanted: msgspec.Struct | None) -> Any:
@@ -87,35 +88,39 @@ def action_route(word: str, kind: ActionKind) -> ApiRoute:
         return server.operations.perform(action(**arguments))
 
     handler.__name__, handler.__doc__ = word, action.__doc__
-    is_of_disks = issubclass(action, FailDisk | SlowDisk | HealDisks)
-    handler.__annotations__ = {"return": DiskFaults if is_of_disks else dict[str, Any]}
+    handler.__annotations__ = {"return": answer_of(action)}
     return ApiRoute("POST", str(kind.path).replace("{id}", "{id:id}"), handler, body_of(kind))
 
 
 # The cluster
 
 
-def status(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """The state of the cluster, as `klamm status` shows it."""
+def status(server: ClusterServer, request: Request, _: None) -> states.Status:
+    """Return the state of the cluster, as `klamm status` shows it."""
     return server.status()
 
 
 def openapi(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """This API as an OpenAPI document."""
+    """Return this API as an OpenAPI document."""
     document: dict[str, Any] = request.app.state.openapi
     return document
 
 
 def metrics(server: ClusterServer, request: Request, _: None) -> Response:
-    """The controller's metrics under Kafka's names, in the Prometheus text format."""
+    """Return the metrics of controllers and brokers in the Prometheus text format.
+
+    Controller and broker metrics have Kafka's names.
+    """
     return Response(
         metrics_text(server.cluster, server.answer_counts), headers={"Content-Type": CONTENT_TYPE}
     )
 
 
 def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> JournalPage:
-    """Rows of the journal: the last rows (`?last=20`), or the rows after a position (`?after=`,
-    the `next` of an earlier answer)."""
+    """Return the last rows of the journal (`?last=20`), or the rows after a position (`?after=`).
+
+    The position is the value of `next` in an earlier response.
+    """
     path = server.data_dir.journal
     if wanted.after is None:
         part = last_rows(path, wanted.last)
@@ -127,35 +132,43 @@ def journal(server: ClusterServer, request: Request, wanted: JournalQuery) -> Jo
 # Brokers
 
 
-def list_brokers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """All brokers, and the live brokers in a broker's metadata cache."""
+def list_brokers(server: ClusterServer, request: Request, _: None) -> states.BrokerStates:
+    """List all brokers with their states, and the live brokers that a running broker has cached."""
     live = [broker.id for broker in server.admin.live_brokers()]
     return {"brokers": server.status()["brokers"], "live": live}
 
 
-def describe_broker(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """One broker."""
+def describe_broker(server: ClusterServer, request: Request, _: None) -> states.BrokerRegistration:
+    """Describe one broker: its state, and its registration in ZooKeeper."""
     return server.operations.describe(request.path_params["id"])
 
 
-def broker_metadata(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """One broker's metadata cache: the brokers and partitions that the controller sent."""
+def broker_metadata(server: ClusterServer, request: Request, _: None) -> states.CachedMetadata:
+    """Return one broker's metadata cache: the brokers and partitions that the controller sent."""
     return server.operations.metadata_of(request.path_params["id"])
 
 
-def add_broker(server: ClusterServer, request: Request, wanted: AddBroker) -> dict[str, Any]:
+def add_broker(server: ClusterServer, request: Request, wanted: AddBroker) -> states.AddedBroker:
     """Add a broker and start it."""
     return server.operations.add(wanted.id, wanted.rack)
 
 
-def zookeeper_servers(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """The embedded ZooKeeper servers: leader, follower, down, paused or without a quorum."""
+def zookeeper_servers(server: ClusterServer, request: Request, _: None) -> states.ZooKeeperServers:
+    """List the embedded ZooKeeper servers and their states.
+
+    A state is leader, follower, standalone, starting, down, paused, no quorum or no answer.
+    """
     return server.zookeeper_servers.describe()
 
 
-def act_on_zookeeper(server: ClusterServer, request: Request, _: None) -> dict[str, Any]:
-    """`kill`, `start`, `pause` or `resume` an embedded ZooKeeper server: its id, `leader` or
-    `follower`. A killed server stays down until it is started."""
+def act_on_zookeeper(
+    server: ClusterServer, request: Request, _: None
+) -> states.ZooKeeperServerChange:
+    """`kill`, `start`, `pause` or `resume` an embedded ZooKeeper server.
+
+    The server is given by its id, or as `leader` or `follower`. A killed server stays down until it
+    is started.
+    """
     action = request.path_params["action"]
     if action not in SINGLE_SERVER:
         raise HTTPException(404)
@@ -176,39 +189,45 @@ def describe_topic(server: ClusterServer, request: Request, _: None) -> TopicDes
 def open_producer(
     server: ClusterServer, request: Request, wanted: bodies.NewProducer
 ) -> bodies.ClientOpened:
-    """Open a producer for a topic; the answer has the producer's `id`."""
+    """Open a producer for a topic; the response has the producer's `id`."""
     return server.client_sessions.open_producer(wanted)
 
 
 async def send_records(
     server: ClusterServer, request: Request, wanted: bodies.SendRecords
 ) -> bodies.ProducerStatus:
-    """Send the given or generated records; the answer counts all records of the producer so far."""
+    """Send the records in the body, or generated records.
+
+    The counts in the response include all earlier records of the producer.
+    """
     return await server.client_sessions.send(request.path_params["id"], wanted)
 
 
 async def close_producer(
     server: ClusterServer, request: Request, wanted: bodies.CloseProducer
 ) -> bodies.ProducerStatus:
-    """Wait until every record is acknowledged or failed, then close the producer. It stays open
-    if `undecided` is not 0, unless `gives_up` is set."""
+    """Wait until every record is acknowledged or has failed, then close the producer.
+
+    If records are still undecided (neither acknowledged nor failed) after `wait_ms`, the producer
+    stays open, unless `gives_up` is true.
+    """
     return await server.client_sessions.close_producer(request.path_params["id"], wanted)
 
 
 def open_consumer(
     server: ClusterServer, request: Request, wanted: bodies.NewConsumer
 ) -> bodies.ClientOpened:
-    """Open a consumer of a topic; the answer has the consumer's `id`."""
+    """Open a consumer of a topic; the response has the consumer's `id`."""
     return server.client_sessions.open_consumer(wanted)
 
 
 async def poll(server: ClusterServer, request: Request, wanted: bodies.Poll) -> bodies.Polled:
-    """Fetch the next records."""
+    """Fetch the consumer's next records."""
     return await server.client_sessions.poll(request.path_params["id"], wanted)
 
 
 async def close_consumer(server: ClusterServer, request: Request, _: None) -> bodies.Polled:
-    """Close the consumer."""
+    """Close the consumer and return its last records."""
     return await server.client_sessions.close_consumer(request.path_params["id"])
 
 
@@ -237,7 +256,7 @@ ROUTES: Final = (
 
 
 def create_app(server: ClusterServer) -> Starlette:
-    """Return the ASGI application of an open cluster."""
+    """Return the ASGI application that serves an open cluster."""
     endpoints = Endpoints()
     routes = [
         Route(route.path, endpoints.endpoint(route, server), methods=[route.method])

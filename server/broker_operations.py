@@ -1,34 +1,38 @@
-"""Operations on the brokers and the controller of a running cluster: start, kill, add, move.
+"""Applies the actions of the HTTP API to a running cluster, and adds brokers.
 
-Records how each broker that is not running ended. runtime/actions.py implements the actions
-themselves. Kafka has no equivalent; operators use shell commands.
+Records why a broker is not running. The actions themselves are implemented in runtime/actions.py.
+Kafka has no equivalent; operators use shell commands.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, cast
 
 from klamm.brokers.controlled_shutdown import ControlledShutdown
 from klamm.brokers.status import metadata_status
-from klamm.cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError
+from klamm.cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError, WrongState
 from klamm.controller.events import ControllerState
 from klamm.runtime.actions import (
-    KILLED,
+    ENDED,
     PAUSED,
     RUNNING,
-    STOPPED,
     Action,
     BrokerAction,
     BrokerRef,
+    Clog,
+    Cut,
+    DegradeNetwork,
+    Delay,
     FailDisk,
     FailLogDir,
     HealDisks,
+    HealNetwork,
+    Isolate,
     MoveController,
     Pause,
     Resume,
@@ -38,15 +42,30 @@ from klamm.runtime.actions import (
 )
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.real.cluster import RealCluster
-from klamm.server.bodies import DiskFaults, DiskFaultState
 from klamm.server.closing import Closing
 from klamm.server.config import check_broker_id
+from klamm.server.states import (
+    AddedBroker,
+    BrokerChange,
+    BrokerRegistration,
+    CachedMetadata,
+    ControllerMove,
+    DiskFault,
+    DiskFaults,
+    ElectedController,
+    LogDirChange,
+    NetworkFaults,
+    ShutdownOutcome,
+    StartedBroker,
+)
 from klamm.server.zookeeper import connected_store, why_no_controller
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import Exists, Store
+from klamm.zk.znode_client import NodeExists
 from klamm.zk.znodes import BrokerIdZNode, ControllerZNode
 
 STARTING: Final = "starting"
+STOPPING: Final = "stopping"
 ADDED: Final = "added"
 NOT_STARTED: Final = "not started"
 FAILED_TO_START: Final = "failed to start"
@@ -55,8 +74,30 @@ MOVE_TIMEOUT_S: Final = 30.0
 LOG_DIR_TIMEOUT_S: Final = 30.0
 
 
+_ANSWERS: Final = {
+    Start: StartedBroker,
+    FailLogDir: LogDirChange,
+    FailDisk: DiskFaults,
+    SlowDisk: DiskFaults,
+    HealDisks: DiskFaults,
+    MoveController: ControllerMove,
+    Isolate: NetworkFaults,
+    HealNetwork: NetworkFaults,
+    **dict.fromkeys((Cut, Clog, Delay, DegradeNetwork), NetworkFaults),
+}
+
+
+def answer_of(action: type[Action]) -> Any:
+    """Return the type of the value that ``BrokerOperations.perform`` returns for an action."""
+    return _ANSWERS.get(action, BrokerChange)
+
+
 class BrokerOperations:
-    """ActionTarget of the HTTP API. Thread-safe; actions on the same broker run one at a time."""
+    """Applies the actions of the HTTP API to a cluster.
+
+    Thread-safe; actions on the same broker run one at a time. ``not_started`` are the brokers that
+    klamm up did not start.
+    """
 
     def __init__(
         self, cluster: RealCluster, closing: Closing, not_started: Iterable[int] = ()
@@ -64,28 +105,34 @@ class BrokerOperations:
         self._cluster = cluster
         self._closing = closing
         self._ended = dict.fromkeys(not_started, NOT_STARTED)
+        self._stopping: set[int] = set()
         self._adding = threading.Lock()
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
     def state_of(self, broker_id: int) -> str:
-        """Return RUNNING, PAUSED, KILLED, STOPPED, or one of the states above."""
+        """Return a broker's state.
+
+        The states are RUNNING, PAUSED, the states in ENDED and those that this file defines.
+        """
         running = self._cluster.nodes.get(broker_id)
         if running is None:
             default = STARTING if self.reason_of(broker_id) is None else FAILED
             return self._ended.get(broker_id, default)
         if running.is_paused:
             return PAUSED
+        if broker_id in self._stopping:
+            return STOPPING
         return STARTING if broker_id in self._cluster.nodes.starting_broker_ids else RUNNING
 
     def reason_of(self, broker_id: int) -> str | None:
-        """Return the reason if the broker failed; None otherwise."""
+        """Return the reason for a broker's failure, or None if it did not fail."""
         failed = self._ended.get(broker_id, FAILED) in (FAILED, FAILED_TO_START)
         return self._cluster.nodes.failures.get(broker_id) if failed else None
 
-    def describe(self, broker_id: int) -> dict[str, Any]:
+    def describe(self, broker_id: int) -> BrokerRegistration:
         """Return the state of a broker, and its registration in ZooKeeper with the session id.
 
-        Raises NotFound if the broker is unknown.
+        Raises NotFound if the broker does not exist.
         """
         self._check_known(broker_id)
         path = BrokerIdZNode.path(broker_id)
@@ -98,43 +145,57 @@ class BrokerOperations:
             "session_timeout_ms": self._cluster.spec.session_timeout_ms,
         }
 
-    def metadata_of(self, broker_id: int) -> dict[str, Any]:
-        """Return the metadata cache of a broker. Raises UsageError if it is not running."""
+    def metadata_of(self, broker_id: int) -> CachedMetadata:
+        """Return the metadata cache of a broker.
+
+        Raises NotFound if the broker does not exist, WrongState if it is not running.
+        """
         self._check_known(broker_id)
         running = self._cluster.nodes.get(broker_id)
         if running is None:
             raise self._is_not_running(broker_id)
         with self._cluster.broker_thread_paused():
-            return metadata_status(running.node.broker)
+            return cast(CachedMetadata, metadata_status(running.node.broker))
 
-    def _is_not_running(self, broker_id: int) -> UsageError:
-        return UsageError(
-            f"broker {broker_id} is not running", hint=f"it is {self.state_of(broker_id)}"
+    def _is_not_running(self, broker_id: int) -> WrongState:
+        return WrongState(
+            f"broker {broker_id} is not running", hint=f"its state is '{self.state_of(broker_id)}'"
         )
 
-    def _start(self, action: Start, broker_id: int) -> dict[str, Any]:
+    def _start(self, action: Start, broker_id: int) -> StartedBroker:
         """Start a broker and wait until it is registered.
 
-        Raises KlammError if the start fails or the server closes.
+        If the broker is being stopped, waits for that first. Raises KlammError if the start fails
+        or the server shuts down.
         """
         begun_s = time.monotonic()
         with self._locks[broker_id]:
             if self.state_of(broker_id) == PAUSED:
-                raise UsageError(
+                raise WrongState(
                     f"broker {broker_id} is paused", hint=f"klamm broker resume {broker_id}"
                 )
             started = self._cluster.begin_start(broker_id, wait_for_session=action.wait)
             ended = self._ended.pop(broker_id, None)
         try:
             self._closing.result_of(started, None)
-        except Exception:
+        except Exception as error:
             self._ended.setdefault(broker_id, ended or FAILED_TO_START)
+            if isinstance(error, NodeExists) and not action.wait:
+                raise self._is_still_registered(broker_id) from error
             raise
         took_ms = round((time.monotonic() - begun_s) * 1000)
         return {"id": broker_id, "state": RUNNING, "took_ms": took_ms}
 
+    def _is_still_registered(self, broker_id: int) -> NodeExists:
+        timeout_ms = self._cluster.spec.session_timeout_ms
+        return NodeExists(
+            f"broker {broker_id} cannot register: its previous session has not expired",
+            hint=f"the session expires within about {timeout_ms} ms; without --no-wait, klamm "
+            "waits for that",
+        )
+
     def perform(self, action: Action) -> Any:
-        """Apply an action to the cluster and return its answer. Raises KlammError."""
+        """Apply an action to the cluster; return the body of the response. Raises KlammError."""
         match action:
             case Start():
                 return self._start(action, *self.broker_ids(action.broker))
@@ -142,62 +203,89 @@ class BrokerOperations:
                 return self._fail_log_dir(action, *self.broker_ids(action.broker))
             case SlowDisk() | FailDisk() | HealDisks():
                 action.act(self)
-                return DiskFaults(
-                    [DiskFaultState(**described) for described in self._cluster.disks.describe()]
-                )
+                faults: DiskFaults = {
+                    "disk_faults": cast(list[DiskFault], self._cluster.disks.describe())
+                }
+                return faults
             case BrokerAction():
                 return self._act_on_broker(action, *self.broker_ids(action.broker))
             case MoveController():
                 return self._move_controller(action)
         action.act(self)
-        return msgspec.structs.asdict(action)
+        network: NetworkFaults = {
+            "isolated": self._cluster.isolated_broker_ids,
+            "faults": self._cluster.network_faults,
+        }
+        return network
 
     # -- ActionTarget
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster."""
+        """The cluster to which the actions apply."""
         return self._cluster
 
     @property
     def store(self) -> Store:
-        """Store on the cluster's session. Raises ZooKeeperUnavailable while it is disconnected."""
+        """The cluster's ZooKeeper store.
+
+        Raises ZooKeeperUnavailable while the session is disconnected.
+        """
         return connected_store(self._cluster)
 
     def broker_ids(self, broker: BrokerRef) -> list[int]:
-        """Return the id as a list. Raises NotFound if the broker is unknown."""
-        assert isinstance(broker, int)
+        """Return the given broker id in a list. Raises NotFound if the broker does not exist."""
+        if not isinstance(broker, int):
+            raise UsageError(
+                f"{broker} is not a broker", hint="give a broker id, others, clients or zookeeper"
+            )
         self._check_known(broker)
         return [broker]
 
     def note_state(self, broker_id: int, state: str) -> None:
-        """Record that an action killed or stopped a broker."""
-        if state in (KILLED, STOPPED):
+        """Record the state that an action left the broker in, if the broker has ended.
+
+        Such a state is, for example, killed. Other states are not recorded.
+        """
+        if state in ENDED:
             self._ended[broker_id] = state
 
-    # -- actions with detailed answers
+    # -- actions with detailed responses
 
-    def _act_on_broker(self, action: BrokerAction, broker_id: int) -> dict[str, Any]:
-        """Apply an action under the broker's lock and return its answer.
+    def _act_on_broker(self, action: BrokerAction, broker_id: int) -> BrokerChange:
+        """Apply an action under the broker's lock; return the body of the response.
 
-        ``is_session_shared`` of a killed or stopped broker: its registration is deleted at once.
-        ``controlled_shutdown`` of a stopped broker: ``outcome`` (succeeded, failed or not
-        attempted), Kafka's ``error``, and the partitions ``remaining`` in the last response. An
-        outcome "failed" without an error and remaining partitions: no controller responded.
+        The response contains:
+
+        - ``is_session_shared``: the killed or stopped broker shared its ZooKeeper session with
+          other brokers. The session does not expire; the broker's registration is deleted at once.
+        - ``controlled_shutdown`` of a stopped broker: the ``outcome`` (succeeded, failed or not
+          attempted), Kafka's ``error``, and the ``remaining`` partitions in the controller's last
+          response. If the shutdown failed without an error and without remaining partitions, no
+          controller responded.
         """
         with self._locks[broker_id]:
             before, running = self.state_of(broker_id), self._cluster.nodes.get(broker_id)
             if isinstance(action, Pause) and before in (PAUSED, STARTING):
-                raise UsageError(f"broker {broker_id} cannot be paused", hint=f"it is {before}")
+                raise WrongState(
+                    f"broker {broker_id} cannot be paused", hint=f"its state is '{before}'"
+                )
             if isinstance(action, Resume) and before != PAUSED:
-                raise UsageError(f"broker {broker_id} is not paused", hint=f"it is {before}")
-            if running is None and action.LEAVES in (KILLED, STOPPED):
+                raise WrongState(
+                    f"broker {broker_id} is not paused", hint=f"its state is '{before}'"
+                )
+            if running is None and action.LEAVES in (PAUSED, *ENDED):
                 raise self._is_not_running(broker_id)
-            action.act(self)
-        answer = {"id": broker_id, "state": action.LEAVES or before}
-        if action.LEAVES in (PAUSED, KILLED, STOPPED):
+            if isinstance(action, Stop):
+                self._stopping.add(broker_id)
+            try:
+                action.act(self)
+            finally:
+                self._stopping.discard(broker_id)
+        answer: BrokerChange = {"id": broker_id, "state": action.LEAVES or before}
+        if action.LEAVES in (PAUSED, *ENDED):
             answer["session_timeout_ms"] = self._cluster.spec.session_timeout_ms
-        if running is not None and action.LEAVES in (KILLED, STOPPED):
+        if running is not None and action.LEAVES in ENDED:
             answer["is_session_shared"] = running.is_pooled
             if isinstance(action, Stop):
                 could_ask = before not in (PAUSED, STARTING)
@@ -205,11 +293,11 @@ class BrokerOperations:
                 answer["controlled_shutdown"] = _outcome_of(shutdown, could_ask)
         return answer
 
-    def _fail_log_dir(self, action: FailLogDir, broker_id: int) -> dict[str, Any]:
-        """Make a log directory of a broker fail, and wait until the broker has handled that.
+    def _fail_log_dir(self, action: FailLogDir, broker_id: int) -> LogDirChange:
+        """Make a log directory of a broker fail, and wait until the broker has handled the failure.
 
-        ``halted``: the broker lost its last log directory and halts, as if it were killed. A
-        paused broker halts when it is resumed. Raises RequestTimedOut.
+        In the response, ``halted`` means that the broker lost its last log directory and halts, as
+        if it were killed. A paused broker halts when it is resumed. Raises RequestTimedOut.
         """
         running, path = self._cluster.nodes.get(broker_id), action.log_dir
         action.act(self)
@@ -240,8 +328,8 @@ class BrokerOperations:
             f"broker {broker_id} did not handle the failure within {LOG_DIR_TIMEOUT_S:g} s",
         )
 
-    def add(self, broker_id: int | None, rack: str | None) -> dict[str, Any]:
-        """Add a broker, by default with the next id, and start it."""
+    def add(self, broker_id: int | None, rack: str | None) -> AddedBroker:
+        """Add a broker and start it; by default it gets the highest id plus 1."""
         with self._adding:
             if broker_id is None:
                 broker_id = max(self._cluster.spec.broker_ids) + 1
@@ -250,12 +338,12 @@ class BrokerOperations:
                 raise UsageError("the rack name is empty")
             self._cluster.add_broker(broker_id, rack)
             self._ended[broker_id] = ADDED
-        return {**self.perform(Start(broker_id)), "rack": rack}
+        return {**self._start(Start(broker_id), broker_id), "rack": rack}
 
-    def _move_controller(self, action: MoveController) -> dict[str, Any]:
-        """Delete /controller and wait until a controller is elected and has loaded the cluster.
+    def _move_controller(self, action: MoveController) -> ControllerMove:
+        """Delete /controller, and wait until a new controller has loaded the cluster's state.
 
-        Raises KlammError if there is no controller, RequestTimedOut if none is elected in time.
+        Raises KlammError if there is no controller, and RequestTimedOut if none is elected in time.
         """
         client = KafkaZkClient(self.store)
         before_id = client.get_controller_id()
@@ -270,7 +358,7 @@ class BrokerOperations:
             after = self._closing.wait_until(
                 lambda: ready_controller(self._cluster, before_epoch),
                 time.monotonic() + MOVE_TIMEOUT_S,
-                f"/controller is deleted, but no broker was elected within {MOVE_TIMEOUT_S:g} s",
+                f"/controller was deleted, but no broker was elected within {MOVE_TIMEOUT_S:g} s",
             )
         except RequestTimedOut as error:
             error.hint = why_no_controller(self._cluster)
@@ -280,13 +368,14 @@ class BrokerOperations:
     def _check_known(self, broker_id: int) -> None:
         known = self._cluster.spec.broker_ids
         if broker_id not in known:
-            raise NotFound(
-                f"broker {broker_id} does not exist",
-                hint=f"brokers: {', '.join(map(str, known))}; klamm broker add {broker_id} adds it",
-            )
+            hint = f"brokers: {', '.join(map(str, known))}"
+            with contextlib.suppress(UsageError):
+                check_broker_id(broker_id)
+                hint += f"; klamm broker add {broker_id} adds it"
+            raise NotFound(f"broker {broker_id} does not exist", hint=hint)
 
 
-def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> dict[str, Any]:
+def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> ShutdownOutcome:
     if shutdown.succeeded:
         outcome = "succeeded"
     elif could_ask and shutdown.is_enabled:
@@ -297,10 +386,10 @@ def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> dict[str, Any]
     return {"outcome": outcome, "error": shutdown.error.name, "remaining": remaining}
 
 
-def ready_controller(cluster: RealCluster, after_epoch: int) -> dict[str, int] | None:
-    """Return id and epoch of the active controller once it has loaded the cluster.
+def ready_controller(cluster: RealCluster, after_epoch: int) -> ElectedController | None:
+    """Return the id and epoch of the active controller if it has loaded the state of the cluster.
 
-    None before that, or while its epoch is not later than ``after_epoch``.
+    Otherwise, or if the controller's epoch is not greater than ``after_epoch``, return None.
     """
     controller_id = cluster.active_controller
     running = None if controller_id is None else cluster.nodes.get(controller_id)
@@ -312,8 +401,11 @@ def ready_controller(cluster: RealCluster, after_epoch: int) -> dict[str, int] |
     return {"id": controller_id, "epoch": controller.context.epoch}
 
 
-def controller_of_all(cluster: RealCluster) -> dict[str, int] | None:
-    """Return the ready controller once every broker is live in its context; else None."""
+def controller_of_all(cluster: RealCluster) -> ElectedController | None:
+    """Return the active controller if it has loaded the state of the cluster, else None.
+
+    Also returns None if the controller does not yet consider all running brokers live.
+    """
     ready = ready_controller(cluster, 0)
     running = None if ready is None else cluster.nodes.get(ready["id"])
     if running is None or running.node.controller is None:

@@ -1,4 +1,4 @@
-"""JSON bodies of the requests and answers of `klamm produce` and `klamm consume`."""
+"""JSON bodies of the requests and responses of `klamm produce` and `klamm consume`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ From = Literal["beginning", "end", "offset", "time"]
 
 
 class NewProducer(RequestBody, frozen=True):
-    """Body of POST /producers: a producer for one topic.
+    """Body of POST /producers, which opens a producer for one topic.
 
-    ``partition`` None: by key, or round-robin without a key.
+    If ``partition`` is null, records are partitioned by key, or round-robin if they have no key.
     """
 
     topic: str
@@ -38,9 +38,9 @@ class NewProducer(RequestBody, frozen=True):
 
 
 class ClientOpened(msgspec.Struct, frozen=True):
-    """Answer of POST /producers and /consumers.
+    """Response to POST /producers and /consumers.
 
-    ``has_values``: the cluster's logs keep keys and values; else they are offset-only.
+    If ``has_values`` is false, the cluster's logs are offset-only: they keep no keys and values.
     """
 
     id: int
@@ -58,7 +58,8 @@ class KeyValue(RequestBody, frozen=True):
 class SendRecords(RequestBody, frozen=True):
     """Body of POST /producers/N/records: the given records, or ``record_count`` generated ones.
 
-    Answered once at most ``max_undecided`` records are undecided, or after ``wait_ms``.
+    The response is sent when at most ``max_undecided`` records are undecided (neither acknowledged
+    nor failed), or after ``wait_ms``.
     """
 
     records: Annotated[tuple[KeyValue, ...], Meta(max_length=MAX_RECORDS)] = ()
@@ -69,7 +70,7 @@ class SendRecords(RequestBody, frozen=True):
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """Acknowledged offsets of a partition in one leader epoch: ``start`` to ``end`` (exclusive)."""
+    """Offsets of acknowledged records in one partition and leader epoch; ``end`` is exclusive."""
 
     partition: int
     leader_epoch: int
@@ -78,7 +79,10 @@ class Offsets(msgspec.Struct, frozen=True):
 
 
 class NotAcknowledged(msgspec.Struct, frozen=True):
-    """Records without an acknowledgement. ``is_in_doubt``: they may nevertheless be stored."""
+    """Records of one partition that were not acknowledged, and the error.
+
+    ``is_in_doubt`` means that the leader may have appended the records nevertheless.
+    """
 
     partition: int
     record_count: int
@@ -88,9 +92,10 @@ class NotAcknowledged(msgspec.Struct, frozen=True):
 
 
 class ProducerStatus(msgspec.Struct, frozen=True):
-    """Answer of all requests about a producer.
+    """Response to all requests about a producer.
 
-    ``waiting_for``: for each partition with undecided records, the reason as text.
+    ``undecided`` counts the records that are neither acknowledged nor failed. ``waiting_for`` lists
+    the reasons why partitions with such records make no progress.
     """
 
     sent: int
@@ -104,9 +109,10 @@ class ProducerStatus(msgspec.Struct, frozen=True):
 
 
 class CloseProducer(RequestBody, frozen=True):
-    """Body of POST /producers/N/close: waits up to ``wait_ms`` until no record is undecided.
+    """Body of POST /producers/N/close.
 
-    Then the producer is closed if no record is undecided, or if ``gives_up`` is set.
+    The server waits up to ``wait_ms`` until every record is acknowledged or has failed. If some
+    records are still undecided, the producer is closed only if ``gives_up`` is true.
     """
 
     wait_ms: Count = 1_000
@@ -114,9 +120,9 @@ class CloseProducer(RequestBody, frozen=True):
 
 
 class NewConsumer(RequestBody, frozen=True):
-    """Body of POST /consumers. ``partition`` None: all partitions.
+    """Body of POST /consumers; if ``partition`` is null, all partitions are read.
 
-    ``start``: the starting position, with ``offset`` or ``timestamp_ms`` if it is one of these.
+    ``start`` is where to begin: "offset" begins at ``offset``, and "time" at ``timestamp_ms``.
     """
 
     topic: str
@@ -127,13 +133,19 @@ class NewConsumer(RequestBody, frozen=True):
 
 
 class Poll(RequestBody, frozen=True):
-    """Body of POST /consumers/N/poll, answered when records are available or after ``wait_ms``."""
+    """Body of POST /consumers/N/poll.
+
+    The response is sent when records are available, or after ``wait_ms``.
+    """
 
     wait_ms: Count = 500
 
 
 class ReadRecords(msgspec.Struct, frozen=True):
-    """Offsets ``start`` to ``end`` (exclusive) of one leader epoch, from an offset-only log."""
+    """Records read from an offset-only log, which does not keep the records themselves.
+
+    All have the same leader epoch. ``start`` is the first offset; ``end`` is exclusive.
+    """
 
     partition: int
     leader_epoch: int
@@ -143,7 +155,7 @@ class ReadRecords(msgspec.Struct, frozen=True):
 
 
 class ReadRecord(msgspec.Struct, frozen=True):
-    """One record with key and value as text; bytes that are not UTF-8 are replaced."""
+    """One record. Bytes in key or value that are not UTF-8 are replaced with U+FFFD."""
 
     partition: int
     leader_epoch: int
@@ -154,11 +166,14 @@ class ReadRecord(msgspec.Struct, frozen=True):
 
 
 class Polled(msgspec.Struct, frozen=True):
-    """Answer of POST /consumers/N/poll: ``counted`` or ``records``, by the kind of log.
+    """Response to POST /consumers/N/poll.
 
-    ``errors``: why partitions cannot be read further. ``truncations``: logs that were truncated
-    below the position. ``waiting_for``: why partitions cannot be read at the moment, as text.
-    ``positions`` and ``high_watermarks``: by partition, if known.
+    - ``counted``: ranges of records read from offset-only logs.
+    - ``records``: records read from logs with segment files.
+    - ``errors``: reasons why partitions cannot be read any further.
+    - ``waiting_for``: reasons why partitions cannot be read at the moment.
+    - ``truncations``: logs that were truncated below the consumer's position.
+    - ``positions``, ``high_watermarks``: offsets keyed by partition; unknown offsets are omitted.
     """
 
     counted: list[ReadRecords]

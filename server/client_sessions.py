@@ -1,8 +1,8 @@
 """Producers and consumers that run in the server on behalf of HTTP clients.
 
-HTTP clients refer to them by number; they are closed after IDLE_S without a request.
-brokers/clients/ implements producers and consumers. Together with cli/produce.py and
-cli/consume.py, mirrors kafka.tools.{ConsoleProducer,ConsoleConsumer}.
+An HTTP client refers to its producer or consumer by a number. A producer or consumer that gets no
+request for IDLE_S seconds is closed. brokers/clients/ implements both. Together with cli/produce.py
+and cli/consume.py, mirrors kafka.tools.{ConsoleProducer,ConsoleConsumer}.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ _RESETS: Final[dict[bodies.From, OffsetReset]] = {
 C = TypeVar("C", bound=Client)
 T = TypeVar("T")
 Describe = Callable[[str], TopicDescription]
-"""Returns the description of a topic; raises UnknownTopicOrPartition."""
+"""Function that describes a topic, or raises UnknownTopicOrPartition."""
 
 
 class ClientsBusy(EnvironmentProblem):
-    """Too many producers or consumers are open, or they hold too many bytes."""
+    """Too many producers or consumers are open, or their undecided records use too much memory."""
 
     retriable = True
 
 
 class Session(Generic[C]):
-    """A producer or consumer, its partitions, and the time of its last request.
+    """A producer or consumer, the partitions that it uses, and the time of its last request.
 
-    ``turn``: the number of batches without a key, for round-robin.
+    ``turn`` counts the batches of records without keys, for round-robin partitioning.
     """
 
     def __init__(self, client: C, partitions: list[TopicPartition]) -> None:
@@ -87,8 +87,8 @@ class Session(Generic[C]):
 class ClientSessions:
     """All producers and consumers of one server. Thread-safe.
 
-    ``has_values``: the cluster's logs keep records; else they are in-memory (offset-only) logs.
-    ``idle_s``: time without a request after which a client is closed.
+    If ``has_values`` is false, the cluster's logs are offset-only: they keep no keys and values. A
+    producer or consumer is closed after ``idle_s`` seconds without a request.
     """
 
     def __init__(
@@ -127,8 +127,9 @@ class ClientSessions:
         def send(now_ms: float) -> None:
             if batches and self._undecided_bytes() + new_bytes > MAX_UNDECIDED_BYTES:
                 raise ClientsBusy(
-                    f"producers hold {MAX_UNDECIDED_BYTES >> 20} MiB of undecided records",
-                    hint="retry when brokers have acknowledged some of them",
+                    "the records that are neither acknowledged nor failed would exceed "
+                    f"{MAX_UNDECIDED_BYTES >> 20} MiB",
+                    hint="retry when the brokers have acknowledged some of the records",
                 )
             for tp, payload in batches:
                 producer.send(tp, payload, now_ms)
@@ -139,7 +140,10 @@ class ClientSessions:
     async def close_producer(
         self, number: int, wanted: bodies.CloseProducer
     ) -> bodies.ProducerStatus:
-        """Wait for undecided records, then close the producer if none is left or it gives up."""
+        """Wait for undecided records, then close the producer.
+
+        The producer stays open if records are still undecided, unless ``gives_up`` is set.
+        """
         producer = self._found(number, Producer).client
         status = await self._await_undecided(producer, 0, wanted.wait_ms)
         if status.undecided and not wanted.gives_up:
@@ -165,9 +169,9 @@ class ClientSessions:
     def _batches(
         self, session: Session[Producer], wanted: bodies.SendRecords
     ) -> list[tuple[TopicPartition, Payload]]:
-        """Return batches with their partitions: by key, or round-robin without a key."""
+        """Return the batches to send, partitioned by key, or round-robin if there is no key."""
         if wanted.records and wanted.record_count:
-            raise UsageError("give either records or record_count, not both")
+            raise UsageError("give either records or record_count, but not both")
         if wanted.records:
             return self._batches_of(session, wanted.records)
         record_bytes = wanted.record_size_bytes
@@ -246,7 +250,7 @@ class ClientSessions:
         return self._open(consumer, partitions)
 
     async def poll(self, number: int, wanted: bodies.Poll) -> bodies.Polled:
-        """Return the next records; after the wait time, the reasons why there are none.
+        """Return the next records, or the reasons why none arrived within the wait time.
 
         Raises NotFound, RequestTimedOut.
         """
@@ -273,7 +277,7 @@ class ClientSessions:
             if len(self._sessions) >= MAX_CLIENTS:
                 raise ClientsBusy(
                     f"{MAX_CLIENTS} producers and consumers are open",
-                    hint=f"close some; they close after {IDLE_S:g} s without a request",
+                    hint=f"close some of them; idle ones are closed after {IDLE_S:g} s",
                 )
             self._sessions[number] = Session(client, partitions)
         self._cluster.clients.add(client)
@@ -281,7 +285,7 @@ class ClientSessions:
         return bodies.ClientOpened(number, ids, self._has_values)
 
     def _end_idle(self) -> None:
-        """Close clients without recent requests; called whenever another client is opened."""
+        """Close idle producers and consumers; called whenever a new one is opened."""
         before_s = time.monotonic() - self.idle_s
         for number, session in list(self._sessions.items()):
             if session.used_s < before_s:
@@ -290,9 +294,10 @@ class ClientSessions:
     def _found(self, number: int, kind: type[C]) -> Session[C]:
         session = self._sessions.get(number)
         if session is None or not isinstance(session.client, kind):
+            noun = kind.__name__.lower()
             raise NotFound(
-                f"{kind.__name__.lower()} {number} does not exist",
-                hint=f"it was closed explicitly, or after {IDLE_S:g} s without a request",
+                f"{noun} {number} does not exist",
+                hint=f"a {noun} is closed on request, or after {IDLE_S:g} s without a request",
             )
         session.used_s = time.monotonic()
         return session
@@ -309,14 +314,14 @@ class ClientSessions:
         except UnknownTopicOrPartition:
             validate_topic_name(topic)
             raise UnknownTopicOrPartition(
-                f"topic {topic} does not exist", hint="klamm topics --create creates it"
+                f"topic {topic} does not exist", hint="klamm topics --create creates topics"
             ) from None
         if partition is None:
             return [TopicPartition(topic, id_) for id_ in ids]
         if partition not in ids:
             raise UnknownTopicOrPartition(
                 f"topic {topic} has no partition {partition}",
-                hint=f"its partitions are {ids[0]} to {ids[-1]}",
+                hint=f"the topic's partitions are {ids[0]} to {ids[-1]}",
             )
         return [TopicPartition(topic, partition)]
 
@@ -324,7 +329,7 @@ class ClientSessions:
         return tuple(self._cluster.spec.broker_ids)
 
     async def _ask(self, function: Callable[[float], T]) -> T:
-        """Run ``function`` on the brokers' thread. Raises RequestTimedOut."""
+        """Run ``function`` on the brokers' thread and return its result. Raises RequestTimedOut."""
         try:
             return await self._closing.awaited(self._cluster.clients.call(function), _CALL_S)
         except TimeoutError:
@@ -348,12 +353,12 @@ def _next_partition(session: Session[Producer]) -> TopicPartition:
 
 
 def _partition_of(session: Session[Producer], key: bytes) -> TopicPartition:
-    """Return the partition of a key by Kafka's default partitioner."""
+    """Return the partition that Kafka's default partitioner chooses for a key."""
     return session.partitions[(murmur2(key) & 0x7FFFFFFF) % len(session.partitions)]
 
 
 def producer_status(producer: Producer) -> bodies.ProducerStatus:
-    """Return the status of a producer."""
+    """Return the counts, acknowledged offsets and errors of a producer."""
     offsets = [
         bodies.Offsets(tp.partition, *one.stretch)
         for tp in sorted(producer.acknowledged)
@@ -386,7 +391,7 @@ def _not_acknowledged(
 def waiting_for(
     metadata: Metadata, partitions: Iterable[tuple[TopicPartition, Errors]]
 ) -> list[str]:
-    """Describe why partitions make no progress: no leader, or the last error of the leader."""
+    """Return the reasons why partitions make no progress: no leader, or the last error."""
     words = []
     for tp, error in partitions:
         leader = metadata.leader_of(tp)
@@ -394,7 +399,7 @@ def waiting_for(
             alive = ", ".join(map(str, metadata.alive)) or "none known"
             words.append(f"{tp} has no leader (brokers alive: {alive})")
         elif error is not Errors.NONE:
-            words.append(f"{tp}, led by {leader.leader}: last error {error.name}")
+            words.append(f"{tp} (leader {leader.leader}): the last request failed: {error.name}")
     return words
 
 

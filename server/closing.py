@@ -1,4 +1,4 @@
-"""Waits that end when the server shuts down.
+"""Lets requests wait for results, and ends these waits when the server shuts down.
 
 Requests wait on threads or in the event loop, and must not delay the shutdown.
 """
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class Closing:
-    """Shutdown flag of the server, which ends all waits."""
+    """Shutdown flag of the server; setting it ends all waits."""
 
     def __init__(self) -> None:
         self._closed: futures.Future[None] = futures.Future()
-        # No lock: a signal handler may call ``set`` on the thread that is changing this set.
+        # No lock: a signal handler may call ``set`` on a thread that is just changing this set.
         self._end_awaits: set[Callable[[], None]] = set()
 
     @property
@@ -33,7 +33,7 @@ class Closing:
         return self._closed.done()
 
     def set(self) -> None:
-        """End every wait; idempotent."""
+        """Set the flag and end every wait; idempotent."""
         if not self._closed.done():
             self._closed.set_result(None)
         for end_await in tuple(self._end_awaits):
@@ -53,9 +53,9 @@ class Closing:
         raise TimeoutError
 
     async def awaited(self, future: futures.Future[T], timeout_s: float) -> T:
-        """Like ``result_of``, for coroutines: blocks no thread.
+        """Like ``result_of``, but for coroutines: does not block a thread.
 
-        Cancels the future, if it has not started, when the wait ends without its result.
+        If the wait ends without a result, ``future`` is cancelled, unless it is already running.
         """
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
@@ -80,10 +80,10 @@ class Closing:
         raise TimeoutError
 
     def wait_until(self, condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
-        """Poll ``condition`` until it is not None, and return that value.
+        """Poll ``condition`` until it returns a value other than None, and return that value.
 
-        ``deadline_s``: on the monotonic clock. Raises RequestTimedOut with the text ``what``, or
-        KlammError if the server shuts down first.
+        ``deadline_s`` is a time on the monotonic clock. Raises RequestTimedOut with the message
+        ``what``, or KlammError if the server shuts down first.
         """
         while (value := condition()) is None:
             if time.monotonic() >= deadline_s:

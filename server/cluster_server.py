@@ -1,7 +1,8 @@
-"""The cluster that `klamm up` runs: data directory, ZooKeeper, guard, journal, logs, brokers.
+"""The cluster that `klamm up` runs: data directory, ZooKeeper, journal, logs, brokers.
 
-Opens the parts in order and closes them in reverse order, also after a failure. Contains no HTTP.
-Corresponds to kafka.server.KafkaServer.startup and shutdown, for a whole cluster.
+Opens these parts in this order and closes them in reverse order, even after a failure. Other
+modules serve HTTP. Corresponds to kafka.server.KafkaServer.startup and shutdown, for a whole
+cluster.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.admin.topics.topics import new_topic_id
-from klamm.cluster.errors import EnvironmentProblem, KlammError, RequestTimedOut, UsageError
+from klamm.cluster.errors import (
+    EnvironmentProblem,
+    KlammError,
+    RequestTimedOut,
+    UsageError,
+    WrongState,
+)
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.quirks import NAMES
 from klamm.cluster.version import klamm_version
@@ -38,6 +44,7 @@ from klamm.server.closing import Closing
 from klamm.server.config import ServerConfig
 from klamm.server.data_dir import DataDir, ServerAddress
 from klamm.server.dump_loading import Say, load_dump
+from klamm.server.states import Status
 from klamm.server.status import cluster_status
 from klamm.server.zookeeper_guard import ZooKeeperGuard
 from klamm.server.zookeeper_monitor import ZooKeeperMonitor
@@ -55,11 +62,13 @@ _NO_CONTROLLER = -1
 
 
 class ClusterServer:
-    """One cluster, from ``open`` to ``close``. ``say`` receives a line for each startup step.
+    """One running cluster, from ``open`` to ``close``.
 
-    ``is_embedded``: ZooKeeper runs inside klamm. ``failure``: the error that ends the cluster;
-    ``on_failure`` is called when it is set, on any thread. Attributes without a default exist
-    once the cluster is open.
+    - ``say`` is called with a line of text for each startup step.
+    - ``is_embedded`` means that klamm runs ZooKeeper itself.
+    - ``failure`` is the error that ended the cluster, if any. ``on_failure`` is called on the
+      thread that sets ``failure``.
+    - ``cluster``, ``operations``, ``admin`` and ``client_sessions`` exist after ``open``.
     """
 
     cluster: RealCluster
@@ -90,9 +99,9 @@ class ClusterServer:
     # -- opening and closing
 
     def open(self) -> None:
-        """Start the cluster; return when every broker is registered and a controller is elected.
+        """Start the cluster; return when all brokers are registered and a controller is elected.
 
-        Raises KlammError; then all parts that were opened are closed.
+        If that fails, closes all parts that were opened and raises KlammError.
         """
         try:
             self._open()
@@ -101,7 +110,7 @@ class ClusterServer:
             raise
 
     def begin_close(self) -> None:
-        """End all waits of requests, so that ``close`` does not wait for them."""
+        """End the waits of all HTTP requests, so that they do not delay ``close``."""
         self.closing.set()
 
     def close(self) -> None:
@@ -117,7 +126,7 @@ class ClusterServer:
         self.close()
 
     def publish(self, url: str) -> None:
-        """Write the API's address to the data directory, where commands find it."""
+        """Write the API's URL to the data directory, where klamm's commands find it."""
         self.url = url
         self.data_dir.write_address(ServerAddress(url, os.getpid(), self.config.token))
 
@@ -177,7 +186,10 @@ class ClusterServer:
     def _open_zookeeper(self) -> str:
         if self.config.zookeeper is not None:
             return self.config.zookeeper
-        ensemble = EmbeddedEnsemble(self.data_dir.zookeeper, self.config.zookeeper_servers or 1)
+        config = self.config
+        ensemble = EmbeddedEnsemble(
+            self.data_dir.zookeeper, config.zookeeper_servers or 1, config.zookeeper_port
+        )
         what = "ZooKeeper" if ensemble.size == 1 else f"{ensemble.size} ZooKeeper servers"
         self._say(f"Starting {what}")
         self._stack.callback(ensemble.close)
@@ -189,26 +201,34 @@ class ClusterServer:
 
     @property
     def zookeeper_servers(self) -> ZooKeeperGuard:
-        """Return the embedded ZooKeeper. Raises UsageError if ZooKeeper is external."""
+        """Guard of the embedded ZooKeeper servers.
+
+        Raises WrongState if ZooKeeper is external.
+        """
         if self._zookeeper_servers is None:
-            raise UsageError(
-                f"ZooKeeper at {self.config.zookeeper} is external: klamm cannot act on its "
+            raise WrongState(
+                f"ZooKeeper at {self.config.zookeeper} is external: klamm cannot control its "
                 "servers",
-                hint="without --zookeeper klamm up runs embedded servers",
+                hint="without --zookeeper, klamm up runs embedded servers",
             )
         return self._zookeeper_servers
 
     def fail(self, error: KlammError) -> None:
-        """End the cluster with this error, unless shutdown has begun. Thread-safe."""
+        """Set ``failure`` to ``error`` and call ``on_failure``, unless the shutdown has begun.
+
+        Thread-safe.
+        """
         if self.failure is None and not self.closing.is_set:
             self.failure = error
             self._on_failure()
 
     def _claim(self, connect_string: str, run_id: str, started_ms: int) -> str:
-        """Mark the chroot as klamm's and return the cluster id.
+        """Mark the chroot as created by klamm, and return the cluster id.
 
-        Raises KlammError if klamm may not run there.
+        Raises KlammError if klamm may not run in this chroot.
         """
+        if not self.is_embedded:
+            self._say(f"Connecting to ZooKeeper: {connect_string}")
         session = self.config.session(connect_string)
         try:
             client = KafkaZkClient(KazooStore(session))
@@ -226,7 +246,7 @@ class ClusterServer:
             session.close()
 
     def _await_expiry(self, client: KafkaZkClient) -> None:
-        """Wait until broker sessions of an earlier, killed run have expired.
+        """Wait until the broker sessions of an earlier run that was killed have expired.
 
         Raises EnvironmentProblem if they have not expired after the session timeout.
         """
@@ -245,19 +265,20 @@ class ClusterServer:
             raise EnvironmentProblem(
                 f"brokers {_joined(_brokers_with_sessions(client))} are registered in this "
                 "ZooKeeper by another process",
-                hint="stop the klamm that runs there, or choose another chroot",
+                hint="stop the other klamm process, or choose another chroot",
             ) from None
 
     def _start_brokers(self) -> None:
         """Start all brokers and wait until they are registered.
 
-        Controllers become candidates only afterwards. Otherwise the first controller would treat
-        brokers that are not yet registered as dead, and shrink ISRs to the brokers that
-        registered early, even to a broker that has lost its logs.
+        Brokers become controller candidates only afterwards. Otherwise the first controller would
+        treat brokers that are not yet registered as dead, and shrink ISRs to the brokers that
+        registered early, possibly to a broker that has lost its logs.
         """
         broker_ids = self.config.started_broker_ids
+        total = len(broker_ids)
+        self._say(f"Starting {total} broker{'' if total == 1 else 's'}")
         started = [self.cluster.begin_start(id_, holds_controller=True) for id_ in broker_ids]
-        total = len(started)
         for count, future in enumerate(started, 1):
             self.closing.result_of(future, None)
             if total <= 10 or count % (total // 10) == 0 or count == total:
@@ -271,12 +292,15 @@ class ClusterServer:
         elected = self.closing.wait_until(
             lambda: controller_of_all(self.cluster),
             time.monotonic() + patience_s,
-            f"no controller had all brokers live within {patience_s:g} s",
+            f"within {patience_s:g} s, no controller was elected that considers all brokers live",
         )
         self._say(f"Controller elected: broker {elected['id']}, epoch {elected['epoch']}")
 
     def _elect_controller(self) -> None:
-        """Elect the first candidate (for a dump: its controller), then add the other candidates."""
+        """Let the first candidate become controller, then add the other candidates.
+
+        If a dump was loaded, the first candidate is the broker that is the controller in the dump.
+        """
         first, *others = self.cluster.spec.candidates or self.config.started_broker_ids
         self.cluster.begin_candidacy(first)
         self._await_controller()
@@ -310,18 +334,16 @@ class ClusterServer:
 
     # -- status
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the values that ``klamm status`` shows."""
-        status = cluster_status(self.cluster, self.operations)
-        status["zookeeper"]["embedded"] = self.is_embedded
         servers = self._zookeeper_servers
-        status["zookeeper"]["servers"] = [] if servers is None else servers.last_known()
+        last_known = None if servers is None else servers.last_known()
         return {
             "klamm_version": klamm_version(),
             "url": self.url,
             "data_dir": str(self.data_dir.path),
             "uptime_ms": round((time.monotonic() - self._started_s) * 1000),
-            **status,
+            **cluster_status(self.cluster, self.operations, last_known),
         }
 
 
@@ -336,9 +358,9 @@ def _check_epoch(client: KafkaZkClient) -> None:
 
 
 def _brokers_with_sessions(client: KafkaZkClient) -> list[int]:
-    """Return the ids of brokers with an ephemeral registration.
+    """Return the ids of the brokers that are registered with a ZooKeeper session.
 
-    A persistent znode below /brokers/ids was not written by a broker.
+    Persistent znodes below /brokers/ids are ignored, because brokers register ephemeral znodes.
     """
     ids = client.get_sorted_broker_list()
     results = client.read([Exists(BrokerIdZNode.path(broker_id)) for broker_id in ids])
@@ -354,6 +376,6 @@ def _joined(ids: Iterable[int]) -> str:
 
 
 def _new_run_id(started_ms: int) -> str:
-    """Return a unique run id that sorts by start time."""
+    """Return a unique run id; the order of run ids is the order of their start times."""
     started = datetime.fromtimestamp(started_ms / 1000, UTC)
     return f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"

@@ -1,7 +1,7 @@
 """Configuration of `klamm up`, validated before anything is started.
 
-Values only; independent of the command line. ``config`` has the names of Kafka's
-server.properties (kafka.server.KafkaConfig) that klamm supports.
+Contains values only and is independent of the command line. The names in ``config`` are the
+properties of Kafka's server.properties (kafka.server.KafkaConfig) that klamm supports.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from klamm.placement.pools import Pools
 from klamm.runtime.archive import DEFAULT_ROTATION, Rotation
 from klamm.runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
 from klamm.runtime.log_stores import check_log_dirs_are_relative
+from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
 from klamm.server.dumped_cluster import DumpedCluster
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
 
-DEFAULT_HOST: Final = "127.0.0.1"
-DEFAULT_PORT: Final = 8282
 DEFAULT_CANDIDATES: Final = 5
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
 STATE_CHANGE_LEVELS: Final = ("TRACE", "INFO")
@@ -39,15 +38,25 @@ _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Configuration of one ``klamm up``. Raises UsageError for invalid or contradictory values.
+    """Configuration of one ``klamm up``.
 
-    ``brokers``: the broker ids are 0 to ``brokers`` - 1, or those of ``dump``. ``data_dir`` None:
-    a temporary directory. ``zookeeper`` None: an embedded ZooKeeper. ``port`` 0: a free port.
-    ``controllers``: number of controller candidates; None: all brokers, at most five. ``seed``
-    None: random. ``pools``: restrict the placement of topics. ``has_segments``: brokers keep
-    segment files in the data directory. ``journal_fsync``: fsync the journal after each event.
-    ``rotation``: of the journal and Kafka-like logs. ``zookeeper_digest``: USER:PASSWORD.
-    ``partition_limits``: maximum number of partitions per request and in the cluster.
+    The constructor raises UsageError for invalid or contradictory values.
+
+    - ``brokers``: number of brokers, whose ids begin at 0. None: the brokers in ``dump``.
+    - ``controllers``: number of controller candidates. None: five, or all brokers if there are
+      fewer.
+    - ``zookeeper``: connect string. None: embedded ZooKeeper servers are started.
+    - ``zookeeper_port``: client port of the first embedded server; the others use the following
+      ports. None: free ports.
+    - ``zookeeper_digest``: USER:PASSWORD.
+    - ``data_dir``: None for a temporary directory.
+    - ``port``: port of the HTTP API; 0 selects a free port.
+    - ``seed``: None for a random seed.
+    - ``pools``: restricts each topic to the brokers of its pool.
+    - ``partition_limits``: maximum numbers of partitions per request and in the cluster.
+    - ``has_segments``: brokers keep segment files in the data directory.
+    - ``journal_fsync``: the journal is synced to disk after each event.
+    - ``rotation``: limits the size and age of the journal and of the controllers' log files.
     """
 
     brokers: int | None = None
@@ -71,6 +80,7 @@ class ServerConfig:
     zookeeper_digest: str | None = field(default=None, repr=False)
     zookeeper_tls: ZooKeeperTls | None = None
     zookeeper_servers: int | None = None
+    zookeeper_port: int | None = None
     journal_fsync: bool = False
     rotation: Rotation = DEFAULT_ROTATION
     partition_limits: PartitionLimits = DEFAULT_LIMITS
@@ -86,7 +96,7 @@ class ServerConfig:
         if self.port not in range(MAX_PORT + 1):
             raise UsageError(
                 f"--port {self.port} is not a valid port",
-                hint="use 1 to 65535, or 0 for a free one",
+                hint="use 1 to 65535, or 0 for a free port",
             )
         if self.state_change_level not in STATE_CHANGE_LEVELS:
             raise UsageError(
@@ -96,21 +106,34 @@ class ServerConfig:
         self._check_exposure()
         if self.zookeeper_tls is not None and self.zookeeper is None:
             raise UsageError(
-                "the embedded ZooKeeper has no TLS: it listens on loopback only",
-                hint="use a ZooKeeper with TLS and --zookeeper, or omit --zk-tls-ca",
+                "the embedded ZooKeeper does not support TLS; it listens only on loopback",
+                hint="give a ZooKeeper that supports TLS with --zookeeper, or omit --zk-tls-ca",
             )
-        if self.zookeeper_servers is not None and self.zookeeper is not None:
-            raise UsageError(
-                "give either --zookeeper or --zookeeper-servers, not both",
-                hint="--zookeeper-servers is the number of embedded servers",
-            )
+        self._check_embedded_zookeeper()
         _ = self.zookeeper_security
+
+    def _check_embedded_zookeeper(self) -> None:
+        for option, value, meaning in (
+            ("--zookeeper-servers", self.zookeeper_servers, "the number of embedded servers"),
+            ("--zookeeper-port", self.zookeeper_port, "a port of the embedded server"),
+        ):
+            if value is not None and self.zookeeper is not None:
+                raise UsageError(
+                    f"give either --zookeeper or {option}, but not both",
+                    hint=f"{option} is {meaning}",
+                )
+        first, count = self.zookeeper_port, self.zookeeper_servers or 1
+        if first is not None and not 1 <= first <= MAX_PORT + 1 - count:
+            raise UsageError(
+                f"--zookeeper-port {first} is not a valid port",
+                hint=f"use 1 to {MAX_PORT + 1 - count}",
+            )
 
     def _check_cluster(self) -> None:
         if self.dump is not None and (self.brokers is not None or self.racks):
             raise UsageError(
                 f"give either --from-dump or {'--racks' if self.brokers is None else '--brokers'}"
-                ", not both",
+                ", but not both",
                 hint="brokers and racks come from the dump",
             )
         if self.dump is None and self.brokers is None:
@@ -118,7 +141,8 @@ class ServerConfig:
         count, running = len(self.broker_ids), len(self.started_broker_ids)
         if count not in range(1, MAX_BROKERS + 1):
             raise UsageError(
-                f"{count} brokers are out of range", hint=f"klamm supports 1 to {MAX_BROKERS}"
+                f"a cluster cannot have {count} brokers",
+                hint=f"klamm supports 1 to {MAX_BROKERS} brokers",
             )
         if self.controllers is not None and self.controllers not in range(1, running + 1):
             raise UsageError(
@@ -130,7 +154,7 @@ class ServerConfig:
         if len(self.racks) > count:
             raise UsageError(
                 f"--racks lists {len(self.racks)} racks for {count} brokers",
-                hint="racks are assigned to the brokers in turn, so at most one per broker",
+                hint="racks are assigned to brokers in turn, so give at most one rack per broker",
             )
         if self.session_timeout_ms not in _SESSION_TIMEOUTS_MS:
             raise UsageError(
@@ -154,7 +178,7 @@ class ServerConfig:
 
     @property
     def zookeeper_security(self) -> ZooKeeperSecurity:
-        """Return how the cluster's sessions authenticate to ZooKeeper. Raises UsageError."""
+        """How klamm authenticates to ZooKeeper. Raises UsageError if the settings conflict."""
         return ZooKeeperSecurity(
             digest=self.zookeeper_digest,
             tls=self.zookeeper_tls,
@@ -172,12 +196,12 @@ class ServerConfig:
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """All brokers of the cluster."""
+        """The ids of all brokers of the cluster."""
         return self.dump.broker_ids if self.dump is not None else tuple(range(self.brokers or 0))
 
     @property
     def started_broker_ids(self) -> tuple[int, ...]:
-        """The brokers that are started; the other brokers of a dump are dead in it."""
+        """The ids of the brokers to start; brokers that are dead in a dump are not started."""
         return self.dump.running if self.dump is not None else self.broker_ids
 
     def spec(
@@ -189,9 +213,10 @@ class ServerConfig:
     ) -> ClusterSpec:
         """Return the specification of the cluster.
 
-        Controller candidates are the first brokers; for a dump, its controller comes first.
-        ``segments``: directory of the brokers' segment files; None: no files. ``incarnation``:
-        number of earlier runs of this cluster; each run derives a separate seed.
+        The brokers with the lowest ids are the controller candidates; for a dump, the first
+        candidate is the controller in the dump. ``segments`` is the directory of the brokers'
+        segment files, or None for in-memory logs. ``incarnation`` is the number of earlier runs of
+        this cluster; the seed of a run depends on it.
         """
         dump, broker_ids = self.dump, self.broker_ids
         count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
@@ -214,26 +239,26 @@ class ServerConfig:
         )
 
     def _seed_of(self, incarnation: int) -> int:
-        """Return the seed of a run. The first run uses the given seed itself."""
+        """Return the seed of a run; the first run uses the given seed unchanged."""
         if self.seed is None:
             return secrets.randbits(31)
         return self.seed if incarnation == 0 else hash((self.seed, incarnation))
 
     @property
     def connection_timeout_ms(self) -> int:
-        """Timeout of the first connection to ZooKeeper; by default the session timeout."""
+        """Timeout of the first connection to ZooKeeper, by default the session timeout."""
         timeout_ms = BROKER_CONFIGS["zookeeper.connection.timeout.ms"].value(self.config)
         return self.session_timeout_ms if timeout_ms is None else timeout_ms
 
     def host_names(self) -> frozenset[str]:
-        """Return the host names that clients may use, in lower case, without ports."""
+        """Return the host names that a Host header may contain, in lower case, without ports."""
         own = () if _is_any(self.host) else (self.host,)
         names = (*_LOOPBACK_NAMES, *own, *self.allowed_hosts)
         return frozenset(name.strip("[]").lower() for name in names)
 
 
 def check_broker_id(broker_id: int) -> None:
-    """Raise UsageError for an id that is too large to derive the broker's port from."""
+    """Raise UsageError if the broker's port, which depends on the id, would be invalid."""
     if broker_id not in range(MAX_PORT - FIRST_PORT + 1):
         raise UsageError(
             f"{broker_id} is not a valid broker id", hint=f"use 0 to {MAX_PORT - FIRST_PORT}"

@@ -1,4 +1,4 @@
-"""The data directory of a running cluster: its lock, its paths, and the address file."""
+"""The data directory of a running cluster: its lock, its paths, and server.json."""
 
 from __future__ import annotations
 
@@ -19,16 +19,22 @@ from klamm.cluster.errors import EnvironmentProblem, UsageError
 
 DATA_DIR_VARIABLE: Final = "KLAMM_DATA_DIR"
 ADDRESS_FILE: Final = "server.json"
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8282
+"""Default host and port of the HTTP API; commands use the port if --server gives none."""
 JOURNAL_FILE: Final = "journal.jsonl"
 OWN_LOG_FILE: Final = "klamm.log"
 """klamm's own log: warnings and internal errors."""
 _LOCK_FILE: Final = "klamm.lock"
 _RUNS_FILE: Final = "runs"
-"""File with the number of runs in this directory."""
+"""File that contains the number of runs in this data directory."""
 
 
 class ServerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Contents of server.json: the address of the HTTP API, and the process that serves it."""
+    """Contents of server.json: the URL of the HTTP API, and the process that serves it.
+
+    ``token`` is the bearer token, if the API requires one.
+    """
 
     url: str
     pid: int
@@ -36,12 +42,15 @@ class ServerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """Return KLAMM_DATA_DIR, or .klamm in the home directory."""
+    """Return the value of KLAMM_DATA_DIR, or .klamm in the home directory."""
     return Path(environ.get(DATA_DIR_VARIABLE) or Path.home() / ".klamm")
 
 
 def read_address(data_dir: Path) -> ServerAddress | None:
-    """Read the address file; None if it does not exist. Raises UsageError if it is malformed."""
+    """Read server.json, or return None if it does not exist.
+
+    Raises UsageError if it is malformed.
+    """
     path = data_dir / ADDRESS_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
@@ -56,8 +65,8 @@ def read_address(data_dir: Path) -> ServerAddress | None:
 class DataDir:
     """A data directory, locked by one cluster at a time from ``open`` to ``close``.
 
-    ``path`` None: a temporary directory, removed by ``close``. Any other directory that ``open``
-    created is removed if it is empty.
+    If ``path`` is None, ``open`` creates a temporary directory, and ``close`` removes it. A given
+    directory is removed only if ``open`` created it and it is empty again.
     """
 
     def __init__(self, path: Path | None, disk: Disk = LOCAL_DISK) -> None:
@@ -69,18 +78,18 @@ class DataDir:
 
     @property
     def path(self) -> Path:
-        """The directory; available once opened."""
+        """Path of the directory; a temporary directory has a path only after ``open``."""
         assert self._path is not None, "not open"
         return self._path
 
     @property
     def journal(self) -> Path:
-        """Path of journal.jsonl."""
+        """Path of the journal, journal.jsonl."""
         return self.path / JOURNAL_FILE
 
     @property
     def logs(self) -> Path:
-        """Directory of the Kafka-like logs, with a subdirectory per broker."""
+        """Directory of the controllers' log files, with a subdirectory per broker."""
         return self.path / "logs"
 
     @property
@@ -95,7 +104,7 @@ class DataDir:
 
     @property
     def zookeeper(self) -> Path:
-        """Directory of the embedded ZooKeeper's data."""
+        """Directory of the embedded ZooKeeper servers' data."""
         return self.path / "zookeeper"
 
     def open(self) -> None:
@@ -119,16 +128,29 @@ class DataDir:
             self._remove_empty_dirs()
             raise EnvironmentProblem(
                 f"the data directory {self._path} cannot be used: {error.strerror}",
-                hint="choose another with --data-dir",
+                hint="choose another directory with --data-dir",
             ) from error
 
+    def check_not_held(self) -> None:
+        """Raise EnvironmentProblem if another cluster has locked the directory; write nothing."""
+        try:
+            lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self._held_by_another() from None
+        finally:
+            os.close(lock)
+
     def write_address(self, address: ServerAddress) -> None:
-        """Publish the API's address. Raises EnvironmentProblem if it cannot be written."""
+        """Publish the API's address in server.json. Raises EnvironmentProblem if that fails."""
         data = msgspec.json.format(msgspec.json.encode(address)) + b"\n"
         self._replace(self.path / ADDRESS_FILE, data)
 
     def next_incarnation(self) -> int:
-        """Return the number of earlier runs, and count this one, even if it is killed later.
+        """Return the number of earlier runs in this directory, and count this run.
 
         Raises EnvironmentProblem if the count cannot be read or written.
         """
@@ -138,7 +160,7 @@ class DataDir:
         except ValueError:
             raise EnvironmentProblem(
                 f"{path} does not contain a number",
-                hint="write the number of earlier runs of klamm up in this directory to it",
+                hint="write to this file how many times klamm up has run in this directory",
             ) from None
         except OSError as error:
             raise EnvironmentProblem(f"{path} cannot be read: {error.strerror}") from error
@@ -146,7 +168,10 @@ class DataDir:
         return runs
 
     def close(self) -> None:
-        """Remove the address file, or a temporary directory, and unlock; idempotent."""
+        """Remove server.json and release the lock; idempotent.
+
+        A temporary directory is removed as a whole.
+        """
         lock, self._lock = self._lock, None
         if lock is None:
             return
@@ -174,7 +199,7 @@ class DataDir:
         except OSError as error:
             raise EnvironmentProblem(
                 f"{path} cannot be written: {error.strerror}",
-                hint=f"free space on the disk of {path.parent}, or check that it can be written",
+                hint=f"free disk space for {path.parent}, or check that this user may write to it",
             ) from error
 
     def _remove_empty_dirs(self) -> None:
@@ -186,7 +211,7 @@ class DataDir:
         address = read_address(self.path)
         other = f"klamm process {address.pid} ({address.url})" if address else "another klamm"
         return EnvironmentProblem(
-            f"{other} runs in {self.path}",
+            f"{other} is running in {self.path}",
             hint="stop it, or choose another directory with --data-dir",
         )
 
@@ -202,9 +227,10 @@ def _is_there(folder: Path) -> bool:
 
 
 def _lock(path: Path) -> int:
-    """Lock the file and return its descriptor.
+    """Create and lock a file; return its descriptor.
 
-    Raises BlockingIOError if another process has locked it, or OSError.
+    Raises BlockingIOError if another process has locked the file, and OSError if it cannot be
+    opened.
     """
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

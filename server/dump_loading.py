@@ -1,7 +1,7 @@
 """Loads a dump into the ZooKeeper of a cluster that is about to start, and reports progress.
 
-zk/dump_load.py writes the znodes, dumped_cluster.py reads the cluster in a dump. Kafka has no
-equivalent.
+zk/dump_load.py writes the znodes; dumped_cluster.py reads the brokers and topics in a dump. Kafka
+has no equivalent.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import Create, SessionEvent, SessionState, StoreEvent
 
 Say = Callable[[str], None]
-"""Prints a line about the startup."""
+"""Function that prints a line about a startup step."""
 
 
 class _Progress:
-    """Reports the progress of a load about ten times, and not at all if it is small."""
+    """Reports the progress of loading a dump: about ten times, or never if the dump is small."""
 
     def __init__(self, say: Say) -> None:
         self.done = 0
@@ -29,7 +29,7 @@ class _Progress:
         self._reported = 0
 
     def __call__(self, done: int, total: int) -> None:
-        """Report that ``done`` of ``total`` znodes are written."""
+        """Report that ``done`` of ``total`` znodes have been written."""
         self.done = done
         if done - self._reported >= max(total // 10, 10_000):
             self._reported = done
@@ -39,14 +39,14 @@ class _Progress:
 def load_dump(
     dump: DumpedCluster, connect_string: str, config: ServerConfig, run: RunInfo, say: Say
 ) -> None:
-    """Write a dump into ZooKeeper, which must be empty, and mark it as klamm's.
+    """Write a dump into an empty ZooKeeper, and mark the chroot as created by klamm.
 
-    Raises NotEmpty if ZooKeeper is not empty, KlammError if the load fails.
+    Raises NotEmpty if ZooKeeper is not empty, and KlammError if the load fails.
     """
     for note in dump.notes:
         say(f"Dump: {note}")
     session = config.session(connect_string)
-    session.add_listener(lambda event: _say_connection_is_lost(event, say))
+    session.add_listener(lambda event: _report_lost_connection(event, say))
     progress = _Progress(say)
     try:
         run_on_thread(
@@ -72,11 +72,12 @@ def load_dump(
         raise
     finally:
         session.close()
-    say(f"Dump loaded: {len(dump.plan.creates)} znodes of {dump.source}")
+    say(f"Dump loaded: {len(dump.plan.creates)} znodes from {dump.source}")
     if dump.dead:
-        say(f"Dead in the dump, not started: brokers {', '.join(map(str, dump.dead))}")
+        dead = ", ".join(map(str, dump.dead))
+        say(f"Brokers not started, because they are dead in the dump: {dead}")
 
 
-def _say_connection_is_lost(event: StoreEvent, say: Say) -> None:
+def _report_lost_connection(event: StoreEvent, say: Say) -> None:
     if event == SessionEvent(SessionState.DISCONNECTED):
         say("Connection lost: waiting for ZooKeeper")

@@ -1,7 +1,7 @@
 """The cluster in a dump, for `klamm up --from-dump`: its brokers, and the znodes to load.
 
-Reads the dump only; starts and writes nothing. Brokers that are registered in the dump are started.
-Brokers that only hold replicas belong to the cluster, but are dead.
+Only reads the dump; starts and writes nothing. Brokers that are registered in the dump are started.
+Brokers that hold replicas but are not registered belong to the cluster, but are dead.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from klamm.zk.znodes import (
     TopicsZNode,
 )
 
-_HINT: Final = "klamm zk dump --zookeeper host:port/chroot dumps a whole cluster"
+_HINT: Final = "klamm zk dump --zookeeper HOST:PORT/CHROOT dumps a whole cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedCluster:
-    """A cluster to be restarted from a dump.
+    """A cluster that klamm starts from a dump.
 
-    ``running``, ``dead``: broker ids, ascending. ``controller_id``: the controller in the dump.
-    ``notes``: a line for each difference to the dumped cluster.
+    ``running`` and ``dead`` are broker ids in ascending order. ``controller_id`` is the controller
+    in the dump. ``notes`` has a line for each difference from the dumped cluster.
     """
 
     source: str
@@ -48,18 +48,19 @@ class DumpedCluster:
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """All brokers, ascending."""
+        """The ids of all brokers, ascending."""
         return tuple(sorted((*self.running, *self.dead)))
 
     def candidates(self, count: int) -> tuple[int, ...]:
-        """Return ``count`` running brokers: the controller of the dump first, then by id."""
+        """Return ``count`` running brokers: the dump's controller first, then the others by id."""
         return tuple(sorted(self.running, key=lambda id_: id_ != self.controller_id)[:count])
 
 
 def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
-    """Return the cluster in these znodes, which came from ``source``.
+    """Return the cluster that ``znodes`` describe; ``source`` names the dump in messages.
 
-    Raises UsageError if they contain no cluster, or one in which no controller could be elected.
+    Raises UsageError if the znodes contain no cluster, or a cluster that could not elect a
+    controller.
     """
     client = KafkaZkClient(DumpStore(_with_parents(znodes)))
     _check_is_cluster(client, znodes, source)
@@ -74,7 +75,7 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
         raise UsageError(f"{source} contains no brokers", hint=_HINT)
     if not ids:
         notes.append("no broker is registered in the dump: all brokers with replicas are started")
-    kept = [znode for znode in znodes if not _goes_with_a_session(znode.path)]
+    kept = [znode for znode in znodes if not _is_bound_to_a_session(znode.path)]
     epoch = _epoch(client, source, assigned, notes)
     if epoch is not None:
         path = ControllerEpochZNode.path
@@ -96,7 +97,7 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
 
 
 def _with_parents(znodes: Sequence[ZNode]) -> list[ZNode]:
-    """Return these znodes and their ancestors, which a dump of a subtree does not contain."""
+    """Return the znodes and all their ancestors; the dump of a subtree lacks some ancestors."""
     known = {znode.path for znode in znodes}
     above: dict[str, ZNode] = {}
     for path in known:
@@ -115,7 +116,7 @@ def _check_is_cluster(client: KafkaZkClient, znodes: Sequence[ZNode], source: st
                 chroot = znode.path.removesuffix(path)
                 raise UsageError(
                     f"{source} contains a cluster below the chroot {chroot}, not at its root",
-                    hint=f"dump it with klamm zk dump --zookeeper host:port{chroot}",
+                    hint=f"dump it with klamm zk dump --zookeeper HOST:PORT{chroot}",
                 )
     raise UsageError(
         f"{source} contains no Kafka cluster: {TopicsZNode.path} is missing", hint=_HINT
@@ -133,7 +134,7 @@ def _assigned(client: KafkaZkClient, notes: list[str]) -> dict[TopicPartition, R
 
 
 def _holders(assigned: Mapping[TopicPartition, ReplicaAssignment], notes: list[str]) -> set[int]:
-    """Return the brokers with replicas, including replicas that a reassignment adds."""
+    """Return the brokers that hold replicas, including replicas that a reassignment adds."""
     ids = {id_ for assignment in assigned.values() for id_ in assignment.replicas}
     if min(ids, default=0) < 0:
         notes.append(f"replicas on broker {min(ids)} are ignored: not a valid broker id")
@@ -146,9 +147,10 @@ def _epoch(
     partitions: Collection[TopicPartition],
     notes: list[str],
 ) -> int | None:
-    """Return the controller epoch to load instead of the dump's; None if the dump's is valid.
+    """Return the controller epoch to load, or None if the epoch in the dump is high enough.
 
-    A controller does not change a partition if the state znode has a later controller epoch.
+    The epoch must not be lower than the controller epoch of any partition state, because a
+    controller does not change a partition whose state znode has a later controller epoch.
     """
     try:
         found = client.get_controller_epoch()
@@ -176,6 +178,6 @@ def _controller(client: KafkaZkClient) -> int | None:
         return None
 
 
-def _goes_with_a_session(path: str) -> bool:
+def _is_bound_to_a_session(path: str) -> bool:
     is_registration = path.startswith(f"{BrokerIdsZNode.path}/")
     return is_registration or path == ControllerZNode.path

@@ -1,8 +1,8 @@
-"""ASGI endpoint of one API path: reads the request, runs the handler, sends the answer.
+"""ASGI endpoint of one API path: reads the request, runs the handler, sends the response.
 
-A handler that waits for the cluster is a coroutine: it needs no thread and ends with its client.
-Other handlers run on threads. A few threads are reserved for reads, so that `klamm status` is
-answered while any number of changes wait.
+A handler that waits for the cluster is a coroutine: it needs no thread, and is cancelled when its
+client disconnects. Other handlers run on threads. A few threads are reserved for reads, so that
+`klamm status` gets a response while any number of changes are waiting.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BAD_REQUEST: Final = 400
 
 
 class Endpoints:
-    """Creates the endpoints of one application, which share threads and bounds."""
+    """Creates the endpoints of one application, which share threads and limits."""
 
     def __init__(self) -> None:
         self._bodies = RequestBodies()
@@ -39,8 +39,9 @@ class Endpoints:
     def endpoint(self, route: ApiRoute, server: object) -> Callable[[Request], Awaitable[Response]]:
         """Return the ASGI endpoint that runs a route's handler.
 
-        The handler gets the server, the request, and the decoded body or query (None without
-        either). Both are checked for every request: unknown fields and parameters are refused.
+        The arguments of the handler are the server, the request, and the decoded body or query
+        (None if the route has neither). Unknown fields and query parameters are refused, even if
+        the route has no body and no query.
         """
         handler = partial(route.handler, server)
         limiter = self._looking if route.only_looks else self._others
@@ -58,7 +59,7 @@ class Endpoints:
                             partial(handler, request, wanted), limiter=limiter
                         )
             except ClientDisconnect:
-                # The client has disconnected: the answer is never sent.
+                # The client has disconnected: the response is never sent.
                 return Response(status_code=_BAD_REQUEST)
             except OSError as error:
                 raise environment_problem(error) from error
@@ -68,7 +69,10 @@ class Endpoints:
 
 
 async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of ``work``; cancel it and raise ClientDisconnect on a disconnect."""
+    """Return the result of ``work``.
+
+    If the client disconnects first, ``work`` is cancelled and ClientDisconnect raised.
+    """
     working = asyncio.create_task(work)
     watching = asyncio.create_task(_disconnected(request))
     try:

@@ -1,7 +1,7 @@
-"""JSON codec for mappings and NamedTuples, driven by types.
+"""Converts mappings and NamedTuples to JSON and back.
 
-A mapping with a partition, a replica or another NamedTuple as key becomes a list of objects that
-begin with the fields of the key. Independent of the admin calls.
+In JSON, a partition, a replica or any other NamedTuple cannot be a key. A mapping with such keys
+becomes a list of objects, called entries: the fields of the key, then the fields of the value.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from klamm.server.bodies import RequestBody
 
 
 class Entry(RequestBody, frozen=True):
-    """Base of JSON objects for a key, or for a key and its value.
+    """Base class of entries: JSON objects that hold a key, or a key and its value.
 
-    ``KEY`` builds the key from the first fields, ``VALUE`` the value from the others. ``VALUE``
-    None: at most one field follows the key, and it is the value. ``IS_UNIQUE``: duplicate keys
-    are an error.
+    ``KEY`` builds the key from the first fields, ``VALUE`` the value from the remaining fields. If
+    ``VALUE`` is None, the value is the one field that follows the key, if there is one. If
+    ``IS_UNIQUE`` is true, duplicate keys are an error.
     """
 
     KEY: ClassVar[Callable[..., Any]]
@@ -32,7 +32,7 @@ class Entry(RequestBody, frozen=True):
 
 @cache
 def _entry_kind(kind: Any) -> type[Entry] | None:
-    """Return the type of the entries of a list; None if ``kind`` is not a list of entries."""
+    """Return the entry type of a list type, or None if ``kind`` is not a list of entries."""
     if isinstance(kind, type) and issubclass(kind, Entry):
         return kind
     return next(filter(None, map(_entry_kind, get_args(kind))), None)
@@ -40,17 +40,20 @@ def _entry_kind(kind: Any) -> type[Entry] | None:
 
 @cache
 def field_types(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the types of the fields, in order."""
+    """Return the types of a struct's fields, keyed by field name and in field order."""
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
 def key_size(kind: type[Entry]) -> int:
-    """Return the number of fields of the key."""
+    """Return the number of fields that an entry's key has."""
     return len(getattr(kind.KEY, "_fields", "1"))
 
 
 def written(value: Any, kind: Any, *, is_sorted: bool = True) -> Any:
-    """Encode keys or a mapping as entries if ``kind`` is a list of entries; else return it."""
+    """Convert a mapping, or a collection of keys, to a list of entries.
+
+    ``kind`` is the type of the result. If it is no list of entries, return the value unchanged.
+    """
     entry = _entry_kind(kind)
     if entry is None or value is None:
         return value
@@ -61,7 +64,7 @@ def written(value: Any, kind: Any, *, is_sorted: bool = True) -> Any:
 
 
 def written_entry(kind: type[Entry], key: Any, *value: Any) -> Entry:
-    """Return the entry of a key, or of a key and its value."""
+    """Return the entry that holds a key, or a key and its value."""
     if kind.VALUE is not None:
         (one,) = value
         if isinstance(one, ApiError):
@@ -73,7 +76,10 @@ def written_entry(kind: type[Entry], key: Any, *value: Any) -> Entry:
 
 
 def read(value: Any, kind: Any) -> Any:
-    """Decode a value encoded by ``written``. Raises UsageError for a forbidden duplicate key."""
+    """Convert entries back to the value from which ``written`` made them.
+
+    Raises UsageError for a duplicate key if the entry type is ``IS_UNIQUE``.
+    """
     entry = _entry_kind(kind)
     if entry is None or value is None:
         return value
@@ -86,7 +92,7 @@ def read(value: Any, kind: Any) -> Any:
 
 
 def read_entry(entry: Entry) -> Any:
-    """Return the key, and the value if there is one."""
+    """Return a tuple: the key of an entry, and its value if it has one."""
     kind = type(entry)
     fields = tuple(map(read, msgspec.structs.astuple(entry), field_types(kind).values()))
     size = key_size(kind)
@@ -95,7 +101,7 @@ def read_entry(entry: Entry) -> Any:
 
 
 def read_fields(body: msgspec.Struct | None) -> dict[str, Any]:
-    """Return the decoded fields of a struct by name; empty for None."""
+    """Return the decoded fields of a body, keyed by field name; return {} if it is None."""
     if body is None:
         return {}
     return {name: read(getattr(body, name), kind) for name, kind in field_types(type(body)).items()}

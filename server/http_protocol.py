@@ -1,9 +1,9 @@
 """HTTP/1.1 protocol of one connection, with limits that uvicorn lacks.
 
-A connection that does not send a complete request header in time, or does not read its answer, is
-closed: otherwise a client that transfers a byte now and then could hold a connection forever.
-Connections above the limit are closed at once. Data that is not HTTP is refused with a JSON answer,
-like every other error.
+A connection is closed if the client does not send a complete request header in time, or does not
+read the response: otherwise a client that transfers a byte now and then could hold a connection
+forever. Connections above the limit are closed at once. The response to data that is not HTTP is a
+JSON error, as for every other error.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from klamm.cluster.errors import UsageError
 
 MAX_CONNECTIONS: Final = 1_000
 MAX_REQUESTS: Final = 900
-"""Requests above this limit are answered with 503. Less than MAX_CONNECTIONS, so that a connection
-is left to send the 503."""
+"""Concurrent requests above this limit get status 503.
+
+The limit is less than MAX_CONNECTIONS, so that a connection is left for sending the 503.
+"""
 MAX_HEADER_BYTES: Final = 1 << 16
 HEADER_TIMEOUT_S: Final = 10.0
 WRITE_TIMEOUT_S: Final = 30.0
@@ -29,7 +31,7 @@ KEEP_ALIVE_S: Final = 5
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's protocol with bounds on connections and on header and answer times."""
+    """uvicorn's protocol, with a limit on connections and timeouts for headers and responses."""
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class BoundedProtocol(H11Protocol):
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the header timeout, or abort the connection above the limit."""
+        """Start the header timeout, or abort the connection if too many are open."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
@@ -70,7 +72,7 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes: part of a request, or several requests."""
+        """Parse received bytes, which may be part of a request or several requests."""
         try:
             super().data_received(data)
         except UnicodeDecodeError:
@@ -87,7 +89,7 @@ class BoundedProtocol(H11Protocol):
             self._await_header()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse data that is not HTTP/1.1."""
+        """Respond with status 400 to data that is not HTTP/1.1."""
         self._refuse(http.HTTPStatus.BAD_REQUEST, msg)
 
     def _is_answering(self) -> bool:
@@ -122,7 +124,7 @@ class BoundedProtocol(H11Protocol):
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        # Not after an answer has begun: the client would read the error as part of that answer.
+        # If a response has begun, the client would read the error as part of that response.
         if not self._is_answering():
             self.transport.write(head.encode() + body)
         self.transport.close()

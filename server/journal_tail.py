@@ -1,7 +1,8 @@
-"""Reads journal.jsonl while it is written: its last rows, and the rows after a position.
+"""Reads journal.jsonl while it is being written: the last rows, or the rows after a position.
 
-A position is a byte offset in the whole journal, including rotated files, after a complete line.
-Rows are returned as raw bytes; a line that is not a row is skipped and listed as damaged.
+A position is the byte offset after a complete line, counted over the whole journal including its
+rotated files. Rows are returned as raw bytes. A line that is not a valid row is skipped and listed
+as damaged.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from typing import BinaryIO, Final, NamedTuple
 import msgspec
 
 from klamm.cluster.journal import line_problem
-from klamm.runtime.rotated_files import Segment, line_number, opened_at, rotated
+from klamm.runtime.rotated_files import LogFile, line_number, opened_at, rotated
 
 _BLOCK: Final = 1 << 16
 MAX_BYTES: Final = 1 << 22
 
 
 class JournalPart(NamedTuple):
-    """Rows of the journal, without newlines, and the position after the last one.
+    """Rows of the journal, without newlines, and the position after the last row.
 
-    ``damaged`` lists the lines between them that are not rows: file, line, and reason.
+    ``damaged`` describes the lines that were skipped, each with file, line number and reason.
     """
 
     lines: list[bytes]
@@ -31,9 +32,9 @@ class JournalPart(NamedTuple):
 
 
 class JournalPage(msgspec.Struct, frozen=True):
-    """Answer of GET /journal: rows of the file, unchanged, and the position after the last one.
+    """Response to GET /journal: rows in the journal's format, and the position after the last row.
 
-    ``damaged`` lists the lines between them that are not rows: file, line, and reason.
+    ``damaged`` describes the lines that were skipped, each with file, line number and reason.
     """
 
     rows: list[msgspec.Raw]
@@ -42,12 +43,15 @@ class JournalPage(msgspec.Struct, frozen=True):
 
 
 def last_rows(path: Path, count: int) -> JournalPart:
-    """Return the last ``count`` complete rows; none if there is no journal. Raises OSError."""
+    """Return the last ``count`` complete rows.
+
+    The result is empty if there is no journal. Raises OSError.
+    """
     lines: list[bytes] = []
     damaged: tuple[str, ...] = ()
     place: int | None = None
     ends = [name.end for name in rotated(path)]
-    # A position after all others finds the last file.
+    # A position at the end of all rotated files selects the current file.
     before = ends[-1] if ends else 0
     while True:
         with opened_at(path, before) as opened:
@@ -66,9 +70,9 @@ def last_rows(path: Path, count: int) -> JournalPart:
 
 
 def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPart:
-    """Return complete rows from ``place`` on, about ``max_bytes`` of them. Raises OSError.
+    """Return the complete rows that follow position ``place``, about ``max_bytes`` in total.
 
-    The result is empty only at the end of the journal.
+    The result is empty only at the end of the journal. Raises OSError.
     """
     damaged: tuple[str, ...] = ()
     while True:
@@ -82,7 +86,7 @@ def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPar
         damaged += part.damaged
         if not data and segment.end is None:
             return JournalPart([], place, damaged)
-        # The rest of a rotated file without a newline, or after damage, can never be read.
+        # In a rotated file, bytes after the last newline or after damage can never be read.
         if not data:
             damaged += _unread(segment, max(place, segment.begin))
         place = part.next if data or segment.end is None else segment.end
@@ -90,8 +94,8 @@ def rows_after(path: Path, place: int, max_bytes: int = MAX_BYTES) -> JournalPar
             return JournalPart(part.lines, place, damaged)
 
 
-def _unread(segment: Segment, place: int) -> tuple[str, ...]:
-    """Return the bytes of a damaged file that cannot be read, from a position on; else nothing."""
+def _unread(segment: LogFile, place: int) -> tuple[str, ...]:
+    """Return a tuple with one message if the bytes after a position cannot be read, else ()."""
     if not segment.is_damaged or segment.end is None:
         return ()
     lost = f"bytes {place} to {segment.end} of the journal cannot be read"
@@ -99,7 +103,7 @@ def _unread(segment: Segment, place: int) -> tuple[str, ...]:
 
 
 def _lines_at(file: BinaryIO, offset: int, max_bytes: int) -> bytes:
-    """Return the complete lines from a byte on."""
+    """Return the complete lines that begin at ``offset``, about ``max_bytes`` in total."""
     file.seek(offset)
     data = file.read(max_bytes)
     if data and b"\n" not in data:
@@ -108,7 +112,7 @@ def _lines_at(file: BinaryIO, offset: int, max_bytes: int) -> bytes:
 
 
 def _last_lines(file: BinaryIO, count: int) -> tuple[bytes, int]:
-    """Return about ``count`` last complete lines of a file, and the byte where they begin."""
+    """Return at least the last ``count`` complete lines of a file, and the first line's offset."""
     end = start = _end_of_lines(file, file.seek(0, os.SEEK_END))
     newlines = 0
     # The newline at the very end belongs to the last row, so search for one more.
@@ -123,8 +127,8 @@ def _last_lines(file: BinaryIO, count: int) -> tuple[bytes, int]:
     return data[begin:], start + begin
 
 
-def _rows(segment: Segment, file: BinaryIO, offset: int, data: bytes) -> JournalPart:
-    """Return the rows among lines that begin at a byte of a file."""
+def _rows(segment: LogFile, file: BinaryIO, offset: int, data: bytes) -> JournalPart:
+    """Return the valid rows in ``data``, which begins at ``offset`` in the file."""
     lines = data.split(b"\n")[:-1]
     problems = [line_problem(line) for line in lines]
     good = [line for line, problem in zip(lines, problems, strict=True) if problem is None]
@@ -140,7 +144,7 @@ def _rows(segment: Segment, file: BinaryIO, offset: int, data: bytes) -> Journal
 
 
 def _end_of_lines(file: BinaryIO, size: int) -> int:
-    """Return the byte after the last complete line."""
+    """Return the byte offset after the last complete line."""
     end = size
     while end > 0:
         block = min(_BLOCK, end)

@@ -1,7 +1,7 @@
-"""/metrics: metrics of controllers and brokers under Kafka's names, in the Prometheus text format.
+"""/metrics: metrics of controllers and brokers under Kafka's names, in Prometheus text format.
 
-Collected for every scrape from the running nodes. controller/metrics.py has the controllers'
-metrics; the metrics of a broker mirror kafka/server/ReplicaManager.scala.
+The values are read from the running nodes for every scrape. controller/metrics.py has the
+controllers' metrics; the metrics of a broker mirror kafka/server/ReplicaManager.scala.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ _REPLICA_MANAGER: Final = "kafka_server_ReplicaManager"
 _GAUGES: Final = {
     "PartitionCount": ("partitions", "Partitions with a replica on the broker"),
     "LeaderCount": ("leaders", "Partitions that the broker leads"),
-    "UnderReplicatedPartitions": ("under_replicated", "Led partitions with a replica out of sync"),
-    "OfflineReplicaCount": ("offline", "Replicas in a directory that failed"),
+    "UnderReplicatedPartitions": (
+        "under_replicated",
+        "Partitions that the broker leads and whose ISR lacks a replica",
+    ),
+    "OfflineReplicaCount": ("offline", "Replicas in failed log directories"),
 }
 
 
 class ClusterCollector(Collector):
-    """Gauges of brokers, and of the problems that prevent the election of a controller."""
+    """Gauges for the brokers, and for problems that prevent the election of a controller."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
 
     def collect(self) -> Iterator[Metric]:
-        """Yield a metric family per gauge: Kafka's, then klamm's own."""
+        """Yield a metric family for each gauge: Kafka's gauges, then klamm's own gauges."""
         statuses = self._cluster.status()["brokers"]
         for name, (field, text) in _GAUGES.items():
             family = GaugeMetricFamily(f"{_REPLICA_MANAGER}_{name}", text, labels=["broker"])
@@ -43,18 +46,18 @@ class ClusterCollector(Collector):
             yield family
         yield GaugeMetricFamily(
             "klamm_journal_writable",
-            "1 if journal and logs can be written; otherwise no controller is elected",
+            "1 if the journal and the logs can be written, else 0 (no controller is then elected)",
             value=float(self._cluster.journal.failure is None),
         )
         yield GaugeMetricFamily(
             "klamm_failed_failovers",
-            "Failed failovers since the last successful one",
+            "Controller failovers that have failed since the last successful one",
             value=self._cluster.candidacy.failed_failovers,
         )
 
 
 def metrics_text(cluster: RealCluster, *others: Collector) -> bytes:
-    """Return the metrics of all running components, and those of ``others``."""
+    """Return the metrics of controllers, brokers and ``others`` in the Prometheus text format."""
     controllers = ControllerCollector()
     for broker_id, running in sorted(dict(cluster.nodes).items()):
         controller = running.node.controller

@@ -1,6 +1,6 @@
 """OpenAPI document of the HTTP API, generated from its routes and body types.
 
-The machine-readable form of docs/http-api.md, for generated clients and for fuzzing in tests.
+It is the machine-readable form of docs/http-api.md, for generated clients and for fuzz tests.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _JSON: Final = "application/json"
 
 
 class ApiRoute(NamedTuple):
-    """A path, its handler, and the type of the request's body or query.
+    """A route: its path, its handler, and the type of the request's body or query.
 
-    ``only_looks``: a read of cached state that must be answered even if klamm is busy.
+    ``only_looks`` is True if the handler only reads cached state. Such a request gets a response
+    even if many other requests are waiting.
     """
 
     method: str
@@ -39,9 +40,12 @@ class ApiRoute(NamedTuple):
 def openapi_document(
     routes: Iterable[ApiRoute], words: Mapping[str, Iterable[str]]
 ) -> dict[str, Any]:
-    """Return the document; ``words``: the values of enumerated path parameters."""
+    """Return the OpenAPI document of ``routes``.
+
+    ``words`` maps the names of path parameters that have a fixed set of values to these values.
+    """
     routes = tuple(routes)
-    answers = [_answer_type(route) for route in routes]
+    answers = [answer_type(route) for route in routes]
     bodies = [route.body for route in routes]
     queries = [route.query for route in routes]
     types = [one for one in (*bodies, *queries, *answers, ErrorAnswer) if _has_schema(one)]
@@ -55,13 +59,23 @@ def openapi_document(
             "summary": " ".join(str(inspect.getdoc(route.handler)).split()),
             "parameters": [*_path_parameters(route.path, words), *_query_parameters(route.query)],
             "responses": {
-                "200": _response("The answer.", schema_of.get(answer, {}), answer is Response),
-                "default": _response("The error.", schema_of[ErrorAnswer], False),
+                "200": _response(
+                    "Response to a successful request.",
+                    schema_of.get(answer, {}),
+                    answer is Response,
+                ),
+                "default": _response(
+                    "Error of a refused or failed request.", schema_of[ErrorAnswer], False
+                ),
             },
         }
-        if route.body is not None:
-            content = {_JSON: {"schema": schema_of[route.body]}}
-            operation["requestBody"] = {"content": content}
+        # The body of a GET request has no defined meaning in HTTP: klamm reads it, but clients that
+        # are generated from the document must not send one.
+        if route.body is not None and route.method != "GET":
+            operation["requestBody"] = {
+                "content": {_JSON: {"schema": schema_of[route.body]}},
+                "required": any(field.required for field in msgspec.structs.fields(route.body)),
+            }
         paths.setdefault(plain_path(route.path), {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -72,11 +86,12 @@ def openapi_document(
 
 
 def plain_path(path: str) -> str:
-    """Return a route's path without the types of its parameters."""
+    """Remove the types from a route's path: ``/brokers/{id:id}`` becomes ``/brokers/{id}``."""
     return _PARAMETER.sub(r"{\1}", path)
 
 
-def _answer_type(route: ApiRoute) -> Any:
+def answer_type(route: ApiRoute) -> Any:
+    """Return the type of a route's response body if the request succeeds."""
     return get_type_hints(route.handler)["return"]
 
 

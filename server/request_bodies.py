@@ -1,29 +1,37 @@
-"""Reads the body of a request within limits, and decodes body and query.
+"""Reads request bodies, and decodes bodies and queries.
 
-A body that is too large or too slow is refused before it is decoded.
+A body that is too large or arrives too slowly is refused before it is decoded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.suggestions import suggestion
 
 MAX_BODY_BYTES: Final = 32 << 20
 LARGE_BODY_BYTES: Final = 1 << 20
 MAX_LARGE_BODIES: Final = 2
-"""Maximum number of concurrent requests with a large body."""
+"""Maximum number of concurrent requests with a body of more than LARGE_BODY_BYTES."""
 MAX_BODY_VALUES: Final = 3_000_000
-"""Each comma counts as a value, which bounds a body's memory before it is decoded."""
+"""Maximum number of values in a body, which bounds the memory that decoding needs.
+
+Each comma counts as a value, so that the number is known before the body is decoded.
+"""
 BODY_TIMEOUT_S: Final = 60.0
 _DECODED_IN_LOOP_BYTES: Final = 1 << 16
+_UNKNOWN: Final = re.compile(r"unknown \w+ `(?P<name>.*?)`(?: - at `\$(?P<path>.*)`)?$")
+_STEP: Final = re.compile(r"\.\w+|\[[^]]*\]")
 _HINT: Final = "GET /openapi.json describes the fields and parameters of every request"
 
 
@@ -36,22 +44,23 @@ class BodyTooSlow(UsageError):
 
 
 class TooManyLargeBodies(EnvironmentProblem):
-    """Other requests with large bodies have not been answered yet."""
+    """Too many requests with large bodies are in progress."""
 
     retriable = True
 
 
 class RequestBodies:
-    """Reads the request bodies of one application."""
+    """Reads the request bodies of one application, and limits the number of large bodies."""
 
     def __init__(self) -> None:
         self._large = asyncio.Semaphore(MAX_LARGE_BODIES)
 
     @contextlib.asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytearray]:
-        """Yield the body; a large body holds one of the MAX_LARGE_BODIES slots until the end.
+        """Yield the body of a request.
 
-        Raises UsageError, TooManyLargeBodies, ClientDisconnect.
+        A large body occupies one of MAX_LARGE_BODIES slots until the context manager exits. Raises
+        UsageError, TooManyLargeBodies, ClientDisconnect.
         """
         async with contextlib.AsyncExitStack() as stack:
             body = bytearray()
@@ -66,12 +75,12 @@ class RequestBodies:
                                 hint="split it into several requests",
                             )
                         if was_small and len(body) > LARGE_BODY_BYTES:
-                            await self._take_place(stack)
+                            await self._take_slot(stack)
             except TimeoutError:
                 raise BodyTooSlow(f"the body did not arrive within {BODY_TIMEOUT_S:g} s") from None
             yield body
 
-    async def _take_place(self, stack: contextlib.AsyncExitStack) -> None:
+    async def _take_slot(self, stack: contextlib.AsyncExitStack) -> None:
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S / 2):
                 await stack.enter_async_context(self._large)
@@ -84,7 +93,7 @@ class RequestBodies:
 
 
 async def decode(body: bytearray, kind: Any) -> Any:
-    """Decode a body; an empty body counts as ``{}``. Raises UsageError."""
+    """Decode a body as type ``kind``; an empty body counts as ``{}``. Raises UsageError."""
     if len(body) > LARGE_BODY_BYTES and body.count(b",") > MAX_BODY_VALUES:
         raise UsageError(
             f"the body has more than {MAX_BODY_VALUES} values",
@@ -96,11 +105,11 @@ async def decode(body: bytearray, kind: Any) -> Any:
 
 
 def decode_query(query: Mapping[str, str], kind: Any) -> Any:
-    """Decode the parameters of a query. Raises UsageError."""
+    """Decode the parameters of a query as type ``kind``. Raises UsageError."""
     try:
         return msgspec.convert(dict(query), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(f"malformed query: {_text(error, 'parameter')}", hint=_HINT) from error
+        raise _malformed("query", "parameter", error, kind) from error
 
 
 def _decode(body: bytearray, kind: Any) -> Any:
@@ -111,13 +120,51 @@ def _decode(body: bytearray, kind: Any) -> Any:
     except UnicodeDecodeError:
         raise UsageError(f"malformed request: {_not_utf_8(body)}") from None
     except msgspec.ValidationError as error:
-        raise UsageError(f"malformed request: {_text(error, 'field')}", hint=_HINT) from error
+        raise _malformed("request", "field", error, kind) from error
     except msgspec.DecodeError as error:
         raise UsageError(f"malformed request: {error}") from error
 
 
-def _text(error: msgspec.ValidationError, noun: str) -> str:
-    return str(error).replace("Object contains unknown field", f"unknown {noun}")
+def _malformed(what: str, noun: str, error: msgspec.ValidationError, kind: Any) -> UsageError:
+    text = str(error).replace("Object contains unknown field", f"unknown {noun}")
+    unknown = _UNKNOWN.match(text)
+    hint = _HINT
+    if unknown is not None:
+        fields = _fields_at(inspect.type_info(kind), unknown["path"] or "")
+        close = suggestion(unknown["name"], fields) if fields else f"the {what} takes no {noun}s"
+        hint = f"{close}; {_HINT}"
+    return UsageError(f"malformed {what}: {text}", hint=hint)
+
+
+def _fields_at(kind: inspect.Type, path: str) -> list[str]:
+    """Return the names of all fields that objects at a path such as ``.topics[0]`` may have."""
+    places = [kind]
+    for step in ["", *_STEP.findall(path)]:
+        # The type of an optional field is a union with None.
+        places = [one for place in places for one in _inside(place, step)]
+    return [field.encode_name for place in places for field in _struct_fields(place)]
+
+
+def _inside(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
+    """Yield the possible types of a field (step ``.name``) or item (step ``[...]``) of ``kind``."""
+    match kind:
+        case inspect.UnionType():
+            for one in kind.types:
+                yield from _inside(one, step)
+        case inspect.StructType() if step.startswith("."):
+            for field in kind.fields:
+                if field.encode_name == step[1:]:
+                    yield from _inside(field.type, "")
+        case inspect.ListType() | inspect.VarTupleType() if step.startswith("["):
+            yield from _inside(kind.item_type, "")
+        case inspect.DictType() if step.startswith("["):
+            yield from _inside(kind.value_type, "")
+        case _ if not step:
+            yield kind
+
+
+def _struct_fields(kind: inspect.Type) -> tuple[inspect.Field, ...]:
+    return kind.fields if isinstance(kind, inspect.StructType) else ()
 
 
 def _not_utf_8(body: bytearray) -> str:
@@ -125,4 +172,4 @@ def _not_utf_8(body: bytearray) -> str:
         body.decode()
     except UnicodeDecodeError as error:
         return f"byte {error.start} of the body is not UTF-8"
-    return "a text is not UTF-8"
+    return "a string in the body is not UTF-8"

@@ -1,8 +1,9 @@
 """Access control of the API: checks Host, Origin, Sec-Fetch-Site and the bearer token.
 
-A web page can make a browser send requests to loopback. A page that uses DNS rebinding has its own
-name for 127.0.0.1, which appears in Host. Requests of its forms and scripts carry its Origin; other
-resources that it loads carry no Origin, but Sec-Fetch-Site. Independent of the endpoints.
+Any web page can make a browser send requests to loopback. If the page uses DNS rebinding, its own
+host name resolves to 127.0.0.1; the Host header then contains that name. Requests from the forms
+and scripts of a page have an Origin header. Its other requests, e.g. for images, have only a
+Sec-Fetch-Site header.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from klamm.server.answers import refusal
 FORBIDDEN = 403
 UNAUTHORIZED = 401
 OWN_SITES = ("same-origin", "none")
-"""Sec-Fetch-Site of requests from klamm's own pages, and of addresses typed by a user."""
+"""Accepted Sec-Fetch-Site values: requests by klamm's own pages, and by the user directly."""
 
 
 class Gatekeeper:
-    """ASGI middleware. ``host_names`` are in lower case, without ports and brackets."""
+    """ASGI middleware that refuses requests from other web sites, and requests without the token.
+
+    ``host_names`` are the accepted host names, in lower case, without ports and brackets.
+    """
 
     def __init__(self, app: ASGIApp, host_names: Iterable[str], token: str | None) -> None:
         self._app = app
@@ -36,7 +40,7 @@ class Gatekeeper:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a request, or refuse it."""
+        """Forward a request to the application, or refuse it."""
         refusal = None if scope["type"] == "lifespan" else self._refusal(Headers(scope=scope))
         await (refusal or self._app)(scope, receive, send)
 
@@ -52,13 +56,13 @@ class Gatekeeper:
         for origin in headers.getlist("origin"):
             if _netloc(origin) != hosts[0].lower():
                 return _refused(
-                    FORBIDDEN, f"web pages of {origin} may not send requests to klamm", None
+                    FORBIDDEN, f"klamm does not accept requests from web pages of {origin}", None
                 )
         for site in headers.getlist("sec-fetch-site"):
             if site.lower() not in OWN_SITES:
                 return _refused(
                     FORBIDDEN,
-                    "web pages of other sites may not send requests to klamm "
+                    "klamm does not accept requests from web pages of other sites "
                     f"(Sec-Fetch-Site: {site})",
                     None,
                 )
@@ -88,8 +92,8 @@ def _netloc(origin: str) -> str | None:
 def read_or_create_token(path: Path) -> str:
     """Read the token in ``path``; create the file with a random token if it is missing.
 
-    Only the file's owner may read a file that is created here. Raises UsageError for a file without
-    a token, EnvironmentProblem for a file that cannot be read or written.
+    Only the owner may read the created file. Raises UsageError if the file contains no token, and
+    EnvironmentProblem if it cannot be read or written.
     """
     try:
         try:
@@ -103,8 +107,8 @@ def read_or_create_token(path: Path) -> str:
     except OSError as error:
         raise EnvironmentProblem(
             f"the token file {path} cannot be read or written: {error.strerror}",
-            hint="use a file that this user may read; klamm creates a missing file in an existing "
-            "directory",
+            hint="use a file that this user may read; klamm creates a missing file, but not a "
+            "missing directory",
         ) from error
     if not (token.isascii() and token.isprintable() and token):
         raise UsageError(
@@ -115,9 +119,9 @@ def read_or_create_token(path: Path) -> str:
 
 
 def host_name(host: str) -> str | None:
-    """Return the host name of a Host header, in lower case, without port and brackets.
+    """Return the host name in a Host header, in lower case, without port and brackets.
 
-    None if the header is malformed.
+    Returns None if the header is malformed.
     """
     try:
         parts = urlsplit(f"//{host}")

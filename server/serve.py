@@ -1,4 +1,4 @@
-"""Runs a cluster and its HTTP API in the foreground until a signal ends it.
+"""Runs a cluster and its HTTP API in the foreground until a signal ends the process.
 
 Owns the process's signal handlers and the listening socket; ClusterServer owns everything else.
 """
@@ -24,6 +24,7 @@ from klamm.cluster.errors import EnvironmentProblem
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.server.data_dir import DataDir
 from klamm.server.dump_loading import Say
 from klamm.server.http_protocol import (
     HEADER_TIMEOUT_S,
@@ -42,7 +43,7 @@ _BACKLOG: Final = 128
 
 
 class _Ended(BaseException):
-    """A signal arrived during startup."""
+    """Raised in the main thread by a signal that arrives during startup."""
 
 
 class _Server(uvicorn.Server):
@@ -54,14 +55,14 @@ class _Server(uvicorn.Server):
 
 
 class _Signals:
-    """Handler of the signals that end the process; only the first signal has an effect."""
+    """Handler for termination signals; only the first signal has an effect."""
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.on_signal: Callable[[], None] | None = None
 
     def catch(self, number: int, _: FrameType | None) -> None:
-        """Handle a signal; signals during shutdown have no effect."""
+        """Handle a signal; signals during the shutdown have no effect."""
         if self.first is not None:
             return
         self.first = number
@@ -71,20 +72,20 @@ class _Signals:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the process."""
+        """Exit code of the process after the first signal."""
         return INTERRUPTED if self.first == signal.SIGINT else TERMINATED
 
 
 def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]) -> int:
-    """Start a cluster, call ``on_up``, serve until a signal, and return the exit code.
+    """Start a cluster, call ``on_up``, serve until a signal arrives, and return the exit code.
 
-    Raises KlammError if the cluster cannot start or continue; then all its parts are closed.
+    If the cluster cannot start or continue, closes all of its parts and raises KlammError.
     """
     signals = _Signals()
     server: ClusterServer | None = None
     with ending_signals_handled(signals.catch), contextlib.ExitStack() as stack:
         try:
-            listener = stack.enter_context(listen(config.host, config.port))
+            listener = stack.enter_context(_listen(config))
             server = ClusterServer(config, say, _end_process)
             stack.enter_context(threads_watched(server.fail))
             stack.callback(server.close)
@@ -93,7 +94,7 @@ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]
         except _Ended:
             pass
         finally:
-            # From here on a signal must not interrupt the shutdown.
+            # From here on, signals must not interrupt the shutdown.
             if signals.first is None:
                 signals.first = 0
     if server is not None and server.failure is not None:
@@ -102,7 +103,7 @@ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClusterServer], None]
 
 
 def _end_process() -> None:
-    """Send SIGTERM to the main thread, which also ends whatever it waits for."""
+    """Send SIGTERM to the main thread; this interrupts the thread if it is waiting."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
@@ -130,7 +131,7 @@ def http_server(
     header_timeout_s: float = HEADER_TIMEOUT_S,
     write_timeout_s: float = WRITE_TIMEOUT_S,
 ) -> uvicorn.Server:
-    """Return the web server of an open cluster; ``serve`` runs it on a listening socket."""
+    """Return a web server for an open cluster; the caller runs it on a listening socket."""
     # Config's type only allows classes, but the server calls any callable.
     protocol: Any = partial(
         BoundedProtocol, header_timeout_s=header_timeout_s, write_timeout_s=write_timeout_s
@@ -154,8 +155,21 @@ def http_server(
     )
 
 
+def _listen(config: ServerConfig) -> socket.socket:
+    try:
+        return listen(config.host, config.port)
+    except EnvironmentProblem:
+        # Usually klamm is already running in this directory; that error is more helpful.
+        if config.data_dir is not None:
+            DataDir(config.data_dir).check_not_held()
+        raise
+
+
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises EnvironmentProblem, e.g. for a port in use."""
+    """Return a socket that listens on ``host`` and ``port``.
+
+    Raises EnvironmentProblem, e.g. if the port is in use.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -174,7 +188,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Return the URL at which this machine reaches the API."""
+    """Return the API's URL for clients on this machine."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     if address.is_unspecified:
@@ -185,7 +199,7 @@ def url_of(listener: socket.socket) -> str:
 def _cannot_listen(host: str, port: int, error: OSError) -> EnvironmentProblem:
     if error.errno == errno.EADDRINUSE:
         return EnvironmentProblem(
-            f"port {port} of {host} is in use",
-            hint="choose another port with --port; 0 selects a free one",
+            f"port {port} on {host} is in use",
+            hint="choose another port with --port; --port 0 selects a free port",
         )
     return EnvironmentProblem(f"cannot listen on {host}, port {port}: {error.strerror}")

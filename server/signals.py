@@ -1,4 +1,4 @@
-"""Handlers for the signals that end a process: SIGINT, SIGTERM and SIGHUP."""
+"""Handlers for the signals that terminate a process: SIGINT, SIGTERM and SIGHUP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def ending_signals_handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle the ending signals with ``handler`` inside the block; then restore the handlers."""
+    """Context manager that installs ``handler`` for termination signals.
+
+    The earlier handlers are restored on exit.
+    """
     before = {number: signal.signal(number, handler) for number in _ENDING}
     try:
         yield

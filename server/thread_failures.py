@@ -1,9 +1,9 @@
-"""Ends the process if a thread ends with an exception.
+"""Ends the process if one of its threads ends with an exception.
 
-Covers every thread: controllers' event threads, the broker hub, connections to ZooKeeper, guards,
-and threads that release a broker. Failures inside an event, a request or a broker start are handled
-by their own code and do not end a thread. Mirrors the role of kafka.utils.Exit and of
-FatalExitError in a broker's threads.
+Covers every thread: controllers' event threads, the brokers' thread, connections to ZooKeeper, the
+ZooKeeper guard and monitor, and threads that clean up after a failed broker. A failure inside an
+event, a request or a broker start is handled where it occurs and does not end a thread. Mirrors the
+role of kafka.utils.Exit and of FatalExitError in a broker's threads.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from typing import Final
 from klamm.cluster.errors import KlammError
 
 IN_FILE_ONLY: Final = "in_file_only"
-"""Attribute of a log record that is not printed on the terminal, where an error repeats it."""
+"""Attribute of a log record that is written only to klamm.log.
+
+The terminal shows the error itself instead.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def threads_watched(on_failure: Callable[[KlammError], None]) -> Iterator[None]:
-    """Call ``on_failure``, on the failed thread, for each thread that an exception ends."""
+    """Context manager that calls ``on_failure`` on each thread that an exception ends."""
 
     def hook(args: threading.ExceptHookArgs) -> None:
         name = "unknown" if args.thread is None else args.thread.name
@@ -34,8 +37,8 @@ def threads_watched(on_failure: Callable[[KlammError], None]) -> Iterator[None]:
         on_failure(
             KlammError(
                 f"klamm thread {name} ended with {what}",
-                hint="klamm.log in the data directory has the traceback; the next klamm up "
-                "continues the cluster",
+                hint="klamm.log in the data directory has the traceback; run klamm up again to "
+                "continue the cluster",
             )
         )
 

@@ -1,8 +1,8 @@
 """Guard of the embedded ZooKeeper servers: restarts them, and kills or pauses them on request.
 
-Servers that have ended or hang are restarted, except servers that an operator killed or paused
-(klamm zk kill, pause). Independent of the cluster; its sessions reconnect automatically. Kafka has
-no equivalent: there an init system restarts ZooKeeper.
+A server that has ended or hangs is restarted, unless an operator killed or paused it (klamm zk
+kill, klamm zk pause). The cluster's sessions reconnect automatically. Kafka has no equivalent; an
+init system usually restarts ZooKeeper.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from klamm.cluster.errors import KlammError, ZooKeeperUnavailable
+from klamm.server.states import ZooKeeperServerChange, ZooKeeperServers, ZooKeeperServerState
 from klamm.zk.ensemble import NO_ANSWER, SINGLE_SERVER, EmbeddedEnsemble, ServerState
 
 ATTEMPTS: Final = 3
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Watched:
-    """The guard's state of one server."""
+    """State of one watched server: restart attempts left, and time of the last response."""
 
     def __init__(self) -> None:
         self.attempts_left = ATTEMPTS
@@ -38,10 +39,10 @@ class _Watched:
 
 
 class ZooKeeperGuard:
-    """Watches started servers on a separate thread, until ``close``.
+    """Watches the embedded servers on a separate thread until ``close``.
 
-    ``states``: the servers' last known states. ``on_given_up`` is called once, on that thread, if
-    a server cannot be restarted or keeps ending, and the remaining servers are not a quorum.
+    ``states`` are the last known states of the servers. If servers cannot be restarted or keep
+    ending, and the others are too few for a quorum, ``on_given_up`` is called once on that thread.
     """
 
     def __init__(
@@ -62,24 +63,29 @@ class ZooKeeperGuard:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching and abort a start in progress. The owner closes the servers."""
+        """Stop watching, and abort a server start in progress.
+
+        The servers keep running; the caller stops them.
+        """
         self._closed.set()
         while self._thread.is_alive():
             if (server_id := self._starting) is not None:
                 self._ensemble.servers[server_id].kill()
             self._thread.join(_LOOK_INTERVAL_S)
 
-    def last_known(self) -> list[dict[str, Any]]:
+    def last_known(self) -> list[ZooKeeperServerState]:
         """Return the servers and their states from the last check."""
-        return [server._asdict() for server in self.states]
+        return [_state_of(server) for server in self.states]
 
-    def describe(self) -> dict[str, Any]:
-        """Query the servers and return their states."""
-        return {"servers": [server._asdict() for server in self._ensemble.states()]}
+    def describe(self) -> ZooKeeperServers:
+        """Query the servers and return their current states."""
+        return {"servers": [_state_of(server) for server in self._ensemble.states()]}
 
-    def act(self, wanted: str, action: str) -> dict[str, Any]:
-        """Act on a server: its id, ``leader`` or ``follower``. Raises UsageError,
-        WrongState, ZooKeeperUnavailable."""
+    def act(self, wanted: str, action: str) -> ZooKeeperServerChange:
+        """Kill, start, pause or resume the server ``wanted``: its id, "leader" or "follower".
+
+        Raises UsageError, WrongState, ZooKeeperUnavailable.
+        """
         ensemble = self._ensemble
         server_id = ensemble.find(wanted)
         before = ensemble.state(server_id)
@@ -122,7 +128,10 @@ class ZooKeeperGuard:
         return self._ensemble.size - given_up < self._ensemble.majority
 
     def _restart(self, server_id: int, watched: _Watched) -> KlammError | None:
-        """Restart a server; return None once it serves, or the error if all attempts failed."""
+        """Restart a server.
+
+        Returns None once the server is serving, or the error if all attempts failed.
+        """
         server = self._ensemble.servers[server_id]
         where, log = server.connect_string, server.log_path
         if time.monotonic() - watched.started_s > STEADY_S:
@@ -143,10 +152,14 @@ class ZooKeeperGuard:
             finally:
                 self._starting = None
             watched.started_s = watched.answered_s = time.monotonic()
-            logger.info("ZooKeeper at %s runs again: sessions reconnect", where)
+            logger.info("ZooKeeper at %s is running again: sessions reconnect", where)
             return None
         watched.is_given_up = True
         return ZooKeeperUnavailable(
             f"ZooKeeper at {where} has ended and cannot be restarted: {reason}",
-            hint=f"its log is {log}; klamm up with the same data directory continues with its data",
+            hint=f"its log is {log}; to continue, run klamm up with the same data directory",
         )
+
+
+def _state_of(server: ServerState) -> ZooKeeperServerState:
+    return {"id": server.id, "address": server.address, "state": server.state}

@@ -1,7 +1,7 @@
 """Monitors whether ZooKeeper is reachable, and whether it still has the cluster's data.
 
 Uses the cluster's own session, so it works for embedded servers (which server/zookeeper_guard.py
-restarts) and for external ones.
+restarts) and for external servers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from klamm.zk.store import SessionState
 from klamm.zk.znodes import MalformedZNode
 
 LOST_AFTER_S: Final = 0.5
-"""Moving to another server of an ensemble takes less time and is not reported."""
+"""A disconnection is reported after this time.
+
+Moving the session to another server of an ensemble takes less time.
+"""
 REFUSALS_BEFORE_PROBE: Final = 3
 _LOOK_INTERVAL_S: Final = 0.1
 _PROBE_INTERVAL_S: Final = 1.0
@@ -35,10 +38,11 @@ logger = logging.getLogger(__name__)
 
 
 class ZooKeeperMonitor:
-    """Logs when ZooKeeper is lost and when it is back, on a separate thread, until ``close``.
+    """Logs when ZooKeeper becomes unreachable and when it is reachable again.
 
-    ``on_data_lost`` is called once, on that thread, if ZooKeeper comes back without the cluster's
-    data: otherwise brokers would register again as in a new cluster.
+    Runs on a separate thread until ``close``. If ZooKeeper comes back without the cluster's data,
+    ``on_data_lost`` is called once, on that thread, to end the cluster; otherwise its brokers would
+    register in what looks like a new cluster.
     """
 
     def __init__(self, cluster: RealCluster, on_data_lost: Callable[[KlammError], None]) -> None:
@@ -53,7 +57,7 @@ class ZooKeeperMonitor:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop monitoring and wait for the thread to end."""
         self._closed.set()
         self._thread.join()
 
@@ -65,7 +69,7 @@ class ZooKeeperMonitor:
                 return
 
     def _look(self) -> KlammError | None:
-        """Return the error that ends the cluster, or None."""
+        """Check the session once. Returns the error that must end the cluster, or None."""
         now_s, state = time.monotonic(), self._cluster.session_state
         if state is SessionState.CONNECTED and self._lost_s is None:
             return None
@@ -74,7 +78,9 @@ class ZooKeeperMonitor:
         if state is SessionState.DISCONNECTED:
             if not self._is_said and now_s - self._lost_s >= LOST_AFTER_S:
                 self._is_said = True
-                logger.warning("ZooKeeper at %s is lost: the cluster waits for it", self._where)
+                logger.warning(
+                    "ZooKeeper at %s does not respond: the cluster waits for it", self._where
+                )
             return self._probe(now_s)
         try:
             failure = self._check_cluster_id()
@@ -89,7 +95,7 @@ class ZooKeeperMonitor:
         return failure
 
     def _check_cluster_id(self) -> KlammError | None:
-        """Return an error if ZooKeeper has no cluster id, or another one; else None.
+        """Return an error if ZooKeeper has no cluster id or a different id, else None.
 
         Raises ZooKeeperUnavailable, StoreError.
         """
@@ -104,11 +110,12 @@ class ZooKeeperMonitor:
         )
 
     def _probe(self, now_s: float) -> KlammError | None:
-        """Return an error if a server closes every connection because it has lost data.
+        """Return an error if a server closes every connection because it has lost data, else None.
 
-        ZooKeeper does this, without a reason, if the client has seen a zxid that is newer than the
-        server's. A new session has a zxid after all committed ones: if that zxid is also older,
-        data was lost. An ensemble without a quorum also refuses the new session.
+        ZooKeeper closes a connection, without giving a reason, if the client has seen a zxid that
+        is newer than the server's. A new session gets a zxid after all committed transactions: if
+        even that zxid is older than the zxid that the cluster has seen, data was lost. If the new
+        session is refused too, e.g. because the ensemble has no quorum, the result is None.
         """
         if self._cluster.own_session.refusals < REFUSALS_BEFORE_PROBE or now_s < self._next_probe_s:
             return None

@@ -1,4 +1,4 @@
-"""Pure controller logic: context, states and transitions, elections, plans and their application.
+"""The controller's logic without I/O: context, state machines, elections, planned state changes.
 
-Independent of ZooKeeper, threads and clocks; mirrors kafka.controller.
+The package is independent of ZooKeeper, threads and clocks. It mirrors kafka.controller.
 """

@@ -1,7 +1,7 @@
-"""The controller's cache of the cluster: topics, assignments, leadership, states, live brokers.
+"""The controller's cache of the cluster: topics, assignments, leaders, ISRs, states, live brokers.
 
-It makes no decisions. Only the apply steps of the state machines, the loader of a failover and the
-event handlers change it. Mirrors kafka/controller/ControllerContext.scala.
+The context makes no decisions. It is changed by the state machines, by the failover loader and by
+the event handlers. Mirrors kafka/controller/ControllerContext.scala.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 
 ReplicasByBroker = dict[int, list[TopicPartition]]
-"""Replicas as {broker id: partitions with a replica on that broker}; brokers ascending."""
+"""Replicas grouped by broker: {broker id: partitions with a replica on that broker}, sorted."""
 _OFFLINE: Final = PartitionState.OFFLINE
 
 
 def replicas_by_broker(replicas: Mapping[TopicPartition, Iterable[int]]) -> ReplicasByBroker:
-    """Return the replicas of partitions grouped by broker, brokers ascending."""
+    """Convert {partition: broker ids} to {broker id: partitions}, sorted by broker id."""
     found: ReplicasByBroker = {}
     for tp, broker_ids in replicas.items():
         for broker_id in broker_ids:
@@ -38,10 +38,10 @@ def replicas_by_broker(replicas: Mapping[TopicPartition, Iterable[int]]) -> Repl
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Counts of the context, some of which are metrics.
+    """Counts of partitions and replicas in the controller context, exported as metrics.
 
-    The imbalance excludes topics queued for deletion; the offline partitions exclude topics with a
-    started deletion.
+    ``preferred_replica_imbalance_count`` excludes partitions of topics queued for deletion.
+    ``offline_partition_count`` excludes partitions of topics whose deletion has started.
     """
 
     offline_partition_count: int
@@ -52,10 +52,10 @@ class Counts(msgspec.Struct, frozen=True):
 def has_preferred_leader(
     assignment: ReplicaAssignment, leadership: LeaderIsrAndControllerEpoch
 ) -> bool:
-    """Return True if the leader is the preferred replica, which is the first assigned one.
+    """Return True if the leader is the preferred replica, i.e. the first assigned replica.
 
-    A preferred replica that is still being added counts as leader until it is in the ISR. An empty
-    assignment has no preferred replica, and counts as balanced.
+    Also return True if the preferred replica is still being added and not yet in the ISR, or if the
+    assignment is empty.
     """
     if not assignment.replicas:
         return True
@@ -68,13 +68,13 @@ def has_preferred_leader(
 class ControllerContext:
     """Cached cluster state of the active controller.
 
-    Callers may read the dictionaries and sets, but change them through methods. Sets are unordered:
-    sort before iterating where the order is observable. All dictionaries share the same
-    TopicPartition objects as keys.
+    Callers may read the dictionaries and sets, but must change them through methods. Sets are
+    unordered: sort a set before iterating over it if the order affects requests or logs. To save
+    memory, all dictionaries use the same TopicPartition objects as keys.
 
     ``live_broker_ids`` excludes brokers that are shutting down;
-    ``live_or_shutting_down_broker_ids`` includes them, and ``live_or_shutting_down_brokers`` is
-    ascending by id. All three are cached. The epoch of a broker is the czxid of its registration.
+    ``live_or_shutting_down_broker_ids`` and ``live_or_shutting_down_brokers`` (sorted by broker id)
+    include them. A broker's epoch is the czxid of its registration znode.
     """
 
     def __init__(self, quirks: Quirks = NO_QUIRKS, controller_id: int = -1) -> None:
@@ -111,27 +111,27 @@ class ControllerContext:
     # Brokers, and the replicas on them
 
     def set_live_brokers(self, broker_and_epochs: Mapping[Broker, int]) -> None:
-        """Replace the live brokers by ``broker_and_epochs``."""
+        """Set the live brokers to ``broker_and_epochs``."""
         self.live_brokers.clear()
         self.live_broker_epochs.clear()
         self.add_live_brokers(broker_and_epochs)
 
     def add_live_brokers(self, broker_and_epochs: Mapping[Broker, int]) -> None:
-        """Add live brokers; replaces brokers with the same ids."""
+        """Add live brokers, replacing any that have the same id."""
         for broker, epoch in broker_and_epochs.items():
             self.live_brokers[broker.id] = broker
             self.live_broker_epochs[broker.id] = epoch
         self._refresh_brokers()
 
     def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Remove live brokers; ignores other ids."""
+        """Remove live brokers. Ids of brokers that are not live are ignored."""
         for broker_id in broker_ids:
             self.live_brokers.pop(broker_id, None)
             self.live_broker_epochs.pop(broker_id, None)
         self._refresh_brokers()
 
     def update_broker_metadata(self, broker: Broker) -> None:
-        """Replace the end points and rack of a live broker, but not its epoch."""
+        """Replace the end points and rack of a live broker without changing the broker's epoch."""
         assert broker.id in self.live_brokers, f"broker {broker.id} is not live"
         self.live_brokers[broker.id] = broker
         self._refresh_brokers()
@@ -142,7 +142,7 @@ class ControllerContext:
         self._refresh_brokers()
 
     def remove_shutting_down_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Unmark brokers as shutting down, because they are dead or restarted."""
+        """Clear the shutting-down mark of brokers that have died or restarted."""
         self.shutting_down_broker_ids = self.shutting_down_broker_ids.difference(broker_ids)
         self._refresh_brokers()
 
@@ -158,7 +158,7 @@ class ControllerContext:
         replicas: tuple[int, ...],
         include_shutting_down_brokers: bool = False,
     ) -> tuple[int, ...]:
-        """Return the online ones of ``replicas`` in the same order; the same tuple if all are."""
+        """Return the online replicas among ``replicas``, in the same order."""
         ids = self.live_broker_ids
         if include_shutting_down_brokers:
             ids = self.live_or_shutting_down_broker_ids
@@ -168,14 +168,14 @@ class ControllerContext:
         return tuple(r for r in replicas if r in ids and tp not in dirs.get(r, ()))
 
     def offline_replicas(self, tp: TopicPartition, replicas: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the offline ones of ``replicas`` in the same order."""
+        """Return the offline replicas among ``replicas``, in the same order."""
         online = self.online_replicas(tp, replicas)
         return () if online is replicas else tuple(r for r in replicas if r not in online)
 
     def split_by_online(
         self, broker_id: int, tps: Collection[TopicPartition]
     ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """Split the replicas of one broker into (online, offline)."""
+        """Split ``tps`` into (partitions whose replica on the broker is online, the others)."""
         if broker_id not in self.live_broker_ids:
             return [], list(tps)
         failed = self.replicas_on_offline_dirs.get(broker_id)
@@ -193,24 +193,27 @@ class ControllerContext:
     # Topics
 
     def set_all_topics(self, topics: Iterable[str]) -> None:
-        """Replace the set of topics.
+        """Replace the set of all topic names.
 
-        Cached partitions of other topics stay until ``remove_topic``.
+        A topic missing from ``topics`` keeps its partitions until ``remove_topic`` is called.
         """
         self.all_topics = set(topics)
 
     def add_topic_id(self, topic: str, topic_id: str) -> None:
-        """Set the id (22 characters of base64) of a topic that has none; ids must be unique."""
+        """Set the topic id (22 base64 characters) of a topic that has no id yet."""
         assert topic in self.all_topics, f"topic {topic} is not contained in all topics."
-        assert self.topic_ids.get(topic, topic_id) == topic_id, f"{topic} has another id"
-        assert self.topic_names.get(topic_id, topic) == topic, f"{topic_id} has another name"
+        assert self.topic_ids.get(topic, topic_id) == topic_id, f"topic {topic} has another id"
+        assert self.topic_names.get(topic_id, topic) == topic, (
+            f"topic id {topic_id} already belongs to another topic"
+        )
         self.topic_ids[topic] = topic_id
         self.topic_names[topic_id] = topic
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic with all its partitions and replicas.
+        """Remove a topic with all its partitions and replicas from the context.
 
-        With the quirk deleted_topic_znode_leaves_stale_state, their states and reassignments stay.
+        With the quirk deleted_topic_znode_leaves_stale_state, the partition and replica states and
+        the ongoing reassignments stay in the context.
         """
         for tp in self._partitions_by_topic.pop(topic, ()):
             assignment = self.assignments[tp]
@@ -235,9 +238,10 @@ class ControllerContext:
             del self.topic_names[topic_id]
 
     def queue_topic_deletion(self, topics: Iterable[str]) -> None:
-        """Queue topics for deletion and subtract their imbalance.
+        """Queue topics for deletion, and exclude their partitions from the imbalance count.
 
-        With the quirk KAFKA-13572 it is subtracted again for topics that are already queued.
+        With the quirk KAFKA-13572, the partitions of a topic are subtracted from the count again
+        each time the topic is queued again.
         """
         for topic in topics:
             if self.quirks.kafka_13572:
@@ -247,14 +251,14 @@ class ControllerContext:
             self.topics_to_be_deleted.add(topic)
 
     def begin_topic_deletion(self, topics: Iterable[str]) -> None:
-        """Mark the deletion of topics as started, and subtract their offline partitions."""
+        """Mark the deletion of topics as started, and stop counting their offline partitions."""
         for topic in topics:
             if topic not in self.topics_with_deletion_started:
                 self.offline_partition_count -= len(self.partitions_in_states((_OFFLINE,), topic))
                 self.topics_with_deletion_started.add(topic)
 
     def is_topic_eligible_for_deletion(self, topic: str) -> bool:
-        """Return True if the topic is queued for deletion and not halted."""
+        """Return True if the topic is queued for deletion and its deletion is not halted."""
         return (
             topic in self.topics_to_be_deleted and topic not in self.topics_ineligible_for_deletion
         )
@@ -262,7 +266,7 @@ class ControllerContext:
     # Assignments
 
     def partition_replica_assignment(self, tp: TopicPartition) -> tuple[int, ...]:
-        """Return the replicas of a partition, () if it is unknown."""
+        """Return the assigned replicas of a partition, or () if the partition is unknown."""
         return self.assignments.get(tp, EMPTY_ASSIGNMENT).replicas
 
     def running_reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
@@ -272,13 +276,13 @@ class ControllerContext:
         return {tp: found[tp] for tp in moving if found[tp].is_being_reassigned}
 
     def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
-        """Return the assignment of a partition, an empty one if it is unknown."""
+        """Return the assignment of a partition, or an empty assignment for an unknown partition."""
         return self.assignments.get(tp, EMPTY_ASSIGNMENT)
 
     def update_partition_full_replica_assignment(
         self, tp: TopicPartition, assignment: ReplicaAssignment
     ) -> None:
-        """Set the assignment of a partition; updates the indices and the imbalance count."""
+        """Set the assignment of a partition, and update the indexes and counts derived from it."""
         previous = self.assignments.get(tp)
         self.assignments[tp] = assignment
         if previous is None:
@@ -299,7 +303,7 @@ class ControllerContext:
         return {tp: self.assignments[tp] for tp in self._partitions_by_topic.get(topic, ())}
 
     def all_partitions(self) -> Collection[TopicPartition]:
-        """Return all partitions with an assignment."""
+        """Return all partitions that have an assignment."""
         return self.assignments.keys()
 
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
@@ -307,24 +311,24 @@ class ControllerContext:
         return list(self._partitions_by_topic.get(topic, ()))
 
     def replicas_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        """Return the partitions with a replica on the broker."""
+        """Return the partitions that have a replica on the broker."""
         return list(self._partitions_by_broker.get(broker_id, ()))
 
     def replicas_on_brokers(self, broker_ids: Iterable[int]) -> ReplicasByBroker:
-        """Return the replicas on brokers; omits brokers without replicas."""
+        """Return the replicas on the brokers ``broker_ids``, omitting brokers without replicas."""
         index = self._partitions_by_broker
         return {b: list(index[b]) for b in sorted(broker_ids) if b in index}
 
     def replicas_for_topic(self, topic: str) -> ReplicasByBroker:
-        """Return the replicas of a topic."""
+        """Return the replicas of a topic, grouped by broker."""
         return self.replicas_for_partitions(self._partitions_by_topic.get(topic, ()))
 
     def replicas_for_partitions(self, tps: Iterable[TopicPartition]) -> ReplicasByBroker:
-        """Return the replicas of partitions."""
+        """Return the replicas of ``tps``, grouped by broker."""
         return replicas_by_broker({tp: self.partition_replica_assignment(tp) for tp in tps})
 
     def online_and_offline_replicas(self) -> tuple[ReplicasByBroker, ReplicasByBroker]:
-        """Return all replicas as (online, offline)."""
+        """Return all replicas as (online, offline), each grouped by broker."""
         online: ReplicasByBroker = {}
         offline: ReplicasByBroker = {}
         for broker_id in sorted(self._partitions_by_broker):
@@ -338,7 +342,7 @@ class ControllerContext:
     # States
 
     def partition_state(self, tp: TopicPartition) -> PartitionState:
-        """Return the state of a partition, NON_EXISTENT if it is unknown."""
+        """Return the state of a partition, or NON_EXISTENT if the partition is unknown."""
         return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
 
     def put_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
@@ -353,7 +357,7 @@ class ControllerContext:
     def partitions_in_states(
         self, states: Collection[PartitionState], topic: str | None = None
     ) -> list[TopicPartition]:
-        """Return the partitions in one of ``states``, of one topic or of all topics."""
+        """Return the partitions of ``topic``, or of all topics, that are in one of ``states``."""
         wanted = tuple(states)
         if topic is None:
             return [tp for tp, state in self.partition_states.items() if state in wanted]
@@ -361,13 +365,13 @@ class ControllerContext:
         return [tp for tp in tps if self.partition_state(tp) in wanted]
 
     def replica_state(self, broker_id: int, tp: TopicPartition) -> ReplicaState:
-        """Return the state of a replica, NON_EXISTENT if it is unknown."""
+        """Return the state of a replica, or NON_EXISTENT if the replica is unknown."""
         return self.replica_states.get(broker_id, {}).get(tp, ReplicaState.NON_EXISTENT)
 
     def put_replica_states(
         self, broker_id: int, tps: Iterable[TopicPartition], state: ReplicaState
     ) -> None:
-        """Set the state of replicas of one broker; NON_EXISTENT removes them."""
+        """Set the state of replicas on a broker. NON_EXISTENT removes the replicas."""
         states = self.replica_states.setdefault(broker_id, {})
         if state is ReplicaState.NON_EXISTENT:
             for tp in tps:
@@ -376,7 +380,7 @@ class ControllerContext:
             states.update(dict.fromkeys(tps, state))
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> ReplicasByBroker:
-        """Return the replicas of a topic in ``state``."""
+        """Return the replicas of a topic that are in ``state``, grouped by broker."""
         found = {
             broker_id: [tp for tp in tps if self.replica_state(broker_id, tp) is state]
             for broker_id, tps in self.replicas_for_topic(topic).items()
@@ -386,7 +390,7 @@ class ControllerContext:
     # Leadership
 
     def partition_leadership_info(self, tp: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
-        """Return the cached leader and ISR with the znode version; None without a state znode."""
+        """Return the cached leader, ISR and znode version of a partition, or None if not cached."""
         return self.leaderships.get(tp)
 
     def put_partition_leadership_info(
@@ -401,16 +405,16 @@ class ControllerContext:
             self._count_imbalance(tp, assignment, leadership, 1)
 
     def remove_partition_leadership_info(self, tp: TopicPartition) -> None:
-        """Forget the leader and ISR of a partition without a state znode."""
+        """Remove the cached leader and ISR of a partition that has no state znode."""
         previous = self.leaderships.pop(tp, None)
         self._count_imbalance(tp, self.partition_full_replica_assignment(tp), previous, -1)
 
     def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Return the partitions with a leader and ISR, except of topics queued for deletion."""
+        """Return the partitions with a cached leader and ISR whose topic is not being deleted."""
         return [tp for tp in self.leaderships if tp.topic not in self.topics_to_be_deleted]
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Return the partitions with an offline leader, except of topics queued for deletion."""
+        """Return the partitions whose leader is offline and whose topic is not being deleted."""
         dirs = self.replicas_on_offline_dirs
         live = self.live_broker_ids
         return [
@@ -424,9 +428,9 @@ class ControllerContext:
         ]
 
     def partition_leaders_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        """Return the partitions with several replicas that the broker leads.
+        """Return the partitions that the broker leads and that have more than one replica.
 
-        Excludes topics queued for deletion.
+        Partitions of topics queued for deletion are omitted.
         """
         return [
             tp
@@ -439,7 +443,7 @@ class ControllerContext:
     # Counts
 
     def counts(self) -> Counts:
-        """Return the counts, which every change updates."""
+        """Return the current counts. Every change updates the counts, so this call is cheap."""
         return Counts(
             self.offline_partition_count,
             self.preferred_replica_imbalance_count,
@@ -447,7 +451,7 @@ class ControllerContext:
         )
 
     def recount(self) -> Counts:
-        """Compute the counts from scratch, to verify ``counts``."""
+        """Compute the counts from scratch, to check the result of ``counts``."""
         replicas: dict[int, int] = {}
         for assignment in self.assignments.values():
             for broker_id in assignment.replicas:

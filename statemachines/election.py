@@ -1,8 +1,9 @@
-"""Kafka's four leader election strategies, over plain replica ids and over a context.
+"""Kafka's four leader election strategies.
 
-The functions change nothing; a result holds the incremented leader epoch to write. Mirrors
-kafka/controller/Election.scala and PartitionLeaderElectionAlgorithms of
-kafka/controller/PartitionStateMachine.scala.
+The functions change no state; they return the leader, ISR and incremented leader epoch to write.
+Functions named ..._partition_leader_election choose among the given replica ids; ``elect_leaders``
+takes the replicas from a controller context. Mirrors kafka/controller/Election.scala and
+PartitionLeaderElectionAlgorithms of kafka/controller/PartitionStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from klamm.statemachines.context import ControllerContext
 
 
 class OfflineElection(msgspec.Struct, frozen=True):
-    """Election of new and leaderless partitions.
+    """Strategy that elects leaders for partitions that have lost their leader.
 
-    ``allow_unclean``: allow unclean elections for all topics, whatever their configs.
+    ``allow_unclean``: allow an unclean election even if the topic's
+    unclean.leader.election.enable is false.
     """
 
     allow_unclean: bool = False
@@ -28,21 +30,24 @@ class OfflineElection(msgspec.Struct, frozen=True):
 
 
 class ReassignElection(msgspec.Struct, frozen=True):
-    """Election among the target replicas of a reassignment."""
+    """Strategy that elects a leader among the target replicas of a reassignment."""
 
     def __str__(self) -> str:
         return "ReassignPartitionLeaderElectionStrategy"
 
 
 class PreferredReplicaElection(msgspec.Struct, frozen=True):
-    """Election of the preferred replica, which is the first assigned one."""
+    """Strategy that elects the preferred replica, i.e. the first assigned replica."""
 
     def __str__(self) -> str:
         return "PreferredReplicaPartitionLeaderElectionStrategy"
 
 
 class ControlledShutdownElection(msgspec.Struct, frozen=True):
-    """Election of a replica on a broker that is not shutting down; such brokers leave the ISR."""
+    """Strategy that moves leadership off brokers that are shutting down.
+
+    Brokers that are shutting down are also removed from the ISR.
+    """
 
     def __str__(self) -> str:
         return "ControlledShutdownPartitionLeaderElectionStrategy"
@@ -56,9 +61,11 @@ ElectionStrategy = (
 class ElectionResult(msgspec.Struct, frozen=True, gc=False):
     """Result of the election of one partition.
 
-    ``leader_and_isr``: the state to write, None if no replica can lead. ``live_replicas``: the
-    recipients of LeaderAndIsr; for the reassign and the preferred election all candidates, live or
-    not. ``unclean``: the leader was not in sync.
+    - ``leader_and_isr``: the new content of the state znode, or None if no replica can become
+      leader.
+    - ``live_replicas``: the brokers to which LeaderAndIsr is sent. As in Kafka, reassign and
+      preferred replica elections also include brokers that are not live.
+    - ``unclean``: True if the elected leader was not in the ISR.
     """
 
     leader_and_isr: LeaderAndIsr | None
@@ -72,7 +79,11 @@ def offline_partition_leader_election(
     live_replicas: Collection[int],
     unclean_leader_election_enabled: bool,
 ) -> int | None:
-    """Return the first live replica in the ISR, else, if unclean is enabled, the first live one."""
+    """Return the first assigned replica that is live and in the ISR.
+
+    If there is none, return None, or the first live assigned replica if unclean leader election is
+    enabled.
+    """
     for replica in assignment:
         if replica in live_replicas and replica in isr:
             return replica
@@ -84,14 +95,14 @@ def offline_partition_leader_election(
 def reassign_partition_leader_election(
     reassignment: Sequence[int], isr: Collection[int], live_replicas: Collection[int]
 ) -> int | None:
-    """Return the first target replica that is live and in the ISR."""
+    """Return the first target replica that is live and in the ISR, or None."""
     return next((r for r in reassignment if r in live_replicas and r in isr), None)
 
 
 def preferred_replica_partition_leader_election(
     assignment: Sequence[int], isr: Collection[int], live_replicas: Collection[int]
 ) -> int | None:
-    """Return the first replica if it is live and in the ISR."""
+    """Return the first assigned replica if that replica is live and in the ISR, else None."""
     return next((r for r in assignment[:1] if r in live_replicas and r in isr), None)
 
 
@@ -101,7 +112,7 @@ def controlled_shutdown_partition_leader_election(
     live_replicas: Collection[int],
     shutting_down_brokers: Collection[int],
 ) -> int | None:
-    """Return the first replica that is live, in the ISR and not on a broker shutting down."""
+    """Return the first assigned replica that is live, in the ISR and not shutting down, or None."""
     return next(
         (
             r
@@ -118,10 +129,11 @@ def elect_leaders(
     strategy: ElectionStrategy,
     unclean_topics: Collection[str] = frozenset(),
 ) -> dict[TopicPartition, ElectionResult]:
-    """Elect a leader for each partition, given its current state.
+    """Elect a leader for each of the given partitions, and return the results.
 
-    ``unclean_topics``: topics with unclean.leader.election.enable=true. Only the offline election
-    uses them, and only if no ISR member is online.
+    ``states`` has the partitions, each with its current leader and ISR. ``unclean_topics`` are the
+    topics with unclean.leader.election.enable=true; they only matter to an OfflineElection of a
+    partition that has no online ISR member.
     """
     return {tp: _elect(context, tp, state, strategy, unclean_topics) for tp, state in states}
 

@@ -1,4 +1,4 @@
-"""States of a partition and their legal transitions.
+"""States of a partition in the controller, and the legal transitions between them.
 
 partition_transitions.py plans and applies the transitions. Mirrors the PartitionState objects of
 kafka/controller/PartitionStateMachine.scala.
@@ -14,7 +14,7 @@ from klamm.statemachines.rules import previous_names, valid_previous
 
 
 class PartitionState(Enum):
-    """State of a partition; the value is Kafka's name."""
+    """State of a partition in the controller. The value is the state's name in Kafka."""
 
     NEW = "NewPartition"
     ONLINE = "OnlinePartition"
@@ -33,8 +33,8 @@ PREVIOUS: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
     _S.OFFLINE: (_S.NEW, _S.ONLINE, _S.OFFLINE),
     _S.NON_EXISTENT: (_S.OFFLINE,),
 }
-"""{target: states from which a partition may move to it}, in the order in which Kafka prints."""
+"""Legal previous states of each target state, in the order in which Kafka's errors list them."""
 VALID_PREVIOUS: Final = valid_previous(PREVIOUS)
 PREVIOUS_NAMES: Final = previous_names(PREVIOUS)
 CODES: Final = {_S.NEW: 0, _S.ONLINE: 1, _S.OFFLINE: 2, _S.NON_EXISTENT: 3}
-"""Kafka's number of each state."""
+"""Kafka's numeric code for each state."""

@@ -1,6 +1,7 @@
-"""State transitions of partitions: planned from the context, and applied after they are written.
+"""Partition state transitions, in two steps: plan, then apply to the controller context.
 
-Pure: a plan holds the ZooKeeper writes, and the batch collects the requests to send. Mirrors
+The functions do no I/O. Between the two steps the caller makes the ZooKeeper writes in the plan;
+the second step adds the control requests to a request batch, which the caller sends. Mirrors
 kafka/controller/PartitionStateMachine.scala.
 """
 
@@ -27,13 +28,13 @@ Failures = dict[TopicPartition, StateChangeFailed]
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
-    """Planned transitions of partitions to ``target``.
+    """Planned transitions of partitions to the state ``target``.
 
-    - ``moves``: partitions that only change their state.
+    - ``moves``: partitions that change state without a ZooKeeper write.
     - ``creates``: state znodes to create.
-    - ``updates``: state znodes to set, conditional on the zk_version in the state.
-    - ``failures``: partitions without a possible plan; their state does not change.
-    - ``invalid``: partitions without a legal transition to ``target``; their state does not change.
+    - ``updates``: state znodes to overwrite if their version equals ``zk_version`` in the state.
+    - ``failures``: partitions that cannot change state, e.g. because no leader can be elected.
+    - ``invalid``: partitions for which the transition from their state to ``target`` is illegal.
     """
 
     target: PartitionState
@@ -46,7 +47,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
 
     @property
     def leader_and_isrs(self) -> dict[TopicPartition, LeaderAndIsr]:
-        """New contents of the state znodes of ``updates``."""
+        """New contents of the state znodes in ``updates``, keyed by partition."""
         return {
             tp: result.leader_and_isr
             for tp, result in self.updates.items()
@@ -55,10 +56,10 @@ class PartitionPlan(msgspec.Struct, frozen=True):
 
 
 class PartitionChange(msgspec.Struct, frozen=True, gc=False):
-    """A partition changed its state, or got a leader without a change of state.
+    """A state change of a partition, or the election of a new leader for an Online partition.
 
     ``leadership`` and ``previous_leadership`` are the same object unless a state znode was written.
-    ``unclean``: the elected leader was not in sync.
+    ``unclean``: True if the elected leader was not in the ISR.
     """
 
     topic_partition: TopicPartition
@@ -71,10 +72,12 @@ class PartitionChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartitionOutcome(msgspec.Struct, frozen=True):
-    """Outcome of a plan.
+    """Outcome of applying a PartitionPlan.
 
-    ``retries``: partitions whose states must be read and planned again. ``failures`` and
-    ``invalid``: partitions that kept their state, including those of the plan.
+    - ``failures`` and ``invalid``: partitions that keep their state. These include the partitions
+      in ``failures`` and ``invalid`` of the plan.
+    - ``retries``: partitions whose state znode did not have the expected version. The caller must
+      read the znode and plan the transition again.
     """
 
     changes: list[PartitionChange]
@@ -86,7 +89,8 @@ class PartitionOutcome(msgspec.Struct, frozen=True):
 def initialize_partition_states(context: ControllerContext) -> None:
     """Set the state of every partition after a failover.
 
-    Online if the leader is online, Offline if not, New without a leader and ISR.
+    A partition is New if it has no leader and ISR yet, Online if its leader is online, and
+    Offline otherwise.
     """
     leaderships = context.leaderships
     for tp in context.all_partitions():
@@ -103,9 +107,9 @@ def initialize_partition_states(context: ControllerContext) -> None:
 def partitions_to_bring_online(
     context: ControllerContext, topic: str | None = None
 ) -> list[TopicPartition]:
-    """Return the New and Offline partitions of one topic or of all.
+    """Return the New and Offline partitions of ``topic``, or of all topics if ``topic`` is None.
 
-    Excludes topics to be deleted.
+    Partitions of topics queued for deletion are omitted.
     """
     waiting = (PartitionState.OFFLINE, PartitionState.NEW)
     return [
@@ -118,10 +122,10 @@ def partitions_to_bring_online(
 def topics_without_live_isr(
     context: ControllerContext, partitions: Iterable[TopicPartition]
 ) -> list[str]:
-    """Return the topics of those ``partitions`` that have no live ISR member.
+    """Return the topics of those ``partitions`` whose ISR has no live member.
 
-    An offline election needs to know their unclean.leader.election.enable. Only Online and Offline
-    partitions are considered.
+    For these topics, the config unclean.leader.election.enable decides whether an OfflineElection
+    can elect a leader.
     """
     topics: dict[str, None] = {}
     for tp in partitions:
@@ -144,9 +148,10 @@ def plan_partition_state_changes(
     election: ElectionStrategy | None = None,
     unclean_topics: Collection[str] = frozenset(),
 ) -> PartitionPlan:
-    """Plan the transitions of partitions to ``target``; the context is only read.
+    """Plan the transitions of ``partitions`` to ``target`` without changing the context.
 
-    ``election``: required for Online. ``unclean_topics``: topics that allow unclean elections.
+    ``election`` is required if ``target`` is Online. ``unclean_topics`` are the topics that allow
+    unclean leader election.
     """
     plan = PartitionPlan(target, election, [], {}, {}, {}, {})
     valid = VALID_PREVIOUS[target]
@@ -167,7 +172,7 @@ def plan_partition_state_changes(
             elif leadership is not None:
                 to_elect.append((tp, leadership.leader_and_isr))
     if to_elect:
-        assert election is not None, "a move to OnlinePartition needs an election strategy"
+        assert election is not None, "a transition to OnlinePartition requires an election strategy"
         for tp, result in elect_leaders(context, to_elect, election, unclean_topics).items():
             if result.leader_and_isr is not None:
                 plan.updates[tp] = result
@@ -181,7 +186,7 @@ def plan_partition_state_changes(
 def invalid_transition(
     tp: TopicPartition, state: PartitionState, target: PartitionState
 ) -> StateChangeFailed:
-    """Return the failure of an illegal transition, with Kafka's message."""
+    """Return a StateChangeFailed with Kafka's message about an illegal partition transition."""
     return StateChangeFailed(
         f"Partition {tp} should be in one of {','.join(PREVIOUS_NAMES[target.value])} states "
         f"before moving to {target} state. Instead it is in {state} state"
@@ -231,10 +236,10 @@ def apply_partition_state_changes(
     batch: ControllerBrokerRequestBatch,
     written: WriteOutcome | None = None,
 ) -> PartitionOutcome:
-    """Apply a plan, after its writes, to the context and the request batch.
+    """Apply a plan to the context and the request batch, after the plan's ZooKeeper writes.
 
-    ``written`` has a result for every partition of ``creates`` and ``updates``. Partitions with a
-    failed write, or with a write to retry, keep their state.
+    ``written`` has the result of the write for every partition in ``creates`` and ``updates``.
+    Partitions whose write failed or must be retried keep their state.
     """
     outcome = PartitionOutcome([], dict(plan.failures), plan.invalid, [])
     for tp in plan.moves:
@@ -244,7 +249,7 @@ def apply_partition_state_changes(
         )
         context.put_partition_state(tp, plan.target)
     if plan.creates or plan.updates:
-        assert written is not None, "the plan has writes, so it needs their results"
+        assert written is not None, "the results of the plan's writes are missing"
         outcome.retries.extend(written.retry)
         _apply_writes(context, plan, batch, written, outcome)
     return outcome
@@ -257,7 +262,7 @@ def _apply_writes(
     written: WriteOutcome,
     outcome: PartitionOutcome,
 ) -> None:
-    """Apply created states, then elected states: the order of Kafka's request batch."""
+    """Apply the written states, ``creates`` first, so that requests are in Kafka's order."""
     epoch = context.epoch
     retries = set(written.retry)
     for tp in (*plan.creates, *plan.updates):
@@ -271,9 +276,9 @@ def _apply_writes(
         previous = context.leaderships.get(tp)
         # Brokers accept a LeaderAndIsr only with a newer leader epoch, and a leader outside the ISR
         # could be replaced at once.
-        assert stored.leader in stored.isr, f"{tp}: leader {stored.leader} is not in sync"
+        assert stored.leader in stored.isr, f"{tp}: leader {stored.leader} is not in the ISR"
         assert previous is None or stored.leader_epoch > previous.leader_and_isr.leader_epoch, (
-            f"{tp}: leader epoch {stored.leader_epoch} is not new"
+            f"{tp}: leader epoch {stored.leader_epoch} is not higher than the previous one"
         )
         leadership = LeaderIsrAndControllerEpoch(stored, epoch)
         context.put_partition_leadership_info(tp, leadership)

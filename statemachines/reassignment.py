@@ -1,10 +1,11 @@
-"""Decisions about the reassignment of partitions: validation, phases, leader moves.
+"""Decisions about partition reassignments: validation, phases and leadership changes.
 
-Pure: the functions plan from the context and apply written results to it. Mirrors
-onPartitionReassignment and its helpers in kafka/controller/KafkaController.scala (KIP-455).
+The functions do no I/O: they plan the steps of a reassignment from the controller context, and
+update the context with the results of ZooKeeper writes. Mirrors onPartitionReassignment and its
+helpers in kafka/controller/KafkaController.scala (KIP-455).
 
-RS is the assigned replica set, ORS the original one, TRS the target one; AR are the added replicas
-and RR the removed replicas.
+Kafka's abbreviations: RS is the assigned replica set, ORS the original replica set, TRS the target
+replica set. AR are the added replicas, RR the removed replicas.
 """
 
 from __future__ import annotations
@@ -33,32 +34,33 @@ Replicas = dict[TopicPartition, tuple[int, ...]]
 
 
 class Phase(StrEnum):
-    """Phases of a reassignment under Kafka's names.
+    """Phases of a reassignment, with Kafka's names.
 
-    U: store the reassignment. A: start it, while a target replica is not in sync. B: complete it,
-    when all target replicas are in sync.
+    The U phases store the reassignment in ZooKeeper and in the context. The A phases start the
+    added replicas if any target replica is not in sync. The B phases complete the reassignment once
+    all target replicas are in sync.
     """
 
     U1 = "U1"
     """Store RS = TRS + ORS, AR and RR in the topic znode."""
     U2 = "U2"
-    """Store the same in the context."""
+    """Store the same assignment in the controller context."""
     U3 = "U3"
-    """Stop the replicas that an earlier reassignment added and this one does not need."""
+    """Stop the replicas that an earlier reassignment added and this reassignment does not need."""
     A1 = "A1"
     """Increment the leader epoch and send RS, AR and RR to every replica."""
     A2 = "A2"
-    """AR to NewReplica."""
+    """Move AR to NewReplica."""
     B1 = "B1"
-    """AR to OnlineReplica."""
+    """Move AR to OnlineReplica."""
     B2 = "B2"
     """Store RS = TRS, without AR and RR, in the context."""
     B3 = "B3"
     """Elect a leader in TRS, or increment the epoch of a leader that is already in TRS."""
     B4 = "B4"
-    """RR to OfflineReplica, and out of the ISR."""
+    """Move RR to OfflineReplica and remove them from the ISR."""
     B5 = "B5"
-    """RR to NonExistentReplica: their brokers delete them."""
+    """Move RR to NonExistentReplica: the brokers delete the removed replicas."""
     B6 = "B6"
     """Store RS = TRS in the topic znode."""
     B7 = "B7"
@@ -68,12 +70,12 @@ class Phase(StrEnum):
 
 
 def reassignment_id(tp: TopicPartition, assignment: ReplicaAssignment) -> str:
-    """Return the id of a reassignment in the journal, the same under every controller."""
+    """Return a reassignment's id in the journal, which stays the same after a failover."""
     return f"{tp}->{target_text(assignment)}"
 
 
 def target_text(assignment: ReplicaAssignment) -> str:
-    """Return the target replicas as they appear in a reassignment id: ``3,4``."""
+    """Format the target replicas as in a reassignment id, e.g. ``3,4``."""
     return ",".join(map(str, assignment.target_replicas))
 
 
@@ -83,10 +85,10 @@ def target_text(assignment: ReplicaAssignment) -> str:
 def build_reassignment(
     context: ControllerContext, tp: TopicPartition, target: Sequence[int] | None
 ) -> ReplicaAssignment | None:
-    """Return the assignment that starts to move a partition to ``target``.
+    """Return the assignment to store in order to reassign a partition to the brokers ``target``.
 
-    ``target`` None cancels: the target are the original replicas. Returns None for a cancel without
-    an ongoing reassignment.
+    If ``target`` is None, return the original assignment, which cancels the ongoing reassignment,
+    or None if there is no reassignment to cancel.
     """
     current = context.partition_full_replica_assignment(tp)
     if target is None:
@@ -99,7 +101,7 @@ def build_reassignment(
 def validate_replicas(
     context: ControllerContext, tp: TopicPartition, replicas: Sequence[int]
 ) -> ApiError | None:
-    """Return Kafka's error if ``replicas`` is not a valid target, else None."""
+    """Return Kafka's error if ``replicas`` is not a valid reassignment target, else None."""
     listed = f"ArrayBuffer({', '.join(map(str, replicas))})"
     if not replicas:
         return EMPTY_REPLICA_LIST
@@ -127,15 +129,16 @@ EMPTY_REPLICA_LIST: Final = _invalid("Empty replica list specified in partition 
 
 
 def unneeded_replicas(current: ReplicaAssignment, new: ReplicaAssignment) -> tuple[int, ...]:
-    """Return the replicas that a cancel or an override drops immediately."""
+    """Return the replicas in ``current`` that are not part of the assignment ``new``."""
     return tuple(r for r in current.replicas if r not in new.replicas)
 
 
 def moves_leader_first(context: ControllerContext, new: ReplicaAssignment) -> bool:
-    """Return True if the leader is moved before its replica is dropped.
+    """Return True if a new leader is elected before a change to ``new`` drops the leader's replica.
 
-    Kafka 2.8.2 does not move it if a reassignment is cancelled (KAFKA-14424) or overridden
-    (KAFKA-14808).
+    The change cancels or overrides a reassignment. No leader is elected first with the quirk
+    KAFKA-14424 if the change is a cancellation, and with the quirk KAFKA-14808 if it is an
+    override.
     """
     quirks = context.quirks
     return not (quirks.kafka_14808 if new.is_being_reassigned else quirks.kafka_14424)
@@ -144,7 +147,10 @@ def moves_leader_first(context: ControllerContext, new: ReplicaAssignment) -> bo
 def refuse_reassignment(
     context: ControllerContext, tp: TopicPartition, new: ReplicaAssignment
 ) -> ApiError | None:
-    """Return an error if a cancel or override would leave the partition leaderless, else None."""
+    """Return an error if the change to the assignment ``new`` would leave ``tp`` leaderless.
+
+    Return None if the change is allowed. ``new`` cancels or overrides a reassignment.
+    """
     leadership = context.leaderships.get(tp)
     if leadership is None or not moves_leader_first(context, new):
         return None
@@ -157,15 +163,15 @@ def refuse_reassignment(
         return None
     listed = ", ".join(map(str, new.replicas))
     return _invalid(
-        f"No replica of [{listed}] is alive and in sync with the leader {state.leader} of {tp}, "
-        "which would be removed."
+        f"The leader {state.leader} of {tp} would be removed, and no replica of [{listed}] is both "
+        "alive and in sync."
     )
 
 
 def is_reassignment_complete(
     context: ControllerContext, tp: TopicPartition, assignment: ReplicaAssignment
 ) -> bool:
-    """Return True if every target replica is in the ISR, or no replica is added or removed."""
+    """Return True if all target replicas are in the ISR, or there is no reassignment."""
     if not assignment.is_being_reassigned:
         return True
     leadership = context.leaderships.get(tp)
@@ -181,9 +187,9 @@ def is_reassignment_complete(
 def topics_to_store(
     context: ControllerContext, assignments: Mapping[TopicPartition, ReplicaAssignment]
 ) -> list[TopicIdReplicaAssignment]:
-    """Return the contents of the topic znodes with these assignments.
+    """Return the topic znodes to write in order to store ``assignments``.
 
-    The other partitions of the topics keep their assignment in the context.
+    Partitions that are not in ``assignments`` keep the assignment cached in the context.
     """
     by_topic: dict[str, Assignments] = {}
     for tp, assignment in assignments.items():
@@ -200,7 +206,10 @@ def topics_to_store(
 
 
 class EpochBump(msgspec.Struct, frozen=True):
-    """An incremented leader epoch: new and previous leadership, and the assignment it is for."""
+    """Leader epoch increment of one partition during a reassignment.
+
+    ``assignment`` is the assignment sent to the brokers together with the new epoch.
+    """
 
     topic_partition: TopicPartition
     leadership: LeaderIsrAndControllerEpoch
@@ -211,7 +220,10 @@ class EpochBump(msgspec.Struct, frozen=True):
 def plan_epoch_bumps(
     context: ControllerContext, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, StateChangeFailed]]:
-    """Return the states with only the leader epoch incremented, and partitions without a state."""
+    """Plan leader epoch increments, and return ({partition: new state}, {partition: failure}).
+
+    The increment fails for a partition that has no leader and ISR in the context.
+    """
     updates: dict[TopicPartition, LeaderAndIsr] = {}
     failures: dict[TopicPartition, StateChangeFailed] = {}
     for tp in partitions:
@@ -225,7 +237,7 @@ def plan_epoch_bumps(
 
 
 def no_leader_and_isr(tp: TopicPartition) -> StateChangeFailed:
-    """Return Kafka's failure for incrementing the epoch of a partition without a state znode."""
+    """Return Kafka's error for a partition without a state znode, i.e. without a leader epoch."""
     return StateChangeFailed(
         f"Cannot update leader epoch for partition {tp} as leaderAndIsr path is empty. This could "
         "mean we somehow tried to reassign a partition that doesn't exist"
@@ -237,7 +249,7 @@ def apply_epoch_bumps(
     stored: Mapping[TopicPartition, LeaderAndIsr],
     assignments: Mapping[TopicPartition, ReplicaAssignment],
 ) -> list[EpochBump]:
-    """Put the stored states into the context; return the increments with their assignments."""
+    """Cache the stored partition states in the context, and return the epoch increments."""
     bumps = []
     for tp, state in stored.items():
         previous = context.leaderships[tp]
@@ -268,11 +280,27 @@ def add_requests(
             )
 
 
-class LeaderMoves(msgspec.Struct, frozen=True):
-    """Plan of phase B3: partitions to elect and partitions to bump, each with Kafka's log text.
+def with_removal_outside_isr(
+    context: ControllerContext, assignments: Assignments
+) -> list[TopicPartition]:
+    """Return the partitions with a removing replica that is not in the ISR.
 
-    ``elect``: partitions that need another leader. ``bump``: partitions that only need an
-    incremented leader epoch.
+    The removal of such a replica does not increment the leader epoch. If its broker already has the
+    epoch, it rejects StopReplica and keeps the replica.
+    """
+    return [
+        tp
+        for tp, assignment in assignments.items()
+        if (leadership := context.leaderships.get(tp)) is not None
+        and not set(leadership.leader_and_isr.isr).issuperset(assignment.removing_replicas)
+    ]
+
+
+class LeaderMoves(msgspec.Struct, frozen=True):
+    """Plan for phase B3 of reassignments.
+
+    ``elect``: partitions that need another leader. ``bump``: partitions whose leader epoch only
+    has to be incremented. Each partition is mapped to Kafka's log message about it.
     """
 
     elect: dict[TopicPartition, str]
@@ -282,7 +310,10 @@ class LeaderMoves(msgspec.Struct, frozen=True):
 def plan_leader_moves(
     context: ControllerContext, targets: Mapping[TopicPartition, ReplicaAssignment]
 ) -> LeaderMoves:
-    """Plan an election for each partition with an offline leader or a leader not in the target."""
+    """Plan an election for each partition whose leader is offline or not a target replica.
+
+    The other partitions only get an incremented leader epoch.
+    """
     moves = LeaderMoves({}, {})
     for tp, assignment in targets.items():
         leadership = context.leaderships.get(tp)
@@ -306,9 +337,10 @@ def plan_leader_moves(
 def adding_rounds(
     assignments: Mapping[TopicPartition, ReplicaAssignment],
 ) -> list[ReplicasByBroker]:
-    """Return the added replicas in rounds: round n has the n-th added replica of each partition.
+    """Return a list whose n-th item contains the n-th added replica of each partition.
 
-    Phase A2 starts the added replicas of a partition one after another.
+    Phase A2 starts the replicas of the first item, then those of the second, and so on: as in
+    Kafka, the added replicas of one partition are started one after another.
     """
     longest = max((len(a.adding_replicas) for a in assignments.values()), default=0)
     return [
@@ -318,10 +350,10 @@ def adding_rounds(
 
 
 def stray_replicas(context: ControllerContext) -> Replicas:
-    """Return the replicas that are in the ISR but not assigned, by partition.
+    """Return {partition: replicas that are in the ISR but not in the assignment}.
 
-    A controller that crashes between U1 and U3 leaves them behind. Excludes replicas without which
-    the partition would have no leader.
+    A controller that crashes between the phases U1 and U3 leaves such replicas behind. Replicas
+    whose removal would leave the partition leaderless are omitted.
     """
     strays: Replicas = {}
     for tp, leadership in context.leaderships.items():

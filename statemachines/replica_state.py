@@ -1,4 +1,4 @@
-"""States of a replica and their legal transitions.
+"""States of a replica in the controller, and the legal transitions between them.
 
 replica_transitions.py plans and applies the transitions. Mirrors the ReplicaState objects of
 kafka/controller/ReplicaStateMachine.scala.
@@ -14,7 +14,7 @@ from klamm.statemachines.rules import previous_names, valid_previous
 
 
 class ReplicaState(Enum):
-    """State of a replica; the value is Kafka's name."""
+    """State of a replica in the controller. The value is the state's name in Kafka."""
 
     NEW = "NewReplica"
     ONLINE = "OnlineReplica"
@@ -39,7 +39,7 @@ PREVIOUS: Final[Mapping[ReplicaState, tuple[ReplicaState, ...]]] = {
     _S.DELETION_INELIGIBLE: (_S.OFFLINE, _S.DELETION_STARTED),
     _S.NON_EXISTENT: (_S.DELETION_SUCCESSFUL,),
 }
-"""{target: states from which a replica may move to it}, in the order in which Kafka prints."""
+"""Legal previous states of each target state, in the order in which Kafka's errors list them."""
 VALID_PREVIOUS: Final = valid_previous(PREVIOUS)
 PREVIOUS_NAMES: Final = previous_names(PREVIOUS)
 CODES: Final = {
@@ -51,4 +51,4 @@ CODES: Final = {
     _S.DELETION_INELIGIBLE: 6,
     _S.NON_EXISTENT: 7,
 }
-"""Kafka's number of each state."""
+"""Kafka's numeric code for each state."""

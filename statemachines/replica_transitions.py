@@ -1,7 +1,8 @@
-"""State transitions of one broker's replicas: planned from the context, applied after the writes.
+"""Replica state transitions, in two steps: plan, then apply to the controller context.
 
-Pure: a plan holds the ZooKeeper writes, and the batch collects the requests to send. Mirrors
-kafka/controller/ReplicaStateMachine.scala.
+A plan is for replicas on one broker. The functions do no I/O. Between the two steps the caller
+makes the ZooKeeper writes in the plan; the second step adds the control requests to a request
+batch, which the caller sends. Mirrors kafka/controller/ReplicaStateMachine.scala.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Failures = dict[TopicPartition, StateChangeFailed]
 
 
 class ReplicaMoves(msgspec.Struct, frozen=True):
-    """Replicas of one broker with the same transition."""
+    """Replicas of one broker that make the same state transition."""
 
     from_state: ReplicaState
     to_state: ReplicaState
@@ -38,14 +39,14 @@ class ReplicaMoves(msgspec.Struct, frozen=True):
 class ReplicaPlan(msgspec.Struct, frozen=True):
     """Planned transitions of replicas on the broker ``replica_id`` to ``target``.
 
-    - ``moves``: replicas that change their state, grouped by their current state.
-    - ``updates`` (only for Offline): state znodes to set, conditional on the zk_version in the
-      state, so that the replica leaves the ISR.
-    - ``failures``: replicas without a possible plan, which keep their state. For Offline they are
-      in ``moves`` too, because the broker is sent StopReplica nevertheless.
-    - ``invalid``: replicas without a legal transition to ``target``, which keep their state.
-    - ``asked``: replicas on failed log directories, which keep their state; their broker is sent
-      LeaderAndIsr again.
+    - ``moves``: replicas that change state, grouped by current state.
+    - ``updates``: state znodes to overwrite if their version equals ``zk_version`` in the state,
+      in order to remove the replica from the ISR; empty unless ``target`` is Offline.
+    - ``failures``: replicas that cannot change state. If ``target`` is Offline, these replicas are
+      in ``moves`` too, because the broker is sent StopReplica anyway.
+    - ``invalid``: replicas for which the transition from their state to ``target`` is illegal.
+    - ``asked``: replicas in failed log directories. They keep their state, and the broker is sent
+      LeaderAndIsr again to find out whether they still fail.
     """
 
     replica_id: int
@@ -58,7 +59,10 @@ class ReplicaPlan(msgspec.Struct, frozen=True):
 
 
 class IsrRemoved(msgspec.Struct, frozen=True, gc=False):
-    """Leadership of a partition after a replica left its ISR or was found not to be in it."""
+    """Leader and ISR of a partition, before and after a replica was removed from the ISR.
+
+    The leader and ISR are unchanged if the replica was not in the ISR.
+    """
 
     topic_partition: TopicPartition
     leadership: LeaderIsrAndControllerEpoch
@@ -66,11 +70,13 @@ class IsrRemoved(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaOutcome(msgspec.Struct, frozen=True):
-    """Outcome of a plan.
+    """Outcome of applying a ReplicaPlan.
 
-    ``changes``: grouped as in the plan, so that 300,000 replicas need only a few lists.
-    ``retries``: partitions whose states must be read and planned again. ``failures`` and
-    ``invalid``: replicas that kept their state, including those of the plan.
+    - ``changes``: replicas that changed state, grouped by previous state.
+    - ``failures`` and ``invalid``: replicas that keep their state. These include the replicas in
+      ``failures`` and ``invalid`` of the plan.
+    - ``retries``: partitions whose state znode did not have the expected version. The caller must
+      read the znode and plan the transition again.
     """
 
     replica_id: int
@@ -84,9 +90,10 @@ class ReplicaOutcome(msgspec.Struct, frozen=True):
 def initialize_replica_states(
     context: ControllerContext,
 ) -> tuple[ReplicasByBroker, ReplicasByBroker]:
-    """Set the state of every replica after a failover; return (online, offline) replicas.
+    """Set the state of every replica after a failover, and return (online, offline) replicas.
 
-    The state is Online, or ReplicaDeletionIneligible if the broker or the log directory is down.
+    A replica is offline if its broker is not live or its log directory has failed. Offline replicas
+    become ReplicaDeletionIneligible; all other replicas become Online.
     """
     online, offline = context.online_and_offline_replicas()
     for broker_id, tps in online.items():
@@ -102,9 +109,9 @@ def plan_replica_state_changes(
     partitions: Iterable[TopicPartition],
     target: ReplicaState,
 ) -> ReplicaPlan:
-    """Plan the transitions of the replicas of ``partitions`` on one broker to ``target``.
+    """Plan the transition of one broker's replicas of ``partitions`` to the state ``target``.
 
-    The context is only read.
+    ``replica_id`` is the broker id. The context is not changed.
     """
     plan = ReplicaPlan(replica_id, target, [], {}, {}, {}, [])
     for state, tps in _by_state(context, replica_id, partitions).items():
@@ -126,7 +133,7 @@ def plan_replica_state_changes(
 def invalid_transition(
     replica_id: int, tp: TopicPartition, state: ReplicaState, target: ReplicaState
 ) -> StateChangeFailed:
-    """Return the failure of an illegal transition, with Kafka's message."""
+    """Return a StateChangeFailed with Kafka's message about an illegal replica transition."""
     return StateChangeFailed(
         f"Replica {PartitionAndReplica(tp, replica_id)} should be in the "
         f"{','.join(PREVIOUS_NAMES[target.value])} states before moving to {target} state. "
@@ -137,10 +144,10 @@ def invalid_transition(
 def _by_state(
     context: ControllerContext, replica_id: int, partitions: Iterable[TopicPartition]
 ) -> dict[ReplicaState, list[TopicPartition]]:
-    """Group replicas by state.
+    """Group the broker's replicas of ``partitions`` by state.
 
-    Replicas come in long runs of one state, and hashing an Enum is slow, so a group is looked up
-    only when the state changes.
+    Hashing an Enum is slow, and consecutive replicas usually have the same state. So the group is
+    looked up only for a replica whose state differs from that of the replica before it.
     """
     states = context.replica_states.get(replica_id, {})
     groups: dict[ReplicaState, list[TopicPartition]] = {}
@@ -161,10 +168,10 @@ def _plan_online(
     tps: list[TopicPartition],
     asked: list[TopicPartition],
 ) -> list[TopicPartition]:
-    """Return the replicas to move to Online; those on a failed directory are added to ``asked``.
+    """Return the replicas to move to Online; add those in failed log directories to ``asked``.
 
-    They become Online when their broker answers NONE; with the quirk
-    log_dir_failure_revives_offline_replicas, at once.
+    A replica in ``asked`` becomes Online when its broker responds to LeaderAndIsr without an error.
+    With the quirk log_dir_failure_revives_offline_replicas, all replicas become Online immediately.
     """
     failed = context.replicas_on_offline_dirs.get(replica_id)
     if not failed or context.quirks.log_dir_failure_revives_offline_replicas:
@@ -199,9 +206,9 @@ def _plan_isr_removals(
     updates: dict[TopicPartition, LeaderAndIsr],
     failures: Failures,
 ) -> None:
-    """Plan to take the replica out of ISRs, except as the last member of an ISR.
+    """Plan to remove the replica from the ISRs of ``tps``.
 
-    The last member stays, so that a clean election remains possible.
+    The last member of an ISR is not removed, so that a clean election remains possible.
     """
     for tp in tps:
         leadership = context.leaderships.get(tp)
@@ -229,10 +236,10 @@ def apply_replica_state_changes(
     batch: ControllerBrokerRequestBatch,
     written: WriteOutcome | None = None,
 ) -> ReplicaOutcome:
-    """Apply a plan, after its writes, to the context and the request batch.
+    """Apply a plan to the context and the request batch, after the plan's ZooKeeper writes.
 
-    ``written`` has a result for every partition of ``updates``. Replicas with a failed write, or
-    with a write to retry, keep their state.
+    ``written`` has the result of the write for every partition in ``updates``. Replicas whose write
+    failed or must be retried keep their state.
     """
     outcome = ReplicaOutcome(plan.replica_id, [], [], dict(plan.failures), plan.invalid, [])
     if plan.target is ReplicaState.OFFLINE:
@@ -266,10 +273,11 @@ def apply_replica_state_changes(
 def abandon_replica_state_changes(
     plan: ReplicaPlan, batch: ControllerBrokerRequestBatch, moved: bool
 ) -> None:
-    """Abandon the batch because the write of ``plan`` failed as a whole.
+    """Discard the request batch after the ZooKeeper write of ``plan`` failed as a whole.
 
-    Kafka adds the StopReplica requests of an Offline transition before it writes. Therefore a batch
-    that is not cleared (KAFKA-12315) is never empty after such a failure.
+    ``moved``: True if the write failed because another controller was elected. Two quirks keep the
+    batch (see ControllerBrokerRequestBatch.abandon). Because Kafka's batch then contains the
+    StopReplica requests of a transition to OfflineReplica, those requests are added first.
     """
     if plan.target is ReplicaState.OFFLINE:
         _add_stop_replicas(plan, batch)
@@ -305,9 +313,10 @@ def _apply_offline(
     written: WriteOutcome,
     outcome: ReplicaOutcome,
 ) -> None:
-    """Apply a transition to Offline.
+    """Apply a plan with target Offline to the context and the request batch.
 
-    StopReplica requests are added first, because they carry the leader epoch before the write.
+    StopReplica requests are added before the ISR changes, because they must have the old leader
+    epoch.
     """
     _add_stop_replicas(plan, batch)
     outcome.retries.extend(written.retry)
@@ -326,7 +335,7 @@ def _apply_offline(
                 without_leader.append(tp)
                 continue
             stored = written.finished[tp] if tp in plan.updates else previous.leader_and_isr
-            assert isinstance(stored, LeaderAndIsr), "failed writes were set aside"
+            assert isinstance(stored, LeaderAndIsr), f"the write for {tp} failed"
             leadership = LeaderIsrAndControllerEpoch(stored, context.epoch)
             _leave_isr(context, batch, plan.replica_id, tp, leadership)
             outcome.isr_removed.append(IsrRemoved(tp, leadership, previous))
@@ -346,9 +355,9 @@ def _leave_isr(
     tp: TopicPartition,
     leadership: LeaderIsrAndControllerEpoch,
 ) -> None:
-    """Put the new ISR into the context, and add requests for the other replicas to the batch.
+    """Cache the leader and ISR without the replica, and add LeaderAndIsr for the other replicas.
 
-    No requests are added for a topic to be deleted.
+    No requests are added if the topic is queued for deletion.
     """
     context.put_partition_leadership_info(tp, leadership)
     if tp.topic in context.topics_to_be_deleted:

@@ -1,8 +1,8 @@
-"""Batch of the control requests that result from one call of a state machine.
+"""Batch of the control requests that result from one state machine call.
 
-Requests are merged per broker and drained in sending order; the channels send them. The requests of
-all brokers share partition states. Mirrors AbstractControllerBrokerRequestBatch of
-kafka/controller/ControllerChannelManager.scala.
+The requests to a broker are merged into one per type. ``drain`` returns them in the order in which
+they are to be sent. Requests to different brokers share partition state objects. Mirrors
+AbstractControllerBrokerRequestBatch of kafka/controller/ControllerChannelManager.scala.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from klamm.statemachines.context import ControllerContext
 
 _SharedState = tuple[LeaderIsrAndControllerEpoch, ReplicaAssignment, LeaderAndIsrPartitionState]
 _Shared = tuple[dict[TopicPartition, _SharedState], dict[TopicPartition, _SharedState]]
-"""Partition states of this batch (not new, new), with the values from which they were built."""
+"""Partition states that requests to several brokers share: without ``is_new``, and with it."""
 
 
 class BatchNotEmpty(KlammError):
-    """A batch was started while it still holds unsent requests."""
+    """A new batch was started while the previous batch still held unsent requests."""
 
 
 class ControllerBrokerRequestBatch:
-    """Control requests by broker, collected between ``new_batch`` and ``drain``.
+    """Control requests per broker, collected between ``new_batch`` and ``drain``.
 
-    The controller has three batches: its own and one per state machine. A LeaderAndIsr request
-    contains the state of a partition that was added last, and keeps ``is_new`` once it was set.
-    UpdateMetadata is sent to every broker added to it; ``drain`` reads its partition states from
-    the context.
+    Each of the two state machines has a batch, and the controller's event handlers share a third
+    batch. If a partition is added to LeaderAndIsr twice, the second state replaces the first, but
+    ``is_new`` is True if it is True in either of them. ``drain`` reads the partition states of
+    UpdateMetadata from the context.
     """
 
     def __init__(self, context: ControllerContext, controller_id: int) -> None:
@@ -63,11 +63,11 @@ class ControllerBrokerRequestBatch:
 
     @property
     def is_empty(self) -> bool:
-        """True if there are no requests to send."""
+        """True if the batch holds no requests."""
         return not (self.leader_and_isr or self.stop_replica or self.update_metadata_brokers)
 
     def new_batch(self) -> None:
-        """Start a batch. Raises BatchNotEmpty if it still holds requests of the last one."""
+        """Start a batch. Raises BatchNotEmpty if requests of the previous batch are left."""
         for name, left in (
             ("LeaderAndIsr", self.leader_and_isr),
             ("StopReplica", self.stop_replica),
@@ -90,10 +90,14 @@ class ControllerBrokerRequestBatch:
         self._added_live_brokers = frozenset()
 
     def abandon(self, moved: bool) -> None:
-        """Drop all requests after a failure; ``moved``: the fence failed (ControllerMoved).
+        """Drop all requests after a failed state change.
 
-        With the quirk KAFKA-12315 (moved) or failed_state_change_leaves_the_batch_dirty (other
-        failures), the requests stay, and every later ``new_batch`` raises BatchNotEmpty.
+        ``moved``: True if the failure was ControllerMoved, i.e. another controller was elected.
+        With the following quirks, the requests are kept, so that every later ``new_batch`` raises
+        BatchNotEmpty:
+
+        - KAFKA-12315, if ``moved`` is True.
+        - failed_state_change_leaves_the_batch_dirty, if ``moved`` is False.
         """
         quirks = self.context.quirks
         if not (quirks.kafka_12315 if moved else quirks.failed_state_change_leaves_the_batch_dirty):
@@ -109,7 +113,7 @@ class ControllerBrokerRequestBatch:
     ) -> None:
         """Add LeaderAndIsr for ``broker_ids``, and UpdateMetadata for every live broker.
 
-        Negative ids are ignored.
+        Negative broker ids are ignored.
         """
         state = self._state(tp, leadership, assignment, is_new)
         requests = self.leader_and_isr
@@ -131,9 +135,9 @@ class ControllerBrokerRequestBatch:
     def add_leader_and_isr_requests_for_broker(
         self, broker_id: int, partitions: Iterable[TopicPartition], is_new: bool
     ) -> None:
-        """Add LeaderAndIsr of many partitions for one broker, and UpdateMetadata for every broker.
+        """Add LeaderAndIsr for one broker and many partitions, and UpdateMetadata for all brokers.
 
-        Leaders, ISRs and assignments are read from the context; partitions without a leader and ISR
+        Leaders, ISRs and assignments are read from the context. Partitions without a leader and ISR
         are skipped.
         """
         leaderships = self.context.leaderships
@@ -163,10 +167,11 @@ class ControllerBrokerRequestBatch:
     def add_stop_replica_request_for_brokers(
         self, broker_ids: Iterable[int], tp: TopicPartition, delete_partition: bool
     ) -> None:
-        """Add StopReplica of a partition for ``broker_ids``.
+        """Add a StopReplica request for a partition to each of ``broker_ids``.
 
-        If the batch already has a StopReplica of the replica, it deletes if either one deletes. The
-        leader epoch is -2 for a topic to be deleted, -1 without a leader and ISR.
+        If the batch already has a StopReplica for this replica, both are merged, and the replica is
+        deleted if one of them deletes it. The leader epoch in the request is -2 if the topic is
+        queued for deletion, and -1 if the partition has no leader and ISR.
         """
         if tp.topic in self.context.topics_to_be_deleted:
             leader_epoch = EPOCH_DURING_DELETE
@@ -186,19 +191,19 @@ class ControllerBrokerRequestBatch:
     def add_update_metadata_request_for_brokers(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Add UpdateMetadata of ``partitions`` and the live brokers for ``broker_ids``.
+        """Add UpdateMetadata to ``broker_ids``, with ``partitions`` and the live brokers.
 
-        Partitions without a leader and ISR are skipped; partitions of a topic to be deleted have
-        leader -2. Negative ids are ignored.
+        Partitions without a leader and ISR are skipped. If a topic is queued for deletion, the
+        leader of its partitions is sent as -2. Negative broker ids are ignored.
         """
         self.update_metadata_brokers.update(b for b in broker_ids if b >= 0)
         self.update_metadata_partitions.update(dict.fromkeys(partitions))
 
     def drain(self) -> list[tuple[int, ControlRequest]]:
-        """Remove and return (broker id, request) pairs in sending order.
+        """Empty the batch and return its (broker id, request) pairs in sending order.
 
-        The order is LeaderAndIsr, UpdateMetadata, StopReplica, each by ascending broker id.
-        Requests to brokers that are not live are dropped.
+        All LeaderAndIsr requests come first, then UpdateMetadata, then StopReplica; each type is
+        sorted by broker id. Requests to brokers that are not live are dropped.
         """
         requests: list[tuple[int, ControlRequest]] = []
         live = self.context.live_or_shutting_down_broker_ids
@@ -213,7 +218,7 @@ class ControllerBrokerRequestBatch:
     def _add_live_brokers(self) -> None:
         """Add every live broker to the recipients of UpdateMetadata.
 
-        Skipped while the context still has the set of live brokers that was added last.
+        Do nothing if the set of live brokers has not changed since the last call.
         """
         everyone = self.context.live_or_shutting_down_broker_ids
         if self._added_live_brokers is not everyone:
@@ -227,7 +232,7 @@ class ControllerBrokerRequestBatch:
         assignment: ReplicaAssignment,
         is_new: bool,
     ) -> LeaderAndIsrPartitionState:
-        """Return the partition state to send; brokers with the same state share one object."""
+        """Return the partition state to send. To save memory, equal states share one object."""
         shared = self._shared[is_new].get(tp)
         if shared is not None and shared[0] is leadership and shared[1] is assignment:
             return shared[2]
@@ -309,7 +314,7 @@ class ControllerBrokerRequestBatch:
         self,
         states: Iterable[LeaderAndIsrPartitionState] | Iterable[UpdateMetadataPartitionState],
     ) -> dict[str, str]:
-        """Return the topic ids for ``states``, in their order; skips topics without an id."""
+        """Return {topic: id} in the order of ``states``. Topics without an id are omitted."""
         topics = dict.fromkeys(state.topic_partition.topic for state in states)
         ids = self.context.topic_ids
         return {topic: ids[topic] for topic in topics if topic in ids}

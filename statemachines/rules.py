@@ -1,9 +1,10 @@
-"""Functions over a table of legal state transitions.
+"""Functions for tables of legal state transitions.
 
-A state machine is declared as a table: for every target state, the states that may precede it, in
-the order in which Kafka prints them. The controller only looks up the table, and keeps the states
-in its context. For the docs and tests, a machine of the `transitions` library is built from the
-table. Mirrors validPreviousStates of kafka/controller/{Partition,Replica}StateMachine.scala.
+A state machine is declared as a table that maps every target state to its legal previous states, in
+the order in which Kafka's error messages list them. The controller only looks up transitions in the
+table, and keeps the current states in its context. For docs and tests, `machine_of` converts the
+table to a state machine of the Python library `transitions`. Mirrors validPreviousStates of
+kafka/controller/{Partition,Replica}StateMachine.scala.
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ S = TypeVar("S", bound=Enum)
 
 
 def valid_previous(table: Mapping[S, tuple[S, ...]]) -> dict[S, frozenset[S]]:
-    """Return {target: set of the states that may precede it}."""
+    """Return {target state: set of the legal previous states}."""
     return {target: frozenset(before) for target, before in table.items()}
 
 
 def previous_names(table: Mapping[S, tuple[S, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return {target name: names of the states that may precede it}, in the table's order."""
+    """Return {name of the target state: names of the legal previous states, in table order}."""
     return {
         target.value: tuple(state.value for state in before) for target, before in table.items()
     }
 
 
 def machine_of(initial: S, table: Mapping[S, tuple[S, ...]]) -> Machine:
-    """Build a machine over the names of the states; each trigger is named like its target."""
+    """Convert the table to a state machine of the library `transitions`.
+
+    The machine's states are the values of the enum. Each target state has a trigger with the same
+    name.
+    """
     from transitions import Machine  # not needed by a running controller
 
     return Machine(

@@ -1,7 +1,7 @@
-"""Decisions about the next steps of topic deletions, from the context alone.
+"""Decides the next steps of topic deletions.
 
-Pure: controller/topic_deletion_manager.py carries the steps out. Mirrors the decisions of
-kafka/controller/TopicDeletionManager.scala.
+The functions use only the controller context and do no I/O: controller/topic_deletion_manager.py
+executes the steps. Mirrors the decisions in kafka/controller/TopicDeletionManager.scala.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from klamm.statemachines.replica_state import ReplicaState
 
 
 class Progress(Enum):
-    """Progress of deleting the replicas of a topic."""
+    """Progress of a topic deletion, derived from the states of the topic's replicas."""
 
     DONE = "every replica is deleted"
-    RUNNING = "a broker has not answered yet"
+    RUNNING = "a broker has not responded yet"
     FAILED = "a replica could not be deleted"
-    IDLE = "the deletion was not started, or all started deletions of replicas have succeeded"
+    IDLE = "no replica is being deleted, but some still have to be deleted"
 
 
 class DeletionPlan(msgspec.Struct, frozen=True):
-    """Topics to be deleted by their next step; each list is sorted.
+    """Topics queued for deletion, by the next step of their deletion. The lists are sorted.
 
-    ``completed``: all replicas are deleted, the znodes can be deleted. ``to_retry``: replicas that
-    could not be deleted must be moved back to Offline. ``to_start``: the replicas can be deleted
-    now. A topic may be in both of the last two.
+    - ``completed``: all replicas are deleted, so the topic's znodes can be deleted.
+    - ``to_retry``: some replicas could not be deleted and must be moved back to Offline.
+    - ``to_start``: the deletion of the replicas can start now. A topic may be in ``to_retry`` too.
     """
 
     completed: list[str]
@@ -39,11 +39,14 @@ class DeletionPlan(msgspec.Struct, frozen=True):
 
 
 class StartPlan(msgspec.Struct, frozen=True):
-    """Plan to start, or start again, the deletion of topics.
+    """Plan to start or restart the deletion of topics.
 
-    ``unseen_topics`` and ``unseen``: topics, and their partitions, with no started deletion yet.
-    ``partitions``: partitions of all topics. ``dead``: replicas that cannot be deleted now.
-    ``replicas``: replicas that can. ``halted``: topics with dead replicas, sorted.
+    - ``unseen_topics``: topics whose deletion has not been started before.
+    - ``unseen``: the partitions of ``unseen_topics``.
+    - ``partitions``: the partitions of all topics of the plan.
+    - ``dead``: offline replicas, which cannot be deleted now.
+    - ``replicas``: replicas that can be deleted now.
+    - ``halted``: topics with dead replicas, sorted.
     """
 
     unseen_topics: list[str]
@@ -55,7 +58,7 @@ class StartPlan(msgspec.Struct, frozen=True):
 
 
 class DeletionCounts(msgspec.Struct, frozen=True):
-    """Numbers of topics and replicas still to be deleted, and of those that are ineligible now."""
+    """Numbers of topics and replicas to be deleted, and how many of them cannot be deleted now."""
 
     topics: int = 0
     replicas: int = 0
@@ -79,7 +82,7 @@ def plan_deletions(context: ControllerContext) -> DeletionPlan:
 
 
 def progress_of(context: ControllerContext, topic: str) -> Progress:
-    """Return the progress of deleting a topic's replicas; DONE if it has no replicas."""
+    """Return the progress of a topic's deletion. A topic without replicas is DONE."""
     progress = Progress.DONE
     for tp in context.partitions_for_topic(topic):
         for broker_id in context.partition_replica_assignment(tp):
@@ -98,7 +101,8 @@ def progress_of(context: ControllerContext, topic: str) -> Progress:
 def plan_start(context: ControllerContext, topics: Sequence[str]) -> StartPlan:
     """Decide which replicas of ``topics`` can be deleted now and which are dead.
 
-    A replica that is already deleted is not deleted again, but counts as dead if its broker is.
+    A replica that was already deleted is not deleted again, but it is listed as dead if its broker
+    is not live.
     """
     started = context.topics_with_deletion_started
     unseen_topics = [topic for topic in topics if topic not in started]
@@ -126,7 +130,7 @@ def plan_start(context: ControllerContext, topics: Sequence[str]) -> StartPlan:
 def replicas_in_state(
     context: ControllerContext, topics: Iterable[str], state: ReplicaState
 ) -> ReplicasByBroker:
-    """Return the replicas of topics in ``state``."""
+    """Return the replicas of ``topics`` that are in ``state``, grouped by broker."""
     found: ReplicasByBroker = {}
     for topic in topics:
         for broker_id, tps in context.replicas_in_state(topic, state).items():
@@ -135,7 +139,7 @@ def replicas_in_state(
 
 
 def queued_replicas(context: ControllerContext, replicas: ReplicasByBroker) -> ReplicasByBroker:
-    """Return those of ``replicas`` that belong to topics queued for deletion."""
+    """Return those of ``replicas`` whose topics are queued for deletion."""
     queued = context.topics_to_be_deleted
     if not queued:
         return {}
@@ -144,17 +148,17 @@ def queued_replicas(context: ControllerContext, replicas: ReplicasByBroker) -> R
 
 
 def topics_being_reassigned(context: ControllerContext) -> set[str]:
-    """Return the topics that have a partition with an ongoing reassignment."""
+    """Return the topics with at least one partition that is being reassigned."""
     return {tp.topic for tp in context.partitions_being_reassigned}
 
 
 def topics_with_offline_replicas(context: ControllerContext, topics: Iterable[str]) -> set[str]:
-    """Return those of ``topics`` that have a replica on a dead broker or failed log directory."""
+    """Return the ``topics`` with a replica on a dead broker or in a failed log directory."""
     return {topic for topic in topics if plan_start(context, [topic]).dead}
 
 
 def count_deletions(context: ControllerContext) -> DeletionCounts:
-    """Count the pending deletions, including topics that wait for a reassignment."""
+    """Count the pending topic deletions, including topics waiting for a reassignment to finish."""
     topics = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
     replicas = ineligible = 0
     for topic in topics:

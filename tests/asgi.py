@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+from starlette.responses import Response as StarletteResponse
 from starlette.types import ASGIApp
 
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cli.client import answered_error
 from klamm.server.admin_calls import http_admin
+from klamm.server.api import ROUTES
+from klamm.server.openapi import answer_type
 
 Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -71,7 +75,10 @@ class AsgiClient:
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 8282),
         }
-        return asyncio.run(self._exchange(scope, content or b""))
+        answered = asyncio.run(self._exchange(scope, content or b""))
+        if answered.status_code == 200:
+            assert_is_described(method, plain, answered)
+        return answered
 
     async def _exchange(self, scope: MutableMapping[str, Any], content: bytes) -> Response:
         sent: list[MutableMapping[str, Any]] = []
@@ -90,6 +97,21 @@ class AsgiClient:
         headers = {name.decode(): value.decode() for name, value in start["headers"]}
         body = b"".join(part.get("body", b"") for part in parts)
         return Response(start["status"], headers, body)
+
+
+def assert_is_described(method: str, path: str, answered: Response) -> None:
+    """Compare an answer of the API with its type in the OpenAPI document: no field is missing
+    there, and none is of another type."""
+    for route in ROUTES:
+        pattern = re.sub(r"\{[^}]*\}", "[^/]+", route.path.replace("{id:id}", "[0-9]+"))
+        if route.method == method and re.fullmatch(pattern, path):
+            break
+    else:
+        return
+    kind = answer_type(route)
+    if kind is not StarletteResponse:
+        typed = msgspec.json.decode(answered.content, type=kind)
+        assert msgspec.json.decode(msgspec.json.encode(typed)) == answered.json()
 
 
 def in_process_admin(client: AsgiClient) -> KafkaAdmin:

@@ -22,6 +22,8 @@ from klamm.zk.embedded import EmbeddedZooKeeper
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from klamm.replay.engines import Engine
+
 COUNTED = ("crash points:", "lost connections:")
 """How the names of the properties begin with which tests count."""
 SPARK_FOLDER = "tests/spark/"
@@ -59,8 +61,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session go last: those before may start one, or need no Java."""
+    """Tests that share a Spark session go last: those before may start one, or need no Java.
+
+    They have more time: a timeout in the middle of a call to Java would break the session, and so
+    fail all later tests.
+    """
     items.sort(key=_shares_spark)
+    for item in filter(_shares_spark, items):
+        item.add_marker(pytest.mark.timeout(600))
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -81,7 +89,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile
 
 
 def _shares_spark(item: pytest.Item) -> bool:
-    return "shared_spark" in getattr(item, "fixturenames", ())
+    names = {"shared_spark", "engine"}
+    return not names.isdisjoint(getattr(item, "fixturenames", ())) and (
+        item.get_closest_marker("spark") is not None
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -139,7 +150,7 @@ def shared_spark() -> Iterator[SparkSession]:
     # Importing it takes longer than most tests run.
     from klamm.replay.spark import spark_session
 
-    with spark_session(is_small=True) as session:
+    with spark_session(rows=1) as session:
         # Rows that belong together have to meet.
         session.conf.set("spark.sql.shuffle.partitions", 2)
         yield session
@@ -150,6 +161,33 @@ def spark(shared_spark: SparkSession) -> Iterator[SparkSession]:
     """The session that all share; what a module's tests keep in memory is forgotten after it."""
     yield shared_spark
     shared_spark.catalog.clearCache()
+
+
+@pytest.fixture(scope="module")
+def duckdb() -> Iterator[Engine]:
+    """A DuckDB; starting one takes milliseconds."""
+    from klamm.replay.engines.duckdb_engine import duckdb_engine
+
+    with duckdb_engine(2, 1024) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def spark_engine(spark: SparkSession) -> Engine:
+    """The session that all share, as an engine."""
+    from klamm.replay.engines.spark_engine import SparkEngine
+
+    return SparkEngine(spark)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["duckdb", pytest.param("spark_engine", marks=[pytest.mark.spark, pytest.mark.slow])],
+)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn: both give the same answers."""
+    found: Engine = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture

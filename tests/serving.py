@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
+import pexpect
 import pytest
 
 from klamm.cli.main import main
@@ -30,9 +32,18 @@ def environ_for(data_dir: Path, **more: str) -> dict[str, str]:
     return {**kept, "KLAMM_DATA_DIR": str(data_dir), **more}
 
 
+def without_slowness(stderr: str) -> str:
+    """Standard error, also as JSON, without the lines that only a slow machine brings: its waits.
+
+    The waits of `klamm broker start` stay: it says at once what is certain to take long.
+    """
+    waits = r"waiting for (?!ZooKeeper to expire |broker \d+ to stop)|running step: "
+    return re.sub(rf'(?m)^(\{{"note":")?({waits}).*\n', "", stderr)
+
+
 def klamm(data_dir: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; ``environ``: more environment variables."""
-    return subprocess.run(
+    done = subprocess.run(
         [*KLAMM, *args],
         cwd=ROOT,
         env=environ_for(data_dir, **environ),
@@ -42,6 +53,37 @@ def klamm(data_dir: Path, *args: str, **environ: str) -> subprocess.CompletedPro
         timeout=60,
         check=False,
     )
+    done.stderr = without_slowness(done.stderr)
+    return done
+
+
+@contextlib.contextmanager
+def on_terminal(
+    data_dir: Path, *args: str, columns: int = 100, **environ: str
+) -> Iterator[pexpect.spawn[str]]:
+    """Run a command on a terminal of this width; ended if it is left."""
+    process = pexpect.spawn(
+        KLAMM[0],
+        [*KLAMM[1:], *args],
+        cwd=str(ROOT),
+        env={
+            name: value
+            for name, value in {**environ_for(data_dir, **environ), "TERM": "xterm"}.items()
+            if name not in ("COLUMNS", "LINES")
+        },
+        dimensions=(40, columns),
+        encoding="utf-8",
+        timeout=60,
+    )
+    process.delaybeforesend = None
+    try:
+        yield process
+    finally:
+        try:
+            process.close(force=True)
+        except pexpect.ExceptionPexpect:
+            # It was killed, but has not ended within a tenth of a second.
+            process.wait()
 
 
 class Up:
@@ -74,12 +116,12 @@ class Up:
         for stream in streams:
             stream.flush()
         out, err = (cast(io.BytesIO, stream.buffer).getvalue().decode() for stream in streams)
-        return subprocess.CompletedProcess(args, code, out, err)
+        return subprocess.CompletedProcess(args, code, out, without_slowness(err))
 
     def ok(self, *args: str) -> str:
         """Run a command that must succeed; its output."""
         done = self.run(*args)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def json(self, *args: str) -> dict[str, object]:

@@ -177,12 +177,15 @@ def test_nothing_names_a_machine_or_a_registry() -> None:
     assert lines_that(MACHINE.search) == []
 
 
-def test_only_their_own_files_import_kazoo_and_pyspark() -> None:
+ENGINES = ("duckdb", "pyspark", "sqlglot")
+
+
+def test_only_their_own_files_import_kazoo_and_engines() -> None:
     strangers = [
         f"{source.name}: {module}"
         for source in product_sources()
         for module in imported_modules(source)
         if (module == "kazoo" and not re.match(r"zk/kazoo_\w+\.py$", source.name))
-        or (module == "pyspark" and not source.name.startswith("replay/"))
+        or (module in ENGINES and not source.name.startswith("replay/"))
     ]
     assert strangers == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable
@@ -24,3 +25,17 @@ def wait_until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = 
         if time.monotonic() > deadline_s:
             raise AssertionError(f"not within {timeout_s:g} s: {what or condition}")
         never.wait(0.01)
+
+
+class WaitingEnds(io.StringIO):
+    """Standard error without a terminal; once it says what a command waits for, the wait ends."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._end = end
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if text.startswith(("waiting for ", '{"note":"waiting for ')):
+            self._end()
+        return written

@@ -1,1 +1,1 @@
-"""ZooKeeper: znodes, the Store and its backends, the fenced client, embedded servers."""
+"""ZooKeeper access: znode formats, Store interface and its backends, clients, embedded servers."""

@@ -1,7 +1,6 @@
-"""Setting Kafka's ACLs on the znodes of a chroot, or open ACLs for all clients again.
+"""Changes the ACLs of the znodes in a chroot to Kafka's ACLs, or back to ACLs open to all clients.
 
-Only ACLs are changed. Mirrors kafka.admin.ZkSecurityMigrator, except that missing znodes are not
-created.
+Mirrors kafka.admin.ZkSecurityMigrator, except that missing znodes are not created.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ def set_acls(
     more_paths: Iterable[str] = (),
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Set the ACLs of the chroot itself, of the trees of SECURE_ROOT_PATHS and of ``more_paths``.
+    """Set the ACLs of the chroot and of the trees rooted at SECURE_ROOT_PATHS and ``more_paths``.
 
-    Calls ``on_progress`` with the number of znodes so far; returns the total. A znode that is
-    deleted in the meantime is skipped. Raises StoreError if ZooKeeper refuses, or if the chroot
-    does not exist.
+    ``is_secure``: set Kafka's ACLs instead of ACLs open to all clients. Return the number of
+    changed znodes; ``on_progress`` is called with the number changed so far. A znode that another
+    client deletes in the meantime is skipped. Raises StoreError if ZooKeeper rejects a change, or
+    if the chroot does not exist.
     """
     count = 0
     for paths in _levels(KazooStore(session), [*SECURE_ROOT_PATHS, *more_paths]):
@@ -41,7 +41,7 @@ def set_acls(
         session.run(requests, repeat=True)
         count += sum(request.code is ResultCode.OK for request in requests)
         for path, request in zip(paths, requests, strict=True):
-            assert request.code is not None, "run waits for every reply"
+            assert request.code is not None, f"the request to set the ACL of {path} has no reply"
             if request.code is ResultCode.NONODE and path == "/":
                 raise missing_chroot(session.chroot.path)
             if request.code not in (ResultCode.OK, ResultCode.NONODE):
@@ -65,7 +65,7 @@ def _refused(path: str, code: ResultCode, count: int) -> StoreError:
 
 
 def _levels(store: KazooStore, roots: list[str]) -> Iterator[Sequence[str]]:
-    """Yield the chroot, then the trees of ``roots`` by level, at most _AT_ONCE paths at a time."""
+    """Yield the paths of the chroot and of the trees at ``roots``, level by level, in batches."""
     yield ["/"]
     level = roots
     while level:

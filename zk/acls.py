@@ -1,7 +1,7 @@
-"""ACLs of new znodes, and the protected paths.
+"""ACLs that Kafka sets on new znodes, and the paths that these ACLs protect.
 
-The wire format is in kazoo_wire.py. Mirrors kafka.zk.ZkData (SecureRootPaths,
-SensitiveRootPaths, defaultAcls) and org.apache.zookeeper.ZooDefs.Ids.
+kazoo_wire.py encodes the ACLs. Mirrors kafka.zk.ZkData (SecureRootPaths, SensitiveRootPaths,
+defaultAcls) and org.apache.zookeeper.ZooDefs.Ids.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Permission(IntFlag):
 
 
 class AclEntry(NamedTuple):
-    """Permissions of the identity ``id`` of an authentication ``scheme``."""
+    """ACL entry: permissions granted to the identity ``id`` under an authentication ``scheme``."""
 
     permissions: Permission
     scheme: str
@@ -50,7 +50,7 @@ class AclEntry(NamedTuple):
 Acl = tuple[AclEntry, ...]
 
 _CREATOR: Final = AclEntry(Permission.ALL, "auth", "")
-"""Every authenticated identity of the creating session; the server fills them in."""
+"""ACL entry that the server replaces with an entry for each identity of the client."""
 
 OPEN_ACL: Final[Acl] = (AclEntry(Permission.ALL, "world", "anyone"),)
 CREATOR_ACL: Final[Acl] = (_CREATOR,)
@@ -72,18 +72,18 @@ SECURE_ROOT_PATHS: Final = (
     "/kafka-acl-changes",
     "/kafka-acl-extended-changes",
 )
-"""The trees that ``klamm zk secure`` protects, as Kafka's zookeeper-security-migration does."""
+"""Roots of the trees that ``klamm zk secure`` protects, as in Kafka's ZkSecurityMigrator."""
 
 SENSITIVE_ROOT_PATHS: Final = (
     ConfigEntityTypeZNode.path("users"),
     ConfigEntityTypeZNode.path("brokers"),
     DelegationTokensZNode.path,
 )
-"""The trees that hold secrets: only their creator may read them."""
+"""Roots of the trees that hold secrets, which only the creator may read."""
 
 
 def default_acl(path: str) -> Acl:
-    """Return the ACL of a new znode, for a client that sets ACLs."""
+    """Return the ACL that a client with zookeeper.set.acl=true sets on a new znode at ``path``."""
     if path == ConsumerPathZNode.path:  # consumers of any identity write below it
         return OPEN_ACL
     if path.startswith(SENSITIVE_ROOT_PATHS):

@@ -1,7 +1,8 @@
-"""ZooKeeper client of the active controller: its election, and all writes fenced by its epoch.
+"""ZooKeeper client of the active controller: election, and writes fenced by the controller epoch.
 
 Every write is conditional on the version of /controller_epoch. If the reply to a write was lost,
-its outcome is resolved by reading the znode. Mirrors the fenced part of kafka.zk.KafkaZkClient.
+the client reads the znode to find out whether the write took effect. Mirrors the fenced part of
+kafka.zk.KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class ControllerZkClient:
     """Fenced writes of the active controller.
 
     ``epoch_zk_version`` is the version of /controller_epoch after the election. Methods raise
-    ControllerMoved if it has changed, and SessionExpired; either ends the event.
+    ControllerMoved if /controller_epoch now has another version, and SessionExpired if the session
+    has expired. The event being processed then ends.
     """
 
     def __init__(
@@ -63,10 +65,10 @@ class ControllerZkClient:
     def register_controller_and_increment_epoch(
         self, controller_id: int, now_ms: int
     ) -> tuple[int, int]:
-        """Become the controller; return the new epoch and the version of /controller_epoch.
+        """Become the controller, and return (new epoch, version of /controller_epoch).
 
         One transaction creates the ephemeral /controller and increments /controller_epoch. Raises
-        ControllerMoved if another broker was first.
+        ControllerMoved if another broker won the election.
         """
         epoch, epoch_zk_version = self._current_epoch()
         ops: list[WriteOp] = [
@@ -91,7 +93,7 @@ class ControllerZkClient:
                 return epoch + 1, won
 
     def _current_epoch(self) -> tuple[int, int]:
-        """Return the epoch and its znode version; create /controller_epoch if it is missing."""
+        """Return (epoch, znode version) of /controller_epoch; create the znode if it is missing."""
         current = self._reader.get_controller_epoch()
         if current is None:
             data = ControllerEpochZNode.encode(INITIAL_CONTROLLER_EPOCH)
@@ -103,10 +105,12 @@ class ControllerZkClient:
         return current
 
     def _won_after_all(self, new_epoch: int, lost: bool) -> int | None:
-        """Return the epoch's version if this session won the election; None to try once more.
+        """Find out which broker won the election, if the reply to this broker's attempt was lost.
 
-        /controller is identified by its ephemeral owner, because the broker id in it may be from an
-        earlier session of the same broker. Raises ControllerMoved if another session won.
+        Return the version of /controller_epoch if this session won, or None if the election must be
+        tried again. The ephemeral owner of /controller decides, because the broker id in the znode
+        may be from an earlier session of the same broker. Raises ControllerMoved if another session
+        won.
         """
         found = self._reader.get_data_and_stat(ControllerZNode.path)
         if found is None:
@@ -127,7 +131,7 @@ class ControllerZkClient:
         )
 
     def delete_controller(self, epoch_zk_version: int) -> None:
-        """Delete /controller, so that an election follows."""
+        """Delete /controller, so that the candidates elect a new controller."""
         self._deleter.delete([ControllerZNode.path], epoch_zk_version)
 
     # Partition states
@@ -137,10 +141,10 @@ class ControllerZkClient:
         states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         epoch_zk_version: int,
     ) -> WriteOutcome:
-        """Create ``partitions``, ``partitions/N`` and ``partitions/N/state``, in three batches.
+        """Create the state znodes of new partitions, and their parent znodes, in three batches.
 
-        Existing znodes of the first two levels are from an earlier attempt and not a failure. An
-        existing state is adopted if it is equal to the new one, unless the quirk
+        The parent znodes may exist from an earlier attempt. A state znode that already exists
+        counts as written by this call if its content equals the new state, unless the quirk
         lost_reply_leaves_the_partition_stuck is on.
         """
         topics = dict.fromkeys(TopicPartitionsZNode.path(tp.topic) for tp in states)
@@ -174,7 +178,7 @@ class ControllerZkClient:
         states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         finished: _Finished,
     ) -> None:
-        """Treat existing states as written if they are equal to the new states."""
+        """Treat existing state znodes as written if their contents equal the new states."""
         for tp, found in self._reader.get_partition_states(there).values.items():
             wanted = states[tp]
             _check_epoch(tp, found, wanted.controller_epoch)
@@ -192,11 +196,15 @@ class ControllerZkClient:
         controller_epoch: int,
         epoch_zk_version: int,
     ) -> WriteOutcome:
-        """Set states, each conditional on its ``zk_version``.
+        """Overwrite each state znode if its version is the ``zk_version`` in the new state.
 
-        ``finished`` has the stored states with their new versions, ``retry`` the partitions with
-        another version. Raises ControllerMoved also if a state read back has the epoch of a newer
-        controller.
+        The result contains each partition once:
+
+        - ``finished``: the stored state with the new znode version, or why the write failed.
+        - ``retry``: the partitions whose state znode has another version.
+
+        If the reply to a write was lost, the state is read again. ControllerMoved is raised if
+        that state was written by a newer controller.
         """
         finished: _Finished = {}
         retry: list[TopicPartition] = []
@@ -236,7 +244,7 @@ class ControllerZkClient:
         finished: _Finished,
         retry: list[TopicPartition],
     ) -> list[TopicPartition]:
-        """Read states with an unknown write outcome; return those that must be written again."""
+        """Find out which writes took effect, and return the partitions to be written again."""
         if not unresolved:
             return []
         read = self._reader.get_partition_states(unresolved)
@@ -266,9 +274,9 @@ class ControllerZkClient:
     def set_topic_assignments(
         self, topics: Sequence[TopicIdReplicaAssignment], epoch_zk_version: int
     ) -> dict[str, StateChangeFailed]:
-        """Overwrite topic znodes unconditionally; return the topics that failed.
+        """Overwrite topic znodes regardless of their version, and return {topic: failure}.
 
-        A topic that exceeds ZooKeeper's size limit does not fail the others.
+        If one topic exceeds ZooKeeper's size limit, the other topics are still written.
         """
         ops = [
             SetData(TopicZNode.path(t.topic), TopicZNode.encode(t.topic_id, t.assignment))
@@ -292,11 +300,11 @@ class ControllerZkClient:
     def delete_topics(
         self, topics: Sequence[str], epoch_zk_version: int
     ) -> dict[str, StateChangeFailed]:
-        """Delete the znodes of topics, then their configs, then the requests to delete them.
+        """Delete topic znodes, then topic configs, then the requests in /admin/delete_topics.
 
-        Returns the topics that failed. The number of pipelined batches does not depend on the
-        number of topics. The requests are deleted last, so that the next controller resumes an
-        interrupted deletion.
+        Return {topic: failure}. The number of pipelined batches does not depend on the number of
+        topics. The requests are deleted last, so that the next controller resumes an interrupted
+        deletion.
         """
         roots = {TopicZNode.path(topic): topic for topic in topics}
         failed = {
@@ -309,35 +317,38 @@ class ControllerZkClient:
         return failed
 
     def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int) -> None:
-        """Delete the config overrides of topics."""
+        """Delete the config znodes of ``topics``."""
         paths = [ConfigEntityZNode.path("topics", topic) for topic in topics]
         self._deleter.delete(paths, epoch_zk_version)
 
     # Requests of tools and notifications of brokers
 
     def delete_topic_deletions(self, topics: Iterable[str], epoch_zk_version: int) -> None:
-        """Delete the requests to delete these topics."""
+        """Delete the znodes of ``topics`` in /admin/delete_topics."""
         self._deleter.delete(
             [DeleteTopicsTopicZNode.path(topic) for topic in topics], epoch_zk_version
         )
 
     def delete_notifications(self, paths: Sequence[str], epoch_zk_version: int) -> None:
-        """Delete notifications of brokers, including malformed ones."""
+        """Delete notification znodes that brokers created, including malformed notifications."""
         self._deleter.delete(paths, epoch_zk_version)
 
     def delete_below(self, path: str, epoch_zk_version: int) -> None:
-        """Delete the children of a znode that should have none."""
+        """Delete all znodes below ``path``, where only a faulty client creates znodes."""
         children = self._reader.get_children(path)
         self._deleter.delete([f"{path}/{child}" for child in children], epoch_zk_version)
 
     # In general
 
     def fenced_write(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
-        """Write independent operations in order; see FencedWriter.write."""
+        """Execute writes that do not depend on each other (see FencedWriter.write)."""
         return self._fenced.write(ops, epoch_zk_version)
 
     def write_until_known(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
-        """Write independent, repeatable operations; see FencedWriter.write_until_known."""
+        """Execute writes, and repeat those whose reply was lost.
+
+        The writes must not depend on each other (see FencedWriter.write_until_known).
+        """
         return self._fenced.write_until_known(ops, epoch_zk_version)
 
 
@@ -347,7 +358,8 @@ def _check_epoch(
     if found.controller_epoch > controller_epoch:
         raise ControllerMoved(
             f"Leader and isr path written by another controller. The state of {tp} shows "
-            f"controller epoch {found.controller_epoch}, this controller has {controller_epoch}"
+            f"controller epoch {found.controller_epoch}; the epoch of this controller is "
+            f"{controller_epoch}"
         )
 
 

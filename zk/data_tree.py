@@ -1,6 +1,6 @@
 """In-memory tree of znodes, with ZooKeeper's rules for every type of write.
 
-Pure: the transaction id and the time are arguments. Sessions and watches are in memory_server.py.
+Callers pass in the transaction id and the time. Sessions and watches are in memory_server.py.
 Mirrors org.apache.zookeeper.server.{DataTree,PrepRequestProcessor}.
 """
 
@@ -29,7 +29,11 @@ _NOT_EPHEMERAL: Final = 0
 
 
 class ZNode:
-    """One znode. ``creations``: number of children ever created; ``owner``: a session id or 0."""
+    """A znode of the in-memory tree.
+
+    ``creations`` is the number of children ever created. ``owner`` is the id of the session that
+    owns an ephemeral znode, or 0.
+    """
 
     __slots__ = (
         "children",
@@ -54,7 +58,7 @@ class ZNode:
         self.children: set[str] | None = None
 
     def copy(self) -> ZNode:
-        """Return an independent copy."""
+        """Return an independent copy of the znode."""
         other = ZNode.__new__(ZNode)
         for name in ZNode.__slots__:
             setattr(other, name, getattr(self, name))
@@ -63,7 +67,7 @@ class ZNode:
         return other
 
     def stat(self) -> Stat:
-        """Return the stat; ``cversion`` is the number of creations and deletions of children."""
+        """Return the znode's stat; its ``cversion`` counts creations and deletions of children."""
         count = len(self.children) if self.children else 0
         return Stat(
             self.czxid,
@@ -81,7 +85,7 @@ class ZNode:
 
 
 class Change(NamedTuple):
-    """A change of one znode: created, deleted, or data changed."""
+    """Change to one znode: its creation, its deletion, or a change to its data."""
 
     kind: WatchKind
     path: str
@@ -96,13 +100,13 @@ class _Context(NamedTuple):
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the parent path and the name of a znode."""
+    """Split a path into the parent's path and the znode's name."""
     slash = path.rindex("/")
     return path[:slash] or "/", path[slash + 1 :]
 
 
 def is_valid(path: str) -> bool:
-    """Return True if org.apache.zookeeper.common.PathUtils accepts the path."""
+    """Return True if the path is valid according to org.apache.zookeeper.common.PathUtils."""
     if not path.startswith("/"):
         return False
     if path == "/":
@@ -124,7 +128,7 @@ def _is_forbidden(char: str) -> bool:
 
 
 class DataTree:
-    """All znodes by path, and the ephemeral znodes by session."""
+    """In-memory tree of znodes. ``ephemerals``: the ephemeral znodes of each session."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, ZNode] = {"/": ZNode(b"", 0, 0, _NOT_EPHEMERAL)}
@@ -143,10 +147,10 @@ class DataTree:
     def apply(
         self, transaction: Transaction, session_id: int, zxid: int, now_ms: int
     ) -> tuple[TxnResult, list[Change]]:
-        """Apply a transaction atomically; each operation sees the effects of earlier ones.
+        """Apply a transaction atomically. Each operation sees the effects of earlier operations.
 
-        If it fails, nothing is changed; as in ZooKeeper, ``results`` are OK before the failed
-        operation and RUNTIMEINCONSISTENCY after it.
+        If an operation fails, nothing is changed. As in ZooKeeper, the operations before the failed
+        operation then have the result OK, and those after it RUNTIMEINCONSISTENCY.
         """
         changes: list[Change] = []
         undo: list[tuple[Any, ...]] | None = [] if len(transaction) > 1 else None
@@ -155,7 +159,7 @@ class DataTree:
         for index, op in enumerate(transaction):
             result = _APPLY[type(op)](self, op, context)
             if result.code is not _OK:
-                self._take_back(undo)
+                self._roll_back(undo)
                 return _failed(result.code, index, len(transaction)), []
             results.append(result)
         return TxnResult(_OK, results, -1, zxid), changes
@@ -258,13 +262,13 @@ class DataTree:
         if not paths:
             del self.ephemerals[owner]
 
-    def _take_back(self, undo: list[tuple[Any, ...]] | None) -> None:
+    def _roll_back(self, undo: list[tuple[Any, ...]] | None) -> None:
         for step in reversed(undo or ()):
             step[0](self, *step[1:])
 
 
 class _Undo:
-    """Undo steps for the changes of a failed transaction, applied in reverse order."""
+    """Functions for rolling back a failed transaction; each function undoes one change."""
 
     @staticmethod
     def create(tree: DataTree, path: str, parent: ZNode, name: str, pzxid: int) -> None:

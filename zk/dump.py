@@ -1,7 +1,8 @@
-"""Lossless dump of all znodes at and below a path, as plain values.
+"""Dumps all znodes at and below a path without loss, for `klamm zk dump`.
 
-The tree is read breadth first in pipelined batches. The dump is not a snapshot: concurrent changes
-may be missing. Kafka has no such tool; its zookeeper-shell shows one znode at a time.
+The tree is read level by level in pipelined batches. The dump is not a consistent snapshot: changes
+made by other clients during the dump may be missing. Kafka has no such tool; zookeeper-shell shows
+one znode at a time.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ _GONE: Final = (ResultCode.NONODE, ResultCode.NOAUTH)
 
 
 class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One znode of a dump.
+    """A znode in a dump.
 
-    ``data``: the text, None for null data, "" for empty data. ``base64``: replaces ``data`` if that
-    is not UTF-8. ``ephemeral_owner``: id of the owning session, in hex as ZooKeeper prints it.
-    ``unreadable``: the error if the data could not be read.
+    - ``data``: the data as text; None for null data, "" for empty data.
+    - ``base64``: set instead of ``data`` if the data is not valid UTF-8.
+    - ``ephemeral_owner``: id of the owning session, in hex as ZooKeeper prints it.
+    - ``unreadable``: the error code if the data could not be read.
     """
 
     path: str
@@ -44,14 +46,15 @@ class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 STAT_FIELDS: Final = sorted({*ZNode.__struct_fields__} & {*Stat._fields} - {"ephemeral_owner"})
-"""Stat fields that a dump contains unchanged."""
+"""Fields of ZooKeeper's Stat that are copied to the dump unchanged."""
 
 
 def dump(store: Store, path: str = "/", chroot: str = "") -> list[ZNode]:
-    """Return the znode at ``path`` and all below it, parents first, siblings sorted by name.
+    """Return the znode at ``path`` and all znodes below it, parents first and siblings by name.
 
-    A znode without read permission has ``unreadable`` and no data. ``chroot``: the chroot of
-    ``store``, for messages. Raises StoreError, also if ``path`` does not exist.
+    A znode without read permission has ``unreadable`` set and no data. ``chroot`` is the chroot of
+    ``store``, for use in error messages. Raises StoreError if ``path`` does not exist or a read
+    fails.
     """
     found: dict[str, ZNode] = {}
     level = [path]
@@ -63,12 +66,14 @@ def dump(store: Store, path: str = "/", chroot: str = "") -> list[ZNode]:
     if path not in found and path == "/":
         raise missing_chroot(chroot)
     if path not in found:
-        raise StoreError(f"znode {path} does not exist", hint="klamm zk dump / shows all znodes")
+        raise StoreError(
+            f"znode {path} does not exist", hint="to see all znodes, run klamm zk dump /"
+        )
     return [found[key] for key in sorted(found, key=_sort_key)]
 
 
 def _read(store: Store, paths: Sequence[str], found: dict[str, ZNode]) -> list[str]:
-    """Read these znodes into ``found``; return the paths of their children."""
+    """Read the znodes at ``paths`` into ``found``, and return the paths of all their children."""
     ops: list[ReadOp] = [GetData(path) for path in paths]
     ops += [GetChildren(path) for path in paths]
     results = store.read(ops)

@@ -1,9 +1,10 @@
-"""Loading the output of `klamm zk dump` into an empty ZooKeeper or chroot.
+"""Loads the output of `klamm zk dump` into an empty ZooKeeper or chroot.
 
 The znodes of a plan (load_plan.py) are written parents first, in pipelined batches of transactions.
-``/klamm-loading`` exists during the load and is deleted by the last transaction, so an interrupted
-load is detected, and can be resumed or undone. Versions, zxids, times, ACLs and ephemeral znodes
-are not restored. The contents of znodes are not interpreted. Kafka has no such tool.
+The znode ``/klamm-loading`` exists during the load and is deleted by the last transaction, so that
+an interrupted load can be detected, and then resumed or undone. Versions, zxids, times, ACLs and
+ephemeral znodes are not restored. The contents of znodes are not interpreted. Kafka has no such
+tool.
 """
 
 from __future__ import annotations
@@ -38,21 +39,25 @@ _TO_BE_RESOLVED: Final = (ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
 T = TypeVar("T")
 
 OnProgress = Callable[[int, int], None]
-"""Called with the number of written znodes and the total number."""
+"""Callback for progress: (number of znodes written so far, total number of znodes)."""
 
 
 class NotEmpty(KlammError):
-    """The target is not empty, or not an interrupted load of this dump; nothing was written."""
+    """The target has znodes that do not come from an interrupted load of this dump."""
 
 
-class Interrupted(KlammError):
-    """The load was interrupted: the written znodes and /klamm-loading stay."""
+class PartlyLoaded(KlammError):
+    """The load was interrupted. The znodes written so far and /klamm-loading still exist."""
 
     definite = False
 
 
 class LoadResult(NamedTuple):
-    """Number of loaded znodes, and how many of them an interrupted load had already written."""
+    """Result of a complete load.
+
+    ``written`` is the number of znodes in the plan. ``found`` is the number of them that an
+    interrupted load had already written.
+    """
 
     written: int
     found: int
@@ -72,11 +77,11 @@ def load(
     prepare: Callable[[], None] = lambda: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> LoadResult:
-    """Write the plan; the last transaction also contains the operations of ``last``.
+    """Write the znodes of the plan, and execute the operations ``last`` in the last transaction.
 
-    ``prepare`` is called before the first write, after the target was found to be empty; it may
-    create the chroot. An interrupted load of the same plan is resumed. Raises NotEmpty, and
-    Interrupted, with a hint how to continue, if a write fails.
+    ``prepare`` is called after the check that the target is empty and before the first write; it
+    may create the chroot. An interrupted load of the same plan is resumed. Raises NotEmpty if the
+    target has other content, and PartlyLoaded, with a hint on how to continue, if a write fails.
     """
     found = _require_empty(store, plan)
     if found is None:
@@ -99,10 +104,13 @@ def load(
     return LoadResult(len(plan.creates), 0 if found is None else there)
 
 
-def cut_short(why: str, done: int, total: int) -> Interrupted:
-    """Return the error for a load that was interrupted after ``done`` of ``total`` znodes."""
-    return Interrupted(
-        f"{why}: at least {done} of {total} znodes are written, and {LOADING_PATH}",
+def cut_short(why: str, done: int, total: int) -> PartlyLoaded:
+    """Return the error for a load that was interrupted after ``done`` of ``total`` znodes.
+
+    ``why`` is the reason for the interruption.
+    """
+    return PartlyLoaded(
+        f"{why}: at least {done} of {total} znodes and {LOADING_PATH} were written",
         hint="run the same command to resume the load, or klamm zk load DUMP --undo to undo it",
     )
 
@@ -110,8 +118,9 @@ def cut_short(why: str, done: int, total: int) -> Interrupted:
 def run_on_thread(work: Callable[[], T], stop: Callable[[], None]) -> T:
     """Run ``work`` on a separate thread and return its result.
 
-    On the main thread, kazoo would swallow an exception raised by a signal handler. If a signal
-    interrupts the wait, ``stop`` is called, which must make ``work`` end, and the thread is joined.
+    The main thread only waits, because kazoo would swallow an exception that a signal handler
+    raises. If a signal interrupts the wait, ``stop`` is called, which must make ``work`` return;
+    then the thread is joined.
     """
     future: Future[T] = Future()
 
@@ -134,9 +143,10 @@ def run_on_thread(work: Callable[[], T], stop: Callable[[], None]) -> T:
 def undo(
     store: Store, plans: Sequence[LoadPlan], on_progress: OnProgress = lambda done, total: None
 ) -> int:
-    """Delete the znodes written by an interrupted load of one of these plans; return their number.
+    """Delete the znodes that an interrupted load of one of ``plans`` wrote. Return their number.
 
-    Raises NotEmpty if there is no such load, StoreError if other znodes were created below them.
+    Raises NotEmpty if there is no such load, and StoreError if a loaded znode has children that
+    another client created.
     """
     digest = _loading(store)
     plan = next((plan for plan in plans if plan.digest == digest), None)
@@ -146,7 +156,7 @@ def undo(
             "nothing was deleted"
             if digest is None
             else "the interrupted load is of another dump: nothing was deleted",
-            hint="name the dump that was being loaded",
+            hint="give the dump whose load was interrupted",
         )
     deleted, done = 0, 0
     backwards = plan.creates[::-1]
@@ -160,16 +170,19 @@ def undo(
 
 
 def check_no_load_is_open(store: Store) -> None:
-    """Raise StoreError if a dump is being loaded, or its load was interrupted."""
+    """Raise StoreError if a dump is being loaded, or if the load of a dump was interrupted."""
     if _loading(store) is not None:
         raise StoreError(
-            f"a dump is being loaded here, or its load was interrupted ({LOADING_PATH} exists)",
-            hint="resume it with the same klamm zk load DUMP or klamm up --from-dump DUMP",
+            f"a dump is being loaded, or its load was interrupted ({LOADING_PATH} exists)",
+            hint="to resume the load, repeat klamm zk load DUMP or klamm up --from-dump DUMP",
         )
 
 
 def _advance(store: Store, path: str, count: int) -> None:
-    """Increase the number of the next sequential child by ``count``, or more after a lost reply."""
+    """Increase the number that the next sequential child of ``path`` gets by ``count``.
+
+    If a reply is lost, the write is repeated, so that the number may become too high.
+    """
     child = f"{'' if path == '/' else path}{LOADING_PATH}"
     pair: list[WriteOp] = [Create(child, None), Delete(child)]
     while count:
@@ -182,7 +195,10 @@ def _advance(store: Store, path: str, count: int) -> None:
 
 
 def _loading(store: Store) -> str | None:
-    """Return the digest of an unfinished load; None if there is none, "" if it is malformed."""
+    """Return the digest in /klamm-loading, which identifies the plan being loaded.
+
+    Return None if there is no such znode, and "" if the znode is malformed.
+    """
     result = store.read([GetData(LOADING_PATH)])[0]
     if result.code is ResultCode.NONODE:
         return None
@@ -195,9 +211,9 @@ def _loading(store: Store) -> str | None:
 
 
 def _require_empty(store: Store, plan: LoadPlan) -> str | None:
-    """Return the digest of this plan if its load must be resumed; None if the target is empty.
+    """Return the plan's digest if an interrupted load must be resumed, None if the target is empty.
 
-    Raises NotEmpty.
+    Raises NotEmpty if the target has any other content.
     """
     result = store.read([GetChildren("/")])[0]
     if result.code not in (ResultCode.OK, ResultCode.NONODE):
@@ -212,7 +228,7 @@ def _require_empty(store: Store, plan: LoadPlan) -> str | None:
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     if digest is not None:
         raise NotEmpty(
-            f"the load of another dump was interrupted here: found {shown}",
+            f"the target has an interrupted load of another dump: found {shown}",
             hint="undo it with klamm zk load THAT_DUMP --undo",
         )
     raise NotEmpty(
@@ -236,9 +252,9 @@ def _grouped(ops: Sequence[WriteOp]) -> Iterator[list[WriteOp]]:
 
 
 def _create_all(store: Store, batch: Sequence[Create]) -> int:
-    """Create these znodes; return how many of them existed already with the same data.
+    """Create the znodes in ``batch``, and return how many already existed with the same data.
 
-    Raises StoreError, also if one of them exists with other data.
+    Raises StoreError if a znode exists with other data or a write fails.
     """
     there, left = 0, list(batch)
     while left:
@@ -257,14 +273,15 @@ def _create_all(store: Store, batch: Sequence[Create]) -> int:
             elif read.code is not ResultCode.OK:
                 raise store_error(read.code, op.path)
             elif read.data != op.data or read.stat is None or read.stat.ephemeral_owner:
-                raise StoreError(f"another client writes here: {op.path} differs from the dump")
+                text = "another client is writing to the target"
+                raise StoreError(f"{text}: {op.path} differs from the dump")
             else:
                 there += 1
     return there
 
 
 def _delete_all(store: Store, paths: Sequence[str]) -> int:
-    """Delete these znodes; return how many of them existed."""
+    """Delete the znodes at ``paths``, and return how many of them existed."""
     count: int | None = None
     while True:
         found = store.read([Exists(path) for path in paths])

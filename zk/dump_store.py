@@ -1,6 +1,6 @@
-"""Read-only Store over the output of `klamm zk dump`.
+"""Read-only Store whose content is the output of `klamm zk dump`.
 
-With it, code that reads a live ZooKeeper can read a dump. Watches are never armed.
+Code that reads from a live ZooKeeper can thus read from a dump instead. Watches never fire.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["DumpStore", "parse_dump"]
 
 
 class DumpStore:
-    """Znodes of a dump, which may be a part of the tree; other znodes do not exist."""
+    """Read-only Store that contains only the znodes of a dump."""
 
     def __init__(self, znodes: Sequence[ZNode]) -> None:
         self._znodes = {znode.path: znode for znode in znodes}
@@ -33,7 +33,7 @@ class DumpStore:
         return 0
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """Return one result per operation; NOAUTH for znodes that the dump could not read."""
+        """Return a result for each read. A znode that is unreadable in the dump has code NOAUTH."""
         return [self._read(op.path) for op in ops]
 
     def _read(self, path: str) -> ReadResult:

@@ -1,7 +1,7 @@
-"""Parsing of the output of `klamm zk dump`, with line numbers in error messages.
+"""Parses the output of `klamm zk dump`. Error messages contain line numbers.
 
-zk/dump_store.py offers a dump as a Store, zk/load_plan.py plans to load it into ZooKeeper.
-docs/rehearsal.md describes the format.
+docs/rehearsal.md describes the format. zk/dump_store.py offers a parsed dump as a Store, and
+zk/load_plan.py plans how to load it into ZooKeeper.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _TTL_MARK: Final = 0xFF << 56
 
 
 def read_dump(path: Path) -> list[ZNode]:
-    """Read the znodes of a dump from a file; ``-`` is standard input. Raises UsageError."""
+    """Read the znodes of a dump from a file, or from standard input if ``path`` is ``-``.
+
+    Raises UsageError if the file cannot be read or is not a dump.
+    """
     is_stdin = str(path) == "-"
     try:
         text = sys.stdin.buffer.read() if is_stdin else path.read_bytes()
@@ -62,21 +65,21 @@ def parse_dump(text: bytes) -> list[ZNode]:
         reason = _nonsense(znode)
         if reason is None and line_of.setdefault(znode.path, index) != index:
             first = _line_of_znode(text, line_of[znode.path])
-            reason = f"duplicate znode {znode.path}, first in line {first}"
+            reason = f"duplicate znode {znode.path}, which is also in line {first}"
         if reason is not None:
             raise _error(f"line {_line_of_znode(text, index)}: {reason}")
     return znodes
 
 
 def data_of(znode: ZNode) -> bytes | None:
-    """Return the data of a znode; None for null data and for unreadable znodes."""
+    """Return the data of a znode, or None for null data and for unreadable znodes."""
     if isinstance(znode.base64, str):
         return base64.b64decode(znode.base64)
     return znode.data.encode() if isinstance(znode.data, str) else None
 
 
 def owner_of(znode: ZNode) -> int:
-    """Return the id of the session that owns the znode, 0 if it is not ephemeral."""
+    """Return the id of the session that owns the znode, or 0 if the znode is not ephemeral."""
     owner = znode.ephemeral_owner
     number = int(owner, 16) if isinstance(owner, str) else 0
     is_session = number != _CONTAINER_OWNER and number & _TTL_MARK != _TTL_MARK
@@ -86,7 +89,8 @@ def owner_of(znode: ZNode) -> int:
 def is_ephemeral(znode: ZNode) -> bool:
     """Return True if the znode is ephemeral.
 
-    In a dump without ``ephemeral_owner``, these are Kafka's ephemeral znodes.
+    If the dump has no ``ephemeral_owner``, a znode is ephemeral if Kafka creates that path as an
+    ephemeral znode.
     """
     if znode.ephemeral_owner is not msgspec.UNSET:
         return owner_of(znode) != 0
@@ -95,7 +99,7 @@ def is_ephemeral(znode: ZNode) -> bool:
 
 
 def is_unreadable(znode: ZNode) -> bool:
-    """Return True if the dump had no permission to read the znode."""
+    """Return True if the znode's data is missing because `klamm zk dump` could not read it."""
     return znode.unreadable is not msgspec.UNSET
 
 
@@ -105,12 +109,12 @@ def _check_encoding(text: bytes) -> None:
     if text.startswith(_GZIP):
         raise UsageError("not a dump: it is compressed", hint="gunzip it first")
     if text.startswith(_UTF16):
-        raise UsageError("not a dump: it is UTF-16", hint="a dump is UTF-8")
+        raise UsageError("not a dump: it is UTF-16", hint="a dump is UTF-8 text")
     try:
         text.decode()
     except UnicodeDecodeError as error:
         line = _line_at(text, error.start)
-        raise _error(f"line {line}: invalid UTF-8", "a dump is UTF-8") from None
+        raise _error(f"line {line}: invalid UTF-8", "a dump is UTF-8 text") from None
 
 
 def _syntax_error(text: bytes, error: Exception) -> UsageError:
@@ -134,7 +138,7 @@ def _nonsense(znode: ZNode) -> str | None:
         try:
             base64.b64decode(znode.base64, validate=True)
         except (binascii.Error, ValueError) as error:
-            return f"invalid base64 of {znode.path}: {error}"
+            return f"invalid base64 data of {znode.path}: {error}"
     if isinstance(znode.ephemeral_owner, str):
         try:
             int(znode.ephemeral_owner, 16)

@@ -1,8 +1,9 @@
 """A real ZooKeeper server in a child process, run from the jars of the PySpark wheel.
 
-Loopback only, no admin server, fsync on, unlimited connections. The server dies with its parent,
-even by kill -9 (zk/supervisor.py). This file must not import pyspark. Mirrors what
-bin/zookeeper-server-start.sh does with config/zookeeper.properties.
+The server listens on loopback only, has no admin server and no limit on connections, and writes its
+logs with fsync. It is killed when the parent process ends, even if that process was killed with
+kill -9 (see zk/supervisor.py). This file must not import pyspark. Mirrors
+bin/zookeeper-server-start.sh with config/zookeeper.properties.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ STOP_TIMEOUT_S = 10.0
 # If the parent of a server was killed a moment ago, the server needs some time to end.
 LOCK_TIMEOUT_S = 2.0
 
-# Of the 280 jars in the wheel, those the server loads.
+# The jars that the server loads, out of 280 in the wheel.
 _JARS = (
     "zookeeper-[0-9]*.jar",
     "zookeeper-jute-*.jar",
@@ -78,16 +79,16 @@ logger.refused.level = WARN
 
 
 class EmbeddedZooKeeper:
-    """One ZooKeeper server; ``with EmbeddedZooKeeper() as server: server.connect_string``.
+    """One embedded ZooKeeper server: ``with EmbeddedZooKeeper() as server: server.connect_string``.
 
-    - ``data_dir``: kept, and locked against a second server. None: a temporary directory, which
-      ``close`` removes.
-    - ``port``: None: a free port, which stays the same after ``kill`` and ``start``.
-    - ``tick_time_ms``: granularity of session expiry.
-    - ``quorum``: settings of a member of an ensemble (zk/ensemble.py); ``start`` does not wait for
-      the other members.
+    - ``data_dir``: data directory, which is kept, and locked against use by a second server. If
+      None, a temporary directory is used, which ``close`` removes.
+    - ``port``: client port. If None, a free port is chosen, and kept across ``kill`` and ``start``.
+    - ``tick_time_ms``: ZooKeeper's tickTime, the granularity of session expiry.
+    - ``quorum``: additional settings for a member of an ensemble (zk/ensemble.py). In an ensemble,
+      ``start`` does not wait for the other members.
 
-    Failures raise ZooKeeperUnavailable or JavaNotFound.
+    Methods raise ZooKeeperUnavailable or JavaNotFound on failure.
     """
 
     def __init__(
@@ -126,42 +127,46 @@ class EmbeddedZooKeeper:
 
     @property
     def port(self) -> int:
-        """The client port; set by ``start``."""
+        """Client port, which was either given or chosen by ``start``."""
         assert self._port is not None, "not started yet"
         return self._port
 
     @property
     def connect_string(self) -> str:
-        """``127.0.0.1:port``, to which a chroot may be appended."""
+        """Connect string ``127.0.0.1:port``, to which a chroot may be appended."""
         return f"{HOST}:{self.port}"
 
     @property
     def data_dir(self) -> Path:
-        """Directory of snapshots and transaction logs (in ``version-2``); set by ``start``."""
+        """Data directory, with snapshots and logs in ``version-2``.
+
+        This is the given directory, or the one that ``start`` created.
+        """
         assert self._data_dir is not None, "not started yet"
         return self._data_dir
 
     @property
     def log_path(self) -> Path:
-        """Log file with the output of the server, over all starts."""
+        """Log file of the server, to which every start appends."""
         return self.data_dir / LOG_NAME
 
     @property
     def is_running(self) -> bool:
-        """Whether the server's process is running."""
+        """True if the server's process is running."""
         supervisor = self._supervisor
         return supervisor is not None and supervisor.poll() is None
 
     @property
     def has_crashed(self) -> bool:
-        """Whether the server's process has ended unexpectedly."""
+        """True if the server's process has ended unexpectedly."""
         supervisor = self._supervisor
         return supervisor is not None and supervisor.poll() is not None
 
     def start(self) -> Self:
-        """Start the server and wait until it serves; after ``kill``, with the same data and port.
+        """Start the server, and wait until it accepts requests.
 
-        Raises ZooKeeperUnavailable and JavaNotFound.
+        After ``kill``, the server is restarted with the same data and port. Raises
+        ZooKeeperUnavailable or JavaNotFound if the server cannot be started.
         """
         assert not self.is_running, "already started"
         self.kill()  # cleans up after a server that has crashed
@@ -195,7 +200,7 @@ class EmbeddedZooKeeper:
             raise
 
     def kill(self) -> None:
-        """Kill the server like a crash; data and port are kept for the next ``start``."""
+        """Kill the server abruptly. Data and port are kept for the next ``start``."""
         supervisor, self._supervisor = self._supervisor, None
         self.is_paused = False
         if supervisor is None:
@@ -212,14 +217,14 @@ class EmbeddedZooKeeper:
         supervisor.wait()
 
     def crash(self) -> None:
-        """Kill the server's process; unlike after ``kill``, ``has_crashed`` becomes true."""
+        """Kill the server's process to simulate a crash, so that ``has_crashed`` becomes True."""
         if self._supervisor is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._supervisor.pid, signal.SIGKILL)
             self._supervisor.wait()
 
     def pause(self) -> None:
-        """Freeze the server: its connections stay open, but requests get no response."""
+        """Freeze the server: connections stay open, but requests get no response."""
         self._signal(signal.SIGUSR1)
         self.is_paused = True
 
@@ -247,7 +252,10 @@ class EmbeddedZooKeeper:
         self.close()
 
     def _launch(self, java: Path, class_path: str) -> str | None:
-        """Start the process and wait until it serves; return None, or why it does not serve."""
+        """Start the server process and wait until it serves requests.
+
+        Return None on success, otherwise the reason for the failure.
+        """
         with _locked(self.data_dir) as lock, self.log_path.open("ab") as log:
             log_start = log.tell()
             self.is_starting = True
@@ -269,7 +277,7 @@ class EmbeddedZooKeeper:
             self.is_starting = False
 
     def _command(self, java: Path, class_path: str) -> list[str]:
-        """Write the config files into the data directory; return the server's command line."""
+        """Write the config files to the data directory, and return the server's command line."""
         config = {**self._settings, "dataDir": str(self.data_dir), "clientPort": str(self.port)}
         lines = [f"{name}={_escape(value)}\n" for name, value in config.items()]
         config_path = self.data_dir / _CONFIG_NAME
@@ -305,7 +313,7 @@ class EmbeddedZooKeeper:
         return f"no response within {self._start_timeout_s:g} s; last log line: {last}"
 
     def _serves(self) -> bool:
-        """Return True if this server responds, not another one on the same port."""
+        """Return True if this server, and not another server, responds on the port."""
         try:
             answer = four_letter_word(self.port, "conf")
         except OSError:
@@ -316,9 +324,9 @@ class EmbeddedZooKeeper:
 
 
 def four_letter_word(port: int, word: str, timeout_s: float = PROBE_TIMEOUT_S) -> str:
-    """Return the response of a server on loopback to ``conf``, ``mntr`` or ``srvr``.
+    """Send a four-letter word (``conf``, ``mntr`` or ``srvr``) to a server on loopback.
 
-    Raises OSError.
+    Return the server's response. Raises OSError if the connection fails.
     """
     with socket.create_connection((HOST, port), timeout_s) as connection:
         connection.sendall(word.encode())
@@ -328,9 +336,11 @@ def four_letter_word(port: int, word: str, timeout_s: float = PROBE_TIMEOUT_S) -
 
 @contextmanager
 def _locked(data_dir: Path) -> Iterator[int]:
-    """Lock a data directory, as long as any process that inherits the descriptor lives.
+    """Context manager: lock a data directory and yield the descriptor of the lock file.
 
-    Two servers in one directory would corrupt its logs. Raises ZooKeeperUnavailable.
+    The lock is held as long as any process that inherits the descriptor is alive. Two servers in
+    one directory would corrupt each other's logs. Raises ZooKeeperUnavailable if the directory is
+    already locked.
     """
     descriptor = os.open(data_dir / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -338,7 +348,7 @@ def _locked(data_dir: Path) -> Iterator[int]:
         while not _try_lock(descriptor):
             if time.monotonic() > deadline_s:
                 raise ZooKeeperUnavailable(
-                    f"another ZooKeeper server runs in {data_dir}",
+                    f"another ZooKeeper server is running in {data_dir}",
                     hint="stop it, or choose another directory",
                 )
             time.sleep(PROBE_INTERVAL_S)
@@ -359,7 +369,7 @@ def _class_path() -> str:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ZooKeeperUnavailable(
-            "the pyspark wheel, which carries ZooKeeper, is not installed",
+            "the pyspark wheel, which contains ZooKeeper, is not installed",
             hint="pip install 'klamm[zookeeper]', or name a running server: --zookeeper host:port",
         )
     folder = Path(spec.origin).parent / "jars"
@@ -373,15 +383,15 @@ def _class_path() -> str:
 
 
 def _escape(value: str) -> str:
-    """Escape a value for a Java properties file, which is Latin-1 with backslash escapes."""
+    """Escape a value for a Java properties file, which uses Latin-1 and backslash escapes."""
     units = value.replace("\\", "\\\\").encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
 
 
 def _last_words(log_path: Path, start: int) -> str:
-    """Return the last error logged after offset ``start``, or the last line if there is none."""
+    """Return the last ERROR message in the log after byte ``start``, or else the last line."""
     text = log_path.read_bytes()[start:].decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.partition(" ERROR ")[2] for line in lines if " ERROR " in line]
-    return (errors or lines or ["it ended without any output"])[-1]
+    return (errors or lines or ["nothing was logged"])[-1]

@@ -1,7 +1,7 @@
-"""Embedded ZooKeeper servers in child processes: one, or an ensemble with a quorum.
+"""Embedded ZooKeeper servers in child processes: a single server, or an ensemble with a quorum.
 
-Each server of an ensemble has a directory, a ``myid`` and three ports on loopback: for clients, for
-the quorum and for elections. zk/embedded.py runs the single servers.
+Each server of an ensemble has a directory, a ``myid`` file and three ports on loopback: for
+clients, for the quorum and for leader election. zk/embedded.py runs each server.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, Self
 
 from klamm.cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
 from klamm.zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_letter_word
-from klamm.zk.ports import HOST, free_port
+from klamm.zk.ports import HOST, free_port, require_free
 
 SIZES: Final = (1, 3, 5)
-"""Odd numbers only: an even number tolerates no more failures than one server less."""
+"""Supported numbers of servers: odd, because 4 servers tolerate no more failures than 3."""
 LEADER: Final = "leader"
 FOLLOWER: Final = "follower"
 DOWN: Final = "down"
@@ -46,7 +46,7 @@ _QUORUM_SETTINGS: Final = {
 
 
 class ServerState(NamedTuple):
-    """A server and its state: leader, follower, standalone, or why it has no role."""
+    """State of one server of an ensemble: its role, or why it has no role."""
 
     id: int
     address: str
@@ -54,13 +54,14 @@ class ServerState(NamedTuple):
 
 
 class EmbeddedEnsemble:
-    """``size`` servers in ``data_dir``; ``with EmbeddedEnsemble(folder, 3) as ensemble``.
+    """Ensemble of embedded servers: ``with EmbeddedEnsemble(data_dir, 3) as ensemble``.
 
-    ``servers`` by id, from 1. A single server uses ``data_dir`` itself, as EmbeddedZooKeeper does.
-    Thread-safe.
+    ``servers`` is keyed by server id, starting at 1. A single server uses ``data_dir`` directly,
+    like EmbeddedZooKeeper. ``first_port`` is the client port of server 1; the other servers use the
+    following ports. If ``first_port`` is None, any free ports are used. Thread-safe.
     """
 
-    def __init__(self, data_dir: Path, size: int) -> None:
+    def __init__(self, data_dir: Path, size: int, first_port: int | None = None) -> None:
         if size not in SIZES:
             raise UsageError(
                 f"an ensemble cannot have {size} ZooKeeper servers",
@@ -69,25 +70,28 @@ class EmbeddedEnsemble:
         self.size = size
         self.servers: dict[int, EmbeddedZooKeeper] = {}
         self.lock = threading.RLock()
-        """Held while a server is started or ended."""
+        """Lock that is held while servers are started or stopped."""
         self._data_dir = data_dir
+        self._client_ports = () if first_port is None else range(first_port, first_port + size)
 
     @property
     def majority(self) -> int:
-        """The number of servers that a quorum needs."""
+        """Number of servers needed for a quorum."""
         return self.size // 2 + 1
 
     @property
     def connect_string(self) -> str:
-        """The addresses of all servers, to which a chroot may be appended."""
+        """Connect string with all servers' addresses, to which a chroot may be appended."""
         return ",".join(server.connect_string for server in self.servers.values())
 
     def start(self) -> Self:
-        """Start all servers and wait until there is a leader.
+        """Start all servers, and wait until one of them is the leader.
 
-        Raises UsageError if the directory has the data of another number of servers, and
-        ZooKeeperUnavailable.
+        Raises UsageError if the directory was used with another number of servers, and
+        ZooKeeperUnavailable if the servers cannot be started or a given port is in use.
         """
+        for port in self._client_ports:
+            require_free(port, "choose another port with --zookeeper-port")
         check_size(self._data_dir, self.size)
         for tries_left in reversed(range(_START_TRIES)):
             self.servers = self._new_servers()
@@ -104,7 +108,7 @@ class EmbeddedEnsemble:
         raise AssertionError("unreachable")
 
     def await_quorum(self, timeout_s: float = QUORUM_TIMEOUT_S) -> None:
-        """Wait until the servers have a leader. Raises ZooKeeperUnavailable."""
+        """Wait until the servers have a leader. Raises ZooKeeperUnavailable after the timeout."""
         deadline_s = time.monotonic() + timeout_s
         while self.leader_id() is None:
             if time.monotonic() > deadline_s:
@@ -118,7 +122,7 @@ class EmbeddedEnsemble:
     # -- single servers
 
     def state(self, server_id: int) -> str:
-        """Query a server and return its state."""
+        """Return a server's role (leader, follower or standalone), or why the server has none."""
         server = self.servers[server_id]
         if server.is_paused:
             return PAUSED
@@ -136,29 +140,33 @@ class EmbeddedEnsemble:
         return NO_QUORUM if answer.startswith(NOT_SERVING) else NO_ANSWER
 
     def states(self) -> list[ServerState]:
-        """Query all servers and return their states."""
+        """Ask all servers for their states, in order of server id."""
         return [
             ServerState(id_, server.connect_string, self.state(id_))
             for id_, server in self.servers.items()
         ]
 
     def leader_id(self) -> int | None:
-        """Return the leader of the quorum, or the only server; None while there is no leader."""
+        """Return the id of the leader (or the only server), or None if there is no leader now."""
         return next((s.id for s in self.states() if s.state in (LEADER, "standalone")), None)
 
     def find(self, wanted: str) -> int:
-        """Return the server with this id, or the ``leader``, or a ``follower``.
+        """Return the id of the server described by ``wanted``: an id, ``leader`` or ``follower``.
 
-        Raises UsageError if there is no such server, WrongState if no server has this role now.
+        Raises NotFound if there is no such server, UsageError if ``wanted`` is no such word, and
+        WrongState if no server has the role now.
         """
         if wanted.isdecimal():
             if int(wanted) not in self.servers:
                 raise NotFound(
-                    f"there is no ZooKeeper server {wanted}", hint=f"ids are 1 to {self.size}"
+                    f"there is no ZooKeeper server {wanted}",
+                    hint=f"ZooKeeper servers: {', '.join(map(str, self.servers))}",
                 )
             return int(wanted)
         if wanted not in (LEADER, FOLLOWER):
-            raise UsageError(f"'{wanted}' is not a ZooKeeper server", hint="id, leader or follower")
+            raise UsageError(
+                f"'{wanted}' is not a ZooKeeper server", hint="give a server id, leader or follower"
+            )
         states = self.states()
         found = self.leader_id() if wanted == LEADER else None
         if wanted == FOLLOWER:
@@ -172,35 +180,39 @@ class EmbeddedEnsemble:
         return found
 
     def kill(self, server_id: int) -> None:
-        """Kill a server, which stays down until ``start_server``. Raises WrongState."""
+        """Kill a server, which stays down until ``start_server``.
+
+        Raises WrongState if the server is not running.
+        """
         with self.lock:
             self._require("kill", server_id, is_running=True).kill()
 
     def crash(self, server_id: int) -> None:
-        """End a server's process like a crash: its guard restarts it."""
+        """Kill a server's process as if the server had crashed; `klamm up` then restarts it."""
         with self.lock:
             self.servers[server_id].crash()
 
     def start_server(self, server_id: int) -> None:
         """Start a server that is down, with the same data and ports.
 
-        Raises WrongState and ZooKeeperUnavailable.
+        Raises WrongState if the server is running, and ZooKeeperUnavailable if it cannot be
+        started.
         """
         with self.lock:
             self._require("start", server_id, is_running=False).start()
 
     def pause(self, server_id: int) -> None:
-        """Freeze a server. Raises WrongState."""
+        """Pause a server's process. Raises WrongState if the server is down or already paused."""
         with self.lock:
             self._require("pause", server_id, is_running=True, is_paused=False).pause()
 
     def resume(self, server_id: int) -> None:
-        """Let a frozen server continue. Raises WrongState."""
+        """Resume a paused server. Raises WrongState if the server is not paused."""
         with self.lock:
             self._require("resume", server_id, is_running=True, is_paused=True).resume()
 
     def lose_quorum(self) -> None:
-        """Kill servers, including the leader, until the quorum is lost."""
+        """Kill the leader and as many other servers as necessary for the quorum to be lost."""
         with self.lock:
             running = [id_ for id_, server in self.servers.items() if server.is_running]
             leader_id = self.leader_id()
@@ -209,9 +221,9 @@ class EmbeddedEnsemble:
                 self.servers[id_].kill()
 
     def regain_quorum(self) -> None:
-        """Start all servers that are down, resume all frozen ones, and wait for a leader.
+        """Start all servers that are down, resume all frozen servers, and wait for a leader.
 
-        Raises ZooKeeperUnavailable.
+        Raises ZooKeeperUnavailable if a server cannot be started or no leader is elected.
         """
         with self.lock:
             for server in self.servers.values():
@@ -221,7 +233,7 @@ class EmbeddedEnsemble:
         self.await_quorum()
 
     def close(self) -> None:
-        """Kill all servers; their data stay. May be called twice."""
+        """Kill all servers. The data directories are kept. May be called twice."""
         self._on_all(EmbeddedZooKeeper.close)
 
     def __enter__(self) -> Self:
@@ -243,7 +255,7 @@ class EmbeddedEnsemble:
         return server
 
     def _on_all(self, do: Callable[[EmbeddedZooKeeper], object]) -> None:
-        """Act on all servers in parallel; raise the first failure when all are done."""
+        """Call ``do`` for all servers in parallel. When all calls have ended, raise any failure."""
         if not self.servers:
             return
         with ThreadPoolExecutor(len(self.servers), "zookeeper-servers") as pool:
@@ -253,8 +265,9 @@ class EmbeddedEnsemble:
 
     def _new_servers(self) -> dict[int, EmbeddedZooKeeper]:
         if self.size == 1:
-            return {1: EmbeddedZooKeeper(self._data_dir)}
-        clients, quorum, elections = _ports(self.size), _ports(self.size), _ports(self.size)
+            return {1: EmbeddedZooKeeper(self._data_dir, *self._client_ports)}
+        clients = dict(enumerate(self._client_ports, 1)) or _ports(self.size)
+        quorum, elections = _ports(self.size), _ports(self.size)
         settings: Mapping[str, str] = _QUORUM_SETTINGS | {
             f"server.{id_}": f"{HOST}:{quorum[id_]}:{elections[id_]}" for id_ in quorum
         }
@@ -273,18 +286,18 @@ SINGLE_SERVER: Final[Mapping[str, Callable[[EmbeddedEnsemble, int], None]]] = {
     "pause": EmbeddedEnsemble.pause,
     "resume": EmbeddedEnsemble.resume,
 }
-"""Actions on one server, by name."""
+"""Actions on one server, keyed by name."""
 WHOLE_ENSEMBLE: Final[Mapping[str, Callable[[EmbeddedEnsemble], None]]] = {
     "lose_quorum": EmbeddedEnsemble.lose_quorum,
     "regain_quorum": EmbeddedEnsemble.regain_quorum,
 }
-"""Actions on all servers, by name."""
+"""Actions on all servers, keyed by name."""
 
 
 def check_size(data_dir: Path, size: int) -> None:
-    """Record the number of servers with data in a directory, or check the recorded number.
+    """Record the number of servers in the data directory, or check it against the recorded number.
 
-    Raises UsageError if the number differs, ZooKeeperUnavailable if the directory is unusable.
+    Raises UsageError if the numbers differ, and ZooKeeperUnavailable if the directory is unusable.
     """
     path = data_dir / _SIZE_FILE
     try:
@@ -317,9 +330,10 @@ def _ports(size: int) -> dict[int, int]:
 
 
 def _is_clash(error: BaseException) -> bool:
-    """Return True if another process may have taken a port before the server bound it.
+    """Return True if the error may mean that another process took one of the servers' ports.
 
-    A server starts without its quorum port, but cannot lead.
+    A server that cannot bind its quorum port starts anyway, so the only symptom can be that no
+    leader is elected.
     """
     return isinstance(error, ZooKeeperUnavailable) and (
         "in use" in error.message or "elected" in error.message

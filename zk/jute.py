@@ -1,4 +1,4 @@
-"""Reader of ZooKeeper's big-endian jute records.
+"""Reader for jute, ZooKeeper's big-endian serialization format.
 
 Mirrors org.apache.jute.BinaryInputArchive.
 """
@@ -14,11 +14,11 @@ _LONG: Final = Struct(">q")
 
 
 class JuteError(ValueError):
-    """Truncated or invalid bytes."""
+    """The bytes are truncated or are not valid jute."""
 
 
 class JuteReader:
-    """Reader of values at a position in a buffer. Reads beyond the end raise JuteError."""
+    """Reader of consecutive jute values in a buffer. Raises JuteError at the end of the buffer."""
 
     __slots__ = ("_data", "_end", "position")
 
@@ -33,7 +33,7 @@ class JuteReader:
         return self._end - self.position
 
     def adler32(self) -> int:
-        """Return the checksum of all bytes before the position."""
+        """Return the Adler-32 checksum of all bytes before the current position."""
         return zlib.adler32(memoryview(self._data)[: self.position])
 
     def int32(self) -> int:
@@ -49,7 +49,7 @@ class JuteReader:
         return self._data[self._advance(1)] != 0
 
     def buffer(self) -> bytes | None:
-        """Read a buffer; None for length -1."""
+        """Read a byte buffer. A length of -1 means None."""
         length = self.int32()
         if length < 0:
             return None
@@ -57,10 +57,10 @@ class JuteReader:
         return self._data[start : start + length]
 
     def text(self) -> str:
-        """Read a string; "" for length -1.
+        """Read a string. A length of -1 means "".
 
-        Jute encodes each UTF-16 unit separately: characters beyond 16 bits are two surrogates,
-        which are combined here.
+        Jute encodes each UTF-16 code unit separately: a character above U+FFFF is stored as two
+        surrogates, which this method combines.
         """
         data = self.buffer()
         if not data:
@@ -72,11 +72,11 @@ class JuteReader:
             return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def count(self) -> int:
-        """Read the length of a vector; 0 for -1."""
+        """Read the length of a vector. A length of -1 means 0."""
         length = self.int32()
         # An element has at least one byte.
         if length > self.remaining:
-            raise JuteError(f"a vector of {length} in {self.remaining} bytes")
+            raise JuteError(f"a vector of {length} elements cannot fit in {self.remaining} bytes")
         return max(length, 0)
 
     def skip_acls(self) -> None:

@@ -1,7 +1,8 @@
-"""ZooKeeper client of brokers, tools and the controller: reads, and writes without a fence.
+"""ZooKeeper client for brokers, tools and the controller: reads and unfenced writes.
 
-Malformed znodes are reported separately, and do not affect the results for other znodes. The fenced
-writes of the active controller are in controller_client.py. Mirrors kafka.zk.KafkaZkClient.
+If a read of several znodes finds malformed znodes, these are reported separately, and the values
+of the other znodes are still returned. The fenced writes of the active controller are in
+controller_client.py. Mirrors kafka.zk.KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -54,16 +55,17 @@ NO_SESSION: Final = 0
 
 
 class RegisteredBroker(msgspec.Struct, frozen=True):
-    """A live broker and its epoch, which is the czxid of its registration."""
+    """A live broker and its broker epoch, which is the czxid of the registration znode."""
 
     broker: Broker
     epoch: int
 
 
 class Decoded(msgspec.Struct, Generic[K, V]):
-    """Results of a batch of reads: each key is in ``values`` or ``missing``, or is malformed.
+    """Decoded results of a batch of reads, e.g. of topic znodes, keyed by topic.
 
-    ``malformed``: errors with the ``path`` of their znode.
+    A key is in ``values``, or in ``missing`` if it has no znode, or in neither if its znode is
+    malformed. ``malformed`` has an error for each such znode, with the ``path`` of the znode.
     """
 
     values: dict[K, V]
@@ -72,11 +74,13 @@ class Decoded(msgspec.Struct, Generic[K, V]):
 
 
 class KafkaZkClient(ZNodeClient):
-    """Reads and unfenced writes of Kafka's znodes. ``watch`` arms the one-shot watch of a read.
+    """Client for reads and unfenced writes of Kafka's znodes.
 
-    With the quirk malformed_znode_fails_the_event, a malformed znode raises MalformedZNode as in
-    Kafka 2.8.2, and one that is not JSON counts as empty or absent. ``registered_by_session``: the
-    session whose broker registration may be replaced.
+    Read methods with an argument ``watch`` set a one-shot watch if the argument is True. With the
+    quirk malformed_znode_fails_the_event, a malformed znode raises MalformedZNode as in Kafka
+    2.8.2, and a znode that is not JSON is treated as empty or missing. ``registered_by_session``:
+    id of the session in which this client last registered a broker. In a later session, this client
+    may replace that registration.
     """
 
     def __init__(self, store: Store, quirks: Quirks = NO_QUIRKS) -> None:
@@ -87,16 +91,16 @@ class KafkaZkClient(ZNodeClient):
     # The cluster
 
     def create_top_level_paths(self) -> None:
-        """Create the missing top-level znodes with null data, in the order of a starting broker."""
+        """Create missing top-level znodes with null data, in the same order as a Kafka broker."""
         self.make_sure_persistent_paths_exist(PERSISTENT_ZK_PATHS)
 
     def get_cluster_id(self) -> str | None:
-        """Return the cluster id; None before the first broker. Raises MalformedZNode."""
+        """Return the cluster id, or None if no broker has set it yet. Raises MalformedZNode."""
         found = self.get_data_and_stat(ClusterIdZNode.path)
         return None if found is None else ClusterIdZNode.decode(found[0])
 
     def create_or_get_cluster_id(self, proposed: str) -> str:
-        """Return the cluster id; set it to ``proposed`` if there is none."""
+        """Return the cluster id. If there is none yet, set it to ``proposed``."""
         current = self.get_cluster_id()
         if current is not None:
             return current
@@ -108,23 +112,27 @@ class KafkaZkClient(ZNodeClient):
         return current
 
     def get_controller_id(self, watch: bool = False) -> int | None:
-        """Return the id in /controller; None if missing or not JSON. Raises MalformedZNode."""
+        """Return the broker id in /controller, or None if the znode is missing or not JSON.
+
+        Raises MalformedZNode if the znode is JSON but has no valid broker id.
+        """
         found = self.get_data_and_stat(ControllerZNode.path, watch)
         return None if found is None else ControllerZNode.decode(found[0])
 
     def get_controller_epoch(self) -> tuple[int, int] | None:
-        """Return the controller epoch and its znode version; None before the first election."""
+        """Return (controller epoch, znode version), or None before the first election."""
         found = self.get_data_and_stat(ControllerEpochZNode.path)
         return None if found is None else (ControllerEpochZNode.decode(found[0]), found[1].version)
 
     # Brokers
 
     def register_broker(self, info: BrokerInfo, now_ms: int) -> int:
-        """Create /brokers/ids/N owned by this session and return the broker epoch (its czxid).
+        """Create the ephemeral znode /brokers/ids/N, and return the broker epoch (its czxid).
 
-        One transaction creates the znode with null data and sets the data. If the reply was lost,
-        the registration of this session is adopted. A registration by an earlier, expired session
-        of this client is replaced. Raises NodeExists if another session owns the znode.
+        One transaction creates the znode with null data and then sets the data. If the reply is
+        lost and the znode belongs to this session, the registration has succeeded. A registration
+        by an earlier, expired session of this client is replaced. Raises NodeExists if another
+        client's session owns the znode.
         """
         path = BrokerIdZNode.path(info.broker.id)
         data = BrokerIdZNode.encode(info, now_ms)
@@ -144,7 +152,11 @@ class KafkaZkClient(ZNodeClient):
                 return epoch
 
     def _epoch_after_node_exists(self, path: str) -> int | None:
-        """Return the broker epoch if this session owns the registration; None to try again."""
+        """Return the broker epoch if this session owns the registration znode at ``path``.
+
+        Return None if the registration must be tried again, and raise NodeExists if another
+        client's session owns the znode.
+        """
         found = self.get_data_and_stat(path)
         if found is None:
             return None
@@ -164,7 +176,7 @@ class KafkaZkClient(ZNodeClient):
         )
 
     def get_sorted_broker_list(self, watch: bool = False) -> list[int]:
-        """Return the ids of the live brokers, ascending; skips names that are not numbers."""
+        """Return the sorted ids of the live brokers. Other children of /brokers/ids are ignored."""
         return self._broker_ids(watch)[0]
 
     def _broker_ids(self, watch: bool) -> tuple[list[int], list[MalformedZNode]]:
@@ -180,14 +192,14 @@ class KafkaZkClient(ZNodeClient):
     def get_all_brokers_and_epochs_in_cluster(
         self, watch: bool = False
     ) -> Decoded[int, RegisteredBroker]:
-        """Read the live brokers by ascending id; ``watch`` arms the child watch of /brokers/ids."""
+        """Read all live brokers in ascending id order. ``watch`` sets a watch on /brokers/ids."""
         ids, malformed = self._broker_ids(watch)
         found = self.read_each(ids, BrokerIdZNode.path, _decode_broker)
         found.malformed[:0] = malformed
         return found
 
     def get_broker(self, broker_id: int, watch: bool = False) -> Broker | None:
-        """Read one live broker; None if it is not registered. Raises MalformedZNode."""
+        """Return a registered broker, or None if it is not registered. Raises MalformedZNode."""
         path = BrokerIdZNode.path(broker_id)
         info = self._read_one(path, lambda data: BrokerIdZNode.decode(broker_id, data), watch)
         return None if info is None else info.broker
@@ -195,21 +207,21 @@ class KafkaZkClient(ZNodeClient):
     # Topics and partitions
 
     def get_all_topics_in_cluster(self, watch: bool = False) -> list[str]:
-        """Return the topic names, sorted; ``watch`` arms the child watch of /brokers/topics."""
+        """Return the sorted topic names. ``watch`` sets a child watch on /brokers/topics."""
         return self.get_children(TopicsZNode.path, watch)
 
     def topic_exists(self, topic: str) -> bool:
-        """Return True if the topic has a znode."""
+        """Return True if the topic has a znode in /brokers/topics."""
         return self.path_exists(TopicZNode.path(topic))
 
     def get_topic_assignments(
         self, topics: Sequence[str], watch: bool = False
     ) -> Decoded[str, TopicIdReplicaAssignment]:
-        """Read assignments and ids by topic; ``watch`` arms the data watch of every znode."""
+        """Read the topic znodes of ``topics``. ``watch`` sets a data watch on every znode."""
         return self.read_each(topics, TopicZNode.path, self._decode_topic, watch)
 
     def get_topic_ids_for_topics(self, topics: Sequence[str]) -> dict[str, str]:
-        """Return the topic ids by name; skips topics without an id."""
+        """Return the topic ids, keyed by topic name. Topics without an id are omitted."""
         found = self.get_topic_assignments(topics).values
         return {name: topic.topic_id for name, topic in found.items() if topic.topic_id is not None}
 
@@ -219,7 +231,7 @@ class KafkaZkClient(ZNodeClient):
         topic_id: str | None,
         assignment: Mapping[TopicPartition, ReplicaAssignment],
     ) -> bool:
-        """Create a topic znode; return False if it exists."""
+        """Create a topic znode. Return False if the znode already exists."""
         return self.create_recursive(
             TopicZNode.path(topic), TopicZNode.encode(topic_id, assignment)
         )
@@ -230,7 +242,10 @@ class KafkaZkClient(ZNodeClient):
         topic_id: str | None,
         assignment: Mapping[TopicPartition, ReplicaAssignment],
     ) -> None:
-        """Overwrite a topic znode without a fence, as tools do. Raises StoreError if missing."""
+        """Overwrite a topic znode without checking the controller epoch, as Kafka's tools do.
+
+        Raises StoreError if the znode does not exist.
+        """
         path = TopicZNode.path(topic)
         if self.set_data(path, TopicZNode.encode(topic_id, assignment)) is None:
             raise store_error(ResultCode.NONODE, path)
@@ -238,7 +253,7 @@ class KafkaZkClient(ZNodeClient):
     def get_partition_states(
         self, partitions: Sequence[TopicPartition], watch: bool = False
     ) -> Decoded[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """Read leader, ISR and epochs by partition; ``watch`` arms the data watch of each state."""
+        """Read the state znodes of ``partitions``. ``watch`` sets a data watch on every znode."""
         return self.read_each(partitions, TopicPartitionStateZNode.path, self._decode_state, watch)
 
     def _decode_topic(self, topic: str, result: ReadResult) -> TopicIdReplicaAssignment:
@@ -262,12 +277,15 @@ class KafkaZkClient(ZNodeClient):
     # Configs
 
     def get_entity_configs(self, entity_type: str, entity_name: str) -> dict[str, str]:
-        """Return the overrides of an entity, empty without a znode. Raises MalformedZNode."""
+        """Return the config overrides of an entity, e.g. a topic: {} if it has no config znode.
+
+        Raises MalformedZNode.
+        """
         path = ConfigEntityZNode.path(entity_type, entity_name)
         return self._read_one(path, ConfigEntityZNode.decode) or {}
 
     def get_topic_configs(self, topics: Sequence[str]) -> Decoded[str, dict[str, str]]:
-        """Read config overrides by topic; topics without a config znode are in ``missing``."""
+        """Read the config overrides of topics. Topics without a config znode are in ``missing``."""
         return self.read_each(
             topics,
             lambda topic: ConfigEntityZNode.path("topics", topic),
@@ -275,18 +293,18 @@ class KafkaZkClient(ZNodeClient):
         )
 
     def get_all_entities_with_config(self, entity_type: str) -> list[str]:
-        """Return the names of the entities of a type that have overrides, sorted."""
+        """Return the sorted names of all entities of a type, e.g. topics, with config overrides."""
         return self.get_children(ConfigEntityTypeZNode.path(entity_type))
 
     def set_or_create_entity_configs(
         self, entity_type: str, entity_name: str, config: Mapping[str, str]
     ) -> None:
-        """Overwrite the config overrides of an entity; the last writer wins."""
+        """Replace all config overrides of an entity, even if another client has changed them."""
         path = ConfigEntityZNode.path(entity_type, entity_name)
         self.set_or_create(path, ConfigEntityZNode.encode(config))
 
     def create_config_change_notification(self, sanitized_entity_path: str) -> None:
-        """Notify all brokers of changed overrides of an entity, e.g. ``topics/t``."""
+        """Notify all brokers that the config overrides of an entity, e.g. ``topics/t``, changed."""
         self.make_sure_persistent_paths_exist([ConfigEntityChangeNotificationZNode.path])
         self.create_sequential(
             ConfigEntityChangeNotificationSequenceZNode.create_path,
@@ -296,19 +314,20 @@ class KafkaZkClient(ZNodeClient):
     # Topic deletion
 
     def create_delete_topic_path(self, topic: str) -> bool:
-        """Request the deletion of a topic; return False if it is already requested."""
+        """Request the deletion of a topic. Return False if it has already been requested."""
         return self.create_recursive(DeleteTopicsTopicZNode.path(topic))
 
     def get_topic_deletions(self, watch: bool = False) -> list[str]:
-        """Return the topics to be deleted, sorted; ``watch`` arms the child watch."""
+        """Return the sorted topics in /admin/delete_topics. ``watch`` sets a child watch."""
         return self.get_children(DeleteTopicsZNode.path, watch)
 
     # Reassignment and preferred leaders
 
     def get_partition_reassignment(self, watch: bool = False) -> ReassignmentTargets:
-        """Return the target replicas by partition; empty if the znode is missing or unparsable.
+        """Return the target replicas in /admin/reassign_partitions, keyed by partition.
 
-        Raises MalformedZNode where Kafka throws.
+        The result is empty if the znode is missing or is not JSON. Raises MalformedZNode where
+        Kafka throws an exception.
         """
         path, decode = ReassignPartitionsZNode.path, ReassignPartitionsZNode.decode
         try:
@@ -319,7 +338,7 @@ class KafkaZkClient(ZNodeClient):
     def create_partition_reassignment(
         self, reassignment: Mapping[TopicPartition, Sequence[int]]
     ) -> bool:
-        """Request a reassignment; return False if a request exists."""
+        """Create /admin/reassign_partitions. Return False if the znode already exists."""
         data = ReassignPartitionsZNode.encode(reassignment)
         return self.create_recursive(ReassignPartitionsZNode.path, data)
 
@@ -328,12 +347,12 @@ class KafkaZkClient(ZNodeClient):
         return self.path_exists(ReassignPartitionsZNode.path)
 
     def get_preferred_replica_election(self, watch: bool = False) -> list[TopicPartition]:
-        """Return the partitions with a requested preferred election. Raises MalformedZNode."""
+        """Return the partitions in /admin/preferred_replica_election. Raises MalformedZNode."""
         path, decode = PreferredReplicaElectionZNode.path, PreferredReplicaElectionZNode.decode
         return self._read_one(path, decode, watch) or []
 
     def create_preferred_replica_election(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Request preferred leader elections; return False if a request exists."""
+        """Create /admin/preferred_replica_election. Return False if the znode already exists."""
         data = PreferredReplicaElectionZNode.encode(partitions)
         return self.create_recursive(PreferredReplicaElectionZNode.path, data)
 
@@ -342,20 +361,20 @@ class KafkaZkClient(ZNodeClient):
     def get_partitions_from_isr_change_notifications(
         self, sequence_numbers: Sequence[str]
     ) -> Decoded[str, list[TopicPartition]]:
-        """Read the partitions with a changed ISR, by sequence number of the notification."""
+        """Read the partitions in ISR change notifications, keyed by sequence number."""
         return self.read_each(
             sequence_numbers, IsrChangeNotificationSequenceZNode.path, _decode_isr_change
         )
 
     def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
-        """Notify the controller of ISRs that the leader changed in ZooKeeper."""
+        """Notify the controller that the leader changed the ISRs of ``partitions`` in ZooKeeper."""
         data = IsrChangeNotificationSequenceZNode.encode(partitions)
         self.create_sequential(IsrChangeNotificationSequenceZNode.path(), data)
 
     def get_broker_ids_from_log_dir_events(
         self, sequence_numbers: Sequence[str]
     ) -> Decoded[str, int]:
-        """Read the brokers with a failed directory, by sequence number of the notification."""
+        """Read the broker ids in log directory failure notifications, keyed by sequence number."""
         return self.read_each(
             sequence_numbers, LogDirEventNotificationSequenceZNode.path, self._decode_log_dir_event
         )
@@ -367,7 +386,7 @@ class KafkaZkClient(ZNodeClient):
         return broker_id
 
     def propagate_log_dir_event(self, broker_id: int) -> None:
-        """Notify the controller of a failed log directory of the broker."""
+        """Notify the controller that a log directory of the broker has failed."""
         data = LogDirEventNotificationSequenceZNode.encode(broker_id)
         self.create_sequential(LogDirEventNotificationSequenceZNode.path(), data)
 
@@ -376,7 +395,7 @@ class KafkaZkClient(ZNodeClient):
     def _read_one(
         self, path: str, decode: Callable[[bytes | None], V], watch: bool = False
     ) -> V | None:
-        """Read and decode a znode; None if it is missing."""
+        """Read and decode a znode. Return None if the znode is missing."""
         found = self.get_data_and_stat(path, watch)
         try:
             return None if found is None else decode(found[0])
@@ -390,7 +409,10 @@ class KafkaZkClient(ZNodeClient):
         decode: Callable[[K, ReadResult], V | None],
         watch: bool = False,
     ) -> Decoded[K, V]:
-        """Read and decode one znode per key; a key is missing if ``decode`` returns None."""
+        """Read and decode one znode for each key.
+
+        A key for which ``decode`` returns None is treated as a key without a znode.
+        """
         paths = [path_of(key) for key in keys]
         results = self.read([GetData(path, watch) for path in paths])
         values: dict[K, V] = {}
@@ -414,9 +436,10 @@ class KafkaZkClient(ZNodeClient):
     def _quarantine(
         self, error: MalformedZNode, path: str, malformed: list[MalformedZNode]
     ) -> None:
-        """Add the error of a malformed znode to ``malformed``.
+        """Add the error about the malformed znode at ``path`` to ``malformed``.
 
-        With the quirk malformed_znode_fails_the_event, raises it if Kafka throws.
+        With the quirk malformed_znode_fails_the_event, raise the error if Kafka throws an
+        exception in that case.
         """
         if self.quirks.malformed_znode_fails_the_event and error.kafka_class is not None:
             raise error.at(path)
@@ -425,7 +448,8 @@ class KafkaZkClient(ZNodeClient):
     def _refuse_not_json(self) -> None:
         """Raise MalformedZNode for a znode that is not JSON.
 
-        With the quirk malformed_znode_fails_the_event, does nothing: Kafka overwrites it later.
+        With the quirk malformed_znode_fails_the_event, do nothing, because Kafka ignores the
+        content and overwrites it later.
         """
         if not self.quirks.malformed_znode_fails_the_event:
             raise MalformedZNode("not JSON", kafka_class=None)

@@ -1,9 +1,10 @@
 """Kazoo's connection to a ZooKeeper server, with separate time limits.
 
-Kazoo derives all limits from the session timeout: a session of 30 s waits 30 s for one attempt to
-connect to a server that hangs, and 20 s before it notices that the server hangs. Here an attempt
-takes at most ATTEMPT_TIMEOUT_MAX_S, and the caller says how long a server may be silent. Mirrors
-the limits of org.apache.zookeeper.ClientCnxn (connectTimeout, readTimeout).
+Kazoo derives all limits from the session timeout. With a session timeout of 30 s, kazoo waits 30 s
+to connect to a server that hangs, and 20 s before it notices that a connected server hangs. Here
+each step of a connection attempt takes at most ATTEMPT_TIMEOUT_MAX_S, and the caller sets for how
+long a connected server may send nothing. Mirrors the limits in org.apache.zookeeper.ClientCnxn
+(connectTimeout, readTimeout).
 """
 
 from __future__ import annotations
@@ -23,27 +24,48 @@ from kazoo.protocol.connection import ConnectionHandler
 
 ATTEMPT_TIMEOUT_MIN_S: Final = 0.5
 ATTEMPT_TIMEOUT_MAX_S: Final = 3.0
-"""Limits of one attempt: first the TCP connection, then the answer to the handshake."""
+"""Limit in seconds for each step of an attempt: the TCP connection, and the handshake response."""
 _SILENCE_SHARE: Final = 2 / 3
 
 
 def attempt_timeout_s(session_timeout_ms: float, host_count: int) -> float:
-    """Return the time limit of one attempt to connect.
+    """Return the time limit in seconds for each step of an attempt to connect to a server.
 
-    As in ZooKeeper's own client, all servers can be tried before the session expires. A long
-    session timeout does not make an attempt longer than ATTEMPT_TIMEOUT_MAX_S.
+    As in ZooKeeper's Java client, the limit is short enough to try all servers before the session
+    expires. It is at most ATTEMPT_TIMEOUT_MAX_S, even if the session timeout is long.
     """
     share_s = session_timeout_ms / 1000 / host_count
     return max(ATTEMPT_TIMEOUT_MIN_S, min(share_s, ATTEMPT_TIMEOUT_MAX_S))
 
 
-class Connection(ConnectionHandler):
-    """Connection of one KazooClient, which replaces kazoo's own.
+class LinkCut:
+    """Which directions of a session's connection are cut, to inject faults.
 
-    ``silence_limit_ms``: the connection is dropped if the server does not answer a request within
-    two thirds of this limit; the session timeout is the upper limit. ``on_watch_event``: called
-    with the bytes of every watch event. ``refusals``: number of consecutive connections that a
-    server accepted and then closed instead of answering the handshake.
+    - ``is_mute``: what the client sends is lost.
+    - ``is_deaf``: the client receives nothing. As with TCP, what the server has sent arrives when
+      the cut ends, unless the client has dropped the silent connection.
+    - ``has_lost``: something was lost, so the connection cannot be used any more.
+    """
+
+    def __init__(self) -> None:
+        self.is_mute = False
+        self.is_deaf = False
+        self.has_lost = False
+
+    @property
+    def is_cut(self) -> bool:
+        """True if no connection can be opened."""
+        return self.is_mute or self.is_deaf
+
+
+class Connection(ConnectionHandler):
+    """Connection of a KazooClient, used instead of kazoo's ConnectionHandler.
+
+    - ``silence_limit_ms``: the connection is dropped if the server does not respond within two
+      thirds of this limit. A limit longer than the session timeout has no effect.
+    - ``on_watch_event``: called with the bytes of every watch event.
+    - ``refusals``: number of consecutive connections that a server accepted but closed instead of
+      responding to the handshake.
     """
 
     def __init__(
@@ -67,7 +89,7 @@ class Connection(ConnectionHandler):
 
     @property
     def attempt_timeout_s(self) -> float:
-        """Time limit of one attempt to connect, in seconds."""
+        """Time limit in seconds for each step of an attempt to connect to a server."""
         return attempt_timeout_s(self.client._session_timeout, len(self.client.hosts))
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
@@ -99,17 +121,32 @@ class Connection(ConnectionHandler):
             raise ConnectionDropped("the server does not answer")
         super()._send_request(read_timeout, connect_timeout)
 
+    def _write(self, msg: bytes, timeout: float) -> None:
+        link = self.handler.link
+        if link.is_mute:
+            link.has_lost = True
+        elif link.has_lost:
+            raise ConnectionDropped("a request was lost while the connection was cut")
+        else:
+            super()._write(msg, timeout)
+
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         self._on_watch_event(buffer, offset)
 
 
 class SessionHandler(SequentialThreadingHandler):
-    """Kazoo's thread handler without its two worker threads, which klamm does not need."""
+    """Kazoo's SequentialThreadingHandler without its worker threads, which klamm does not need."""
 
     def __init__(
-        self, running: threading.Event, tls: ssl.SSLContext | None, attempt_timeout_s: float
+        self,
+        running: threading.Event,
+        tls: ssl.SSLContext | None,
+        attempt_timeout_s: float,
+        link: LinkCut,
     ) -> None:
         super().__init__()
+        self.link = link
+        self._connection: socket.socket | None = None
         self._connection_may_run = running
         self._tls = tls
         self._attempt_timeout_s = attempt_timeout_s
@@ -129,8 +166,14 @@ class SessionHandler(SequentialThreadingHandler):
         return thread
 
     def create_connection(self, address: tuple[str, int], hostname: str, **_: Any) -> socket.socket:
-        """Connect, including TLS. Raises OSError, which is kept as ``connection_error``."""
+        """Open a socket to a server, with TLS if configured.
+
+        Raises OSError, which is also stored in ``connection_error``.
+        """
         try:
+            if self.link.is_cut:
+                raise TimeoutError("the link is cut")
+            self.link.has_lost = False
             connection = socket.create_connection(address, self._attempt_timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
@@ -140,15 +183,18 @@ class SessionHandler(SequentialThreadingHandler):
             self.connection_error = error
             raise
         self.connection_error = None
+        self._connection = connection
         return connection
 
     def select(
         self, readers: Any, writers: Any, _: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Like select.select; kazoo's own version creates and closes an epoll object each time.
+        """Wait for sockets like select.select, but block as long as the session is suspended.
 
-        Blocks while the session is suspended, so that not even a ping is sent.
+        Kazoo calls this function before it sends anything, so that not even pings are sent during a
+        suspension. Kazoo's version is slower: it creates and closes an epoll object in each call.
         """
+        readers = self._heard(readers)
         if self._tls is not None:
             # TLS may have decrypted replies that select cannot see on the socket.
             decrypted = [r for r in readers if isinstance(r, ssl.SSLSocket) and r.pending()]
@@ -163,7 +209,13 @@ class SessionHandler(SequentialThreadingHandler):
         ready = {fd for fd, _ in poll.poll(None if timeout is None else max(0.0, timeout * 1000))}
         self._connection_may_run.wait()
         return (
-            [reader for reader in readers if reader.fileno() in ready],
+            [reader for reader in self._heard(readers) if reader.fileno() in ready],
             [writer for writer in writers if writer.fileno() in ready],
             [],
         )
+
+    def _heard(self, readers: list[Any]) -> list[Any]:
+        """Leave out the connection to the server while the client receives nothing."""
+        if not self.link.is_deaf:
+            return readers
+        return [reader for reader in readers if reader is not self._connection]

@@ -1,6 +1,7 @@
-"""Waiting for ZooKeeper: completions, and pipelined batches of requests.
+"""Waitable completions (like futures) and pipelined batches of ZooKeeper requests.
 
-Independent of kazoo and of the session, which decides how lost requests continue.
+This module does not depend on kazoo. KazooSession decides what happens to requests in flight when
+the connection is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LOOK_AGAIN_S: Final = 0.1
 
 
 class Completion:
-    """An operation that will be finished once, by any thread."""
+    """An operation that one thread finishes and that other threads can wait for."""
 
     def __init__(self) -> None:
         self._finished = threading.Event()
@@ -27,17 +28,17 @@ class Completion:
 
     @property
     def done(self) -> bool:
-        """Whether the operation is finished."""
+        """True if the operation is finished."""
         return self._finished.is_set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block this thread until the operation is finished or times out; return ``done``."""
+        """Block until the operation is finished or ``timeout_s`` has passed. Return ``done``."""
         return self._finished.wait(timeout_s)
 
     def add_done_callback(self, callback: Callable[[Completion], None]) -> None:
-        """Call ``callback`` when the operation is finished, or now if it is.
+        """Call ``callback`` when the operation finishes, or now if it is already finished.
 
-        The callback runs on any thread; it may only enqueue, and must not raise.
+        The callback may run on any thread. It should only enqueue work, and must not raise.
         """
         with self._completion_lock:
             if not self.done:
@@ -46,7 +47,7 @@ class Completion:
         callback(self)
 
     def finish(self) -> None:
-        """Mark the operation as finished and call the callbacks; the first call counts."""
+        """Mark the operation as finished and call the callbacks. Only the first call counts."""
         with self._completion_lock:
             if self.done:
                 return
@@ -59,21 +60,21 @@ Wait = Callable[[Completion], None]
 
 
 def block(completion: Completion) -> None:
-    """Wait by blocking this thread."""
+    """Block the calling thread, without a time limit, until ``completion`` is finished."""
     completion.wait()
 
 
 def within(timeout_s: float) -> Wait:
-    """Return a wait with a time limit, after which it raises ZooKeeperUnavailable.
+    """Return a wait function that raises ZooKeeperUnavailable after ``timeout_s`` seconds.
 
-    Requests that were sent may still succeed.
+    After the error, requests that were already sent may still succeed.
     """
 
     def wait(completion: Completion) -> None:
         if not completion.wait(timeout_s):
             raise ZooKeeperUnavailable(
                 f"ZooKeeper did not answer within {timeout_s:g} s",
-                hint="klamm continues when it is back",
+                hint="klamm continues when ZooKeeper is back",
                 definite=False,
             )
 
@@ -81,9 +82,10 @@ def within(timeout_s: float) -> Wait:
 
 
 def unless_lost(limit_s: float, is_connected: Callable[[], bool]) -> Wait:
-    """Return a wait that raises ZooKeeperUnavailable when ZooKeeper was lost for ``limit_s``.
+    """Return a wait function that fails after ``limit_s`` seconds without a connection.
 
-    It waits without limit while ZooKeeper is connected. Requests that were sent may still succeed.
+    It then raises ZooKeeperUnavailable, although requests that were already sent may still succeed.
+    While ZooKeeper is connected, the function waits without a limit.
     """
 
     def wait(completion: Completion) -> None:
@@ -94,9 +96,9 @@ def unless_lost(limit_s: float, is_connected: Callable[[], bool]) -> Wait:
                 connected_at = now
             elif now - connected_at >= limit_s:
                 raise ZooKeeperUnavailable(
-                    f"ZooKeeper was lost and did not come back within {limit_s:g} s",
-                    hint="the last write may have been done: when ZooKeeper is back, check its "
-                    "effect before you repeat the command",
+                    f"the connection to ZooKeeper was lost for more than {limit_s:g} s",
+                    hint="the last write may have taken effect: when ZooKeeper is back, check "
+                    "whether it did before you repeat the command",
                     definite=False,
                 )
 
@@ -104,7 +106,10 @@ def unless_lost(limit_s: float, is_connected: Callable[[], bool]) -> Wait:
 
 
 class PipelinedBatch(Completion):
-    """Requests that are sent together; finished when each has a reply or is finally lost."""
+    """Requests that are sent together.
+
+    The batch is finished when every request has a reply, or is lost and will not be sent again.
+    """
 
     def __init__(
         self,
@@ -122,7 +127,7 @@ class PipelinedBatch(Completion):
             request.listener = self
 
     def lost(self) -> list[Request]:
-        """Return the requests that lost their connection."""
+        """Return the requests that got no reply because the connection was lost."""
         return [r for r in self.requests if r.code is ResultCode.CONNECTIONLOSS]
 
     def sending(self, count: int) -> None:
@@ -130,7 +135,7 @@ class PipelinedBatch(Completion):
         self._incomplete = count
 
     def request_completed(self, request: Request) -> None:
-        """Record that a request has its reply or was lost."""
+        """Record that a request got a reply or was lost."""
         with self._lock:
             self._incomplete -= 1
             last = self._incomplete == 0

@@ -1,8 +1,9 @@
-"""One ZooKeeper session on kazoo: connection, watches, events, and pipelined batches of requests.
+"""One ZooKeeper session: connection, watches, events, and pipelined batches of requests.
 
-Only kazoo's connection, handshake, pings and reconnects are used, but not its request retries,
-watch table, worker threads or recipes. Replies and events are processed on the connection's thread,
-in the order in which the server sent them; listeners are called there, and may only enqueue.
+The session uses kazoo's connection, handshake, pings and reconnects, but not its request retries,
+watch table, worker threads or recipes. Replies and events are processed on the connection's thread
+in the order in which the server sent them. Listeners are called on that thread, so they may only
+enqueue events.
 
 Mirrors kafka.zookeeper.ZooKeeperClient (connection, reinitialization) and
 org.apache.zookeeper.ClientCnxn (requests that are sent first on a new connection).
@@ -25,7 +26,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from klamm.cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
-from klamm.zk.kazoo_connection import Connection, SessionHandler, attempt_timeout_s
+from klamm.zk.kazoo_connection import Connection, LinkCut, SessionHandler, attempt_timeout_s
 from klamm.zk.kazoo_pipeline import Completion, PipelinedBatch, Wait, block, unless_lost
 from klamm.zk.kazoo_watches import WatchTable
 from klamm.zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
@@ -55,7 +56,7 @@ _kazoo_log.setLevel(logging.ERROR)
 
 
 class KazooSession:
-    """A session that any number of stores may share. Thread-safe."""
+    """ZooKeeper session that any number of KazooStores may share. Thread-safe."""
 
     def __init__(
         self,
@@ -70,13 +71,15 @@ class KazooSession:
     ) -> None:
         """Connect to ``host:port[,host:port][/chroot]``.
 
-        ``silence_limit_ms``: limit after which a silent server is dropped, instead of the session
-        timeout. ``zxid_seen``: a zxid that this cluster has reached; a server that is behind it
-        rejects the session. ``lost_limit_ms``: calls raise ZooKeeperUnavailable when ZooKeeper has
-        been lost for this time; None: they wait until ZooKeeper is back.
+        - ``silence_limit_ms``: how long a server may send nothing before the connection is dropped
+          (see kazoo_connection.Connection); by default the session timeout.
+        - ``zxid_seen``: a zxid that this ZooKeeper cluster has reached. A server that has not yet
+          reached this zxid rejects the session.
+        - ``lost_limit_ms``: calls raise ZooKeeperUnavailable if the connection has been lost for
+          this time. If it is None, calls wait until ZooKeeper is back.
 
-        Raises UsageError for a malformed connect string or unusable TLS files,
-        ZooKeeperUnavailable if no server answers within ``connection_timeout_ms``.
+        Raises UsageError for a malformed connect string or unusable TLS files, and
+        ZooKeeperUnavailable if no server responds within ``connection_timeout_ms``.
         """
         self.security = security
         self._tls = None if security.tls is None else security.tls.context()
@@ -93,6 +96,7 @@ class KazooSession:
         self._closed = False
         self._running = threading.Event()
         self._running.set()
+        self._link = LinkCut()
         self.session_id = 0
         self.watches = WatchTable()
         self.has_multi_read: bool | None = None
@@ -106,30 +110,34 @@ class KazooSession:
             if isinstance(error, ssl.SSLError | ConnectionResetError) and self._tls is not None:
                 raise tls_failure(self._hosts, error)
             raise ZooKeeperUnavailable(
-                f"no ZooKeeper answers at {self._hosts} within {connection_timeout_ms} ms",
+                f"no ZooKeeper server responds at {self._hosts} within {connection_timeout_ms} ms",
                 hint="start it, or name another server with --zookeeper host:port/chroot",
             )
 
     @property
     def last_zxid(self) -> int:
-        """Zxid of the last reply (0: none), which later reads are guaranteed to see."""
+        """Zxid of the last reply, or 0 if there was none.
+
+        Later reads see all transactions up to this zxid.
+        """
         return max(int(self._client.last_zxid), self._zxid_seen)
 
     @property
     def is_zxid_current(self) -> bool:
-        """Whether ``last_zxid`` is from a reply to this session.
+        """True if ``last_zxid`` comes from a reply in the current session.
 
-        The creation of a session has a zxid, so its first reply has a greater one than any before.
+        Creating a session is a transaction, so the first reply in a session has a higher zxid than
+        all earlier replies.
         """
         return int(self._client.last_zxid) > self._zxid_seen
 
     @property
     def refusals(self) -> int:
-        """Number of consecutive connections that were closed without accepting the session."""
+        """Number of consecutive connections that servers closed without accepting the session."""
         return int(self._client._connection.refusals)
 
     def add_listener(self, listener: Listener) -> None:
-        """Call ``listener`` for every event, on the connection's thread: it may only enqueue."""
+        """Call ``listener``, which must not block, for every event on the connection's thread."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
@@ -139,11 +147,12 @@ class KazooSession:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
     def run(self, requests: Sequence[Request], repeat: bool, wait: Wait | None = None) -> None:
-        """Send ``requests`` as a pipelined batch and wait for all replies.
+        """Send ``requests`` as a pipelined batch, and wait for all replies.
 
-        With ``repeat``, requests that lose their connection are sent again on the next one;
-        otherwise they end with CONNECTIONLOSS when the session is connected again. If the session
-        is over, all end with SESSIONEXPIRED or AUTHFAILED.
+        If the connection is lost, ``repeat`` decides about requests without a reply: if True, they
+        are sent again on the next connection; if False, they fail with CONNECTIONLOSS once the
+        session is connected again. If the session is over, all requests without a reply fail with
+        SESSIONEXPIRED or AUTHFAILED.
         """
         if not requests:
             return
@@ -155,7 +164,7 @@ class KazooSession:
                 raise request.error
 
     def reopen(self, wait: Wait = block) -> None:
-        """Open a new session if the old one is over; return when it is connected, or closed."""
+        """If the session is over, open a new session, and wait until it is connected or closed."""
         with self._lock:
             opening = self._opening
             mine = opening.done and self._dead is not None and not self._closed
@@ -188,15 +197,25 @@ class KazooSession:
                 )
 
     def suspend(self) -> None:
-        """Stall the connection like a long garbage collection: nothing is sent or read."""
+        """Stall the connection, as a long GC pause would: nothing is sent or read."""
         self._running.clear()
 
     def resume(self) -> None:
-        """Resume the connection, which then learns whether its session has expired."""
+        """End a stall. If the session has expired in the meantime, listeners are then notified."""
         self._running.set()
 
+    def cut(self, *, is_mute: bool, is_deaf: bool) -> None:
+        """Lose what the client sends (``is_mute``) or receives (``is_deaf``), until the next call.
+
+        No connection can be opened meanwhile. The client drops a silent connection after two thirds
+        of the session timeout."""
+        link, client = self._link, self._client
+        link.is_mute, link.is_deaf = is_mute, is_deaf
+        with contextlib.suppress(OSError):  # the connection's thread has ended
+            _wake(client)
+
     def close(self) -> None:
-        """End the session, so that its ephemeral znodes are deleted, and free all resources."""
+        """End the session, which deletes the session's ephemeral znodes, and free all resources."""
         client = self._begin_to_close()
         if client.connected:
             client._stopped.set()
@@ -206,7 +225,7 @@ class KazooSession:
         _drop(client)
 
     def abandon(self) -> None:
-        """Drop the connection like a killed process, and free all resources."""
+        """Drop the connection without ending the session, as if the process had been killed."""
         _drop(self._begin_to_close())
 
     def _begin_to_close(self) -> KazooClient:
@@ -226,6 +245,7 @@ class KazooSession:
                 self._running,
                 self._tls,
                 attempt_timeout_s(self._session_timeout_ms, len(hosts)),
+                self._link,
             ),
             auth_data=[("digest", digest)] if (digest := self.security.digest) else [],
             connection_retry=KazooRetry(
@@ -339,7 +359,10 @@ class KazooSession:
 
 @contextlib.contextmanager
 def _failure_reported() -> Iterator[None]:
-    """Report an exception to threading.excepthook; the connection's thread continues."""
+    """Context manager that reports an exception to threading.excepthook instead of raising it.
+
+    The connection's thread continues after the exception.
+    """
     try:
         yield
     except Exception as error:
@@ -357,7 +380,7 @@ def _parse(connect_string: str) -> tuple[str, Chroot]:
         ) from error
     path = (chroot or "").rstrip("/")
     if "//" in path:
-        raise UsageError(f"not a ZooKeeper chroot: {path!r} has an empty name")
+        raise UsageError(f"not a ZooKeeper chroot: {path!r} has an empty path component")
     return connect_string.partition("/")[0], Chroot(path)
 
 
@@ -366,7 +389,7 @@ def _wake(client: KazooClient) -> None:
 
 
 def _drop(client: KazooClient) -> None:
-    """Stop the connection's thread in any state, and close its sockets."""
+    """Stop the connection's thread, even if it is blocked, and close its sockets."""
     connection = client._connection
     client._stopped.set()
     client.handler.stop()

@@ -1,7 +1,8 @@
-"""Store on a real ZooKeeper, which combines a batch of operations into few requests.
+"""Store implementation for a real ZooKeeper.
 
-KazooSession has the connection, watches and events. Writes are never repeated. Mirrors
-kafka.zookeeper.ZooKeeperClient, which sends one request per operation.
+A batch of operations is combined into a few requests. KazooSession manages the connection, watches
+and events. Writes are never sent twice. Mirrors kafka.zookeeper.ZooKeeperClient, which sends one
+request per operation.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ _SINGLES_AT_MOST: Final = 2
 
 
 class KazooStore:
-    """Store on a KazooSession, which several stores may share; ``close`` ends it for all of them.
+    """Store that uses a KazooSession.
 
-    ``wait``: function that waits for a Completion, used by every call. The default is the
-    session's, which blocks the calling thread; a greenlet hub passes its own.
+    Several stores may share a session; ``close`` ends the session for all of them. ``wait`` is the
+    function with which every call waits for ZooKeeper's replies. The default is that of the
+    session, which blocks the calling thread. Callers that run greenlets pass a function that lets
+    other greenlets run.
     """
 
     def __init__(self, session: KazooSession, wait: Wait | None = None) -> None:
@@ -47,7 +50,7 @@ class KazooStore:
         return self._session.session_id
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """Execute a batch of reads; repeats them until the session is connected or over."""
+        """Execute a batch of reads. After a lost connection, the reads are sent again."""
         if len(ops) <= _SINGLES_AT_MOST or not self._probe():
             results = self._read_singly(ops)
             self._arm_where_absent(ops, results)
@@ -61,7 +64,8 @@ class KazooStore:
     def write(self, transactions: Sequence[Transaction]) -> list[TxnResult]:
         """Execute a batch of transactions in order, each as one request.
 
-        Raises OperationTooBig before anything is sent if one exceeds ZooKeeper's maximum size.
+        Raises OperationTooBig before anything is sent if a transaction exceeds ZooKeeper's maximum
+        request size.
         """
         session = self._session
         requests = [
@@ -71,7 +75,7 @@ class KazooStore:
         return [request.result() for request in requests]
 
     def add_listener(self, listener: Listener) -> None:
-        """Call ``listener`` for every event of the session, on the connection's own thread."""
+        """Call ``listener`` for every event of the session, on the connection's thread."""
         self._session.add_listener(listener)
 
     def remove_listener(self, listener: Listener) -> None:
@@ -79,21 +83,22 @@ class KazooStore:
         self._session.remove_listener(listener)
 
     def reopen(self) -> None:
-        """Open a new session if the old one has expired."""
+        """Open a new session if the old session has expired."""
         self._session.reopen(self._wait)
 
     def close(self) -> None:
-        """End the session; its ephemeral znodes are deleted at once."""
+        """End the session. ZooKeeper immediately deletes the session's ephemeral znodes."""
         self._session.close()
 
     def abandon(self) -> None:
-        """Drop the connection like a killed process: the session lives until it times out."""
+        """Drop the connection as if the process had been killed: the session expires later."""
         self._session.abandon()
 
     def _probe(self) -> bool:
-        """Return whether the server supports MultiRead; afterwards last_zxid is current.
+        """Return True if the server supports MultiRead.
 
-        ZooKeeper before 3.6 closes the connection after such a request, so only one is tried.
+        Afterwards, ``last_zxid`` comes from a reply in the current session. ZooKeeper before 3.6
+        closes the connection when it receives a MultiRead, so only a single MultiRead is tried.
         """
         session = self._session
         if session.has_multi_read is None or not session.is_zxid_current:
@@ -136,9 +141,10 @@ class KazooStore:
         session.run(requests, repeat=True, wait=self._wait)
 
     def _arm_where_absent(self, ops: Sequence[ReadOp], results: Sequence[ReadResult]) -> None:
-        """Arm exist watches for the GetData operations on missing znodes, which arm no watch.
+        """Set exist watches on znodes that a GetData with ``watch`` found missing.
 
-        The relative zxid is irrelevant for exist watches, which fire if the znode exists by now.
+        ZooKeeper sets no watch in that case. SetWatches needs no zxid here: an exist watch fires at
+        once if the znode has been created in the meantime.
         """
         missed = [
             (op, result)
@@ -151,9 +157,10 @@ class KazooStore:
 def newest_zxid(
     connect_string: str, timeout_ms: int, security: ZooKeeperSecurity = UNSECURED
 ) -> int:
-    """Open a session and return its zxid, which is newer than all committed transactions.
+    """Return ZooKeeper's newest zxid.
 
-    Raises ZooKeeperUnavailable if no server accepts the session and answers in time.
+    This opens a session, which is a transaction and so makes the server return its newest zxid.
+    Raises ZooKeeperUnavailable if no server accepts the session and responds in time.
     """
     hosts = connect_string.partition("/")[0]
     with contextlib.closing(KazooSession(hosts, timeout_ms, timeout_ms, security)) as session:
@@ -162,5 +169,5 @@ def newest_zxid(
 
 
 def _code(request: Request) -> ResultCode:
-    assert request.code is not None, "the batch is finished, so each request has its code"
+    assert request.code is not None, "a finished request has no result code"
     return request.code

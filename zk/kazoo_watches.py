@@ -1,8 +1,9 @@
-"""Table of the watches that the server holds for a session, and their re-arming on reconnect.
+"""Table of the watches that a session has set on the server, so that a reconnect can restore them.
 
-Kazoo forgets all watches when a connection is lost; this table keeps them, and SetWatches arms them
-again. Only the connection's thread accesses it. That thread sees requests, replies and events in
-the server's order, so the table is exact without a lock.
+Kazoo forgets all watches when a connection is lost. This table keeps the watches, and SetWatches
+requests set them again on the next connection. Only the connection's thread accesses the table, so
+no lock is needed. That thread processes replies and events in the order in which the server sent
+them, so the table matches the server's watches exactly.
 
 Mirrors ZKWatchManager and ClientCnxn.primeConnection (org.apache.zookeeper).
 """
@@ -36,7 +37,7 @@ _USED_UP: Final = {
 
 
 def watch_for(op: ReadOp, result: ReadResult) -> int:
-    """Return the watch that ``op`` requests, given its result; 0 if ZooKeeper arms none."""
+    """Return the kind of watch that a read with this result has set, or 0 if it has set none."""
     if not op.watch:
         return 0
     if result.code is ResultCode.OK:
@@ -47,7 +48,7 @@ def watch_for(op: ReadOp, result: ReadResult) -> int:
 
 
 class WatchTable:
-    """The armed watches of one session, by path."""
+    """Table of the watches of one session, keyed by path."""
 
     def __init__(self) -> None:
         self._armed: dict[str, int] = {}
@@ -60,17 +61,17 @@ class WatchTable:
         return len(self._armed)
 
     def read(self, op: ReadOp, result: ReadResult) -> None:
-        """Record the watch armed by a single read, which the server did atomically."""
+        """Record the watch that the server has set for a SingleRead."""
         watch = watch_for(op, result)
         # A GetData that finds no znode leaves no watch; only an Exists does.
         if watch and not (watch == EXIST and not isinstance(op, Exists)):
             self._armed[op.path] = self._armed.get(op.path, 0) | watch
 
     def fired(self, kind: WatchKind, path: str) -> bool:
-        """Remove the watches consumed by an event; return False for a duplicate deletion event.
+        """Remove the watches that an event has fired. Return False for a duplicate deletion event.
 
-        The event belongs to an armed watch, if there is one. Otherwise it belongs to the next
-        unanswered SetWatches, because the server sends its events before its reply.
+        If no watch in the table matches, the event belongs to the oldest SetWatches request without
+        a reply, because the server sends the events that SetWatches causes before its reply.
         """
         used_up = _USED_UP[kind]
         if _take(self._armed, path, used_up):
@@ -91,9 +92,9 @@ class WatchTable:
         self._sent.append(request)
 
     def answered(self, request: SetWatches, armed: bool) -> None:
-        """Record the reply to ``request``; ``armed`` False: the reply was lost.
+        """Record the reply to ``request``: its watches, except those that have fired, are now set.
 
-        The watches that have not fired are armed now.
+        ``armed`` is False if the request failed or its reply was lost.
         """
         if request in self._sent:
             self._sent.remove(request)
@@ -105,7 +106,7 @@ class WatchTable:
             self._rearming.remove(request)
 
     def disconnected(self, last_zxid: int) -> None:
-        """Record the loss of the connection; its last reply had ``last_zxid``."""
+        """Record that the connection was lost. ``last_zxid`` is the zxid of the last reply."""
         if not self._rearming:
             self._lost_at_zxid = last_zxid
         # Watches that were not re-armed yet have missed all changes since the earlier loss.
@@ -116,23 +117,24 @@ class WatchTable:
         self._sent.clear()
 
     def rearm(self, chroot: Chroot) -> list[SetWatches]:
-        """Return the requests to send first on a new connection of the same session."""
+        """Return the SetWatches requests to send first on a new connection of the session."""
         self._rearming = list(set_watches(self._lost_at_zxid, self._armed, chroot, self))
         self._armed = {}
         return list(self._rearming)
 
     def clear(self) -> None:
-        """Forget all watches: the session is over."""
+        """Forget all watches, because the session is over."""
         self._armed.clear()
         self._rearming.clear()
         self._sent.clear()
 
 
 class SetWatches(Request):
-    """Request that arms watches; those on znodes changed since a zxid fire at once instead.
+    """Request that sets watches again after a reconnect (ZooKeeper 3.3 or newer).
 
-    Supported since ZooKeeper 3.3. ``watches``: watches still to be armed; events before the reply
-    remove watches from it.
+    The request contains a zxid. If a znode has changed since that zxid, its watches fire
+    immediately. ``watches`` has the watches that the request sets; a watch that fires before the
+    reply arrives is removed from it.
     """
 
     type = 101
@@ -145,7 +147,7 @@ class SetWatches(Request):
         self._table = table
 
     def serialize(self) -> bytes:
-        """Serialize the request; called by kazoo on the connection's thread when it is sent."""
+        """Serialize the request. Kazoo calls this on the connection's thread before sending."""
         self._table.sent(self)
         return super().serialize()
 
@@ -154,7 +156,7 @@ class SetWatches(Request):
         return True
 
     def complete(self, code: ResultCode, reply: Any) -> None:
-        """Update the table before completing: the next event may be from one of these watches."""
+        """Record the watches, one of which may fire next, and then complete the request."""
         if self.code is None:
             self._table.answered(self, code is ResultCode.OK)
         super().complete(code, reply)
@@ -163,9 +165,10 @@ class SetWatches(Request):
 def set_watches(
     relative_zxid: int, watches: Mapping[str, int], chroot: Chroot, table: WatchTable
 ) -> Iterator[SetWatches]:
-    """Distribute watches over requests of about 128 KiB.
+    """Distribute watches over SetWatches requests of about 128 KiB.
 
-    All watches of a znode are in one request, so that both events of one deletion are adjacent.
+    All watches on a znode are in the same request. If the znode was deleted, the two events for its
+    data and child watches then arrive directly one after the other.
     """
     vectors: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
     chunk: dict[str, int] = {}

@@ -1,10 +1,11 @@
-"""Wire format of ZooKeeper requests: MultiRead, transactions, single reads, and watch payloads.
+"""Wire format of ZooKeeper requests: MultiRead, transactions, single reads, SetAcl, SetWatches.
 
 Kazoo has no MultiRead and no SetWatches, cannot create a znode with null data inside a transaction,
-and parses replies more slowly than ZooKeeper sends them. The classes here are passed to
-``KazooClient._call`` both as the request and as the object that receives the reply.
+and parses replies more slowly than ZooKeeper sends them. Instances of the classes in this file are
+passed to ``KazooClient._call`` both as the request and as the object that receives the reply.
 
-Formats: zookeeper.jute, MultiOperationRecord, MultiResponse (org.apache.zookeeper).
+The formats are defined in zookeeper.jute, MultiOperationRecord.java and MultiResponse.java of
+org.apache.zookeeper.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ _CREATE_TAILS: Final = {
 
 
 def result_code(number: int) -> ResultCode:
-    """Convert ZooKeeper's error number to a ResultCode; SYSTEMERROR if it is unknown."""
+    """Convert ZooKeeper's error number to a ResultCode: SYSTEMERROR if the number is unknown."""
     return _RESULT_CODES.get(number, ResultCode.SYSTEMERROR)
 
 
@@ -105,27 +106,27 @@ class Chroot:
     __slots__ = ("_bytes", "path")
 
     def __init__(self, path: str) -> None:
-        """``path`` is "" or starts with a slash and ends without one."""
+        """``path``: the chroot, e.g. ``/a/b``, or "" if there is none."""
         self.path = path
         self._bytes = path.encode()
 
     def add(self, path: str) -> bytes:
-        """Return the full path, encoded; "/" is the chroot itself."""
+        """Return the full path of ``path`` as UTF-8. "/" is the chroot itself."""
         if path == "/" and self._bytes:
             return self._bytes
         return self._bytes + path.encode()
 
     def strip(self, full_path: str) -> str:
-        """Return the path relative to the chroot."""
+        """Return ``full_path`` relative to the chroot ("/" for the chroot itself)."""
         return full_path[len(self.path) :] or "/"
 
 
 class Request:
-    """One request and its reply.
+    """Base class of requests. A request object also receives the reply.
 
-    ``code``: None until the request is complete, OK if there is a ``reply``, CONNECTIONLOSS if the
-    connection was lost first, or the error of the request as a whole. ``error``: exception raised
-    while the reply was parsed.
+    ``code`` is None until the request is complete. Then it is OK if there is a ``reply``,
+    CONNECTIONLOSS if the connection was lost before the reply arrived, or ZooKeeper's error for the
+    request as a whole. ``error``: the exception raised while the reply was parsed, if any.
     """
 
     type: int
@@ -148,26 +149,26 @@ class Request:
         self.error: Exception | None = None
 
     def serialize(self) -> bytes:
-        """Return the bytes after the request type on the wire."""
+        """Return the request body, i.e. the bytes that follow the request type on the wire."""
         return self.payload
 
     def deserialize(self, buffer: bytes, offset: int) -> Any:
-        """Parse the reply at ``offset``; ``buffer`` starts with the reply header."""
+        """Parse the reply body at ``offset`` in ``buffer``, which begins with the reply header."""
         raise NotImplementedError
 
     def set(self, reply: Any) -> None:
-        """Complete the request with a parsed reply; called by kazoo."""
+        """Complete the request with a parsed reply. Kazoo calls this method."""
         self.complete(ResultCode.OK, reply)
 
     def set_exception(self, error: Exception) -> None:
-        """Complete the request with an error; called by kazoo, possibly twice."""
+        """Complete the request with an error. Kazoo may call this method twice."""
         number = getattr(error, "code", None)
         if number is None:
             self.error = error
         self.complete(ResultCode.SYSTEMERROR if number is None else result_code(number), None)
 
     def complete(self, code: ResultCode, reply: Any) -> None:
-        """Complete the request and notify its listener; the first call counts."""
+        """Complete the request and notify its listener. Only the first call counts."""
         with _completing:
             if self.code is not None:
                 return
@@ -193,7 +194,7 @@ class MultiRead(Request):
         return len(self._ops)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[ReadResult]:
-        """Parse one result per operation; an Exists is sent as GetData, and its data dropped."""
+        """Parse one result per operation. Exists was sent as GetData, so its data is dropped."""
         results: list[ReadResult] = []
         add, item, stat_of = results.append, _ITEM.unpack_from, _STAT.unpack_from
         ok = ResultCode.OK
@@ -217,7 +218,7 @@ class MultiRead(Request):
 
 
 def multi_reads(ops: Sequence[ReadOp], chroot: Chroot) -> Iterator[MultiRead]:
-    """Distribute operations over requests of at most 1,000 operations and 128 KiB."""
+    """Distribute reads over MultiRead requests of at most 1,000 operations and 128 KiB."""
     pack, add_chroot = _ITEM.pack, chroot.add
     parts: list[bytes] = []
     first = size = 0
@@ -235,9 +236,10 @@ def multi_reads(ops: Sequence[ReadOp], chroot: Chroot) -> Iterator[MultiRead]:
 
 
 class SingleRead(Request):
-    """A single read, which arms its watch atomically.
+    """Request for a single read, which can also set a watch.
 
-    ``on_read``: called on the connection's thread with the result, before later events are read.
+    ``on_read`` is called with the result on the connection's thread, before any later event is
+    processed.
     """
 
     __slots__ = ("_on_read", "op")
@@ -251,7 +253,7 @@ class SingleRead(Request):
         self.type = _READ_TYPES[type(op)]
 
     def deserialize(self, buffer: bytes, offset: int) -> ReadResult:
-        """Parse the result for an existing znode."""
+        """Parse the result of a read that found the znode."""
         ok = ResultCode.OK
         if self.type == _EXISTS:
             return ReadResult(ok, stat=Stat._make(_STAT.unpack_from(buffer, offset)))
@@ -266,7 +268,7 @@ class SingleRead(Request):
         return ReadResult(ok, data, Stat._make(_STAT.unpack_from(buffer, offset)))
 
     def complete(self, code: ResultCode, reply: Any) -> None:
-        """Complete the request; for an Exists, kazoo turns NONODE into a reply of None."""
+        """Complete the request. If Exists found no znode, kazoo passes None as the reply."""
         if code is ResultCode.OK and self.code is None:
             reply = reply or ReadResult(ResultCode.NONODE)
             self._on_read(self.op, reply)
@@ -274,7 +276,10 @@ class SingleRead(Request):
 
 
 class Multi(Request):
-    """One atomic transaction. ``sets_acls``: create znodes with Kafka's ACLs, not open ones."""
+    """Request for one atomic transaction.
+
+    If ``sets_acls`` is True, znodes are created with Kafka's ACLs instead of open ACLs.
+    """
 
     type = 14
     __slots__ = ("_chroot", "_ops")
@@ -285,7 +290,7 @@ class Multi(Request):
         self._chroot = chroot
 
     def deserialize(self, buffer: bytes, offset: int) -> list[TxnResult]:
-        """Parse the result, as a list of one element: kazoo iterates over it."""
+        """Parse the result into a list with one element, because kazoo iterates over it."""
         if buffer[offset : offset + 4] == b"\xff\xff\xff\xff" and self._ops:
             return [self._failed(buffer, offset)]
         (zxid,) = _REPLY_ZXID.unpack_from(buffer, 0)
@@ -309,10 +314,10 @@ class Multi(Request):
         return [TxnResult(ok, results, zxid=zxid)]
 
     def result(self) -> TxnResult:
-        """Return the outcome, or the error of the request as a whole."""
+        """Return the outcome of the transaction; only an error code if the request failed."""
         if self.reply:
             return self.reply[0]
-        assert self.code is not None, "called before the batch was finished"
+        assert self.code is not None, "the request is not complete"
         return TxnResult(self.code, [])
 
     def _failed(self, buffer: bytes, offset: int) -> TxnResult:
@@ -335,7 +340,7 @@ class SetAcl(Request):
         super().__init__(_string(chroot.add(path)) + _acl_bytes(acl) + _INT.pack(-1))
 
     def deserialize(self, buffer: bytes, offset: int) -> Stat:
-        """Parse the new stat of the znode."""
+        """Parse the znode's new stat."""
         return Stat._make(_STAT.unpack_from(buffer, offset))
 
 
@@ -358,7 +363,7 @@ def _transaction_payload(ops: Transaction, chroot: Chroot, sets_acls: bool) -> b
 def set_watches_payload(
     relative_zxid: int, data: Iterable[bytes], exist: Iterable[bytes], child: Iterable[bytes]
 ) -> bytes:
-    """Return the body of a SetWatches: full paths for data, exist and child watches."""
+    """Return the body of a SetWatches request, given the full paths for each kind of watch."""
     parts = [_LONG.pack(relative_zxid)]
     for full_paths in (list(data), list(exist), list(child)):
         parts.append(_INT.pack(len(full_paths)))
@@ -368,7 +373,7 @@ def set_watches_payload(
 
 
 def read_watch_event(buffer: bytes, offset: int) -> tuple[int, str]:
-    """Parse the type number and the full path of a watch event."""
+    """Parse a watch event, and return (type number, full path)."""
     kind, _, length = struct.unpack_from("!iii", buffer, offset)
     offset += 12
     return kind, buffer[offset : offset + length].decode()

@@ -1,6 +1,6 @@
-"""Plan of loading a dump: the znodes to write, and those to omit.
+"""Plans the load of a dump written by `klamm zk dump`: which znodes to create, and which to omit.
 
-The plan depends only on the dump; dump_load.py writes it. Kafka has no such tool.
+The plan depends only on the dump. dump_load.py carries it out. Kafka has no such tool.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from klamm.zk.store import Create
 from klamm.zk.znode_client import parent_path
 
 LOADING_PATH: Final = "/klamm-loading"
-"""Znode that exists while a dump is being loaded, and after an interrupted load."""
+"""Znode that marks an unfinished load: it is created first and deleted last."""
 ADVANCE_AT_MOST: Final = 100_000
 ZOOKEEPERS_OWN: Final = "/zookeeper"
 _NUMBERED: Final = re.compile(r"(?<=[^/\d])(\d{10})$", re.ASCII)
 
 
 class LoadPlan(NamedTuple):
-    """Znodes that a load writes, and those that it omits.
+    """The znodes that a load writes, and those that it omits.
 
     - ``creates``: the znodes to create, parents before children.
-    - ``root``: data of the chroot itself; UNSET if the dump does not contain it.
-    - ``ephemeral`` and ``unreadable``: omitted znodes.
-    - ``added``: created parents that are missing from the dump.
-    - ``counters``: (path, number of children to create and delete), so that the number of the next
-      sequential child is higher than the existing ones.
+    - ``root``: data of the chroot itself, or UNSET if the dump does not contain the chroot.
+    - ``ephemeral`` and ``unreadable``: paths of znodes that are omitted because they are ephemeral,
+      or because the dump could not read them.
+    - ``added``: parents that are missing from the dump but have to be created.
+    - ``counters``: (path, number of temporary children) pairs. The temporary children are created
+      and deleted, so that the next sequential znode gets a higher number than the existing ones.
+    - ``digest``: SHA-256 of ``creates``.
     """
 
     creates: tuple[Create, ...]
@@ -47,10 +49,9 @@ class LoadPlan(NamedTuple):
 
 
 def plan_load(znodes: Sequence[ZNode], without: frozenset[str] = frozenset()) -> LoadPlan:
-    """Plan the load of these znodes, without ZooKeeper's own and those in ``without``.
+    """Plan the load of ``znodes``, except ZooKeeper's internal znodes and the paths in ``without``.
 
-    Raises UsageError for a znode that exceeds the maximum request size, and for a znode below an
-    ephemeral one.
+    Raises UsageError if a znode exceeds the maximum request size or has an ephemeral parent.
     """
     root: bytes | msgspec.UnsetType | None = msgspec.UNSET
     creates: dict[str, Create] = {}
@@ -62,7 +63,7 @@ def plan_load(znodes: Sequence[ZNode], without: frozenset[str] = frozenset()) ->
         elif f"{path}/".startswith(f"{ZOOKEEPERS_OWN}/") or path in without:
             continue
         elif path == LOADING_PATH:
-            raise UsageError(f"the dump contains {path}: it was made during a load")
+            raise UsageError(f"the dump contains {path}: it was made during an unfinished load")
         elif is_ephemeral(znode):
             ephemeral.append(path)
         elif is_unreadable(znode):

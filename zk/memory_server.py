@@ -1,19 +1,22 @@
 """In-memory ZooKeeper server: transactions, sessions, watches, and hooks for fault injection.
 
-For the simulated world and for tests: single-threaded, no I/O, deep-copyable between calls. The
-clock only matters for the expiry of sessions without a connection. Mirrors the client-visible
-behaviour of org.apache.zookeeper.server.{ZooKeeperServer,SessionTracker}.
+The server is used by the simulated world and by tests. It is single-threaded, does no I/O, and can
+be deep-copied between calls. The clock is used to expire disconnected sessions and for the times in
+stats. Mirrors the client-visible behaviour of
+org.apache.zookeeper.server.{ZooKeeperServer,SessionTracker}.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm.cluster.protocols import Clock
-from klamm.zk.data_tree import Change, DataTree, split
+from klamm.zk.data_tree import Change, DataTree
+from klamm.zk.lagging_follower import LaggingFollower
 from klamm.zk.store import (
     GetChildren,
     GetData,
@@ -25,25 +28,28 @@ from klamm.zk.store import (
     StoreEvent,
     Transaction,
     TxnResult,
-    WatchEvent,
-    WatchKind,
 )
-
-_CHILDREN_CHANGED: Final = WatchKind.CHILDREN_CHANGED
+from klamm.zk.watch_manager import SavedWatches, WatchManager
 
 
 class Crashed(BaseException):
-    """Raised by a hook to crash the caller; error handlers do not catch it."""
+    """Raised by a hook of MemoryServer to simulate a crash of the caller.
+
+    It is a BaseException, so that ordinary error handlers do not catch it.
+    """
 
 
 class LostReply(Exception):
-    """Raised by a hook to break the connection; the session gets a new one.
+    """Raised by a hook of MemoryServer to break the connection. The session then reconnects.
 
-    Raised by ``before_op``, the operation has not taken effect; raised by ``after_op``, it has.
+    If ``before_op`` raises it, the operation has no effect. If ``after_op`` raises it, the
+    operation has taken effect.
     """
 
 
 BeforeOp = Callable[[int, ReadOp | Transaction], None]
+OnOperation = Callable[[ReadOp | Transaction, bool], None]
+OnCommit = Callable[[int, Sequence[Change]], None]
 AfterOp = Callable[[int, ReadOp | Transaction, ReadResult | TxnResult], None]
 
 
@@ -54,14 +60,24 @@ class _Session:
     watches: SavedWatches | None = None
     expired: bool = False
     notified: bool = False
+    is_cut: bool = False
+    heard_until_ms: float = 0.0
+
+
+_SILENCE_SHARE: Final = 2 / 3
+"""Share of the session timeout after which a client drops a connection that is silent."""
 
 
 class MemoryServer:
     """In-memory ZooKeeper server.
 
-    The hooks ``before_op`` and ``after_op`` are called around every read and transaction, with the
-    session id, the operation (a ReadOp or a whole transaction) and, for ``after_op``, the result.
-    They may raise Crashed or LostReply.
+    The hooks ``before_op`` and ``after_op`` are called before and after every read and transaction,
+    with the session id, the operation (a ReadOp or a whole transaction) and, for ``after_op``, the
+    result. These hooks may raise Crashed or LostReply. The functions in ``commit_taps`` are called
+    with the session id and the changes whenever a transaction commits or a session ends, before
+    watches fire. ``on_operation`` is called with every read and transaction before it is executed
+    (True) and afterwards (False); it may let other actors run. ``on_lagging`` is called when
+    the time of the next ``apply_lagging`` may have changed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -70,22 +86,26 @@ class MemoryServer:
         self.zxid = 0
         self.before_op: BeforeOp | None = None
         self.after_op: AfterOp | None = None
+        self.commit_taps: list[OnCommit] = []
+        self.on_operation: OnOperation | None = None
         self._clock = clock
         self._sessions: dict[int, _Session] = {}
         self._expire_at_ms: dict[int, float] = {}
         self._last_session_id = 0
+        self._followers: dict[int, LaggingFollower] = {}
+        self.on_lagging: Callable[[], None] | None = None
 
     # Sessions
 
     def open_session(self, timeout_ms: float, notify: Callable[[StoreEvent], None]) -> int:
-        """Open a session and return its id; ``notify`` is called with its events."""
+        """Open a session, and return its id. ``notify`` is called with the session's events."""
         self.zxid += 1
         self._last_session_id += 1
         self._sessions[self._last_session_id] = _Session(timeout_ms, notify)
         return self._last_session_id
 
     def close_session(self, session_id: int) -> None:
-        """End a session at its client's request, or forget a session that has expired."""
+        """End a session at the client's request, or remove an expired session."""
         session = self._sessions.pop(session_id)
         self._expire_at_ms.pop(session_id, None)
         if not session.expired:
@@ -94,7 +114,8 @@ class MemoryServer:
     def expire_session(self, session_id: int, notify: bool = True) -> None:
         """Expire a session.
 
-        Its client is notified at once or, without ``notify``, at its next call or connection.
+        If ``notify`` is True, the client is notified now, otherwise when it next makes a call or
+        reconnects.
         """
         session = self._sessions[session_id]
         if session.expired:
@@ -105,26 +126,36 @@ class MemoryServer:
         if notify:
             self.notify_expired(session_id)
 
+    def is_known_to_have_expired(self, session_id: int) -> bool:
+        """Return True if the client was notified that its session has expired."""
+        return self._sessions[session_id].notified
+
     def notify_expired(self, session_id: int) -> None:
-        """Notify the client of an expired session, once."""
+        """Notify the client that its session has expired, unless it was already notified."""
         session = self._sessions[session_id]
-        if session.expired and not session.notified:
+        if session.expired and not session.notified and not session.is_cut:
             session.notified = True
             session.notify(SessionEvent(SessionState.EXPIRED))
 
     def disconnect(self, session_id: int, notify: bool = True) -> None:
-        """Cut the connection of a session, which expires after its timeout unless reconnected."""
+        """Disconnect a session, which expires after its timeout unless it reconnects."""
         session = self._sessions[session_id]
         if session.expired or session_id in self._expire_at_ms:
             return
         self._expire_at_ms[session_id] = self._clock.monotonic_ms() + session.timeout_ms
-        session.watches = self.watches.disarm(session_id, self.tree, self.zxid)
+        follower = self._followers.pop(session_id, None)
+        view = self if follower is None else follower
+        session.watches = view.watches.disarm(session_id, view.tree, view.zxid)
         if notify:
             session.notify(SessionEvent(SessionState.DISCONNECTED))
 
     def reconnect(self, session_id: int) -> None:
-        """Reconnect a session; its client gets the missed watch events, or the expiry."""
+        """Reconnect a session. The client gets the watch events that it missed.
+
+        If the session has expired, the client is notified of the expiry instead."""
         session = self._sessions[session_id]
+        if session.is_cut:
+            return
         if session.expired:
             self.notify_expired(session_id)
             return
@@ -133,19 +164,54 @@ class MemoryServer:
         saved, session.watches = session.watches, None
         assert saved is not None
         session.notify(SessionEvent(SessionState.CONNECTED))
-        for event in self.watches.rearm(session_id, self.tree, saved):
+        view = self._view(session_id)
+        for event in view.watches.rearm(session_id, view.tree, saved):
             session.notify(event)
 
+    def cut(self, session_id: int, *, is_heard: bool) -> None:
+        """Disconnect a session, which cannot reconnect until ``restore``.
+
+        If ``is_heard``, only what the server sends is lost: the client's heartbeats and writes
+        reach the server until the client drops the silent connection."""
+        session = self._sessions[session_id]
+        if session.is_cut:
+            return
+        session.is_cut = True
+        self.disconnect(session_id)
+        if is_heard and session_id in self._expire_at_ms:
+            silence_ms = session.timeout_ms * _SILENCE_SHARE
+            self._expire_at_ms[session_id] += silence_ms
+            session.heard_until_ms = self._clock.monotonic_ms() + silence_ms
+
+    def restore(self, session_id: int, *, reconnects: bool = True) -> None:
+        """Undo ``cut``, and reconnect the session unless ``reconnects`` is False."""
+        session = self._sessions[session_id]
+        if session.is_cut:
+            session.is_cut, session.heard_until_ms = False, 0.0
+            if reconnects:
+                self.reconnect(session_id)
+
+    def is_cut(self, session_id: int) -> bool:
+        """Return True between ``cut`` and ``restore``."""
+        return self._sessions[session_id].is_cut
+
+    def hears(self, session_id: int) -> bool:
+        """Return True if a write of a cut session still reaches the server."""
+        session = self._sessions[session_id]
+        return not session.expired and self._clock.monotonic_ms() < session.heard_until_ms
+
     def fail_authentication(self, session_id: int) -> None:
-        """Notify the client of a live session of an authentication failure."""
+        """Notify the client of an authentication failure. The session stays alive."""
         self._sessions[session_id].notify(SessionEvent(SessionState.AUTH_FAILED))
 
     def next_expiry_ms(self) -> float | None:
-        """Return when the next session without a connection expires, in monotonic ms, or None."""
+        """Return the monotonic time in ms when the next disconnected session expires, or None."""
         return min(self._expire_at_ms.values(), default=None)
 
     def expire_due(self) -> list[int]:
-        """Expire and return all sessions that are due; their clients are notified later."""
+        """Expire disconnected sessions whose timeout has passed, and return their ids.
+
+        Each client is notified when it next makes a call or reconnects."""
         now_ms = self._clock.monotonic_ms()
         due = sorted(session_id for session_id, at in self._expire_at_ms.items() if at <= now_ms)
         for session_id in due:
@@ -157,46 +223,119 @@ class MemoryServer:
         return self.is_alive(session_id) and session_id not in self._expire_at_ms
 
     def is_alive(self, session_id: int) -> bool:
-        """Return True if the session has not ended, with or without a connection."""
+        """Return True if the session has not ended. It may be disconnected."""
         session = self._sessions.get(session_id)
         return session is not None and not session.expired
 
+    def session_states(self) -> list[tuple[int, str]]:
+        """Return (session id, state) for all sessions: connected, disconnected or expired."""
+        return [
+            (
+                session_id,
+                "expired"
+                if session.expired
+                else "disconnected"
+                if session_id in self._expire_at_ms
+                else "connected",
+            )
+            for session_id, session in sorted(self._sessions.items())
+        ]
+
     def _end(self, session_id: int) -> None:
+        self._followers.pop(session_id, None)
         self.watches.disarm(session_id, self.tree, self.zxid)
         self.zxid += 1
-        changes = self.tree.remove_ephemerals(session_id, self.zxid)
-        self._deliver(changes)
+        self._propagate(session_id, None)
+        self._deliver(session_id, self.tree.remove_ephemerals(session_id, self.zxid))
+
+    # Lagging followers
+
+    def set_lag(self, session_id: int, lag_ms: float) -> None:
+        """Let a connected session read from a follower that applies transactions later by a time.
+
+        With 0 the session sees the newest state again. A session that is disconnected reconnects to
+        a server that does not lag."""
+        follower = self._followers.get(session_id)
+        if not self.is_connected(session_id) or (follower is None and not lag_ms):
+            return
+        if follower is None:
+            follower = LaggingFollower(self.tree, self.zxid, lag_ms)
+            saved = self.watches.disarm(session_id, self.tree, self.zxid)
+            follower.watches.rearm(session_id, follower.tree, saved)
+            self._followers[session_id] = follower
+        elif lag_ms:
+            follower.lag_ms = lag_ms
+        else:
+            self._catch_up(session_id, follower, math.inf)
+            saved = follower.watches.disarm(session_id, follower.tree, follower.zxid)
+            self.watches.rearm(session_id, self.tree, saved)
+            del self._followers[session_id]
+
+    def next_lagging_ms(self) -> float | None:
+        """Return when the next follower has a transaction to apply, in monotonic ms."""
+        due = (follower.next_due_ms() for follower in self._followers.values())
+        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+
+    def apply_lagging(self) -> None:
+        """Let all followers apply the transactions that are due."""
+        for session_id, follower in tuple(self._followers.items()):
+            self._catch_up(session_id, follower, self._clock.monotonic_ms())
+
+    def _propagate(self, session_id: int, transaction: Transaction | None) -> None:
+        for follower in self._followers.values():
+            now_ms = self._clock.now_ms()
+            follower.add(self.zxid, session_id, transaction, self._clock.monotonic_ms(), now_ms)
+        if self._followers and self.on_lagging is not None:
+            self.on_lagging()
+
+    def _catch_up(self, session_id: int, follower: LaggingFollower, monotonic_ms: float) -> None:
+        changes = follower.apply_due(monotonic_ms)
+        for watching, event in follower.watches.fire(changes):
+            self._sessions[watching].notify(event)
+
+    def _view(self, session_id: int) -> MemoryServer | LaggingFollower:
+        """Return the server that a session reads from."""
+        return self._followers.get(session_id, self)
 
     # Operations of a connected session
 
     def read(self, session_id: int, op: ReadOp) -> ReadResult:
-        """Execute one read and arm its watch."""
-        node = self.tree.nodes.get(op.path)
+        """Execute one read, and set a watch if requested."""
+        view = self._view(session_id) if self._followers else self
+        node = view.tree.nodes.get(op.path)
         if op.watch and not isinstance(op, GetChildren):
-            self.watches.watch_data(op.path, session_id)
+            view.watches.watch_data(op.path, session_id)
         if node is None:
             return ReadResult(ResultCode.NONODE)
         if isinstance(op, GetChildren):
             if op.watch:
-                self.watches.watch_children(op.path, session_id)
+                view.watches.watch_children(op.path, session_id)
             return ReadResult(ResultCode.OK, children=sorted(node.children or ()))
         data = node.data if isinstance(op, GetData) else None
         return ReadResult(ResultCode.OK, data, node.stat())
 
     def commit(self, session_id: int, transaction: Transaction) -> TxnResult:
-        """Execute one transaction; watch events are delivered before this returns."""
+        """Execute one transaction. Watch events are delivered before this method returns."""
         self.zxid += 1
         result, changes = self.tree.apply(transaction, session_id, self.zxid, self._clock.now_ms())
         if changes:
-            self._deliver(changes)
+            if self._followers:
+                self._propagate(session_id, transaction)
+            self._deliver(session_id, changes)
+        follower = self._followers.get(session_id)
+        if follower is not None:
+            # The reply to a write comes after the follower has applied it.
+            self._catch_up(session_id, follower, math.inf)
         return result
 
-    def _deliver(self, changes: list[Change]) -> None:
+    def _deliver(self, committer: int, changes: list[Change]) -> None:
+        for tap in self.commit_taps:
+            tap(committer, changes)
         for session_id, event in self.watches.fire(changes):
             self._sessions[session_id].notify(event)
 
     def fingerprint(self) -> str:
-        """Return a digest of the tree, watches and sessions; equal states have equal digests."""
+        """Return a digest of the tree, watches and sessions. Equal states have equal digests."""
         digest = hashlib.blake2b(digest_size=16)
         for path, node in self.tree.items():
             digest.update(repr((path, node.data, node.stat(), node.creations)).encode())
@@ -207,107 +346,3 @@ class MemoryServer:
         expiries = sorted(self._expire_at_ms.items())
         digest.update(repr((self.zxid, self.watches.armed(), sessions, expiries)).encode())
         return digest.hexdigest()
-
-
-class SavedWatches(NamedTuple):
-    """Watches that a client re-arms after its connection was cut; paths are sorted."""
-
-    present: list[str]
-    absent: list[str]
-    children: list[str]
-    last_zxid: int
-
-
-class WatchManager:
-    """Watching sessions by path, in the order of arming. Watches fire once.
-
-    Mirrors org.apache.zookeeper.server.WatchManager, the part of DataTree that triggers watches,
-    and SetWatches.
-    """
-
-    def __init__(self) -> None:
-        self._data: dict[str, dict[int, None]] = {}
-        self._children: dict[str, dict[int, None]] = {}
-
-    def watch_data(self, path: str, session_id: int) -> None:
-        """Arm a data watch, or an exist watch if the znode is missing."""
-        self._data.setdefault(path, {})[session_id] = None
-
-    def watch_children(self, path: str, session_id: int) -> None:
-        """Arm a child watch."""
-        self._children.setdefault(path, {})[session_id] = None
-
-    def fire(self, changes: Iterable[Change]) -> list[tuple[int, WatchEvent]]:
-        """Disarm the watches that the changes fire; return (session, event) pairs.
-
-        A session gets one event per change.
-        """
-        fired: list[tuple[int, WatchEvent]] = []
-        for kind, path in changes:
-            sessions = self._data.pop(path, None)
-            if kind is WatchKind.DELETED:
-                watching_children = self._children.pop(path, None)
-                if watching_children:
-                    sessions = {**sessions, **watching_children} if sessions else watching_children
-            if sessions:
-                event = WatchEvent(kind, path)
-                fired += [(session_id, event) for session_id in sessions]
-            if kind is not WatchKind.DATA_CHANGED and self._children:
-                parent = split(path)[0]
-                sessions = self._children.pop(parent, None)
-                if sessions:
-                    event = WatchEvent(_CHILDREN_CHANGED, parent)
-                    fired += [(session_id, event) for session_id in sessions]
-        return fired
-
-    def disarm(self, session_id: int, tree: DataTree, last_zxid: int) -> SavedWatches:
-        """Remove and return all watches of a session whose connection has ended."""
-        data = _drop(self._data, session_id)
-        return SavedWatches(
-            [path for path in data if path in tree.nodes],
-            [path for path in data if path not in tree.nodes],
-            _drop(self._children, session_id),
-            last_zxid,
-        )
-
-    def rearm(self, session_id: int, tree: DataTree, saved: SavedWatches) -> list[WatchEvent]:
-        """Re-arm watches on znodes unchanged since ``last_zxid``; return events for the others."""
-        events: dict[WatchEvent, None] = {}
-        for path in saved.present:
-            node = tree.nodes.get(path)
-            if node is None:
-                events[WatchEvent(WatchKind.DELETED, path)] = None
-            elif node.mzxid > saved.last_zxid:
-                events[WatchEvent(WatchKind.DATA_CHANGED, path)] = None
-            else:
-                self.watch_data(path, session_id)
-        for path in saved.absent:
-            if path in tree.nodes:
-                events[WatchEvent(WatchKind.CREATED, path)] = None
-            else:
-                self.watch_data(path, session_id)
-        for path in saved.children:
-            node = tree.nodes.get(path)
-            if node is None:
-                events[WatchEvent(WatchKind.DELETED, path)] = None
-            elif node.pzxid > saved.last_zxid:
-                events[WatchEvent(_CHILDREN_CHANGED, path)] = None
-            else:
-                self.watch_children(path, session_id)
-        return list(events)
-
-    def armed(self) -> list[tuple[str, str, list[int]]]:
-        """Return (kind, path, sessions) of every watch, sorted, for fingerprints and tests."""
-        tables = (("children", self._children), ("data", self._data))
-        return [
-            (kind, path, sorted(table[path])) for kind, table in tables for path in sorted(table)
-        ]
-
-
-def _drop(table: dict[str, dict[int, None]], session_id: int) -> list[str]:
-    paths = sorted(path for path, sessions in table.items() if session_id in sessions)
-    for path in paths:
-        del table[path][session_id]
-        if not table[path]:
-            del table[path]
-    return paths

@@ -1,4 +1,4 @@
-"""Ports on loopback for servers that klamm starts."""
+"""Chooses and checks loopback ports for servers that klamm starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PORT_TRIES = 20
 
 
 def free_port() -> int:
-    """Return a port of FREE_PORTS that is not in use."""
+    """Return a port in the range FREE_PORTS that is not in use."""
     for _ in range(PORT_TRIES):
         port = secrets.choice(FREE_PORTS)
         if _bind_error(port) is None:
@@ -24,17 +24,20 @@ def free_port() -> int:
     raise ZooKeeperUnavailable(f"no free port in {FREE_PORTS.start}-{FREE_PORTS.stop - 1}")
 
 
-def require_free(port: int) -> None:
-    """Raise UsageError for an invalid port, ZooKeeperUnavailable for a port in use."""
+def require_free(port: int, remedy: str = "choose another port") -> None:
+    """Raise UsageError if the port is invalid, and ZooKeeperUnavailable if it is in use.
+
+    The hint of the error begins with ``remedy``, which tells the user what to do.
+    """
     if port not in range(1, 65536):
-        raise UsageError(f"{port} is not a valid port", hint="ports are 1 to 65535")
+        raise UsageError(f"{port} is not a valid port", hint="valid ports are 1 to 65535")
     error = _bind_error(port)
     if error is not None:
         problem = (
             "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
         )
         raise ZooKeeperUnavailable(
-            f"port {port} {problem}", hint="choose another port, or stop the program that uses it"
+            f"port {port} {problem}", hint=f"{remedy}, or stop the program that uses it"
         )
 
 

@@ -1,7 +1,7 @@
 """Sizes of transactions on the wire, and ZooKeeper's size limit.
 
-All backends use this limit, so that they reject the same transactions. Mirrors the serialized form
-of org.apache.zookeeper.MultiOperationRecord.
+All Store backends use the same limit, so that they reject the same transactions. Mirrors the
+serialization of org.apache.zookeeper.MultiOperationRecord.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Final
 from klamm.zk.store import Create, SetData, Transaction, WriteOp
 
 MAX_TRANSACTION_BYTES: Final = 0xFFFFF - 8
-"""Default jute.maxbuffer of a server, minus the xid and type of a request."""
+"""Maximum transaction size: a server's default jute.maxbuffer without a request's xid and type."""
 GROUP_BYTES: Final = 128 * 1024
-"""Target size of a request with several operations."""
+"""Target size in bytes of a request with several operations."""
 
 _END_BYTES: Final = 9
 _HEADER_AND_LENGTHS: Final = 17
 _CREATE_EXTRA: Final = 31
-"""The open ACL and the flags."""
+"""Number of bytes that only a create operation has: the open ACL and the flags."""
 
 
 def op_size(op: WriteOp, chroot_bytes: int = 0) -> int:
-    """Return the size of one operation inside a transaction, in bytes."""
+    """Return the size in bytes of one operation inside a transaction."""
     size = _HEADER_AND_LENGTHS + chroot_bytes + len(op.path)
     if not op.path.isascii():
         size += len(op.path.encode()) - len(op.path)
@@ -34,5 +34,5 @@ def op_size(op: WriteOp, chroot_bytes: int = 0) -> int:
 
 
 def transaction_size(transaction: Transaction, chroot_bytes: int = 0) -> int:
-    """Return the size of a transaction in bytes, without the xid and type of the request."""
+    """Return the size in bytes of a transaction, without the request's xid and type."""
     return _END_BYTES + sum(op_size(op, chroot_bytes) for op in transaction)

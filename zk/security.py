@@ -1,4 +1,4 @@
-"""Authentication of a session to ZooKeeper, and whether it sets ACLs on the znodes it creates.
+"""Security settings of a ZooKeeper session: TLS, authentication, and ACLs of new znodes.
 
 Mirrors Kafka's zookeeper.set.acl and zookeeper.ssl.* (kafka.server.KafkaConfig), with PEM files
 instead of Java's key stores, and ZooKeeper's digest scheme instead of SASL.
@@ -16,9 +16,10 @@ from klamm.cluster.errors import UsageError, ZooKeeperUnavailable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperTls:
-    """TLS to ZooKeeper: the server's certificate must be signed by ``ca`` and name its host.
+    """TLS settings for connections to ZooKeeper, as paths of PEM files.
 
-    ``certificate`` and ``key``: of the client, for servers that require them. PEM files.
+    The server's certificate must be signed by ``ca`` and must name the server's host.
+    ``certificate`` and ``key`` identify the client to servers that require a client certificate.
     """
 
     ca: Path
@@ -29,12 +30,12 @@ class ZooKeeperTls:
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise UsageError(
-                "a client certificate needs its key, and a key its certificate",
+                "a client certificate requires its key, and vice versa",
                 hint="give both --zk-tls-cert and --zk-tls-key",
             )
 
     def context(self) -> ssl.SSLContext:
-        """Load the files into an SSL context. Raises UsageError with the name of a bad file."""
+        """Return an SSL context with these files. Raises UsageError if a file cannot be used."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
         except (OSError, ValueError) as error:
@@ -51,11 +52,11 @@ class ZooKeeperTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperSecurity:
-    """Authentication to ZooKeeper, and the ACLs of new znodes.
+    """How klamm authenticates to ZooKeeper, and which ACLs new znodes get.
 
-    ``digest``: USER:PASSWORD of ZooKeeper's digest scheme. ``sets_acls``: create znodes with
-    Kafka's ACLs instead of open ones, which requires a digest or a client certificate. Raises
-    UsageError for invalid combinations.
+    ``digest`` is USER:PASSWORD for ZooKeeper's digest scheme. If ``sets_acls`` is True, znodes are
+    created with Kafka's ACLs instead of open ACLs, which requires a digest or a client certificate.
+    Raises UsageError for invalid combinations.
     """
 
     digest: str | None = field(default=None, repr=False)
@@ -70,35 +71,35 @@ class ZooKeeperSecurity:
             )
         if self.sets_acls and not self.has_identity:
             raise UsageError(
-                "zookeeper.set.acl is true, but klamm has no identity for the ACLs",
+                "zookeeper.set.acl is true, but no credentials for the ACLs are configured",
                 hint="give --zk-digest USER:PASSWORD, or --zk-tls-cert and --zk-tls-key",
             )
 
     @property
     def has_identity(self) -> bool:
-        """True if the session authenticates with a digest or a certificate."""
+        """True if the session authenticates with a digest or a client certificate."""
         return self.digest is not None or (self.tls is not None and self.tls.key is not None)
 
 
 _NOT_TLS: Final = ("UNEXPECTED_EOF_WHILE_READING", "WRONG_VERSION_NUMBER")
 UNSECURED = ZooKeeperSecurity()
-"""No authentication, no TLS, open ACLs: Kafka's default."""
+"""Kafka's default: no authentication, no TLS, and open ACLs."""
 
 
 def tls_failure(hosts: str, error: OSError) -> ZooKeeperUnavailable:
-    """Return the error for servers that accept connections but fail the TLS handshake."""
+    """Return the error to raise if servers accept connections but the TLS handshake fails."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ZooKeeperUnavailable(
-            f"the certificate of the ZooKeeper at {hosts} is not valid: {error.verify_message}",
+            f"the ZooKeeper server at {hosts} has an invalid certificate: {error.verify_message}",
             hint="--zk-tls-ca names the CA that signed it; the certificate must name the host",
         )
     if isinstance(error, ssl.SSLError) and error.reason not in _NOT_TLS:
         return ZooKeeperUnavailable(
-            f"no TLS connection to the ZooKeeper at {hosts}: {error.reason or error}"
+            f"TLS handshake with ZooKeeper at {hosts} failed: {error.reason or error}"
         )
     return ZooKeeperUnavailable(
-        f"the server at {hosts} does not answer in TLS",
-        hint="name the secureClientPort of ZooKeeper, or leave out the TLS options (--zk-tls-*, "
+        f"the server at {hosts} does not speak TLS",
+        hint="use the secureClientPort of ZooKeeper, or omit the TLS options (--zk-tls-*, "
         "KLAMM_ZK_TLS_*)",
     )
 
@@ -106,5 +107,6 @@ def tls_failure(hosts: str, error: OSError) -> ZooKeeperUnavailable:
 def _unusable(files: object, what: str, error: Exception) -> UsageError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return UsageError(
-        f"{files}: not usable as {what}: {reason}", hint="klamm reads PEM files, not key stores"
+        f"{files} cannot be used as {what}: {reason}",
+        hint="klamm reads PEM files, not key stores",
     )

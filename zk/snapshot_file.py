@@ -1,8 +1,9 @@
-"""Reader of ZooKeeper's snapshots (version-2/snapshot.*), which hold the tree at about a zxid.
+"""Reader for ZooKeeper's snapshot files (version-2/snapshot.*), which contain the znode tree.
 
-A snapshot is fuzzy: it may contain changes after its zxid. Later transactions must be applied
-again, even if their znodes already exist or are already gone. Mirrors
-org.apache.zookeeper.server.persistence.FileSnap and server.DataTree.deserialize.
+A snapshot is fuzzy: it may contain some changes made after the snapshot's zxid. When the later
+transactions are applied to it, a created znode may already exist, and a deleted znode may already
+be missing. Mirrors org.apache.zookeeper.server.persistence.FileSnap and
+server.DataTree.deserialize.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _TTL_SHIFT: Final = 56
 
 
 class SnapshotNode(NamedTuple):
-    """A znode of a snapshot. ``ephemeral_owner``: a session id, or 0; times in ms."""
+    """A znode in a snapshot. ``ephemeral_owner`` is 0 if the znode is persistent."""
 
     data: bytes | None
     czxid: int
@@ -39,7 +40,10 @@ class SnapshotNode(NamedTuple):
 
 
 class SnapshotEntry(NamedTuple):
-    """A znode with its position: ``offset`` in bytes, in a gzip file after decompression."""
+    """A znode with its position in the file.
+
+    ``offset`` is in bytes; in a gzip file, it is the offset after decompression.
+    """
 
     offset: int
     path: str
@@ -49,8 +53,8 @@ class SnapshotEntry(NamedTuple):
 def read_entries(path: Path) -> Iterator[SnapshotEntry]:
     """Yield the znodes of a snapshot.
 
-    Raises EnvironmentProblem if the file is not a snapshot, or damaged. A wrong checksum is
-    detected after the last znode; the znodes yielded before must not be trusted then.
+    Raises EnvironmentProblem if the file is damaged or is not a snapshot. A wrong checksum is only
+    detected after the last znode, so do not rely on the znodes before the iteration ends.
     """
     reader = _open(path)
     try:
@@ -70,20 +74,21 @@ def _open(path: Path) -> JuteReader:
     if data.startswith(SNAPPY_MAGIC):
         raise EnvironmentProblem(
             f"{path} is compressed with snappy, which is not supported",
-            hint="use -Dzookeeper.snapshot.compression.method=gz in ZooKeeper",
+            hint="start ZooKeeper with -Dzookeeper.snapshot.compression.method=gz",
         )
     if not data.startswith(MAGIC):
         raise EnvironmentProblem(
-            f"{path} is not a ZooKeeper snapshot", hint="plain and gzip snapshots are supported"
+            f"{path} is not a ZooKeeper snapshot",
+            hint="uncompressed and gzip snapshots are supported",
         )
     return JuteReader(data, len(MAGIC))
 
 
 def _skip_sessions(reader: JuteReader) -> None:
-    """Skip the sessions and the ACLs before the znodes."""
+    """Skip the sessions and the ACLs, which precede the znodes in a snapshot."""
     version = reader.int32()
     if version != VERSION:
-        raise JuteError(f"unsupported version {version}, expected {VERSION}")
+        raise JuteError(f"version {version} is not supported, expected {VERSION}")
     reader.int64()
     for _ in range(reader.count()):
         reader.int64()
@@ -119,7 +124,7 @@ def _node(reader: JuteReader) -> SnapshotNode:
 
 
 def snapshot_zxid(path: Path) -> int:
-    """Return the zxid in a file name such as snapshot.4e61 or snapshot.4e61.gz; -1 without one."""
+    """Return the zxid in a file name such as snapshot.4e61.gz, or -1 if the name has no zxid."""
     word = path.name.removeprefix(PREFIX).partition(".")[0]
     try:
         return int(word, 16)

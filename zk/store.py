@@ -1,12 +1,13 @@
-"""Store: a narrow protocol over a ZooKeeper session, with pipelined batches of operations.
+"""Store: a small interface to a ZooKeeper session, with pipelined batches of operations.
 
-``read`` and ``write`` take a batch of operations and block until all have results; the requests are
-pipelined. Paths are relative to the session's chroot. Mirrors kafka.zookeeper.ZooKeeperClient,
-without recursive helpers, retries of writes, and decoding.
+``read`` and ``write`` send a batch of operations as pipelined requests, and block until all
+operations have results. Paths are relative to the session's chroot. Mirrors
+kafka.zookeeper.ZooKeeperClient, but has no recursive helpers, retries of writes, or decoding.
 
-The store repeats a read until the session is connected again. A write that lost its reply returns
-CONNECTIONLOSS when the session is connected again, and the caller must find out whether it took
-effect. After the session has expired every result is SESSIONEXPIRED until ``reopen``.
+After a lost connection, reads are sent again when the session is reconnected. A write whose reply
+was lost returns CONNECTIONLOSS once the session is reconnected, and the caller must find out
+whether the write took effect. After the session has expired, every result is SESSIONEXPIRED until
+``reopen`` is called.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class ResultCode(IntEnum):
 
     @property
     def is_definite(self) -> bool:
-        """False if the server did not answer: the operation may have taken effect."""
+        """False if the outcome of the operation is unknown, because the server did not respond."""
         unanswered = (
             ResultCode.CONNECTIONLOSS,
             ResultCode.OPERATIONTIMEOUT,
@@ -68,21 +69,25 @@ class Stat(NamedTuple):
 
 
 class GetData(msgspec.Struct, frozen=True, gc=False):
-    """Read a znode's data and stat; ``watch`` arms a data watch (an exist watch if absent)."""
+    """Read a znode's data and stat. ``watch``: also set a data watch.
+
+    If the znode is missing, an exist watch is set instead."""
 
     path: str
     watch: bool = False
 
 
 class GetChildren(msgspec.Struct, frozen=True, gc=False):
-    """List a znode's children; ``watch`` arms a child watch if the znode exists."""
+    """List a znode's children. ``watch``: also set a child watch if the znode exists."""
 
     path: str
     watch: bool = False
 
 
 class Exists(msgspec.Struct, frozen=True, gc=False):
-    """Read a znode's stat; ``watch`` arms a data watch, or an exist watch if it is absent."""
+    """Read a znode's stat. ``watch``: also set a data watch.
+
+    If the znode is missing, an exist watch is set instead."""
 
     path: str
     watch: bool = False
@@ -92,7 +97,10 @@ ReadOp = GetData | GetChildren | Exists
 
 
 class ReadResult(msgspec.Struct, gc=False):
-    """Result of one ReadOp: a code and, if it is OK, the values. ``data`` None: null data."""
+    """Result of one ReadOp. Unless ``code`` is OK, only ``code`` is set.
+
+    ``data`` is None if the znode has null data.
+    """
 
     code: ResultCode
     data: bytes | None = None
@@ -101,7 +109,7 @@ class ReadResult(msgspec.Struct, gc=False):
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
-    """Create a znode; a sequential one gets a number of ten digits appended to its path."""
+    """Create a znode. If it is sequential, ZooKeeper appends a ten-digit number to the path."""
 
     path: str
     data: bytes | None
@@ -110,7 +118,7 @@ class Create(msgspec.Struct, frozen=True, gc=False):
 
 
 class SetData(msgspec.Struct, frozen=True, gc=False):
-    """Replace a znode's data if its version is ``version`` (-1: any)."""
+    """Replace a znode's data if the znode has version ``version``; -1 matches any version."""
 
     path: str
     data: bytes | None
@@ -118,14 +126,14 @@ class SetData(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delete(msgspec.Struct, frozen=True, gc=False):
-    """Delete a znode that has no children, if its version is ``version`` (-1: any)."""
+    """Delete a childless znode if it has version ``version``; -1 matches any version."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """Fail the transaction unless the znode's version is ``version``."""
+    """Make the transaction fail unless the znode has version ``version``."""
 
     path: str
     version: int
@@ -136,9 +144,9 @@ Transaction = Sequence[WriteOp]
 
 
 class OpResult(msgspec.Struct, gc=False):
-    """Result of one operation of a transaction, with the path and stat of its znode.
+    """Result of one operation of a transaction, with the path and stat of the znode.
 
-    ``version``: data version of the znode after a Create (0) or SetData.
+    ``version`` is the data version of the znode after a SetData, or 0 after a Create.
     """
 
     code: ResultCode
@@ -150,8 +158,10 @@ class OpResult(msgspec.Struct, gc=False):
 class TxnResult(msgspec.Struct, gc=False):
     """Outcome of one transaction, which is atomic.
 
-    ``failed_index``: the first operation that failed (-1: none, or the whole request failed).
-    ``results``: one per operation, empty if the whole request failed. ``zxid``: 0 if not written.
+    - ``failed_index``: index of the first failed operation, or -1 if none failed or the request
+      failed as a whole.
+    - ``results``: one result per operation; empty if the request failed as a whole.
+    - ``zxid``: the transaction's zxid, or 0 if nothing was written.
     """
 
     code: ResultCode
@@ -161,7 +171,7 @@ class TxnResult(msgspec.Struct, gc=False):
 
 
 class WatchKind(Enum):
-    """Type of change that fired a watch."""
+    """The kind of change that fired a watch."""
 
     CREATED = 1
     DELETED = 2
@@ -170,14 +180,14 @@ class WatchKind(Enum):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """A fired one-shot watch. One change of a znode is one event, even with several watches."""
+    """A one-shot watch fired. A session gets one event per change, even with several watches."""
 
     kind: WatchKind
     path: str
 
 
 class SessionState(Enum):
-    """State of a session."""
+    """State of a ZooKeeper session."""
 
     CONNECTED = 1
     DISCONNECTED = 2
@@ -186,7 +196,7 @@ class SessionState(Enum):
 
 
 class SessionEvent(msgspec.Struct, frozen=True):
-    """The session's state changed."""
+    """The state of the ZooKeeper session changed."""
 
     state: SessionState
 
@@ -196,26 +206,29 @@ Listener = Callable[[StoreEvent], None]
 
 
 class Store(Protocol):
-    """One ZooKeeper session."""
+    """Protocol for reading and writing znodes in one ZooKeeper session."""
 
     @property
     def session_id(self) -> int:
-        """Id of the current session, 0 before the first connection."""
+        """Id of the current session, or 0 before the first connection."""
         ...
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """Execute a batch of reads; return one result per operation, in order."""
+        """Execute a batch of reads, and return one result per operation, in order."""
         ...
 
     def write(self, transactions: Sequence[Transaction]) -> list[TxnResult]:
-        """Execute a batch of transactions in order; return one result per transaction.
+        """Execute a batch of transactions in order, and return one result per transaction.
 
         A transaction may consist of a single operation.
         """
         ...
 
     def add_listener(self, listener: Listener) -> None:
-        """Call ``listener`` for every event, from the store's own thread: it may only enqueue."""
+        """Call ``listener`` on the store's thread for every event.
+
+        The listener must only enqueue work.
+        """
         ...
 
     def remove_listener(self, listener: Listener) -> None:
@@ -223,13 +236,13 @@ class Store(Protocol):
         ...
 
     def reopen(self) -> None:
-        """Open a new session after the old one expired; watches of the old one are lost."""
+        """Open a new session after the old session expired. Watches of the old session are lost."""
         ...
 
     def close(self) -> None:
-        """End the session; its ephemeral znodes are deleted at once."""
+        """End the session. ZooKeeper immediately deletes the session's ephemeral znodes."""
         ...
 
     def abandon(self) -> None:
-        """Drop the connection like a killed process: the session lives until it times out."""
+        """Drop the connection as if the process had been killed: the session expires later."""
         ...

@@ -1,9 +1,9 @@
 """Supervisor that runs one command and kills it when standard input ends.
 
-So the command dies with the parent process: a parent that dies, even by kill -9, closes its end of
-the pipe, which no signal handler or exit hook could guarantee. This file is run as a script, by
-path, and must not import klamm. SIGUSR1 freezes the command, SIGUSR2 lets it continue; the
-supervisor itself must not be frozen, or it could not kill the command.
+This ensures that the command dies with the parent process: when the parent dies, even by kill -9,
+the system closes its end of the pipe, whereas signal handlers and exit hooks may not run. This file
+is run as a script, by path, and must not import klamm. SIGUSR1 freezes the command, and SIGUSR2
+resumes it. The supervisor itself must never be frozen, because it could not kill the command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 
 
 def main(command: list[str]) -> int:
-    """Run ``command`` until it ends or standard input ends; return its exit status."""
+    """Run ``command`` until it exits or standard input ends, and return its exit status."""
     # The child inherits the descriptors: a lock must live as long as either process.
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)
     signal.signal(signal.SIGUSR1, lambda *_: child.send_signal(signal.SIGSTOP))

@@ -1,8 +1,9 @@
-"""Reader of ZooKeeper's transaction logs (version-2/log.*), which reports damaged records.
+"""Reader for ZooKeeper's transaction logs (version-2/log.*), which also reports damaged records.
 
-Supports the layouts of 3.5 to 3.9, which are distinguished by the remaining bytes of a record and
-not by a version, because each part can be disabled. Mirrors
-org.apache.zookeeper.server.persistence.FileTxnLog and server.util.SerializeUtils.
+The reader supports the record formats of ZooKeeper 3.5 to 3.9. A record has no version number, and
+each part that a newer ZooKeeper added can be disabled; the reader infers from the number of
+remaining bytes which parts are present. Mirrors org.apache.zookeeper.server.persistence.FileTxnLog
+and server.util.SerializeUtils.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DIGEST_VERSION: Final = 2
 
 
 class TxnType(IntEnum):
-    """Type of a transaction: org.apache.zookeeper.ZooDefs.OpCode."""
+    """Type of a transaction, as in org.apache.zookeeper.ZooDefs.OpCode."""
 
     ERROR = -1
     CREATE_SESSION = -10
@@ -50,13 +51,15 @@ class TxnType(IntEnum):
 
 
 class TxnOp(NamedTuple):
-    """One change.
+    """One change in a transaction.
 
-    - ``type``: CREATE, DELETE, SET_DATA, SET_ACL, CHECK, CREATE_SESSION, CLOSE_SESSION or ERROR;
-      variants are mapped to these.
-    - ``version``: the new version of SET_DATA and SET_ACL; for CHECK the checked version plus one.
-    - ``paths``: the ephemeral znodes of a closed session; None if the log (before 3.6) lacks them.
-    - ``number``: session timeout in ms, or error code.
+    - ``type``: CREATE, DELETE, SET_DATA, SET_ACL, CHECK, CREATE_SESSION, CLOSE_SESSION or ERROR.
+      Other types are mapped to these, e.g. CREATE2 to CREATE.
+    - ``version``: for SET_DATA and SET_ACL, the new version; for CHECK, the checked version plus
+      one, as ZooKeeper logs it.
+    - ``paths``: the ephemeral znodes of a closed session, or None if the log does not contain them
+      (ZooKeeper before 3.6).
+    - ``number``: the session timeout in ms (CREATE_SESSION), or the error code (ERROR).
     """
 
     type: TxnType
@@ -69,10 +72,11 @@ class TxnOp(NamedTuple):
 
 
 class Txn(NamedTuple):
-    """A transaction. ``offset``: position in the file in bytes; ``t_ms``: the leader's clock.
+    """A transaction in a transaction log.
 
-    ``ops``: one change, or the changes of a multi. The log of a rejected multi may contain the
-    changes before the failed one, which did not take effect either.
+    ``offset`` is the position in the file in bytes. ``t_ms`` is the time on the leader's clock.
+    ``ops`` has one change, or all changes of a multi. A rejected multi may be logged together with
+    the changes that precede the failed operation; those changes did not take effect either.
     """
 
     offset: int
@@ -90,7 +94,9 @@ class Txn(NamedTuple):
 
 
 class TxnDamage(NamedTuple):
-    """An unreadable part of a file. ``problem``: "torn", "crc" or "record"."""
+    """An unreadable part of a transaction log.
+
+    ``problem``: "torn" (incomplete), "crc" (wrong checksum) or "record" (cannot be parsed)."""
 
     offset: int
     problem: str
@@ -98,9 +104,9 @@ class TxnDamage(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Consecutive transactions of a file, from ``first_zxid`` to ``last_zxid`` without a gap.
+    """Consecutive transactions in a file, with every zxid from ``first_zxid`` to ``last_zxid``.
 
-    ``offset``: position of the first one, in bytes.
+    ``offset`` is the position of the first transaction in the file, in bytes.
     """
 
     offset: int
@@ -109,9 +115,10 @@ class Stretch(NamedTuple):
 
 
 def check_txn_log(path: Path, head: bytes) -> None:
-    """Raise EnvironmentProblem if a file that starts with ``head`` is not a transaction log.
+    """Raise EnvironmentProblem if a file is not a transaction log. ``head``: its first bytes.
 
-    An empty file, or one of zeros, is valid: ZooKeeper was stopped before it wrote.
+    A file that is empty or contains only zeros is valid: ZooKeeper was stopped before it wrote a
+    transaction.
     """
     header = head[: _FILE_HEADER.size]
     if not header.strip(b"\0"):
@@ -126,10 +133,10 @@ def check_txn_log(path: Path, head: bytes) -> None:
 
 
 def read_txn_log(path: Path) -> Iterator[Txn | TxnDamage]:
-    """Yield the transactions of a file, and its damaged parts.
+    """Yield the transactions and the damaged parts of a file.
 
-    As in ZooKeeper, reading ends at a torn tail. A transaction with a wrong checksum is reported,
-    and reading continues. Raises EnvironmentProblem if the file is not a transaction log.
+    As in ZooKeeper, reading ends at an incomplete transaction. A wrong checksum is reported, and
+    reading continues. Raises EnvironmentProblem if the file is not a transaction log.
     """
     with _mapped(path) as data:
         for frame in _frames(data):
@@ -137,10 +144,10 @@ def read_txn_log(path: Path) -> Iterator[Txn | TxnDamage]:
 
 
 def read_stretches(path: Path) -> Iterator[Stretch]:
-    """Yield the zxid ranges of a file without parsing its transactions.
+    """Yield the ranges of zxids in a file, without parsing its transactions.
 
-    Checksums are only verified at gaps between zxids; ``read_txn_log`` reports other damage. Raises
-    EnvironmentProblem if the file is not a transaction log.
+    Checksums are only verified where a range begins; use ``read_txn_log`` to find other damage.
+    Raises EnvironmentProblem if the file is not a transaction log.
     """
     with _mapped(path) as data:
         first_offset, first, last = 0, 0, -1
@@ -173,7 +180,7 @@ def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
 
 
 _Frame = tuple[int, int, bytes]
-"""Offset, checksum and payload."""
+"""A transaction that is not parsed yet: (offset, checksum, payload)."""
 
 
 def _frames(data: mmap.mmap | bytes) -> Iterator[_Frame | TxnDamage]:
@@ -185,13 +192,17 @@ def _frames(data: mmap.mmap | bytes) -> Iterator[_Frame | TxnDamage]:
             return
         if length <= 0 or start + length >= size or data[start + length] != _END_OF_RECORD:
             lost = len(data[offset:].rstrip(b"\0"))
-            text = f"a transaction of {length} bytes is incomplete; {lost} bytes are not read"
+            text = (
+                f"incomplete transaction of {length} bytes; the remaining {lost} bytes are ignored"
+            )
             yield TxnDamage(offset, "torn", text)
             return
         yield offset, checksum, data[start : start + length]
         offset = start + length + 1
     if data[offset:].strip(b"\0"):
-        yield TxnDamage(offset, "torn", f"{size - offset} bytes of an incomplete transaction")
+        yield TxnDamage(
+            offset, "torn", f"the file ends with {size - offset} bytes of an incomplete transaction"
+        )
 
 
 def _read(offset: int, checksum: int, payload: bytes) -> Txn | TxnDamage:

@@ -1,7 +1,8 @@
-"""Reading and writing single znodes through a Store, with errors and resolved lost replies.
+"""Client for reading and writing single znodes through a Store.
 
-Unexpected result codes become errors. If the reply to a write was lost, its outcome is resolved.
-The contents of znodes are not interpreted. Mirrors the general part of kafka.zk.KafkaZkClient.
+Unexpected result codes are raised as errors. If the reply to a write was lost, the client finds out
+whether the write took effect. The contents of znodes are not interpreted. Mirrors the general part
+of kafka.zk.KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ _TEXTS: Final = {
 }
 _IDENTITY_HINT: Final = (
     "the znode is protected: set KLAMM_ZK_DIGEST, or KLAMM_ZK_TLS_CERT and KLAMM_ZK_TLS_KEY, to "
-    "the identity that created it"
+    "credentials that its ACL accepts"
 )
 _PERHAPS_CREATED: Final = (ResultCode.OK, ResultCode.NODEEXISTS, ResultCode.CONNECTIONLOSS)
 
 
 class NodeExists(StoreError):
-    """A znode to create already exists, and this client did not create it."""
+    """The znode to create already exists, and not because of a write whose reply was lost."""
 
 
 def reason(code: ResultCode, path: str) -> str:
-    """Return the text of ZooKeeper's KeeperException: ``KeeperErrorCode = NoNode for /a``."""
+    """Return the text of ZooKeeper's KeeperException, e.g. ``KeeperErrorCode = NoNode for /a``."""
     return f"KeeperErrorCode = {_TEXTS.get(code, code.name)} for {path}"
 
 
@@ -72,23 +73,26 @@ def missing_chroot(path: str) -> StoreError:
     """Return the error for a chroot that does not exist."""
     return StoreError(
         f"the chroot {path} does not exist",
-        hint="klamm zk dump --zookeeper HOST:PORT, without a chroot, shows all znodes",
+        hint="klamm zk dump --zookeeper HOST:PORT, without a chroot, prints all znodes",
     )
 
 
 def parent_path(path: str) -> str:
-    """Return the path of the parent; "/" for a top-level znode."""
+    """Return the path of a znode's parent, which is "/" for a top-level znode."""
     return path[: path.rindex("/")] or "/"
 
 
 class ZNodeClient:
-    """Reads and unfenced writes. All methods raise SessionExpired after the session expired."""
+    """Client for reads and unfenced writes of znodes.
+
+    All methods raise SessionExpired after the session has expired.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
-        """Execute a batch of reads, each OK or NONODE. Raises StoreError for other codes."""
+        """Execute a batch of reads. Raises StoreError for result codes other than OK and NONODE."""
         results = self.store.read(ops)
         for op, result in zip(ops, results, strict=True):
             if result.code is not ResultCode.OK and result.code is not ResultCode.NONODE:
@@ -96,25 +100,28 @@ class ZNodeClient:
         return results
 
     def get_data_and_stat(self, path: str, watch: bool = False) -> tuple[bytes | None, Stat] | None:
-        """Return (data, stat) of a znode; None if it does not exist."""
+        """Return (data, stat) of a znode, or None if the znode does not exist."""
         result = self.read([GetData(path, watch)])[0]
         return None if result.stat is None else (result.data, result.stat)
 
     def get_children(self, path: str, watch: bool = False) -> list[str]:
-        """Return the names of the children, sorted; empty if the znode does not exist."""
+        """Return the sorted names of the children. The list is empty if the znode is missing."""
         return sorted(self.read([GetChildren(path, watch)])[0].children or ())
 
     def path_exists(self, path: str, watch: bool = False) -> bool:
-        """Return True if the znode exists; ``watch`` also arms a data or exist watch."""
+        """Return True if the znode exists. ``watch`` sets a data or exist watch."""
         return self.paths_exist([path], watch)[0]
 
     def paths_exist(self, paths: Sequence[str], watch: bool = False) -> list[bool]:
-        """Return whether each znode exists; ``watch`` also arms a data or exist watch of each."""
+        """Return for each path whether the znode exists. ``watch`` sets a data or exist watch."""
         results = self.read([Exists(path, watch) for path in paths])
         return [result.code is ResultCode.OK for result in results]
 
     def create(self, path: str, data: bytes | None = None) -> bool:
-        """Create a persistent znode; return False if it exists. Raises StoreError, e.g. NONODE."""
+        """Create a persistent znode. Return False if the znode already exists.
+
+        Raises StoreError for other failures, e.g. if the parent does not exist (NONODE).
+        """
         return self._is_created(path, data, *self._write(Create(path, data)))
 
     def _is_created(self, path: str, data: bytes | None, result: OpResult, lost: bool) -> bool:
@@ -129,7 +136,7 @@ class ZNodeClient:
         return found is not None and found[0] == data
 
     def create_recursive(self, path: str, data: bytes | None = None) -> bool:
-        """Create a znode and its missing parents, with null data; return False if it exists."""
+        """Create a znode, and missing parents with null data. Return False if the znode exists."""
         result, lost = self._write(Create(path, data))
         if result.code is ResultCode.NONODE:
             self.create_recursive(parent_path(path))
@@ -137,14 +144,17 @@ class ZNodeClient:
         return self._is_created(path, data, result, lost)
 
     def create_sequential(self, path: str, data: bytes | None) -> str:
-        """Create a sequential znode; return its path. After a lost reply there may be two."""
+        """Create a sequential znode, and return its path.
+
+        If the reply is lost, the write is repeated, so that two znodes may have been created.
+        """
         result, _ = self._write(Create(path, data, sequential=True))
         if result.code is not ResultCode.OK or result.path is None:
             raise store_error(result.code, path)
         return result.path
 
     def make_sure_persistent_paths_exist(self, paths: Sequence[str]) -> None:
-        """Create the missing ones of ``paths`` and of their parents, with null data."""
+        """Create znodes and their parents, with null data, unless they already exist."""
         wanted: dict[str, None] = {}
         for path in paths:
             names = path.split("/")
@@ -164,7 +174,7 @@ class ZNodeClient:
             ]
 
     def set_data(self, path: str, data: bytes | None) -> int | None:
-        """Overwrite the data; return the new version, or None if the znode does not exist."""
+        """Overwrite a znode's data. Return the new version, or None if the znode is missing."""
         result, _ = self._write(SetData(path, data))
         if result.code is ResultCode.OK:
             return result.version
@@ -173,10 +183,10 @@ class ZNodeClient:
         raise store_error(result.code, path)
 
     def conditional_update_path(self, path: str, data: bytes, version: int) -> bool:
-        """Replace the data if the znode has this version; return False if not, or if missing.
+        """Replace a znode's data if the znode has version ``version``.
 
-        After a lost reply the write counts as done if the znode contains ``data``, so other clients
-        must not write the same data.
+        Return False if the znode has another version or does not exist. If the reply was lost and
+        the znode contains ``data``, return True; so other clients must not write the same data.
         """
         result, lost = self._write(SetData(path, data, version))
         if result.code is ResultCode.OK:
@@ -186,12 +196,15 @@ class ZNodeClient:
         return lost and self._holds(path, data)
 
     def set_or_create(self, path: str, data: bytes | None) -> None:
-        """Set the data, or create the znode and its missing parents; the last writer wins."""
+        """Set a znode's data, or create the znode and missing parents. Versions are not checked."""
         if self.set_data(path, data) is None and not self.create_recursive(path, data):
             self.set_data(path, data)
 
     def delete(self, path: str, version: int = ANY_VERSION) -> bool:
-        """Delete a znode; return False if missing. Raises StoreError for NOTEMPTY, BADVERSION."""
+        """Delete a znode. Return False if the znode does not exist.
+
+        Raises StoreError if the znode has children (NOTEMPTY) or another version (BADVERSION).
+        """
         result, lost = self._write(Delete(path, version))
         if result.code is ResultCode.NONODE:
             return lost
@@ -200,7 +213,7 @@ class ZNodeClient:
         raise store_error(result.code, path)
 
     def delete_recursive(self, path: str) -> bool:
-        """Delete a znode and all below it; return False if it does not exist."""
+        """Delete a znode and everything below it. Return False if the znode does not exist."""
         result = self.read([GetChildren(path)])[0]
         if result.children is None:
             return False
@@ -210,7 +223,7 @@ class ZNodeClient:
         return True
 
     def _write(self, op: WriteOp) -> tuple[OpResult, bool]:
-        """Repeat a write until it has a reply; return the result and whether a reply was lost."""
+        """Repeat a write until a reply arrives. Return its result, and whether a reply was lost."""
         lost = False
         while True:
             result = self.store.write([[op]])[0]

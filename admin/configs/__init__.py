@@ -1,1 +1,1 @@
-"""kafka-configs: set, remove and describe configs of topics and brokers."""
+"""The tool kafka-configs: sets, removes and describes configs of topics and brokers."""

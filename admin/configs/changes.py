@@ -1,6 +1,6 @@
-"""Config changes requested from a running cluster: validated, written, and notified to brokers.
+"""Validates config changes, writes them to ZooKeeper and notifies the brokers.
 
-Each entity is changed separately, so a refused change does not prevent the others. Mirrors
+Each topic or broker is changed separately, so a refused change does not prevent others. Mirrors
 incrementalAlterConfigs of kafka.server.ZkAdminManager and its error texts.
 """
 
@@ -23,17 +23,21 @@ from klamm.zk.znodes.json_values import MalformedZNode, parse_int
 
 
 class ConfigChanges:
-    """Config changes in one chroot. ``topic_exists``: looks a topic up in a broker's metadata."""
+    """Applies config changes to the topics and brokers in one chroot.
+
+    ``topic_exists`` returns True if a broker's metadata contains the given topic.
+    """
 
     def __init__(self, client: KafkaZkClient, topic_exists: Callable[[str], bool]) -> None:
         self._configs = ZooKeeperConfigs(client)
         self._topic_exists = topic_exists
 
     def alter(self, resource: ConfigResource, wanted: Mapping[str, str | None]) -> None:
-        """Set configs of one entity; None removes a config. Writes even if nothing changes.
+        """Change configs of one topic or broker; the value None removes a config.
 
-        Raises UnknownTopicOrPartition, InvalidConfiguration, InvalidRequest, and UsageError for
-        configs that klamm does not support.
+        The config znode is written even if no value changes. Raises UnknownTopicOrPartition,
+        InvalidConfiguration, InvalidRequest, and UsageError for configs that klamm does not
+        support.
         """
         try:
             self._alter(resource, wanted)
@@ -57,7 +61,7 @@ class ConfigChanges:
 
 
 def check_resource(resource: ConfigResource) -> None:
-    """Raise InvalidRequest for a resource that is neither a topic nor a broker."""
+    """Raise InvalidRequest unless ``resource`` is a topic, a broker id or DEFAULT_ENTITY."""
     if resource.entity_type not in (TOPICS, BROKERS):
         raise InvalidRequest(f"Unsupported resource type: {resource.entity_type}")
     if resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY:

@@ -29,24 +29,31 @@ if TYPE_CHECKING:
     from klamm.admin.kafka_admin import KafkaAdmin
 
 _BROKER_CONFIG_COUNT: Final = 234
-"""Number of configs of a broker of 2.8.2, which determines the order in which they are printed."""
+"""Number of broker configs in Kafka 2.8.2.
+
+Kafka's tool prints the configs in the iteration order of a HashMap, which depends on the size of
+the HashMap.
+"""
 
 
 class TimeoutException(AdminError):
-    """Java's TimeoutException, without a text: the tool gives up before its client does."""
+    """Java's TimeoutException, thrown when the tool's own timeout expires.
+
+    The exception has no message; only a timeout of the Admin client has one.
+    """
 
     kafka_class = "java.util.concurrent.TimeoutException"
 
 
 class ClusterConfigs:
-    """Alter and describe on a running cluster."""
+    """The actions of kafka-configs (alter, describe) on a running cluster."""
 
     def __init__(self, admin: KafkaAdmin, output: ToolOutput) -> None:
         self._admin = as_futures(admin)
         self._output = output
 
     def alter(self, command: ConfigOptions) -> None:
-        """Add and remove configs of one entity."""
+        """Add and remove configs of the entity given on the command line."""
         types, names = command.entity_types, command.entity_names
         if len(types) != len(names):
             raise illegal_argument("An entity name must be specified for every entity type")
@@ -68,7 +75,7 @@ class ClusterConfigs:
         ]
 
     def describe(self, command: ConfigOptions) -> None:
-        """Print the configs of one entity or of all, with their sources."""
+        """Print configs and their sources, for one entity or for all entities of a type."""
         entity_type = command.entity_types[0]
         describe_all = command.options.has("all")
         entities: list[dict[str, Any]] = []
@@ -90,7 +97,7 @@ class ClusterConfigs:
         return [*(str(broker.id) for broker in self._admin.live_brokers()), ""]
 
     def _entries(self, entity_type: str, name: str, describe_all: bool) -> list[ConfigEntry]:
-        """Return an entity's configs in the order of Kafka's Java map."""
+        """Return an entity's configs in the order in which Kafka's tool prints them."""
         if entity_type == TOPICS and name:
             validate_topic_name(name)
         try:
@@ -99,7 +106,7 @@ class ClusterConfigs:
             if isinstance(error.cause, RequestTimedOut):
                 raise TimeoutException("", hint=error.hint) from error
             if isinstance(error.cause, UnknownTopicOrPartition):
-                # Kafka's brokers respond without a text, and its tools print the empty text.
+                # Kafka's brokers respond without a message, and its tools print the empty message.
                 unknown = UnknownTopicOrPartition("", hint=error.cause.message)
                 raise ExecutionException(unknown) from error
             raise
@@ -123,14 +130,14 @@ def _resource(entity_type: str, name: str) -> ConfigResource:
 
 
 def check_there(deleted: Sequence[str], found: Collection[str]) -> None:
-    """Raise InvalidConfiguration for configs to be deleted that are not set."""
+    """Raise InvalidConfiguration if a config to delete is not set."""
     absent = [name for name in deleted if name not in found]
     if absent:
         raise InvalidConfiguration(f"Invalid config(s): {','.join(absent)}")
 
 
 def _check_different(added: Collection[str], deleted: Collection[str]) -> None:
-    """Raise the error of a broker for a config that is both added and deleted."""
+    """If a config is both added and deleted, raise the error that a broker would return."""
     twice = [name for name in immutable_order(added, string_hash) if name in deleted]
     if twice:
         raise ExecutionException(
@@ -150,5 +157,5 @@ def _report(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> dict[st
 
 
 def entity_report(entity: ConfigResource, configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return an entity and its configs for the report."""
+    """Return the entry for one topic or broker in the tool's JSON report."""
     return {"type": entity.entity_type, "name": entity.name, "configs": dict(configs)}

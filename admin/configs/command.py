@@ -1,7 +1,7 @@
-"""kafka-configs for topics and brokers: arguments in, output and exit code out.
+"""Runs the tool kafka-configs for topics and brokers. Mirrors kafka.admin.ConfigCommand.
 
-With ``--zookeeper`` the tool itself changes znodes. klamm has no quotas of clients and users. The
-caller provides the connections. Mirrors ConfigCommand.
+With ``--zookeeper``, the tool changes znodes itself. klamm does not support client and user quotas.
+The caller provides the connections to the cluster and to ZooKeeper.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _INVALID_CONFIGURATION: Final = InvalidConfiguration.kafka_class
 
 
 def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandResult:
-    """Run kafka-configs with ``args``.
+    """Run kafka-configs with ``args`` and return its output and exit code.
 
-    Raises the errors of opening the connection, NotKlamm if a write is refused, and UsageError for
-    entities that klamm does not support. Every other error becomes the tool's own text and exit
-    code.
+    Raises an error if no connection can be established, NotKlamm if klamm must not write to this
+    ZooKeeper, and UsageError for entity types that klamm does not support. For any other error, the
+    result has the error message and exit code of Kafka's tool.
     """
     output = ToolOutput(action=None)
     try:
@@ -71,7 +71,6 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
 def _open(
     command: ConfigOptions, services: ToolServices, output: ToolOutput
 ) -> Iterator[_ZooKeeperTool | ClusterConfigs]:
-    """Connect to the ZooKeeper or cluster that the command gives."""
     if command.zookeeper is None:
         check_properties_file(command.options.text("command-config"))
         with services.open_cluster(command.bootstrap_server or "") as admin:
@@ -86,7 +85,7 @@ def _open(
 
 
 class _ZooKeeperTool:
-    """Actions on the znodes of one chroot."""
+    """The actions of kafka-configs (alter, describe) on the znodes of one chroot."""
 
     def __init__(self, client: KafkaZkClient, output: ToolOutput) -> None:
         self._client = client
@@ -94,7 +93,7 @@ class _ZooKeeperTool:
         self._output = output
 
     def alter(self, command: ConfigOptions) -> None:
-        """Add and remove configs of one entity, and notify the brokers."""
+        """Add and remove configs of the given entity, and notify the brokers."""
         added = command.configs_to_add(self._output)
         deleted = command.configs_to_delete()
         entity = ConfigResource(command.entity_types[0], command.entity_names[0] or DEFAULT_ENTITY)
@@ -110,7 +109,7 @@ class _ZooKeeperTool:
         self._output.report["entities"] = [entity_report(entity, configs)]
 
     def describe(self, command: ConfigOptions) -> None:
-        """Print the configs that are set for one entity, or for all entities with configs."""
+        """Print the config overrides of the given entity, or of all entities with overrides."""
         entity_type = command.entity_types[0]
         names = [name or DEFAULT_ENTITY for name in command.entity_names[:1]]
         if not names:

@@ -1,4 +1,4 @@
-"""Config resources: topics and brokers."""
+"""Config resources: the topics and brokers whose configs can be changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ BROKERS: Final = "brokers"
 
 
 class ConfigResource(NamedTuple):
-    """An entity with configs: its type, TOPICS or BROKERS, and its name."""
+    """A topic or broker that has configs.
+
+    ``entity_type`` is TOPICS or BROKERS. ``name`` is a topic name, a broker id, or DEFAULT_ENTITY
+    for the dynamic defaults of all brokers.
+    """
 
     entity_type: str
     name: str

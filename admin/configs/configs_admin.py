@@ -1,4 +1,4 @@
-"""Configs with the sources of their values, as a cluster describes them.
+"""Results of the Admin call describeConfigs: config values and where they come from.
 
 Mirrors org.apache.kafka.clients.admin.ConfigEntry.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 
 class ConfigSource(Enum):
-    """Source of a config's value, by descending precedence."""
+    """Sources of config values, highest precedence first."""
 
     DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
     DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
@@ -21,7 +21,10 @@ class ConfigSource(Enum):
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):
-    """A config and source that can determine the value of a config."""
+    """A setting that can determine the value of a config.
+
+    For example, the broker config log.retention.ms can determine the topic config retention.ms.
+    """
 
     source: ConfigSource
     name: str
@@ -29,7 +32,10 @@ class ConfigSynonym(msgspec.Struct, frozen=True):
 
 
 class ConfigEntry(msgspec.Struct, frozen=True):
-    """Effective config of an entity. ``synonyms``: its possible sources by precedence."""
+    """Effective value of one config of a topic or broker.
+
+    ``synonyms`` lists the settings that can determine the value, highest precedence first.
+    """
 
     name: str
     value: str | None

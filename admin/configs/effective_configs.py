@@ -1,7 +1,9 @@
-"""Effective values of configs by precedence: topic, broker, all brokers, static, default.
+"""Computes the effective configs of topics and brokers.
 
-Values in, entries out; reads nothing. Mirrors kafka.server.ConfigHelper and the precedence of
-kafka.server.DynamicBrokerConfig.
+The value of a config is taken from the first of these sources that sets the config: the topic's
+overrides, the broker's dynamic configs, the dynamic defaults of all brokers, the broker's
+properties file, Kafka's default. The functions are pure. Mirrors kafka.server.ConfigHelper and the
+precedence of kafka.server.DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, topic_default, 
 
 
 class BrokerConfigs(msgspec.Struct, frozen=True):
-    """Configs set for a broker: for this broker, for all brokers, and static ones.
+    """Config overrides that apply to one broker.
+
+    - ``own``: dynamic configs of this broker.
+    - ``of_all``: dynamic defaults of all brokers.
+    - ``static``: configs in the broker's properties file.
 
     As on a Kafka broker, a dynamic value is ignored if it is invalid or if the config is not
     dynamic.
@@ -28,13 +34,14 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> Mapping[str, str]:
-        """All set values, by precedence."""
+        """Effective values of the configs that are set for this broker."""
         return {**self.static, **_valid(self.of_all), **_valid(self.own)}
 
     def synonyms(self, name: str, default: str | None = None) -> tuple[ConfigSynonym, ...]:
-        """Return the sources of ``name`` by precedence.
+        """Return the settings that can determine the config ``name``, highest precedence first.
 
-        ``default``: the default of a config that klamm supports only for topics.
+        ``default`` is the default value; it is used only if ``name`` and its synonyms are not among
+        the broker configs that klamm supports.
         """
         names = with_synonyms(name)
         known = {one: BROKER_CONFIGS[one].default for one in names if one in BROKER_CONFIGS}
@@ -54,9 +61,9 @@ class BrokerConfigs(msgspec.Struct, frozen=True):
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Return every config of a topic; its leader has the configs ``broker``.
+    """Return every config of a topic. Raises InvalidConfig if a value is invalid.
 
-    Raises InvalidConfig.
+    ``broker`` holds the configs of the broker that handles the request.
     """
     entries = []
     values = broker.values
@@ -72,7 +79,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
 
 
 def static_topic_configs(static: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic defaults among the brokers' static configs, under their topic names."""
+    """Return the defaults of topic configs that static broker configs set, keyed by config name."""
     return {
         name: config.text(topic_default(config, static))
         for name, config in TOPIC_CONFIGS.items()
@@ -81,9 +88,9 @@ def static_topic_configs(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Return every config of one broker that klamm supports, sorted by name.
+    """Return the configs of one broker, sorted by name. Raises InvalidConfig if one is invalid.
 
-    Raises InvalidConfig.
+    The result contains the configs that ``klamm up`` accepts and all configs that are set.
     """
     values = broker.values
     known = {name for name, config in BROKER_CONFIGS.items() if config.at_start}
@@ -97,7 +104,7 @@ def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
 
 
 def default_entries(of_all: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return the configs that are set for all brokers."""
+    """Return the dynamic defaults of all brokers as config entries."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return [
         ConfigEntry(name, value, (ConfigSynonym(source, name, value),))

@@ -1,7 +1,7 @@
 """Options of kafka-configs: valid combinations, and the configs to add and delete.
 
-Mirrors ConfigCommand.ConfigCommandOptions, parseConfigsToBeAdded and parseConfigsToBeDeleted: the
-same checks in the same order.
+Mirrors ConfigCommand.ConfigCommandOptions, parseConfigsToBeAdded and parseConfigsToBeDeleted, with
+the same checks in the same order.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ PARSER: Final = OptionParser(
 
 
 class ConfigOptions:
-    """A checked command line of kafka-configs.
+    """A parsed and checked command line of kafka-configs.
 
-    Raises UsageExit, VersionExit or UncaughtException as the tool does.
+    The constructor raises UsageExit, VersionExit or UncaughtException if Kafka's tool would exit.
     """
 
     def __init__(self, args: Sequence[str]) -> None:
@@ -74,19 +74,19 @@ class ConfigOptions:
 
     @property
     def action(self) -> str:
-        """The action: ``alter`` or ``describe``."""
+        """The requested action: ``alter`` or ``describe``."""
         return "alter" if self.options.has("alter") else "describe"
 
     @property
     def entity_types(self) -> list[str]:
-        """The given entity types, e.g. ``topics``."""
+        """The entity types on the command line, e.g. ``topics``."""
         flags = _FLAGS | _DEFAULT_FLAGS
         given = [entity_type for flag, entity_type in flags.items() if self.options.has(flag)]
         return self.options.texts("entity-type") + given
 
     @property
     def entity_names(self) -> list[str]:
-        """The given entity names; "" is the default entity."""
+        """The entity names on the command line; "" stands for the default entity."""
         names = iter(self.options.texts("entity-name"))
         given = [
             next(names) if option == "entity-name" else ""
@@ -97,7 +97,10 @@ class ConfigOptions:
         return given + ["" for flag in _DEFAULT_FLAGS if self.options.has(flag)]
 
     def configs_to_add(self, output: ToolOutput) -> dict[str, str]:
-        """Return the configs to add, by name. Raises UncaughtException."""
+        """Return the values of the configs to add, keyed by config name.
+
+        Raises UncaughtException if an option or the file is invalid.
+        """
         configs: dict[str, str] = {}
         file = self.options.text("add-config-file")
         if file is not None:
@@ -118,13 +121,13 @@ class ConfigOptions:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Parse a Java properties file with comments and continued lines, but without escapes."""
+    """Parse a Java properties file with comments and line continuations, but without escapes."""
     configs = {}
     for line in re.sub(r"\\\r?\n[ \t\f]*", "", text).splitlines():
         stripped = line.lstrip()
         if stripped and stripped[0] not in "#!":
             found = _PROPERTY.fullmatch(stripped)
-            assert found is not None, "any line is a name and a value"
+            assert found is not None, f"not a property: {stripped}"
             configs[found[1]] = found[2]
     return configs
 
@@ -145,7 +148,7 @@ def _parse_pairs(text: str | None) -> dict[str, str]:
 
 
 def illegal_argument(message: str) -> UncaughtException:
-    """Return an IllegalArgumentException, of which the tool prints only the message."""
+    """Return an IllegalArgumentException; the tool prints only its message."""
     return UncaughtException(ILLEGAL_ARGUMENT, message)
 
 

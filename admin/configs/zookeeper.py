@@ -1,6 +1,6 @@
-"""Config changes of topics and brokers in ZooKeeper: the config znode, then the notification.
+"""Changes configs of topics and brokers in ZooKeeper, and notifies the brokers.
 
-Works on znodes, with or without a running controller; prints nothing. Mirrors
+The config znode is written before the notification. No running controller is needed. Mirrors
 kafka.zk.AdminZkClient.fetchEntityConfig and change*Config.
 """
 
@@ -15,7 +15,7 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 
 
 class ZooKeeperConfigs:
-    """Configs of the entities in one chroot."""
+    """Reads and changes the configs of topics and brokers in one chroot."""
 
     def __init__(self, client: KafkaZkClient) -> None:
         self._client = client
@@ -23,9 +23,10 @@ class ZooKeeperConfigs:
     def overrides(
         self, resources: Collection[ConfigResource] | None = None
     ) -> dict[ConfigResource, dict[str, str]]:
-        """Return the configs that are set for each entity. Raises MalformedZNode.
+        """Return the config overrides of ``resources``. Raises MalformedZNode.
 
-        ``resources`` None: all topics and brokers with configs, including DEFAULT_ENTITY.
+        If ``resources`` is None, the result contains the overrides of all topics and brokers that
+        have any, and the dynamic defaults of all brokers.
         """
         if resources is None:
             resources = [
@@ -38,9 +39,9 @@ class ZooKeeperConfigs:
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
     ) -> None:
-        """Set configs, entity by entity; None removes a config.
+        """Change configs of topics and brokers, one by one; the value None removes a config.
 
-        Does not write an entity if configs are only removed and none of them is set. Raises
+        If a change only removes configs that are not set, nothing is written. Raises
         UnknownTopicOrPartition, InvalidConfig, MalformedZNode.
         """
         for resource, wanted in changes.items():
@@ -50,7 +51,7 @@ class ZooKeeperConfigs:
                 self.change(resource, configs)
 
     def change(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
-        """Replace an entity's configs and notify the brokers.
+        """Replace all config overrides of one topic or broker, and notify the brokers.
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """

@@ -1,1 +1,1 @@
-"""kafka-leader-election and kafka-preferred-replica-election."""
+"""The election tools kafka-leader-election and kafka-preferred-replica-election."""

@@ -1,7 +1,4 @@
-"""kafka-leader-election: arguments in, output and exit code out.
-
-Mirrors LeaderElectionCommand.
-"""
+"""Runs the tool kafka-leader-election. Mirrors kafka.admin.LeaderElectionCommand."""
 
 from __future__ import annotations
 
@@ -17,9 +14,10 @@ from klamm.admin.jopt import (
     UsageExit,
     VersionExit,
 )
+from klamm.admin.tool_json import decoding
 from klamm.admin.tool_output import ToolOutput, check_properties_file, read_file
 from klamm.admin.tool_services import ToolServices
-from klamm.cluster.errors import AdminCommandFailed, AdminError, UsageError
+from klamm.cluster.errors import AdminCommandFailed, UsageError
 from klamm.cluster.types import ElectionType, TopicPartition
 
 PARSER: Final = OptionParser(
@@ -44,20 +42,22 @@ _ABOUT: Final = (
 
 
 def run_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
-    """Run kafka-leader-election with ``args``.
+    """Run kafka-leader-election with ``args`` and return its output and exit code.
 
-    Raises the errors of opening the connection; every other error becomes the tool's own text.
+    Raises an error if no connection can be established. For any other error, the result has the
+    error message of Kafka's tool.
     """
     output = ToolOutput()
     try:
         options = PARSER.parse(args)
         options.end_with_help(args, _ABOUT)
-        _check(options)
+        with decoding():
+            _check(options)
         election_type = _election_type(options)
         partitions = _partitions(options)
         check_properties_file(options.text("admin.config"))
         server = options.text("bootstrap-server") or ""
-    except (AdminError, VersionExit, UsageExit, UncaughtException) as error:
+    except (VersionExit, UsageExit, UncaughtException) as error:
         return output.ended_by_arguments(error, PARSER.usage)
     kind = election_type.value
     texts = ElectionTexts(

@@ -1,7 +1,7 @@
-"""Shared part of both election tools: the file of partitions, and the output of the results.
+"""Code shared by both election tools: parses the list of partitions, and prints the results.
 
-Mirrors LeaderElectionCommand.parseReplicaElectionData, its twin in
-PreferredReplicaLeaderElectionCommand, and Admin.electLeaders.
+Mirrors Admin.electLeaders, LeaderElectionCommand.parseReplicaElectionData, and its counterpart in
+PreferredReplicaLeaderElectionCommand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ElectionTexts(NamedTuple):
-    """Texts of a tool for the results of an election."""
+    """Messages that one of the two tools prints about the results of an election."""
 
     succeeded: str
     noop: str
@@ -34,25 +34,24 @@ class ElectionTexts(NamedTuple):
 
 
 def parse_election_data(text: str, what: str, missing: str) -> list[TopicPartition]:
-    """Parse the partitions of a file, in order.
+    """Parse the JSON file that lists partitions; return the partitions in the file's order.
 
-    ``what``: the beginning of the tool's messages. ``missing``: the message for a missing field
-    "partitions". Raises AdminOperationError, UncaughtException.
+    ``what`` is the subject of error messages, and ``missing`` is the error message if the file has
+    no field "partitions". Raises UncaughtException.
     """
-    node = parse_json(text, f"{what} is empty")
     with decoding():
-        fields = as_object(node)
+        fields = as_object(parse_json(text, f"{what} is empty"))
         if "partitions" not in fields:
             raise AdminOperationError(missing)
         partitions = [
             TopicPartition(to_str(field(item, "topic")), to_int(field(item, "partition")))
             for item in map(as_object, as_array(fields["partitions"]))
         ]
-    repeated = duplicates(partitions, topic_partition_hash)
-    if repeated:
-        raise AdminOperationError(
-            f"{what} contains duplicate partitions: {','.join(map(str, repeated))}"
-        )
+        repeated = duplicates(partitions, topic_partition_hash)
+        if repeated:
+            raise AdminOperationError(
+                f"{what} contains duplicate partitions: {','.join(map(str, repeated))}"
+            )
     return partitions
 
 
@@ -64,9 +63,10 @@ def elect_leaders(
     texts: ElectionTexts,
     output: ToolOutput,
 ) -> CommandResult:
-    """Request elections and print the results; a hint has the names missing in Kafka's text.
+    """Request elections, print their results, and return the result of the tool.
 
-    The result is a failure if the request timed out or an election failed.
+    The tool fails if the request times out or an election fails. The hint lists the partitions that
+    needed no election, because Kafka's tool does not print them.
     """
     try:
         results = as_futures(admin).elect_leaders(election_type, partitions, timeout_ms)
@@ -101,7 +101,7 @@ def _show_elected(
     if succeeded:
         output.println(f"{texts.succeeded} {names}")
     if noop:
-        # Kafka prints the partitions that succeeded here, a bug that is reproduced.
+        # Kafka prints the partitions that succeeded instead; klamm reproduces this bug.
         output.println(f"{texts.noop} {names}")
     for tp, error in errors.items():
         output.println(f"{texts.failed}: {tp}: {error.kafka_class}: {error.message}")

@@ -1,7 +1,7 @@
-"""kafka-preferred-replica-election: arguments in, output and exit code out.
+"""Runs the tool kafka-preferred-replica-election.
 
-With ``--zookeeper`` it writes /admin/preferred_replica_election, and the controller carries out the
-election. Mirrors PreferredReplicaLeaderElectionCommand.
+With ``--zookeeper``, the tool writes /admin/preferred_replica_election, and the controller carries
+out the election. Mirrors kafka.admin.PreferredReplicaLeaderElectionCommand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.topics import read_assignments
 from klamm.cluster.errors import (
     AdminCommandFailed,
-    AdminError,
     AdminOperationError,
     EnvironmentProblem,
     KlammError,
@@ -65,10 +64,10 @@ _TEXTS: Final = ElectionTexts(
 
 
 def run_preferred_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
-    """Run kafka-preferred-replica-election with ``args``.
+    """Run kafka-preferred-replica-election and return its output and exit code.
 
-    Raises the errors of opening the connection, and NotKlamm if a write is refused; every other
-    error becomes the tool's own text.
+    Raises an error if no connection can be established, and NotKlamm if klamm must not write to
+    this ZooKeeper. For any other error, the result has the error message of Kafka's tool.
     """
     output = ToolOutput()
     output.println(_DEPRECATED)
@@ -78,7 +77,7 @@ def run_preferred_election_command(args: Sequence[str], services: ToolServices) 
         file = options.text("path-to-json-file")
         partitions = None if file is None else _read(file)
         check_properties_file(options.text("admin.config"))
-    except (AdminError, VersionExit, UsageExit, UncaughtException) as error:
+    except (VersionExit, UsageExit, UncaughtException) as error:
         return output.ended_by_arguments(error, PARSER.usage)
     if options.has("zookeeper"):
         output.println(*ZOOKEEPER_WARNING)
@@ -158,7 +157,7 @@ def _write_znode(
 def _existing(
     client: KafkaZkClient, wanted: list[TopicPartition]
 ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """Split ``wanted`` into existing and missing partitions, in Kafka's order."""
+    """Split ``wanted`` into existing and missing partitions, in the order of Scala's sets."""
     ordered = immutable_order(wanted, topic_partition_hash)
     there = read_assignments(client, list(dict.fromkeys(tp.topic for tp in ordered)))
     valid = [tp for tp in ordered if tp in there]
@@ -170,7 +169,7 @@ def _existing(
 
 
 def _all_partitions(client: KafkaZkClient) -> list[TopicPartition]:
-    """Return every partition with a znode below its topic, in Kafka's order."""
+    """Return every partition that has its own znode, in the order of Scala's sets."""
     topics = client.get_all_topics_in_cluster()
     results = client.read([GetChildren(TopicPartitionsZNode.path(topic)) for topic in topics])
     found = [

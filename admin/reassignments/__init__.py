@@ -1,1 +1,1 @@
-"""kafka-reassign-partitions: plans, moves, throttles, and verification."""
+"""The tool kafka-reassign-partitions: its plans, moves, throttles and verification."""

@@ -52,9 +52,9 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 class ClusterReassignment(ReassignmentTool):
-    """The five actions on a running cluster.
+    """The five actions of kafka-reassign-partitions on a running cluster.
 
-    ``admin``: raises ExecutionException, as futures do.
+    ``admin`` must wrap errors in ExecutionException, as Java futures do.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ClusterReassignment(ReassignmentTool):
         self._moves = LogDirMoves(admin, output, services.now_ms, services.sleep_ms)
 
     def verify(self, command: ReassignOptions) -> None:
-        """Print the state of a reassignment; remove its throttles if nothing is moving."""
+        """Print the state of a reassignment; remove its throttles if nothing is being moved."""
         targets, log_dirs = parse_reassignment(command.plan())
         reassignments = self._admin.list_partition_reassignments()
         states = self._states(targets, reassignments)
@@ -78,7 +78,10 @@ class ClusterReassignment(ReassignmentTool):
         self._end(targets, is_over=is_over and not command.preserve_throttles)
 
     def execute(self, command: ReassignOptions) -> None:
-        """Check a plan, set the throttles with a non-negative rate, and start it."""
+        """Check a plan, set its throttles, and start the reassignment.
+
+        A throttle with a negative rate (the default) is not set.
+        """
         text = command.plan()
         inter_broker_bytes_per_s = command.number("throttle")
         log_dir_bytes_per_s = command.number("replica-alter-log-dirs-throttle")
@@ -108,7 +111,10 @@ class ClusterReassignment(ReassignmentTool):
             self._moves.execute(log_dirs, timeout_ms)
 
     def cancel(self, command: ReassignOptions) -> None:
-        """Cancel the moves of a plan that are still active, and remove its throttles."""
+        """Cancel the reassignments and log directory moves of a plan that are still running.
+
+        Removes the plan's throttles.
+        """
         text, timeout_ms = command.plan(), command.number("timeout")
         targets, log_dirs = parse_reassignment(text)
         asked = list(dict.fromkeys(tp for tp, _ in targets))
@@ -166,7 +172,11 @@ class ClusterReassignment(ReassignmentTool):
         }
 
     def _existing_assignments(self, topics: Sequence[str]) -> dict[TopicPartition, Replicas]:
-        """Return the replicas of the existing topics; asks topic by topic if some are missing."""
+        """Return the replicas of those ``topics`` that exist.
+
+        One request is sent for all topics. If this request fails because a topic is missing, one
+        request is sent for each topic.
+        """
         try:
             return self._replicas(topics) if topics else {}
         except ExecutionException as error:

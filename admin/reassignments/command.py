@@ -1,7 +1,7 @@
-"""kafka-reassign-partitions: arguments in, output and exit code out.
+"""Runs the tool kafka-reassign-partitions.
 
-Mirrors the main of ReassignPartitionsCommand; of the Java stack trace that the tool prints, only
-the first line is kept.
+Mirrors the main method of kafka.admin.ReassignPartitionsCommand. Where Kafka's tool prints a Java
+stack trace, klamm prints only its first line.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from klamm.admin.tool_output import (
     java_class,
 )
 from klamm.admin.tool_services import ToolServices
-from klamm.cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
+from klamm.cluster.errors import AdminError, EnvironmentProblem, KlammError, NotKlamm, UsageError
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.znodes import MalformedZNode
 
 INCONCLUSIVE: Final = 12
-"""klamm's exit code of ``--verify`` while the reassignment is in progress."""
+"""klamm's exit code for ``--verify`` while the reassignment is in progress."""
 _FAILED: Final = 1
 
 
 def run_reassign_command(
     args: Sequence[str], services: ToolServices, own: OwnOptions | None = None
 ) -> CommandResult:
-    """Run kafka-reassign-partitions with ``args``.
+    """Run kafka-reassign-partitions with ``args`` and return its output and exit code.
 
-    Raises the errors of opening the connection, NotKlamm if a write is refused, and UsageError for
-    invalid options of klamm's own. Every other error becomes the tool's own text and exit code.
+    ``own`` are klamm's additional options. Raises an error if no connection can be established,
+    NotKlamm if klamm must not write to this ZooKeeper, and UsageError if the additional options are
+    invalid. For any other error, the result has the error message and exit code of Kafka's tool.
     """
     output = ToolOutput(action=None)
     try:
@@ -61,6 +63,7 @@ def run_reassign_command(
         except (EnvironmentProblem, NotKlamm):
             raise
         except KlammError as error:
+            error.hint = error.hint or _file_hint(command, error)
             return _failed(output, error)
     result = output.succeeded()
     result.report["exit_code"] = _own_exit_code(output)
@@ -73,6 +76,18 @@ def _failed(output: ToolOutput, error: KlammError) -> CommandResult:
     else:
         output.println(f"Error: {error.message}", f"{java_class(error)}: {error.message}\n")
     return output.failed(error, "", error.hint)
+
+
+def _file_hint(command: ReassignOptions, error: KlammError) -> str | None:
+    """Return a hint that names the reassignment file if its contents are wrong.
+
+    Kafka's tool does not name it.
+    """
+    is_content = isinstance(error.__cause__, (AdminError, MalformedZNode))
+    if not isinstance(error, UncaughtException) or not is_content:
+        return None
+    files = command.options.texts("reassignment-json-file")
+    return f"the error is in {files[0]}" if files else None
 
 
 def _warn(command: ReassignOptions, output: ToolOutput) -> None:
@@ -95,7 +110,6 @@ def _open(
     output: ToolOutput,
     own: OwnOptions,
 ) -> Iterator[ClusterReassignment | ZooKeeperReassignment]:
-    """Connect to the ZooKeeper or cluster that the command gives."""
     if not command.options.has("bootstrap-server"):
         with services.open_store(address) as store:
             yield ZooKeeperReassignment(KafkaZkClient(store), output, own, services)
@@ -114,7 +128,9 @@ def _check_own(command: ReassignOptions, own: OwnOptions) -> None:
         if command.action not in ("verify", "cancel"):
             raise UsageError("--restore-throttles requires --verify or --cancel")
         if command.preserve_throttles:
-            raise UsageError("give either --restore-throttles or --preserve-throttles, not both")
+            raise UsageError(
+                "give either --restore-throttles or --preserve-throttles, but not both"
+            )
         read_saved(own.restore_throttles)
     if own.pools is not None and command.action not in ("generate", "execute"):
         raise UsageError("--pools requires --generate or --execute")

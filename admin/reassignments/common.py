@@ -1,7 +1,8 @@
-"""Shared part of kafka-reassign-partitions with --zookeeper and with --bootstrap-server.
+"""Code that kafka-reassign-partitions uses with --zookeeper as well as with --bootstrap-server.
 
-Generates plans and reports the verification; zookeeper.py and cluster.py access the cluster.
-Mirrors ReassignPartitionsCommand.calculateAssignment and the ends of its entry points.
+This module generates plans, reports the result of --verify and clears throttles; zookeeper.py and
+cluster.py access the cluster. Mirrors ReassignPartitionsCommand.calculateAssignment and the last
+steps of each action.
 """
 
 from __future__ import annotations
@@ -49,9 +50,11 @@ class TerseFailure(AdminError):
 
 
 class OwnOptions(msgspec.Struct, frozen=True):
-    """klamm's own options of the tool. The files contain saved throttles.
+    """Options that klamm adds to kafka-reassign-partitions.
 
-    ``pools``: no partition may gain a replica outside its topic's pool.
+    ``save_throttles`` is the file to which the previous throttles are saved, ``restore_throttles``
+    the file from which they are restored. With ``pools``, no partition may gain a replica outside
+    its topic's pool.
     """
 
     save_throttles: Path | None = None
@@ -66,10 +69,11 @@ def calculate_assignment(
     source: IntSource,
     pools: Pools | None = None,
 ) -> dict[TopicPartition, Replicas]:
-    """Compute a new placement of every topic, each inside its pool.
+    """Compute a new replica assignment for each topic, inside the topic's pool.
 
-    Partitions are numbered from 0 and get the replication factor of the topic's first partition in
-    Scala's order. Topics draw from ``source`` in that order, too. Raises InvalidReplicationFactor,
+    The partitions in the result are numbered from 0, even if those in ``current`` are not. All
+    partitions of a topic get the replication factor of its first partition. As in Kafka, topics and
+    partitions are in the iteration order of Scala's sets. Raises InvalidReplicationFactor,
     AdminOperationError.
     """
     ordered = immutable_order(current, topic_partition_hash)
@@ -99,7 +103,7 @@ def check_plan_in_pools(proposed: Assignment, current: Assignment, pools: Pools 
 
 
 class ReassignmentTool(ABC):
-    """Base of the tool's actions on a cluster and on znodes."""
+    """Base class of ClusterReassignment and ZooKeeperReassignment."""
 
     def __init__(
         self,
@@ -148,7 +152,11 @@ class ReassignmentTool(ABC):
         partitions: Mapping[TopicPartition, PartitionReassignmentState],
         replicas: Mapping[TopicPartitionReplica, LogDirMoveState],
     ) -> None:
-        """Add the states of all moves to the report; ``state`` is the least advanced of them."""
+        """Add the states of all moves to the report.
+
+        The report's ``state`` is IN_PROGRESS if any move is in progress, otherwise DIFFERENT if a
+        partition or replica is not as planned, otherwise COMPLETE.
+        """
         states = [_partition_state(state) for state in partitions.values()]
         states += [_replica_state(state) for state in replicas.values()]
         self._output.report["state"] = next(
@@ -169,16 +177,17 @@ class ReassignmentTool(ABC):
         ]
 
     def _show_started(self, targets: Assignment) -> None:
-        """Print and report that a reassignment has started."""
+        """Print that a reassignment has started, and add the reassignment to the report."""
         self._output.println(started_text(targets))
         self._output.report["started"] = [
             {**tp._asdict(), "replicas": targets[tp]} for tp in sorted(targets)
         ]
 
     def _end(self, targets: Sequence[tuple[TopicPartition, Replicas]], *, is_over: bool) -> None:
-        """Clear the throttles of a completed reassignment, or restore the saved ones.
+        """If the reassignment is over, clear its throttles or restore the saved throttles.
 
-        Then report the throttles of its brokers and topics; with --show-throttles print all.
+        Then add to the report the throttles of the brokers and topics involved. With
+        --show-throttles, report and print all throttles of the cluster instead.
         """
         live = self._live_brokers()
         if is_over and self._own.restore_throttles is not None:

@@ -1,4 +1,4 @@
-"""Moves of replicas between log directories of a broker: their states, and how they start.
+"""Moves replicas between the log directories of a broker, and checks the progress of such moves.
 
 The caller provides the clock. Mirrors ReassignPartitionsCommand.findLogDirMoveStates and
 executeMoves.
@@ -23,7 +23,10 @@ RETRY_MS: Final = 100
 
 
 class LogDirMoves:
-    """Log directory moves of one cluster. ``sleep_ms``: waits between two attempts."""
+    """Moves replicas of one cluster between log directories.
+
+    ``sleep_ms`` is called to wait between two attempts to start a move.
+    """
 
     def __init__(
         self,
@@ -52,9 +55,9 @@ class LogDirMoves:
         }
 
     def execute(self, targets: Mapping[TopicPartitionReplica, str], timeout_ms: int) -> None:
-        """Start the moves; retry replicas that do not exist yet until ``timeout_ms``.
+        """Start the moves; for ``timeout_ms``, retry moves of replicas that do not exist yet.
 
-        Raises AdminCommandFailed if a broker refuses a move, TerseFailure after the timeout.
+        Raises AdminCommandFailed if a broker refuses a move, and TerseFailure after the timeout.
         """
         deadline_ms = self._now_ms() + timeout_ms
         pending = dict(targets)

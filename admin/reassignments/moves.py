@@ -1,6 +1,6 @@
 """Source and destination brokers of a reassignment, and the throttle configs derived from them.
 
-Pure. Mirrors ReassignPartitionsCommand.calculate*MoveMap, calculate*Throttles,
+The functions are pure. Mirrors ReassignPartitionsCommand.calculate*MoveMap, calculate*Throttles,
 calculateReassigningBrokers and calculateMovingBrokers.
 """
 
@@ -15,7 +15,7 @@ from klamm.cluster.types import ReplicaAssignment, TopicPartition
 
 
 class PartitionMove(NamedTuple):
-    """Brokers that hold a partition's data, and brokers that will get it."""
+    """Brokers that hold a partition's data (sources), and brokers to copy it to (destinations)."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -29,7 +29,7 @@ def calculate_proposed_move_map(
     proposed: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> MoveMap:
-    """Return {topic: {partition: move}} of the running and the proposed moves.
+    """Return the running and the proposed moves as {topic: {partition: move}}.
 
     A partition that is already being reassigned keeps its sources. Raises UncaughtException if a
     proposed partition does not exist.
@@ -55,7 +55,10 @@ def calculate_proposed_move_map(
 
 
 def calculate_leader_throttles(moves: MoveMap) -> dict[str, str]:
-    """Return {topic: "partition:broker,..."} of all sources, sorted as text."""
+    """Return the value of leader.replication.throttled.replicas for each topic.
+
+    The value lists the replicas on source brokers as "partition:broker,...", sorted as text.
+    """
     return {
         topic: _throttled((partition, move.sources) for partition, move in partitions.items())
         for topic, partitions in moves.items()
@@ -63,7 +66,10 @@ def calculate_leader_throttles(moves: MoveMap) -> dict[str, str]:
 
 
 def calculate_follower_throttles(moves: MoveMap) -> dict[str, str]:
-    """Return {topic: "partition:broker,..."} of all new replicas, sorted as text."""
+    """Return the value of follower.replication.throttled.replicas for each topic.
+
+    The value lists the new replicas as "partition:broker,...", sorted as text.
+    """
     return {
         topic: _throttled((n, move.destinations - move.sources) for n, move in partitions.items())
         for topic, partitions in moves.items()
@@ -71,7 +77,7 @@ def calculate_follower_throttles(moves: MoveMap) -> dict[str, str]:
 
 
 def calculate_reassigning_brokers(moves: MoveMap) -> list[int]:
-    """Return all source and destination brokers, ascending."""
+    """Return the ids of all source and destination brokers, in ascending order."""
     return sorted(
         {
             broker
@@ -83,7 +89,7 @@ def calculate_reassigning_brokers(moves: MoveMap) -> list[int]:
 
 
 def calculate_moving_brokers(replicas: Iterable[TopicPartitionReplica]) -> list[int]:
-    """Return the brokers on which replicas change their log directory, ascending."""
+    """Return the ids of brokers that move replicas between log directories, in ascending order."""
     return sorted({replica.broker_id for replica in replicas})
 
 

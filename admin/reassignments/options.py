@@ -1,6 +1,6 @@
 """Options of kafka-reassign-partitions and their valid combinations.
 
-Mirrors ReassignPartitionsCommand.validateAndParseArgs: the same checks in the same order.
+Mirrors ReassignPartitionsCommand.validateAndParseArgs, with the same checks in the same order.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ PARSER: Final = OptionParser(
 
 
 class ReassignOptions:
-    """A checked command line of kafka-reassign-partitions.
+    """A parsed and checked command line of kafka-reassign-partitions.
 
-    Raises UsageExit, VersionExit or UncaughtException as the tool does.
+    The constructor raises UsageExit, VersionExit or UncaughtException if Kafka's tool would exit.
     """
 
     def __init__(self, args: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ class ReassignOptions:
 
     @property
     def preserve_throttles(self) -> bool:
-        """True if throttles must not be removed."""
+        """True if ``--preserve-throttles`` was given, so throttles are not removed."""
         return self.options.has("preserve-throttles")
 
     def text(self, name: str) -> str:
@@ -93,17 +93,23 @@ class ReassignOptions:
         return value
 
     def plan(self) -> str:
-        """Return the contents of the reassignment file. Raises UncaughtException."""
+        """Return the contents of the reassignment file.
+
+        Raises UncaughtException, as Kafka's tool does, if the file cannot be read.
+        """
         return read_file(self.text("reassignment-json-file"))
 
     def generate_arguments(self) -> tuple[str, str]:
-        """Return the contents of the topics file, and the broker list. Raises UncaughtException."""
+        """Return the contents of the topics file, and the value of --broker-list.
+
+        Raises UncaughtException, as Kafka's tool does, if the file cannot be read.
+        """
         return read_file(self.text("topics-to-move-json-file")), self.text("broker-list")
 
     def number(self, name: str) -> int:
-        """Return a rate or a time, or its default.
+        """Return the value of an option that takes a rate or a timeout, or the option's default.
 
-        Raises UncaughtException if it is not a Java long.
+        Raises UncaughtException if the value is not a Java long.
         """
         try:
             value = self.options.integer(name, bits=_LONG_BITS)

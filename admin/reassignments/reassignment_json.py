@@ -1,6 +1,6 @@
-"""JSON of kafka-reassign-partitions: parses and formats reassignments, parses topics to move.
+"""Parses and formats the JSON of kafka-reassign-partitions: reassignments and topic lists.
 
-Converts text to values and back; reads no files. Mirrors ReassignPartitionsCommand.parse*Args,
+The functions read no files. Mirrors ReassignPartitionsCommand.parse*Args,
 parsePartitionReassignmentData, parseTopicsData and formatAsReassignmentJson.
 """
 
@@ -33,7 +33,7 @@ Replicas = tuple[int, ...]
 
 
 class TopicPartitionReplica(NamedTuple):
-    """A replica on one broker, printed as in Kafka: ``topic-partition-broker``."""
+    """A partition's replica on one broker; Kafka prints it as topic-partition-broker."""
 
     topic: str
     partition: int
@@ -44,38 +44,42 @@ class TopicPartitionReplica(NamedTuple):
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """Sort key: broker, topic, partition, the order of replicas in Kafka's tool."""
+        """Sort key for replicas, which Kafka's tool sorts by broker, topic and partition."""
         return self.broker_id, self.topic, self.partition
 
 
 class ReassignmentData(NamedTuple):
-    """A parsed reassignment with its duplicates, and its log directories by replica."""
+    """A parsed reassignment file.
+
+    ``partitions`` lists the partitions, each with its target replicas; a partition may occur twice.
+    ``log_dirs`` has the target log directories.
+    """
 
     partitions: list[tuple[TopicPartition, Replicas]]
     log_dirs: dict[TopicPartitionReplica, str]
 
 
+@decoding()
 def parse_reassignment(text: str) -> ReassignmentData:
-    """Parse a reassignment without further checks.
+    """Parse a reassignment file without checking for duplicates or empty lists.
 
-    Raises AdminOperationError, AdminCommandFailed, UncaughtException.
+    Raises UncaughtException.
     """
-    node = parse_json(text)
-    with decoding():
-        items = _items(node, "partitions")
-        read = ReassignmentData([], {})
-        for item in items:
-            _read_partition(as_object(item), read)
+    read = ReassignmentData([], {})
+    for item in _items(parse_json(text), "partitions"):
+        _read_partition(as_object(item), read)
     return read
 
 
+@decoding()
 def parse_execute_arguments(
     text: str,
 ) -> tuple[dict[TopicPartition, Replicas], dict[TopicPartitionReplica, str]]:
-    """Parse and check a reassignment: return targets by partition, log directories by replica.
+    """Parse and check a reassignment for ``--execute``.
 
-    Raises AdminCommandFailed for an empty plan, an empty replica list, a duplicate partition and a
-    duplicate replica, checked in this order, and the errors of ``parse_reassignment``.
+    Returns the target replicas keyed by partition, and the log directories keyed by replica. Raises
+    UncaughtException for the first of these: an error of ``parse_reassignment``, an empty plan, an
+    empty replica list, a duplicate partition, a duplicate replica.
     """
     partitions, log_dirs = parse_reassignment(text)
     if not partitions:
@@ -99,10 +103,11 @@ def parse_execute_arguments(
     return dict(partitions), log_dirs
 
 
+@decoding()
 def parse_generate_arguments(text: str, broker_list: str) -> tuple[list[int], list[str]]:
-    """Parse brokers and topics of ``--generate``; the broker list is checked before the JSON.
+    """Parse the broker list and the topics file for ``--generate``, in this order.
 
-    Raises AdminCommandFailed for duplicates, AdminOperationError, UncaughtException.
+    Raises UncaughtException.
     """
     brokers = _parse_broker_list(broker_list)
     _refuse_duplicates(brokers, int_hash, "Broker list")
@@ -115,7 +120,7 @@ def format_reassignment(
     partitions: Mapping[TopicPartition, Sequence[int]],
     log_dirs: Mapping[TopicPartitionReplica, str],
 ) -> str:
-    """Format a reassignment as the tool prints it: compact and sorted."""
+    """Format a reassignment as the tool prints it: compact, sorted JSON."""
     return msgspec.json.encode(reassignment_values(partitions, log_dirs)).decode()
 
 
@@ -123,7 +128,10 @@ def reassignment_values(
     partitions: Mapping[TopicPartition, Sequence[int]],
     log_dirs: Mapping[TopicPartitionReplica, str],
 ) -> dict[str, Any]:
-    """Return the values of the tool's JSON: sorted, with a log directory for every replica."""
+    """Return a reassignment as the values of the tool's JSON, sorted by partition.
+
+    The log directory of a replica that is not in ``log_dirs`` is "any".
+    """
     items = [
         {
             **tp._asdict(),
@@ -171,8 +179,7 @@ def _read_partition(fields: dict[str, Any], read: ReassignmentData) -> None:
 
 def _parse_topics(text: str) -> list[str]:
     node = parse_json(text, "The input string is not a valid JSON")
-    with decoding():
-        return [to_str(field(as_object(item), "topic")) for item in _items(node, "topics")]
+    return [to_str(field(as_object(item), "topic")) for item in _items(node, "topics")]
 
 
 def _parse_broker_list(text: str) -> list[int]:
@@ -181,8 +188,7 @@ def _parse_broker_list(text: str) -> list[int]:
         words.pop()
     if words == [""] and text:
         return []
-    with decoding():
-        return [parse_int(word) for word in words]
+    return [parse_int(word) for word in words]
 
 
 def _refuse_duplicates(items: list[Any], hash_of: Callable[[Any], int], what: str) -> None:

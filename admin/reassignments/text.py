@@ -1,6 +1,6 @@
-"""Texts of kafka-reassign-partitions about partitions and replicas, identical to Kafka's.
+"""Messages of kafka-reassign-partitions about partitions and replicas, identical to Kafka's.
 
-Pure. Mirrors the *ToString methods and messages of ReassignPartitionsCommand.
+The functions are pure. Mirrors the *ToString methods and messages of ReassignPartitionsCommand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ NEEDS_BOOTSTRAP_SERVER: Final = (
 
 
 class PartitionReassignmentState(NamedTuple):
-    """Current and target replicas of a partition. ``done``: it is not being reassigned."""
+    """Current and target replicas of a partition.
+
+    ``done`` is True if the partition is not being reassigned.
+    """
 
     current_replicas: tuple[int, ...]
     target_replicas: tuple[int, ...]
@@ -42,8 +45,9 @@ class PartitionReassignmentState(NamedTuple):
 class LogDirMoveState(NamedTuple):
     """State of a replica's move to the log directory ``target``.
 
-    ``current`` None: the replica is not in a live log directory. ``future`` None: it is not
-    moving. ``is_known`` False: the broker's response does not contain the replica.
+    If ``current`` is None, the replica is not in a live log directory. If ``future`` is None, the
+    replica is not being moved. If ``is_known`` is False, the broker's response does not contain the
+    replica.
     """
 
     target: str
@@ -53,12 +57,12 @@ class LogDirMoveState(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """True while the replica moves, to any log directory."""
+        """True while the replica is being moved to any log directory."""
         return self.current is not None and self.future is not None
 
     @property
     def done(self) -> bool:
-        """True if the replica exists and is not moving."""
+        """True if the replica exists and is not being moved."""
         return self.current is not None and self.future is None
 
 
@@ -73,7 +77,7 @@ def joined(items: Iterable[object]) -> str:
 
 
 def partition_states_text(states: Mapping[TopicPartition, PartitionReassignmentState]) -> str:
-    """Return the text of ``--verify`` about partitions, sorted; no newline at the end."""
+    """Return the output of ``--verify`` about partitions, without a final newline."""
     lines = ["Status of partition reassignment:"]
     for tp in sorted(states):
         state = states[tp]
@@ -90,7 +94,7 @@ def partition_states_text(states: Mapping[TopicPartition, PartitionReassignmentS
 
 
 def replica_states_text(states: Mapping[TopicPartitionReplica, LogDirMoveState]) -> str:
-    """Return the text of ``--verify`` about log directory moves; no newline at the end."""
+    """Return the output of ``--verify`` about log directory moves, without a final newline."""
     ordered = sorted(states, key=lambda replica: replica.order)
     return "\n".join(_replica_state(replica, states[replica]) for replica in ordered)
 
@@ -125,7 +129,10 @@ def current_assignment_text(
     proposed: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> str:
-    """Return the text of ``--execute`` with the plan for a rollback; no newline at the end."""
+    """Return what ``--execute`` prints about the current replicas, without a final newline.
+
+    The text contains a reassignment file that restores these replicas.
+    """
     shown = format_reassignment({tp: ids for tp, ids in current.items() if tp in proposed}, {})
     return (
         f"Current partition replica assignment\n\n{shown}\n\n"
@@ -134,7 +141,7 @@ def current_assignment_text(
 
 
 def reassignments_text(reassignments: Mapping[TopicPartition, ReplicaAssignment]) -> str:
-    """Return the text of ``--list``; no newline at the end."""
+    """Return the output of ``--list``, without a final newline."""
     if not reassignments:
         return "No partition reassignments found."
     lines = ["Current partition reassignments:"]
@@ -150,7 +157,7 @@ def reassignments_text(reassignments: Mapping[TopicPartition, ReplicaAssignment]
 
 
 def started_text(partitions: Iterable[TopicPartition]) -> str:
-    """Return the text about a started reassignment."""
+    """Return the message that a reassignment was started."""
     ordered = sorted(partitions)
     return (
         f"Successfully started partition reassignment{plural(len(ordered))} for {joined(ordered)}"

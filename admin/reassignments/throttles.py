@@ -1,7 +1,7 @@
-"""Throttles of a reassignment: set, clear, show, save to a file, and restore.
+"""Sets, clears, shows, saves and restores the replication throttles of a reassignment.
 
 Kafka's tool overwrites throttles without saving them, and also removes throttles set by other
-operators; klamm's file of saved throttles avoids that. Mirrors
+operators; klamm can save them to a file first and restore them afterwards. Mirrors
 ReassignPartitionsCommand.clear*Throttles and modify*Throttle.
 """
 
@@ -45,7 +45,11 @@ _NAMES = {
 
 
 class SavedThrottles(msgspec.Struct):
-    """Contents of the file: the previous throttles by entity, {} for an entity without any."""
+    """Contents of a file written by ``--save-throttles``: throttle configs of brokers and topics.
+
+    ``brokers`` is keyed by broker id and ``topics`` by topic name. A broker or topic without
+    throttles is saved as {}.
+    """
 
     brokers: dict[str, dict[str, str]] = {}
     topics: dict[str, dict[str, str]] = {}
@@ -53,7 +57,10 @@ class SavedThrottles(msgspec.Struct):
 
 
 class Throttles:
-    """Throttles of one cluster. ``save_file``: file for the values that ``set_*`` overwrites."""
+    """Throttle configs of one cluster's topics and brokers.
+
+    If ``save_file`` is given, a ``set_*`` method saves throttles to it before overwriting them.
+    """
 
     def __init__(
         self,
@@ -66,7 +73,7 @@ class Throttles:
         self._save_file = save_file
 
     def set_inter_broker(self, moves: MoveMap, bytes_per_s: int) -> None:
-        """Throttle all moving replicas, and their source and destination brokers."""
+        """Limit the replication of all moving replicas to ``bytes_per_s`` on each broker."""
         leaders = calculate_leader_throttles(moves)
         followers = calculate_follower_throttles(moves)
         topics: dict[ConfigResource, dict[str, str | None]] = {
@@ -90,7 +97,7 @@ class Throttles:
         self._output.println(f"The inter-broker throttle limit was set to {bytes_per_s} B/s")
 
     def set_log_dir(self, brokers: Iterable[int], bytes_per_s: int) -> None:
-        """Throttle copying between the log directories of brokers."""
+        """Limit copying between log directories to ``bytes_per_s`` on each of ``brokers``."""
         changes: dict[ConfigResource, dict[str, str | None]] = {
             ConfigResource(BROKERS, str(broker)): {LOG_DIRS_THROTTLED_RATE: str(bytes_per_s)}
             for broker in brokers
@@ -100,12 +107,12 @@ class Throttles:
         self._output.println(f"The replica-alter-dir throttle limit was set to {bytes_per_s} B/s")
 
     def clear(self, brokers: Collection[int], topics: Collection[str]) -> None:
-        """Remove the throttles of these brokers and topics, including those set by others."""
+        """Remove all throttles of these brokers and topics, including those set by other tools."""
         self._replace("Clearing", BROKERS, {str(broker): {} for broker in brokers})
         self._replace("Clearing", TOPICS, {topic: {} for topic in topics})
 
     def report(self, brokers: Iterable[int], topics: Iterable[str]) -> None:
-        """Add the throttles of these entities to the report."""
+        """Add the throttles of these brokers and topics to the report."""
         self._report(
             self._read(
                 [
@@ -116,7 +123,7 @@ class Throttles:
         )
 
     def show(self) -> list[str]:
-        """Add all throttles to the report, and return them as lines."""
+        """Add all throttles of the cluster to the report, and return lines that describe them."""
         throttled = self._report(self._read(None))
         if not throttled:
             return ["No throttles are set."]
@@ -144,7 +151,10 @@ class Throttles:
         return throttled
 
     def restore(self, file: Path) -> None:
-        """Restore the throttles saved in ``file`` and delete it. Raises UsageError if malformed."""
+        """Restore the throttles saved in ``file``, then delete the file.
+
+        Raises UsageError if the file is malformed.
+        """
         saved = read_saved(file)
         self._replace("Restoring", BROKERS, saved.brokers)
         self._replace("Restoring", TOPICS, saved.topics)
@@ -154,7 +164,7 @@ class Throttles:
     def _replace(
         self, doing: str, entity_type: str, entities: Mapping[str, Mapping[str, str]]
     ) -> None:
-        """Replace the throttles of entities and print the tool's line about it."""
+        """Replace the throttles of brokers or topics, and print the message of Kafka's tool."""
         kind = entity_type[:-1]
         self._output.println(
             f"{doing} {kind}-level throttles on {kind}{plural(len(entities))} {joined(entities)}"
@@ -184,9 +194,10 @@ class Throttles:
         }
 
     def _save(self, resources: Collection[ConfigResource]) -> None:
-        """Add the throttles of entities that the file does not contain yet.
+        """Save the throttles of the brokers and topics that the file does not contain yet.
 
-        Entities in the file keep their values, which precede the first change.
+        Throttles that the file already contains are not overwritten, because they were saved before
+        the first change.
         """
         if self._save_file is None:
             return
@@ -203,17 +214,18 @@ class Throttles:
 
 
 def read_saved(file: Path) -> SavedThrottles:
-    """Read a file of ``--save-throttles``. Raises UsageError."""
+    """Read a file written by ``--save-throttles``. Raises UsageError."""
     try:
         saved = msgspec.json.decode(file.read_bytes(), type=SavedThrottles)
     except OSError as error:
         raise UsageError(
-            f"cannot read {file}: {error.strerror}", hint="--execute --save-throttles writes it"
+            f"cannot read {file}: {error.strerror}",
+            hint="--execute --save-throttles creates this file",
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{file} is not a file of saved throttles: {error}",
-            hint="--execute --save-throttles writes it",
+            hint="--execute --save-throttles creates such a file",
         ) from error
     unknown = [
         name
@@ -223,7 +235,8 @@ def read_saved(file: Path) -> SavedThrottles:
         if name not in _NAMES[entity_type]
     ]
     if unknown or saved.version != 1:
-        raise UsageError(f"{file} is not a file of saved throttles of version 1: {joined(unknown)}")
+        problem = f"unknown configs {joined(unknown)}" if unknown else f"version {saved.version}"
+        raise UsageError(f"{file} is not a file of saved throttles: {problem}")
     return saved
 
 

@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions with ``--zookeeper``: writes /admin/reassign_partitions and configs.
+"""kafka-reassign-partitions with ``--zookeeper``: writes /admin/reassign_partitions and throttles.
 
 The controller carries out the reassignment. Mirrors the methods of ReassignPartitionsCommand that
 take a KafkaZkClient.
@@ -49,7 +49,7 @@ _INCOMPLETE: Final = (
 
 
 class ZooKeeperReassignment(ReassignmentTool):
-    """Generate, execute and verify on the znodes of one chroot."""
+    """Performs --generate, --execute and --verify by reading and writing znodes."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ZooKeeperReassignment(ReassignmentTool):
         }
         self._output.println(partition_states_text(states))
         # Kafka's text covers only reassignments in /admin/reassign_partitions. Topic znodes also
-        # show reassignments by request, and klamm's report includes them.
+        # show reassignments that an Admin client requested; klamm's report includes them.
         moving = {tp for tp, assignment in current.items() if assignment.is_being_reassigned}
         self._report_verified(
             {
@@ -93,7 +93,10 @@ class ZooKeeperReassignment(ReassignmentTool):
         self._end(targets, is_over=not reassigning and not command.preserve_throttles)
 
     def execute(self, command: ReassignOptions) -> None:
-        """Check a plan, set a throttle with a non-negative rate, and write the znode."""
+        """Check a plan, set its throttle, and write the plan to /admin/reassign_partitions.
+
+        A throttle with a negative rate (the default) is not set.
+        """
         text, inter_broker_bytes_per_s = command.plan(), command.number("throttle")
         self._services.before_write(self._client)
         proposed, log_dirs = parse_execute_arguments(text)

@@ -1,1 +1,1 @@
-"""kafka-topics, and the validation of CreateTopics and DeleteTopics."""
+"""The tool kafka-topics, and the topic operations that Admin requests also use."""

@@ -36,13 +36,13 @@ _REPLICATION_FACTOR_MAX: Final = 2**15 - 1
 
 
 class ClusterTopics:
-    """The five actions on a running cluster."""
+    """The five actions of kafka-topics on a running cluster."""
 
     def __init__(self, admin: KafkaAdmin) -> None:
         self._admin = admin
 
     def create(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Create a topic through the controller."""
+        """Create a topic by sending a CreateTopics request to the controller."""
         topic = read_new_topic(command, output)
         factor, partitions = topic.replication_factor, topic.partitions
         if factor is not None and not 1 <= factor <= _REPLICATION_FACTOR_MAX:
@@ -78,13 +78,13 @@ class ClusterTopics:
             raise admin_error(ApiError(result.error, result.error_message))
 
     def list(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Print the names of topics, or an empty line without topics."""
+        """Print the names of topics, or an empty line if there are none."""
         topics = select_topics(self._admin.list_topics(), command)
         output.println("\n".join(topics))
         output.report["topics"] += [{"topic": topic} for topic in topics]
 
     def describe(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Print topics and partitions, in the order of Kafka's Java maps."""
+        """Print topics and partitions, in the order in which Kafka's tool prints them."""
         topics = select_topics(self._admin.list_topics(), command)
         ensure_topics_exist(topics, command)
         if not topics:
@@ -100,7 +100,7 @@ class ClusterTopics:
             show(msgspec.structs.replace(found[name], configs=ordered), shown, output)
 
     def alter(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Add partitions; print nothing on success."""
+        """Add partitions to topics; print nothing on success."""
         arguments = TopicArguments.read(command, output)
         topics = select_topics(self._admin.list_topics(), command)
         ensure_topics_exist(topics, command)

@@ -1,7 +1,7 @@
-"""kafka-topics: arguments in, standard output, standard error and exit code out.
+"""Runs the tool kafka-topics.
 
-Mirrors the main of kafka.admin.TopicCommand, without the stack trace that Kafka logs to standard
-error.
+Mirrors the main method of kafka.admin.TopicCommand, without the stack trace that Kafka logs to
+standard error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ WRITING_ACTIONS: Final = frozenset({"create", "alter", "delete"})
 
 
 def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandResult:
-    """Run kafka-topics with ``args``.
+    """Run kafka-topics with ``args`` and return its output and exit code.
 
-    Raises the errors of opening the connection (UsageError for the address, EnvironmentProblem if
-    no server responds) and NotKlamm if a write is refused. Every other error becomes the tool's
-    own text and exit code.
+    Raises UsageError for an invalid address, EnvironmentProblem if no server responds, and NotKlamm
+    if klamm must not write to this ZooKeeper. For any other error, the result has the error message
+    and exit code of Kafka's tool.
     """
     output = ToolOutput(action=None, topics=[], warnings=[])
     try:
@@ -73,5 +73,5 @@ def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
     if command.zookeeper is None:
         raise UsageError(
             "--pools requires --zookeeper",
-            hint="a running klamm uses the pools of klamm up --pools",
+            hint="a running cluster uses the pools that were given to klamm up --pools",
         )

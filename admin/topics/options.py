@@ -1,6 +1,6 @@
 """Options of kafka-topics and their valid combinations.
 
-Mirrors kafka.admin.TopicCommand.TopicCommandOptions: the same checks in the same order.
+Mirrors kafka.admin.TopicCommand.TopicCommandOptions, with the same checks in the same order.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ PARSER: Final = OptionParser(
 
 
 class TopicCommandOptions:
-    """A checked command line of kafka-topics.
+    """A parsed and checked command line of kafka-topics.
 
-    Raises UsageExit, VersionExit or UncaughtException as the tool does.
+    The constructor raises UsageExit, VersionExit or UncaughtException if Kafka's tool would exit.
     """
 
     def __init__(self, args: Sequence[str]) -> None:
@@ -66,22 +66,25 @@ class TopicCommandOptions:
 
     @property
     def action(self) -> str:
-        """The requested action."""
+        """The requested action: alter, create, describe, list or delete."""
         return next(action for action in _ACTIONS if self.options.has(action))
 
     @property
     def rack_aware_mode(self) -> RackAwareMode:
-        """Mode of the placement: ENFORCED, or DISABLED with --disable-rack-aware."""
+        """Whether placement uses racks: DISABLED with --disable-rack-aware, else ENFORCED."""
         disabled = self.options.has("disable-rack-aware")
         return RackAwareMode.DISABLED if disabled else RackAwareMode.ENFORCED
 
     def replica_assignment(self) -> Assignment | None:
-        """Return {partition: replicas} of a manual assignment; None without one."""
+        """Return the value of --replica-assignment as {partition: replicas}, or None."""
         text = self.options.text("replica-assignment")
         return parse_replica_assignment(text) if text else None
 
     def configs_to_add(self, output: ToolOutput) -> dict[str, str]:
-        """Return validated overrides by name. Raises UsageError, InvalidConfig."""
+        """Return the validated config overrides to add, keyed by name.
+
+        Raises UsageError, InvalidConfig.
+        """
         pairs = [_java_split(text) for text in self.options.texts("config")]
         if any(len(pair) != 2 for pair in pairs):
             raise UsageError(
@@ -95,15 +98,15 @@ class TopicCommandOptions:
         return configs
 
     def configs_to_delete(self) -> list[str]:
-        """Return the names of overrides to remove. Raises InvalidConfig."""
+        """Return the names of the config overrides to remove. Raises InvalidConfig."""
         names = [text.strip() for text in self.options.texts("delete-config")]
         validate_topic_names(names)
         return names
 
     def topic_filter(self) -> re.Pattern[str] | None:
-        """Return the pattern of topics in ``--topic``; None without one.
+        """Return the value of ``--topic`` as a compiled pattern, or None if the option is absent.
 
-        ``--topic`` is a regular expression in which commas mean "or".
+        The value is a regular expression in which a comma means "or".
         """
         text = self.options.text("topic")
         if text is None:

@@ -1,7 +1,7 @@
-"""Shared part of kafka-topics with --zookeeper and with --bootstrap-server.
+"""Code that kafka-topics uses with --zookeeper as well as with --bootstrap-server.
 
-Converts options to values, selects topics and prints; zookeeper_topics.py and cluster_topics.py
-access the cluster. Mirrors the traits and helpers of kafka.admin.TopicCommand.
+This module converts the options, selects topics and prints them; zookeeper_topics.py and
+cluster_topics.py access the cluster. Mirrors the traits and helpers of kafka.admin.TopicCommand.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from klamm.admin.jopt import UncaughtException
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.topics.options import TopicCommandOptions
 from klamm.admin.topics.text import DescribeFilter, TopicDescription
-from klamm.cluster.errors import UsageError
+from klamm.cluster.errors import UnknownTopicOrPartition
 from klamm.cluster.topic_names import has_collision_chars, is_internal
 from klamm.placement.assign import Assignment
 from klamm.placement.broker_metadata import RackAwareMode
 
 
 class TopicArguments(msgspec.Struct, frozen=True):
-    """Arguments of ``--create`` and ``--alter``. ``assignment`` excludes both counts."""
+    """Arguments of ``--create`` and ``--alter``.
+
+    With an ``assignment``, ``--create`` accepts neither a number of partitions nor a replication
+    factor.
+    """
 
     name: str
     partitions: int | None
@@ -34,7 +38,11 @@ class TopicArguments(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, command: TopicCommandOptions, output: ToolOutput) -> TopicArguments:
-        """Convert the options in Kafka's order. Raises UsageError, InvalidConfig and others."""
+        """Read the arguments from the options, in the same order as Kafka's tool.
+
+        If several options are invalid, the error is therefore the same as in Kafka. Raises
+        UsageError, UncaughtException, InvalidConfig and the errors of parse_replica_assignment.
+        """
         options = command.options
         return cls(
             name=options.text("topic") or "",
@@ -49,7 +57,7 @@ class TopicArguments(msgspec.Struct, frozen=True):
 
 
 def read_new_topic(command: TopicCommandOptions, output: ToolOutput) -> TopicArguments:
-    """Return the topic to create; print Kafka's warning about names that may collide."""
+    """Return the arguments of ``--create``; print Kafka's warning about "." or "_" in the name."""
     arguments = TopicArguments.read(command, output)
     if has_collision_chars(arguments.name):
         output.warn(
@@ -60,7 +68,7 @@ def read_new_topic(command: TopicCommandOptions, output: ToolOutput) -> TopicArg
 
 
 def select_topics(all_topics: Sequence[str], command: TopicCommandOptions) -> list[str]:
-    """Return the topics that a command selects, sorted."""
+    """Return the topics that the options --topic and --exclude-internal select, sorted."""
     pattern = command.topic_filter()
     exclude_internal = command.options.has("exclude-internal")
     return [
@@ -72,21 +80,21 @@ def select_topics(all_topics: Sequence[str], command: TopicCommandOptions) -> li
 
 
 def ensure_topics_exist(found: Collection[str], command: TopicCommandOptions) -> None:
-    """Raise UsageError if --topic matches no topic, unless ``--if-exists`` is given."""
+    """Raise UnknownTopicOrPartition if --topic matches no topic and --if-exists is not given."""
     topic = command.options.text("topic")
     if topic is not None and not found and not command.options.has("if-exists"):
-        raise UsageError(f"Topic '{topic}' does not exist as expected")
+        raise UnknownTopicOrPartition(f"Topic '{topic}' does not exist as expected")
 
 
 def required(number: int | None) -> int:
-    """Return a count; raise Kafka's exception for a missing one that its checks do not detect."""
+    """Return ``number``, or raise the exception that Kafka's tool throws if it is missing."""
     if number is None:
         raise UncaughtException("java.util.NoSuchElementException", "None.get")
     return number
 
 
 def show(topic: TopicDescription, shown: DescribeFilter, output: ToolOutput) -> None:
-    """Print and report one topic as ``--describe`` shows it."""
+    """Print one topic as ``--describe`` shows it, and add it to the report."""
     output.print(shown.text(topic))
     partitions = shown.partitions(topic)
     if partitions or shown.shows_topic(topic):

@@ -1,7 +1,7 @@
-"""Text of kafka-topics --describe, and its filters.
+"""Output of kafka-topics --describe, and its filters.
 
-Values in, text out. Mirrors TopicDescription, PartitionDescription and DescribeOptions of
-kafka.admin.TopicCommand.
+The functions print nothing. Mirrors TopicDescription, PartitionDescription and DescribeOptions
+of kafka.admin.TopicCommand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ _ZERO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):
-    """One partition of a topic. ``leader`` None: no leader. ``min_isr`` None: unknown."""
+    """State of one partition, as ``--describe`` prints it.
+
+    If ``leader`` is None, the partition has no leader. If ``min_isr`` is None, the value of
+    min.insync.replicas is unknown.
+    """
 
     topic: str
     partition: int
@@ -31,7 +35,7 @@ class PartitionDescription(msgspec.Struct, frozen=True):
 
     @property
     def replication_factor(self) -> int:
-        """Replication factor, without the replicas that a running reassignment adds."""
+        """Replication factor, not counting replicas that a running reassignment adds."""
         moving = self.reassignment
         if moving and {*moving.adding_replicas, *moving.removing_replicas} & set(self.replicas):
             return len([r for r in moving.replicas if r not in moving.adding_replicas])
@@ -39,12 +43,12 @@ class PartitionDescription(msgspec.Struct, frozen=True):
 
     @property
     def is_under_replicated(self) -> bool:
-        """True if replicas are missing from the ISR."""
+        """True if the ISR has fewer members than the replication factor."""
         return self.replication_factor > len(self.isr)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """True if the partition has no leader, or fewer than min.insync.replicas in the ISR."""
+        """True if the partition has no leader or the ISR is below min.insync.replicas."""
         return self.leader is None or (self.min_isr is not None and len(self.isr) < self.min_isr)
 
     @property
@@ -53,12 +57,12 @@ class PartitionDescription(msgspec.Struct, frozen=True):
         return self.min_isr == len(self.isr)
 
     def is_unavailable(self, live_brokers: Collection[int]) -> bool:
-        """Return True if the partition has no leader, or its leader is not live."""
+        """Return True if the partition has no leader or its leader is not alive."""
         return self.leader is None or self.leader not in live_brokers
 
     @property
     def text(self) -> str:
-        """Line of ``--describe``, with the newline."""
+        """The partition's line in the output of ``--describe``, with the newline."""
         line = (
             f"\tTopic: {self.topic}\tPartition: {self.partition}"
             f"\tLeader: {'none' if self.leader is None else self.leader}"
@@ -71,10 +75,10 @@ class PartitionDescription(msgspec.Struct, frozen=True):
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
-    """A topic and its partitions in order.
+    """A topic and its partitions in ascending order, as ``--describe`` prints them.
 
-    ``configs``: the configs that differ from the default, in the order in which they are printed.
-    ``topic_id`` None or the zero id: the topic has no id.
+    ``configs`` are the configs that differ from the default, in the order in which they are
+    printed. If ``topic_id`` is None or the zero id, the topic has no id.
     """
 
     topic: str
@@ -85,12 +89,12 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
     @property
     def replication_factor(self) -> int:
-        """Replication factor of the first partition; 0 without partitions."""
+        """Replication factor of the first partition, or 0 if there are no partitions."""
         return self.partitions[0].replication_factor if self.partitions else 0
 
     @property
     def text(self) -> str:
-        """Line of ``--describe``, with the newline."""
+        """The topic's line in the output of ``--describe``, with the newline."""
         topic_id = f"\tTopicId: {self.topic_id}" if self.topic_id not in (None, _ZERO_ID) else ""
         configs = ",".join(f"{name}={value}" for name, value in self.configs.items())
         return (
@@ -101,7 +105,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class DescribeFilter:
-    """Filter of ``--describe`` for the given flags."""
+    """Selects what ``--describe`` prints, according to flags like --unavailable-partitions."""
 
     def __init__(self, options: Options, live_brokers: Collection[int]) -> None:
         reports: dict[str, Callable[[PartitionDescription], bool]] = {
@@ -115,19 +119,19 @@ class DescribeFilter:
 
     @property
     def shows_topics(self) -> bool:
-        """True if lines of topics are printed, not only lines of partitions."""
+        """True if lines about topics are printed, not only lines about partitions."""
         return not self._reports
 
     def shows_topic(self, topic: TopicDescription) -> bool:
-        """Return True if the line of this topic is printed."""
+        """Return True if the summary line of this topic should be printed."""
         return self.shows_topics and (not self._overrides or bool(topic.configs))
 
     def shows(self, partition: PartitionDescription) -> bool:
-        """Return True if the filter selects this partition."""
+        """Return True if the flags select this partition."""
         return self.shows_topics or any(report(partition) for report in self._reports)
 
     def partitions(self, topic: TopicDescription) -> list[PartitionDescription]:
-        """Return the partitions of a topic that are printed."""
+        """Return the partitions of a topic that are to be printed."""
         return [] if self._overrides else [p for p in topic.partitions if self.shows(p)]
 
     def text(self, topic: TopicDescription) -> str:

@@ -1,6 +1,6 @@
 """Topic operations of Kafka's admin tools: validate, create, add partitions, change configs.
 
-Works on znodes through KafkaZkClient, with or without a running controller; prints nothing. Mirrors
+Znodes are read and written through KafkaZkClient; no running controller is needed. Mirrors
 kafka.zk.AdminZkClient.
 """
 
@@ -31,7 +31,10 @@ _RESERVED_TOPIC_IDS = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
 
 
 def new_topic_id(source: IntSource) -> str:
-    """Return a random topic id: a version 4 UUID as 22 characters of base64, never reserved."""
+    """Return a random topic id: a version 4 UUID as 22 characters of base64.
+
+    Kafka's reserved ids are never returned.
+    """
     while True:
         raw = bytearray(source.next_int(256) for _ in range(16))
         raw[6] = (raw[6] & 0x0F) | 0x40
@@ -41,19 +44,28 @@ def new_topic_id(source: IntSource) -> str:
             return topic_id
 
 
+def check_topic_absent(topic: str, existing_topics: Collection[str]) -> None:
+    """Raise TopicExists if the topic exists.
+
+    A controller checks this before it chooses brokers for the topic's replicas.
+    """
+    if topic in existing_topics:
+        raise TopicExists(f"Topic '{topic}' already exists.")
+
+
 def validate_topic_create(
     topic: str,
     assignment: Mapping[int, Sequence[int]],
     configs: Mapping[str, str],
     existing_topics: Collection[str],
 ) -> None:
-    """Validate a new topic with replicas {partition: replicas}, in Kafka's order.
+    """Validate a new topic, with Kafka's checks in Kafka's order.
 
-    Raises InvalidTopic, TopicExists, InvalidReplicaAssignment, InvalidConfig.
+    ``assignment`` is {partition: replicas}. Raises InvalidTopic, TopicExists,
+    InvalidReplicaAssignment, InvalidConfig.
     """
     validate_topic_name(topic)
-    if topic in existing_topics:
-        raise TopicExists(f"Topic '{topic}' already exists.")
+    check_topic_absent(topic, existing_topics)
     if has_collision_chars(topic):
         colliding = sorted(other for other in existing_topics if has_collision(topic, other))
         if colliding:
@@ -65,7 +77,7 @@ def validate_topic_create(
 
 
 def change_topic_config(client: KafkaZkClient, topic: str, configs: Mapping[str, str]) -> None:
-    """Replace a topic's overrides and notify the brokers.
+    """Replace a topic's config overrides and notify the brokers.
 
     Raises UnknownTopicOrPartition, InvalidTopic, InvalidConfig.
     """
@@ -80,9 +92,9 @@ def change_topic_config(client: KafkaZkClient, topic: str, configs: Mapping[str,
 def read_assignments(
     client: KafkaZkClient, topics: Sequence[str]
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    """Return the assignments in topic znodes; missing topics are skipped.
+    """Read the assignments of ``topics`` from the topic znodes.
 
-    Raises MalformedZNode.
+    Missing topics are skipped. Raises MalformedZNode.
     """
     read = client.get_topic_assignments(topics)
     if read.malformed:
@@ -97,10 +109,11 @@ def registered_brokers(client: KafkaZkClient) -> list[BrokerMetadata]:
 
 
 class TopicAdmin:
-    """AdminZkClient's operations on topics. ``source`` draws start index and shift.
+    """Topic operations of kafka.zk.AdminZkClient, on the znodes of one chroot.
 
-    ``pools``: automatic and manual placements must stay inside the topic's pool. ``limits``:
-    maximum number of partitions that one call may add.
+    ``source`` provides random numbers for replica placement. With ``pools``, all replicas,
+    including manually assigned ones, must be inside the topic's pool. ``limits`` restricts the
+    number of partitions that one call may add.
     """
 
     def __init__(
@@ -118,9 +131,9 @@ class TopicAdmin:
     def broker_metadatas(
         self, mode: RackAwareMode = RackAwareMode.ENFORCED
     ) -> tuple[BrokerMetadata, ...]:
-        """Return the live brokers by ascending id.
+        """Return the live brokers, sorted by id.
 
-        Raises AdminOperationError if only some of them have racks.
+        Raises AdminOperationError if ``mode`` is ENFORCED and only some brokers have a rack.
         """
         return broker_metadatas(registered_brokers(self._client), mode)
 
@@ -132,7 +145,7 @@ class TopicAdmin:
         configs: Mapping[str, str],
         mode: RackAwareMode = RackAwareMode.ENFORCED,
     ) -> Assignment:
-        """Place a new topic on the live brokers and write it; return {partition: replicas}.
+        """Create a topic on the live brokers, and return its assignment, {partition: replicas}.
 
         Raises PolicyViolation, InvalidPartitions, InvalidReplicationFactor and the errors of
         ``create_topic_with_assignment``.
@@ -154,10 +167,11 @@ class TopicAdmin:
         assignment: Mapping[int, Sequence[int]],
         topic_id: str | None = None,
     ) -> None:
-        """Validate and write a new topic: its config znode, then its assignment.
+        """Validate a new topic; write its config znode, then its topic znode.
 
-        Raises the errors of ``validate_topic_create``, TopicExists also if another client creates
-        the topic at the same time, InvalidReplicaAssignment also for a replica outside the pool.
+        Raises the errors of ``validate_topic_create``. TopicExists is also raised if another client
+        creates the topic at the same time, and InvalidReplicaAssignment if a replica is outside the
+        topic's pool.
         """
         existing = self._client.get_all_topics_in_cluster()
         validate_topic_create(topic, assignment, configs, existing)
@@ -177,8 +191,9 @@ class TopicAdmin:
         num_partitions: int,
         manual: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
-        """Increase a topic to ``num_partitions``; ``manual``: replicas of the new partitions.
+        """Increase the number of a topic's partitions to ``num_partitions``.
 
+        ``manual`` gives the replicas of the new partitions; if it is None, klamm chooses them.
         Raises PolicyViolation and the errors of placement.pool_rules.add_partitions_in_pool.
         """
         self._limits.check_request(num_partitions - len(existing))
@@ -196,9 +211,9 @@ class TopicAdmin:
         self._client.set_topic_assignment(topic, topic_id, combined)
 
     def existing_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
-        """Return the assignment of a topic's partitions; empty if the topic does not exist.
+        """Return the replica assignment of each partition of a topic.
 
-        Raises MalformedZNode.
+        The result is empty if the topic does not exist. Raises MalformedZNode.
         """
         found = read_assignments(self._client, [topic])
         return {tp.partition: assignment for tp, assignment in found.items()}

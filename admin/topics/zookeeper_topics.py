@@ -1,6 +1,6 @@
 """kafka-topics with ``--zookeeper``: reads and writes znodes, with or without a controller.
 
-Reads znodes in pipelined batches, where Kafka reads one by one. Mirrors
+Znodes are read in pipelined batches, whereas Kafka's tool reads them one by one. Mirrors
 TopicCommand.ZookeeperTopicService.
 """
 
@@ -11,7 +11,6 @@ from typing import Final
 
 from klamm.admin.config_validation import changed_configs
 from klamm.admin.java_maps import hash_map_order
-from klamm.admin.jopt import UncaughtException
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.topics.options import TopicCommandOptions
 from klamm.admin.topics.service import (
@@ -26,6 +25,7 @@ from klamm.admin.topics.text import DescribeFilter, PartitionDescription, TopicD
 from klamm.admin.topics.topics import TopicAdmin, change_topic_config
 from klamm.cluster.errors import (
     AdminOperationError,
+    InvalidPartitions,
     InvalidTopic,
     KlammError,
     StoreError,
@@ -48,7 +48,10 @@ _TOPICS_PER_BATCH: Final = 500
 
 
 class ZooKeeperTopics:
-    """The five actions on the znodes of one chroot. ``source`` draws start index and shift."""
+    """The five actions of kafka-topics on the znodes of one chroot.
+
+    ``source`` provides random numbers for replica placement.
+    """
 
     def __init__(
         self, client: KafkaZkClient, source: IntSource, pools: Pools | None = None
@@ -57,7 +60,7 @@ class ZooKeeperTopics:
         self._admin = TopicAdmin(client, source, pools)
 
     def create(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Create a topic: its config znode, then its assignment."""
+        """Create a topic by writing its config znode, then its topic znode."""
         topic = read_new_topic(command, output)
         self._ensure_chroot()
         try:
@@ -94,8 +97,8 @@ class ZooKeeperTopics:
     def describe(self, command: TopicCommandOptions, output: ToolOutput) -> None:
         """Print topics and partitions.
 
-        Malformed znodes do not prevent the output of other topics: they are reported afterwards,
-        the last one as the raised error.
+        A malformed znode does not prevent the output of other topics. Errors are printed as
+        warnings at the end, except the last error, which is raised.
         """
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         ensure_topics_exist(topics, command)
@@ -112,7 +115,7 @@ class ZooKeeperTopics:
             raise problems[-1]
 
     def alter(self, command: TopicCommandOptions, output: ToolOutput) -> None:
-        """Change overrides, then add partitions, topic by topic."""
+        """Change config overrides, then add partitions, topic by topic."""
         topics = select_topics(self._client.get_all_topics_in_cluster(), command)
         arguments = TopicArguments.read(command, output)
         ensure_topics_exist(topics, command)
@@ -151,7 +154,8 @@ class ZooKeeperTopics:
         if not self._client.path_exists("/"):
             raise UsageError(
                 "Path length must be > 0",
-                hint="the chroot of --zookeeper does not exist; a starting broker creates it",
+                hint="the chroot given with --zookeeper does not exist; a broker creates it when "
+                "it starts",
             )
 
     def _descriptions(
@@ -216,10 +220,8 @@ class ZooKeeperTopics:
         output.report["topics"].append({"topic": topic, "partition_count": partitions})
 
 
-def _no_partitions(topic: str) -> UncaughtException:
-    error = UncaughtException("java.util.NoSuchElementException", "next on empty iterator")
-    error.hint = f"topic {topic} has no partitions"
-    return error
+def _no_partitions(topic: str) -> InvalidPartitions:
+    return InvalidPartitions("next on empty iterator", hint=f"topic {topic} has no partitions")
 
 
 def _partitions(

@@ -1,9 +1,9 @@
-"""All copies in progress in a cluster: replication and directory moves under bandwidth limits.
+"""The transfers in progress with limited bandwidth: replica copies and log directory moves.
 
-A leader with records for a follower, and a broker that moves a replica to another directory, begin
-a copy here if a network, a disk or a throttle limits it. Rates come from the fluid model in
-model.py, so that even a copy of hours is one event. Kafka has no such file: its brokers wait for
-sockets and disks.
+Leaders use this module to send records to followers, and brokers use it to move replicas between
+log directories, if a network, a disk or a throttle limits the transfer. model.py computes the rates
+and completion times, so even a copy that takes hours is only one event. Kafka has no equivalent:
+its brokers wait for sockets and disks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from klamm.cluster.requests import NO_CORRELATION_ID, Address, Message
 from klamm.cluster.types import TopicPartition
 
 PathOf = Callable[[TopicPartition], str | None]
-"""Returns the log directory of a broker's replica; None without one."""
+"""Returns the path of the log directory that contains a replica; None if there is no replica."""
 
 
 class ReplicaCopy(NamedTuple):
@@ -53,9 +53,10 @@ CopyId = ReplicaCopy | DirectoryMove
 
 
 class Arrived(NamedTuple):
-    """Bytes that a copy has carried, since it began or since it was last taken.
+    """Bytes that a copy has transferred since it began, or since the last ``Copying.take``.
 
-    ``answer``: the leader's response with these records, if the follower is to apply it.
+    ``answer`` is the part of the leader's response that has been transferred. It is None for a
+    directory move, and in the event that notifies the owner of a copy that the copy has ended.
     """
 
     copy_id: CopyId
@@ -69,16 +70,20 @@ _STOPPED_BY_A_PAUSE = (
     ResourceKind.MOVE_THROTTLE,
 )
 Give = Callable[[Address, object], None]
-"""Hands an event to an actor; lost if there is none at the address."""
+"""Delivers an event to the actor at an address, or drops it if there is no such actor."""
 Reaches = Callable[[Address, Address], bool]
 
 
 @dataclass(slots=True)
 class _CopyInProgress:
-    """A copy in progress. ``answer``: the rest that the follower is to receive.
+    """A copy in progress.
 
-    ``taken_bytes``: bytes of it already taken. ``start``: leader epoch and offset of the first
-    record; None for a directory move."""
+    - ``size_bytes``: the size of the whole copy.
+    - ``answer``: the part of the leader's response that ``take`` has not returned yet; None for a
+      directory move.
+    - ``start``: the leader epoch and first offset of the response; None for a directory move.
+    - ``taken_bytes``: the number of bytes that ``take`` has returned.
+    """
 
     size_bytes: int
     answer: FetchedPartition | None
@@ -87,14 +92,16 @@ class _CopyInProgress:
 
 
 class Copying:
-    """The copies of a cluster, used only by the thread of the brokers.
+    """The copies in progress in a cluster. Only the thread that runs the brokers may use it.
 
-    Without ``set_capacities`` nothing is limited, and unlimited copies do not pass through here.
-    When a copy arrives, its owner (a leader, or a broker that moves a replica) is given an
-    ``Arrived`` event. Records go to the follower by the transport, as an unsolicited response. A
-    move carries no data: its owner reads and appends when it is notified, or when it ends the move.
-    ``reaches``: True if records from one broker reach another.
-    ``on_change``: called when the time of the next arrival may have changed.
+    ``set_capacities`` sets the limits. A transfer to which no limit applies bypasses this class.
+    When a copy completes, its owner (the leader, or the broker that moves a replica) receives an
+    ``Arrived`` event, and the follower receives the records as an unsolicited fetch response. A
+    directory move carries no records: when the move completes or is ended early, its owner reads
+    the records from the current log and appends them to the future log.
+
+    - ``reaches``: returns True if messages from the first address can reach the second.
+    - ``on_change``: called when the time of the next completion may have changed.
     """
 
     def __init__(
@@ -123,35 +130,39 @@ class Copying:
             self.on_change()
 
     def next_due_ms(self) -> float | None:
-        """Return when the next copy arrives, in monotonic milliseconds; None: never."""
+        """Return the time at which the next copy completes, in monotonic milliseconds.
+
+        Return None if no copy will complete.
+        """
         return self._model.next_completion_ms() if self._copies else None
 
     def on_timer(self) -> None:
-        """Deliver all copies that have arrived."""
+        """Deliver all copies that have completed."""
         self._advance()
 
     # -- capacities
 
     @property
     def is_limited(self) -> bool:
-        """True if anything limits a copy in this cluster."""
+        """True if a capacity or throttle limits this cluster, or if a copy is in progress."""
         return bool(self._capacities or self._copies)
 
     def join(self, broker_id: int, path_of: PathOf, reserve_all: Callable[[], None]) -> None:
-        """Add a starting broker and its log directories.
+        """Add a starting broker. ``path_of`` returns the log directory of a replica on this broker.
 
-        ``reserve_all`` makes all its reservations. It is called when a resource becomes limited; no
-        reservation is needed before."""
+        ``reserve_all`` reserves bandwidth for all constant-rate traffic of the broker. It is called
+        as soon as one resource of the cluster is limited; without limits, nothing is reserved.
+        """
         self._paths[broker_id] = path_of
         self._reserve_all[broker_id] = reserve_all
 
     def place_of(self, partition: TopicPartition, broker_id: int) -> Place:
-        """Return the place of a broker's replica; its directory is "" if there is none."""
+        """Return the broker and the log directory of a replica ("" if there is no replica)."""
         path_of = self._paths.get(broker_id)
         return Place(broker_id, (path_of and path_of(partition)) or "")
 
     def set_capacities(self, capacities: Mapping[Resource, int]) -> None:
-        """Set the capacity of resources in bytes per second; UNLIMITED removes the limit."""
+        """Set the capacity of each resource, in bytes per second; UNLIMITED removes a limit."""
         self._advance()
         was_limited = self.is_limited
         for resource, bytes_per_s in capacities.items():
@@ -177,9 +188,11 @@ class Copying:
     def reserve(
         self, partition: TopicPartition, leader: int, traffic: Mapping[Resource, int]
     ) -> None:
-        """Reserve bandwidth for constant-rate traffic ahead of replica copies, in bytes per second.
+        """Reserve bandwidth for a partition's constant-rate traffic, in bytes per second.
 
-        Replaces the partition's earlier reservation; an empty ``traffic`` ends it."""
+        Copies share the remaining bandwidth. The new reservation replaces the partition's previous
+        reservation; an empty ``traffic`` only removes the previous reservation.
+        """
         before = self._traffic.pop((leader, partition), {})
         if traffic:
             self._traffic[leader, partition] = traffic
@@ -194,7 +207,7 @@ class Copying:
         self._changed()
 
     def set_paused(self, broker_id: int, paused: bool) -> None:
-        """Pause or resume all copies from and to a broker, as with its process."""
+        """Pause or resume all copies from and to a broker that is itself paused or resumed."""
         self._advance()
         if paused:
             self._paused[broker_id] = None
@@ -209,11 +222,14 @@ class Copying:
     def begin(
         self, flow: Flow[CopyId], size_bytes: int, answer: FetchedPartition | None = None
     ) -> bool:
-        """Begin a copy; return False if nothing on its path limits it, so that it is immediate.
+        """Begin a copy, or return False if the caller must send the records itself.
 
-        Also False if a link is cut: the transport then drops the message. ``answer``: the leader's
-        response. A copy with the same id and start position continues instead; one with another
-        start position is dropped.
+        Return False if no resource on the path is limited. Also return False if the network link
+        is cut: the transport then drops the message that the caller sends.
+
+        If a copy with the same id and the same start position is in progress, that copy continues.
+        If its start position differs, the new copy replaces it. ``answer`` is the leader's
+        response; it is None for a directory move.
         """
         if not any(resource in self._capacities for resource in flow.resources):
             return False
@@ -232,25 +248,26 @@ class Copying:
         return True
 
     def change(self, flow: Flow[CopyId]) -> None:
-        """Change the path of a copy in progress."""
+        """Replace the path and the demand of the copy with the same id, if it is in progress."""
         self._advance()
         if flow.id in self._copies:
             self._model.change(flow)
             self._changed()
 
     def of_owner(self, broker_id: int) -> Iterable[CopyId]:
-        """Return the copies in progress that a broker owns."""
+        """Return the ids of a broker's copies to followers and between its log directories."""
         return [copy_id for copy_id in self._copies if _owner_of(copy_id) == broker_id]
 
     def in_progress(self) -> list[tuple[CopyId, int]]:
-        """Return every copy with the bytes it has carried."""
+        """Return every copy in progress with the number of bytes that it has transferred."""
         self._advance()
         return [(copy_id, self._model.carried_bytes(copy_id)) for copy_id in self._copies]
 
     def take(self, copy_id: CopyId) -> Arrived | None:
-        """Take the whole batches that a copy has carried by now; the copy continues.
+        """Return the whole batches that a copy has transferred since the last call.
 
-        None if there is no such copy, or no whole batch has arrived."""
+        The copy continues. Return None if there is no such copy, or no new whole batch.
+        """
         self._advance()
         known = self._copies.get(copy_id)
         if known is None:
@@ -275,28 +292,33 @@ class Copying:
         return Arrived(copy_id, size_of(part), msgspec.structs.replace(whole, records=part))
 
     def take_all(self, follower: int) -> list[Arrived]:
-        """Take the records that have arrived of all copies to a follower."""
+        """Call ``take`` for all copies to a follower, and return the results."""
         found = [self.take(copy_id) for copy_id in self._to(follower)]
         return [arrived for arrived in found if arrived is not None]
 
     def end(self, copy_id: CopyId) -> Arrived | None:
-        """End a copy, notify its owner, and return what ``take`` returns; the rest is lost."""
+        """End a copy before it completes, and notify its owner.
+
+        Return the batches that have arrived since the last ``take``; the rest is dropped.
+        """
         arrived = self.take(copy_id)
         if copy_id in self._copies:
             self._notify(Arrived(copy_id, self._remove(copy_id)))
         return arrived
 
     def give_up(self, copy_id: ReplicaCopy) -> None:
-        """End a copy for its leader: the records sent so far arrive as a shorter response."""
+        """End a copy before it completes, and send the follower the records that have arrived."""
         arrived = self.end(copy_id)
         if arrived is not None and arrived.answer is not None:
             self._send(_message(copy_id, arrived.answer))
 
     def cut(self, broker_id: int) -> list[Arrived]:
-        """End all copies of a broker that dies.
+        """End all copies from and to a broker whose process dies.
 
-        Records it had sent arrive as shorter responses. Returns the parts that had arrived at this
-        broker, and its directory moves."""
+        Followers get responses with only the records that the broker had sent. For each of the
+        broker's directory moves and copies from leaders, return the data that has arrived since the
+        last ``take``.
+        """
         self._paused.pop(broker_id, None)
         found = []
         for copy_id in self.of_owner(broker_id):
@@ -312,7 +334,10 @@ class Copying:
         return [arrived for arrived in found if arrived is not None]
 
     def on_links_cut(self) -> None:
-        """End the copies over links that were cut; records that had passed the link arrive."""
+        """End all copies whose network link was cut.
+
+        Each follower gets the records that were transferred before the cut.
+        """
         for copy_id in tuple(self._copies):
             if isinstance(copy_id, ReplicaCopy) and not self._reaches(copy_id):
                 arrived = self.end(copy_id)
@@ -345,7 +370,7 @@ class Copying:
         self._notify(Arrived(copy_id, known.size_bytes))
 
     def _remove(self, copy_id: CopyId) -> int:
-        """Remove a copy; return the bytes it has carried."""
+        """Remove a copy; return the number of bytes that it has transferred."""
         del self._copies[copy_id]
         self._changed()
         return self._model.remove(copy_id)

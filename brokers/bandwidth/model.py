@@ -1,15 +1,16 @@
-"""Fluid model of bandwidth: flows share networks, disks and throttles, and have completion times.
+"""Fluid model of bandwidth: how flows share networks, disks and throttles, and when they complete.
 
-A flow takes the same rate of every resource on its path; rates are max-min fair (Bertsekas
-and Gallager, Data Networks, 6.5.2). A copy of any length is therefore a single event, its
-completion, as in flow-level simulators such as SimGrid. Like SimGrid's LMM solver, a change
-recomputes only the flows and resources connected to it.
+A flow uses every resource on its path at the same rate. Rates are max-min fair (Bertsekas and
+Gallager, Data Networks, 6.5.2). A transfer of any length is therefore a single event, its
+completion, as in flow-level simulators such as SimGrid. As in SimGrid's LMM solver, a change
+recomputes only the rates of flows that share resources with it, directly or through other flows.
 
-Everything is an integer: time in microseconds, and bytes in fractions small enough that one byte
-per second shared by up to 20 flows is a whole number of fractions per microsecond. So nothing
-drifts, the order of calls and flows does not matter, and the rounding error of a share is below
-one fraction. No clock (times are arguments), no brokers, no logs; replication_quotas.py maps
-replication to flows. Kafka has no such file: its networks and disks are real.
+All quantities are integers. Time is in microseconds, and bytes are divided into parts so small that
+one byte per second, shared by up to 20 flows, is a whole number of parts per microsecond.
+Therefore rounding errors do not accumulate, and the order of calls and flows does not matter. The
+model has no clock (times are arguments) and does not depend on brokers or logs;
+replication_quotas.py maps replication to flows. Kafka has no equivalent: its networks and disks are
+real.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 
 def max_min_fair(
-    paths: Mapping[int, Sequence[int]], demands: Mapping[int, int], rooms: Mapping[int, int]
+    paths: Mapping[int, Sequence[int]], demands: Mapping[int, int], capacities: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return the max-min fair rate of each flow, at most its demand.
+    """Return the max-min fair rate of each flow. No rate exceeds the flow's demand.
 
-    ``paths``: the links of each flow; a link named twice carries the flow twice. ``rooms``:
-    capacity of each link. Shares are rounded down: a link used n times may keep less than n free.
-    Of two links with equal shares, the first in ``rooms`` is filled first.
+    ``paths`` lists the links (shared resources) that each flow uses; a link may be listed twice.
+    Rates are rounded down, so less than one unit per flow may remain unused on a link. If two links
+    have equal shares, the first of them in ``capacities`` is filled first.
     """
-    members: dict[int, list[int]] = {link: [] for link in rooms}
+    members: dict[int, list[int]] = {link: [] for link in capacities}
     for flow, path in paths.items():
         for link in path:
             members[link].append(flow)
-    free = dict(rooms)
+    free = dict(capacities)
     rising = {link: len(flows) for link, flows in members.items()}
     shares = [
         (free[link] // count, position, link)
@@ -53,7 +54,7 @@ def max_min_fair(
             rising[link] -= 1
 
     for flow in sorted(demands, key=demands.__getitem__):
-        # A share in the heap is never too large: shares grow as other flows get fixed below them.
+        # A share in the heap is never too large, because fixing smaller rates makes shares grow.
         while flow not in rates and shares and shares[0][0] < demands[flow]:
             share, position, link = shares[0]
             if not rising[link]:
@@ -70,11 +71,14 @@ def max_min_fair(
 
 
 UNLIMITED: Final = 2**63 - 1
-"""Bytes per second: Kafka's value for a throttle that is not set; no flow here exceeds it."""
+"""Kafka's default rate of a throttle, in bytes per second; it is too large to limit anything."""
 
 _US_PER_MS: Final = 1000
 _PARTS_PER_US: Final = math.lcm(*range(1, 21))
-"""One byte per second, in fractions per microsecond."""
+"""One byte per second, in the model's unit of rate (parts per microsecond).
+
+It is divisible by each number from 1 to 20, so that up to 20 flows can share it without rounding.
+"""
 _PARTS_PER_BYTE: Final = _PARTS_PER_US * 1_000_000
 _SPARE_ENDS: Final = 64
 
@@ -82,7 +86,7 @@ Id = TypeVar("Id", bound=Hashable)
 
 
 class ResourceKind(StrEnum):
-    """Kinds of shared resources."""
+    """Kinds of resources that flows share: disks, networks and throttles."""
 
     DISK = "disk"
     NETWORK_IN = "network_in"
@@ -93,7 +97,7 @@ class ResourceKind(StrEnum):
 
 
 class Resource(NamedTuple):
-    """A resource that flows share. ``log_dir``: selects one of the broker's disks."""
+    """A resource whose bandwidth is shared by flows. For a disk, ``log_dir`` is set."""
 
     kind: ResourceKind
     broker_id: int
@@ -102,11 +106,13 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Flow(Generic[Id]):
-    """A transfer. ``resources``: its path; a resource named twice is used twice.
+    """A transfer of bytes through resources.
 
-    ``demand_bytes_per_s``: upper bound of its rate. ``counted_by``: resources that it
-    uses without being limited by their capacity: by its demand, or by the smallest capacity on its
-    path if that is less.
+    - ``resources``: the path of the flow. A resource that is listed twice is used twice.
+    - ``demand_bytes_per_s``: maximum rate of the flow.
+    - ``counted_by``: resources that count the flow against their capacity, but do not limit the
+      flow. Each of them reserves the flow's maximum rate: the demand, or the smallest capacity on
+      the path if that is less. Other flows share the rest of the capacity.
     """
 
     id: Id
@@ -126,7 +132,8 @@ class Completed(NamedTuple, Generic[Id]):
 def rates(flows: Iterable[Flow[Id]], capacities: Mapping[Resource, int]) -> dict[Id, Fraction]:
     """Return the rate of each flow in bytes per second, in the order of the flows.
 
-    ``capacities``: bytes per second; a resource without an entry is unlimited."""
+    ``capacities`` are in bytes per second; a resource without a capacity is unlimited.
+    """
     model = FluidModel[Id](capacities)
     for flow in flows:
         model.add(flow)
@@ -135,7 +142,11 @@ def rates(flows: Iterable[Flow[Id]], capacities: Mapping[Resource, int]) -> dict
 
 @dataclass(slots=True)
 class _Link:
-    """A resource: numbers of the ``streams`` that pass it, and of those only ``counted`` by it."""
+    """A resource and its streams, identified by number.
+
+    - ``streams``: streams that pass through the resource.
+    - ``counted``: streams that the resource counts but does not limit.
+    """
 
     name: Resource
     capacity_bytes_per_s: int = UNLIMITED
@@ -145,10 +156,14 @@ class _Link:
 
 @dataclass(slots=True)
 class _Stream(Generic[Id]):
-    """State of a flow at ``since_us``: bytes in fractions, rate in fractions per microsecond.
+    """State of a flow at the time ``since_us``. Links are identified by their numbers.
 
-    ``left``: None without a size. ``end_us``: None if it never ends. ``limits``: the limited links
-    of its path. Links are numbers.
+    - ``left``: amount still to be transferred, in parts of a byte; None if the flow is unbounded.
+    - ``carried``: amount that has been transferred, in parts of a byte.
+    - ``rate``: current rate, in parts of a byte per microsecond.
+    - ``end_us``: when the flow completes; None if it never completes at its current rate.
+    - ``path``, ``counted_by``: links that the flow passes through, and links that only count it.
+    - ``limits``: the links of the path whose capacity is limited.
     """
 
     flow: Flow[Id]
@@ -172,18 +187,21 @@ class _Stream(Generic[Id]):
         self.since_us = now_us
 
     def end(self) -> int | None:
-        """Return the microsecond at which it completes at its current rate; None: never."""
+        """Return the time, in microseconds, at which the flow completes at its current rate.
+
+        Return None if it never completes.
+        """
         if self.left is None or (self.left and not self.rate):
             return None
         return self.since_us + (-(-self.left // self.rate) if self.left else 0)
 
 
 class FluidModel(Generic[Id]):
-    """Flows in progress.
+    """The flows in progress, their rates and their completion times.
 
-    A change takes effect at the time of the last ``advance``: first advance to now, then change.
-    Rates are computed lazily, so that all changes at one time cost one computation. A deep copy
-    continues exactly like the original.
+    A change takes effect at the time of the last ``advance``, so call ``advance`` with the current
+    time before you make a change. Rates are computed lazily, only once for all changes at the same
+    time. A deep copy behaves exactly like the original.
     """
 
     def __init__(self, capacities: Mapping[Resource, int] | None = None, now_ms: float = 0) -> None:
@@ -194,7 +212,7 @@ class FluidModel(Generic[Id]):
         self._stream_numbers: dict[Id, int] = {}
         self._next_number = 0
         self._ends: list[tuple[int, int]] = []
-        """Heap of (end_us, stream); outdated entries are skipped."""
+        """Heap of (end_us, stream number). Outdated entries are skipped."""
         self._changed_links: dict[int, None] = {}
         self._changed_streams: dict[int, None] = {}
         for resource, bytes_per_s in (capacities or {}).items():
@@ -203,8 +221,8 @@ class FluidModel(Generic[Id]):
     # -- changes
 
     def set_capacity(self, resource: Resource, bytes_per_s: int) -> None:
-        """Set the capacity of a resource, which is UNLIMITED before the first call."""
-        assert bytes_per_s >= 0, f"{resource} cannot carry {bytes_per_s} bytes a second"
+        """Set the capacity of a resource. The default is UNLIMITED."""
+        assert bytes_per_s >= 0, f"negative capacity of {resource}: {bytes_per_s} bytes per second"
         number = self._link(resource)
         link = self._links[number]
         if link.capacity_bytes_per_s != bytes_per_s:
@@ -214,9 +232,9 @@ class FluidModel(Generic[Id]):
                 self._find_limits(self._streams[stream])
 
     def add(self, flow: Flow[Id], size_bytes: int | None = None) -> None:
-        """Start a flow; without a size it continues until it is removed."""
+        """Start a flow. If ``size_bytes`` is None, the flow continues until it is removed."""
         assert flow.id not in self._stream_numbers, f"flow {flow.id} already exists"
-        assert size_bytes is None or size_bytes >= 0, f"flow {flow.id} has {size_bytes} bytes"
+        assert size_bytes is None or size_bytes >= 0, f"flow {flow.id}: negative size {size_bytes}"
         left = None if size_bytes is None else size_bytes * _PARTS_PER_BYTE
         number = self._stream_numbers[flow.id] = self._next_number
         self._next_number += 1
@@ -224,7 +242,7 @@ class FluidModel(Generic[Id]):
         self._attach(number)
 
     def change(self, flow: Flow[Id]) -> None:
-        """Replace the path or demand of the flow with this id."""
+        """Replace the path and the demand of the flow with the same id."""
         number = self._stream_numbers[flow.id]
         stream = self._streams[number]
         stream.advance(self._now_us)
@@ -233,7 +251,7 @@ class FluidModel(Generic[Id]):
         self._attach(number)
 
     def remove(self, flow_id: Id) -> int:
-        """Remove a flow, completed or not; return the whole bytes it has transferred."""
+        """Remove a flow, completed or not; return the number of whole bytes it has transferred."""
         carried_bytes = self.carried_bytes(flow_id)
         self._drop(self._stream_numbers[flow_id])
         return carried_bytes
@@ -242,16 +260,17 @@ class FluidModel(Generic[Id]):
 
     @property
     def now_ms(self) -> float:
-        """Time of the last ``advance``."""
+        """Time of the last ``advance``, in milliseconds."""
         return self._now_us / _US_PER_MS
 
     def advance(self, now_ms: float) -> list[Completed[Id]]:
-        """Advance the time; return the flows completed on the way, by time and then by age.
+        """Advance the time; return the flows that completed since the last call.
 
-        Bandwidth released by a completed flow is available from its end on, not from now.
+        The flows are sorted by completion time and then by age. Bandwidth released by a completed
+        flow is available from the time of its completion, not only from ``now_ms``.
         """
         now_us = _microseconds(now_ms)
-        assert now_us >= self._now_us, f"time went back from {self.now_ms} to {now_ms} ms"
+        assert now_us >= self._now_us, f"time went backwards from {self.now_ms} to {now_ms} ms"
         completed = []
         while (end_us := self._next_end()) is not None and end_us <= now_us:
             self._now_us = end_us
@@ -260,7 +279,10 @@ class FluidModel(Generic[Id]):
         return completed
 
     def next_completion_ms(self) -> float | None:
-        """Return when the next flow completes, rounded up to microseconds; None: never."""
+        """Return the time at which the next flow completes, in milliseconds.
+
+        The time is rounded up to a whole microsecond; it is None if no flow will complete.
+        """
         end_us = self._next_end()
         return None if end_us is None else end_us / _US_PER_MS
 
@@ -278,16 +300,19 @@ class FluidModel(Generic[Id]):
         return Fraction(self._stream(flow_id).rate, _PARTS_PER_US)
 
     def rates(self) -> dict[Id, Fraction]:
-        """Return the current rate of each flow in bytes per second, the oldest first."""
+        """Return the current rate of each flow in bytes per second, oldest flow first."""
         self._recompute()
         return {s.flow.id: Fraction(s.rate, _PARTS_PER_US) for s in self._streams.values()}
 
     def carried_bytes(self, flow_id: Id) -> int:
-        """Return the whole bytes transferred so far."""
+        """Return the number of whole bytes that a flow has transferred so far."""
         return self._stream(flow_id).carried_at(self._now_us) // _PARTS_PER_BYTE
 
     def left_bytes(self, flow_id: Id) -> int | None:
-        """Return the bytes still to be transferred, rounded up; None if the flow has no size."""
+        """Return the number of bytes still to be transferred, rounded up.
+
+        Return None if the flow is unbounded.
+        """
         left = self._stream(flow_id).left_at(self._now_us)
         return None if left is None else -(-left // _PARTS_PER_BYTE)
 
@@ -334,7 +359,7 @@ class FluidModel(Generic[Id]):
     def _complete(self, number: int) -> Completed[Id]:
         stream = self._streams[number]
         stream.advance(self._now_us)
-        # It ended within the last microsecond: a negative rest was not really transferred.
+        # The flow ended within the last microsecond: bytes beyond its size were not transferred.
         arrived = stream.carried + (stream.left or 0)
         self._drop(number)
         return Completed(stream.flow.id, self.now_ms, arrived // _PARTS_PER_BYTE)
@@ -380,9 +405,11 @@ class FluidModel(Generic[Id]):
             heapify(self._ends)
 
     def _affected(self) -> dict[int, _Stream[Id]]:
-        """Return the streams with rates that may have changed.
+        """Return the streams whose rates may have changed.
 
-        These are connected by limited links to a changed stream or link."""
+        These are the changed streams, and all streams that share a limited link with one of them or
+        with a changed link, directly or through other streams.
+        """
         found = {number: self._streams[number] for number in self._changed_streams}
         waiting = list(self._changed_links)
         seen = dict(self._changed_links)
@@ -402,7 +429,7 @@ class FluidModel(Generic[Id]):
         return found
 
     def _room(self, number: int) -> int:
-        """Return the bytes per second of a link that are free for the streams it limits."""
+        """Return the part of a link's capacity that the streams in ``counted`` do not reserve."""
         link = self._links[number]
         counted = sum(self._bound(self._streams[n]) for n in link.counted)
         return max(0, link.capacity_bytes_per_s - counted)

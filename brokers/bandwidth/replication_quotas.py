@@ -1,12 +1,14 @@
 """Paths of replication traffic through networks and disks, and Kafka's three throttles.
 
-Replication uses networks and disks; a directory move uses disks only. A throttle is a resource with
-the configured rate. It counts all traffic of the replicas that a topic lists, but limits only
-replicas that are not in sync, so that throttling never removes a replica from the ISR: a leader
-checks the ISR, a follower its own lag. Directory moves are always limited. This models the long-run
-mean of Kafka's measurement over eleven windows of one second, not the bursts in between.
-Values only: it does not know logs or messages. Mirrors kafka.server.ReplicationQuotaManager and
-its callers kafka.server.{ReplicaManager, ReplicaFetcherThread, ConfigHandler}.
+Replication uses networks and disks; a directory move uses only disks. A throttle is modeled as a
+resource whose capacity is the configured rate. It counts all traffic of a topic's throttled
+replicas, but limits only replicas that are not in sync, so that throttling does not shrink the ISR.
+(The leader's throttle checks the ISR; the follower's throttle checks the follower's lag.) Directory
+moves are always limited. Kafka measures rates over eleven one-second windows, so its rate may
+exceed the limit for some seconds; the model computes only the long-term average.
+
+The functions are pure. Mirrors kafka.server.ReplicationQuotaManager and its callers
+kafka.server.{ReplicaManager, ReplicaFetcherThread, ConfigHandler}.
 """
 
 from __future__ import annotations
@@ -38,22 +40,22 @@ _CAPACITIES: Final = {
 
 
 class Place(NamedTuple):
-    """Location of a log: broker and log directory."""
+    """Location of a log: a broker and one of its log directories."""
 
     broker_id: int
     log_dir: str
 
     @property
     def disk(self) -> Resource:
-        """The disk of this directory; each directory has a separate disk."""
+        """The disk of the log directory. Each log directory has a separate disk."""
         return Resource(ResourceKind.DISK, self.broker_id, self.log_dir)
 
 
 def throttles(broker_id: int, config: Mapping[str, str]) -> dict[Resource, int]:
     """Return the rates of a broker's three throttles in bytes per second.
 
-    Read from its own dynamic config; as in Kafka the cluster default does not apply. Raises
-    InvalidConfig.
+    ``config`` is the broker's own dynamic config; as in Kafka, the cluster-wide default is ignored.
+    Raises InvalidConfig.
     """
     return {Resource(kind, broker_id): _bytes_per_s(name, config) for name, kind in _RATES.items()}
 
@@ -85,9 +87,13 @@ def replication_flow(
 ) -> Flow[Id]:
     """Return the flow of a replica copy from leader to follower.
 
-    ``from_disk``: the leader reads from disk, not from the page cache. ``leader_throttled`` and
-    ``follower_throttled``: the topic lists the replica as throttled on the leader, on the
-    follower. ``caught_up``: the follower had no lag at the last response.
+    - ``from_disk``: the leader reads the records from disk, not from the page cache.
+    - ``leader_throttled``: the topic lists the replica in leader.replication.throttled.replicas.
+    - ``in_isr``: the follower is in the ISR, so the leader's throttle only counts the traffic.
+    - ``follower_throttled``: the topic lists the replica in
+      follower.replication.throttled.replicas.
+    - ``caught_up``: the follower had no lag at its last response, so its throttle only counts the
+      traffic.
     """
     held: list[Resource] = []
     counted: list[Resource] = []
@@ -117,10 +123,12 @@ def constant_traffic(
     *,
     leader_throttled: bool = False,
 ) -> dict[Resource, int]:
-    """Return the bandwidth that constant-rate records use, in bytes per second by resource.
+    """Return the bandwidth that constant-rate records use on each resource, in bytes per second.
 
-    The path is from the producer to the leader, and from the leader's page cache to ``followers``,
-    each with a flag whether it is throttled. They are in sync, so throttles only count them."""
+    The records pass from the producer to the leader, and from the leader's page cache to the
+    followers. ``followers`` lists the location of each follower's log, and whether the follower is
+    throttled. The followers are in sync, so the throttles only count their traffic.
+    """
     passed = [Resource(ResourceKind.NETWORK_IN, leader.broker_id), leader.disk]
     for follower, is_throttled in followers:
         passed += [

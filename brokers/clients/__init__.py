@@ -1,1 +1,1 @@
-"""Kafka's producer and consumer as pure logic, without threads or clocks."""
+"""Kafka's producer and consumer as pure logic, without I/O, threads or clocks."""

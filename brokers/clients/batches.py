@@ -1,7 +1,7 @@
-"""A producer's batches: their records, send attempts and sequence numbers.
+"""A producer's batches, with their records, send attempts and sequence numbers.
 
-Mutable values that the producer changes; nothing is sent here. Mirrors ProducerBatch of
-org.apache.kafka.clients.producer.internals, and TopicPartitionEntry of its TransactionManager.
+producer.py decides which batches to send, retry or fail. Mirrors ProducerBatch and
+TransactionManager.TopicPartitionEntry of org.apache.kafka.clients.producer.internals.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from klamm.cluster.records import (
 
 
 class Counted(NamedTuple):
-    """Number and size of records sent to in-memory (offset-only) logs."""
+    """Record count and total size, sent in place of records to an in-memory (offset-only) log."""
 
     record_count: int
     size_bytes: int
 
 
 Payload = Counted | tuple[Record, ...]
-"""The contents of a batch: records, or only their count for offset-only logs."""
+"""The contents of a batch: records, or only their count and size for offset-only logs."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -50,19 +50,21 @@ def record_count(payload: Payload) -> int:
 
 
 def size_bytes(payload: Payload) -> int:
-    """Return the bytes of all keys and values; 0 for counted records."""
+    """Return the total size of all keys and values in bytes, or 0 for a Counted payload."""
     if isinstance(payload, Counted):
         return 0
     return sum(len(one.key or b"") + len(one.value or b"") for one in payload)
 
 
 class Batch(msgspec.Struct, eq=False):
-    """Records sent to one partition as a unit.
+    """Records that are sent to one partition as a unit.
 
-    ``first_number``: the producer's number of its first record in the partition.
-    ``attempts``: how often it was sent. ``retry_ms``: earliest time of the next attempt.
-    ``is_in_doubt``: an unacknowledged attempt may have stored it. ``is_reset``: its sequence was
-    renumbered after the first send.
+    - ``first_number``: position of the first record among all records that the producer sent to
+      the partition.
+    - ``attempts``: number of times the batch was sent.
+    - ``retry_ms``: earliest time of the next attempt, in monotonic milliseconds.
+    - ``is_in_doubt``: the leader may have appended the batch without acknowledging it.
+    - ``is_reset``: the sequence numbers were changed after the batch was first sent.
     """
 
     first_number: int
@@ -80,11 +82,11 @@ class Batch(msgspec.Struct, eq=False):
 
     @property
     def next_sequence(self) -> int:
-        """The sequence number that follows this batch."""
+        """The sequence number of the record that follows this batch."""
         return (self.base_sequence + self.record_count) % (SEQUENCE_MAX + 1)
 
     def produced(self, compression: str) -> Produced:
-        """Return the batch as a produce request carries it."""
+        """Encode the batch for a Produce request."""
         producer_id, epoch = self.producer
         if isinstance(self.payload, Counted):
             count, size_bytes = self.payload
@@ -105,12 +107,16 @@ class Batch(msgspec.Struct, eq=False):
 
 
 class PartitionBatches(msgspec.Struct, eq=False):
-    """The batches of one partition, and the sequences of an idempotent producer there.
+    """The batches of one partition, and an idempotent producer's sequence numbers for it.
 
-    ``waiting``: queued, in send order. ``sent``: awaiting a response. ``tracked``: batches that
-    have a sequence and are undecided, in sequence order. ``acked_sequence``: the last acknowledged
-    sequence, -1 before the first. ``unresolved_sequence``: the sequence after an expired batch that
-    may be stored; no new batch is sent until all other batches are decided.
+    - ``waiting``: queued batches, in send order.
+    - ``sent``: batches that await a response.
+    - ``tracked``: batches that have a sequence number and are neither acknowledged nor failed, in
+      sequence order.
+    - ``acked_sequence``: the last acknowledged sequence number, -1 before the first.
+    - ``unresolved_sequence``: set after a batch has failed, if it is unknown whether the leader
+      appended that batch. The value is the sequence number that follows the batch. No new batch is
+      sent until all other tracked batches are acknowledged or have failed.
     """
 
     waiting: deque[Batch] = msgspec.field(default_factory=deque)
@@ -123,11 +129,11 @@ class PartitionBatches(msgspec.Struct, eq=False):
     unresolved_sequence: int | None = None
 
     def is_next_sequence(self, sequence: int) -> bool:
-        """Return True if ``sequence`` follows the last acknowledged one."""
+        """Return True if ``sequence`` follows the last acknowledged sequence number."""
         return sequence == (self.acked_sequence + 1) % (SEQUENCE_MAX + 1)
 
     def begin_at(self, producer: ProducerIdAndEpoch) -> None:
-        """Renumber all undecided batches from sequence 0, at another producer epoch."""
+        """Renumber all tracked batches from sequence number 0, with a new producer id or epoch."""
         self.producer = producer
         self.next_sequence = 0
         self.acked_sequence = NO_SEQUENCE
@@ -138,13 +144,16 @@ class PartitionBatches(msgspec.Struct, eq=False):
             self.next_sequence = batch.next_sequence
 
     def assign(self, batch: Batch) -> None:
-        """Assign the next sequence to a batch."""
+        """Assign the next sequence numbers to a batch."""
         batch.producer, batch.base_sequence = self.producer, self.next_sequence
         self.next_sequence = batch.next_sequence
         self.tracked.append(batch)
 
     def put_back(self, batch: Batch) -> None:
-        """Requeue a batch at the front; batches with sequences stay in sequence order."""
+        """Return a batch to the front of the queue, so that it is retried.
+
+        Batches that already have sequence numbers stay in sequence order.
+        """
         if batch not in self.tracked:
             self.waiting.appendleft(batch)
             return

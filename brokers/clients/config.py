@@ -1,4 +1,4 @@
-"""Settings of producers and consumers. Names and defaults are Kafka's; times in ms.
+"""Settings of producers and consumers, with Kafka's names and defaults. Times are in ms.
 
 Mirrors ProducerConfig and ConsumerConfig of org.apache.kafka.clients.
 """
@@ -17,7 +17,7 @@ OffsetReset = Literal["earliest", "latest", "none"]
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings common to producers and consumers."""
+    """Settings that producers and consumers have in common."""
 
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
@@ -27,9 +27,10 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
-    """A producer's settings. There is no linger: a batch is sent as soon as the broker is ready.
+    """A producer's settings.
 
-    Raises InvalidConfig for combinations that Kafka rejects.
+    There is no linger.ms: a batch is sent as soon as the leader can accept another request. Raises
+    InvalidConfig for combinations that Kafka rejects.
     """
 
     acks: Acks = 1
@@ -67,7 +68,7 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
 
 
 class ConsumerConfig(ClientConfig, frozen=True, kw_only=True):
-    """A consumer's settings. There is no group: partitions are assigned manually."""
+    """A consumer's settings. There is no group.id, because partitions are assigned manually."""
 
     auto_offset_reset: OffsetReset = "latest"
     fetch_min_bytes: int = 1

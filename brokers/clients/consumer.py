@@ -1,8 +1,9 @@
 """A consumer of manually assigned partitions: finds leaders, fetches, and tracks its position.
 
-Pure: messages in, messages out, time is an argument. Its owner calls ``on_timer`` at
-``next_due_ms``. It records the offsets it has read, and every truncation below its position. There
-are no groups and no committed offsets. Mirrors Fetcher and SubscriptionState of
+The consumer does no I/O and reads no clock: messages are passed in and returned as values, and the
+time is an argument. The caller calls ``on_timer`` at the time returned by ``next_due_ms``. The
+consumer records the offsets it has read, and every log truncation below its position. There are no
+consumer groups and no committed offsets. Mirrors Fetcher and SubscriptionState of
 org.apache.kafka.clients.consumer.internals.
 """
 
@@ -48,9 +49,12 @@ from klamm.cluster.types import NO_EPOCH, TopicPartition
 
 
 class Position(NamedTuple):
-    """``offset`` of the next record, and leader epoch of the record before it (-1: unknown).
+    """A consumer's position in a partition.
 
-    ``validated_epoch``: the last leader epoch at which the log was checked to contain it.
+    - ``offset``: the offset of the next record.
+    - ``epoch``: the leader epoch of the record before the next record; -1 if it is unknown.
+    - ``validated_epoch``: the last leader epoch for which the consumer has checked that the
+      leader's log contains the position.
     """
 
     offset: int
@@ -66,20 +70,26 @@ NOWHERE: Final = Position(-1)
 
 
 class AwaitReset(msgspec.Struct, frozen=True):
-    """The position is unknown: look it up by timestamp (-1: log end, -2: log start)."""
+    """State of a partition whose position is unknown and has to be looked up by timestamp.
+
+    A ``timestamp_ms`` of -1 means the high watermark, and -2 means the log start offset.
+    """
 
     timestamp_ms: int
     position: Position = NOWHERE
 
 
 class AwaitValidation(msgspec.Struct, frozen=True):
-    """The leader epoch changed: check that the new leader's log contains the position."""
+    """State of a partition whose leader epoch has changed.
+
+    The consumer checks that the new leader's log contains the position.
+    """
 
     position: Position
 
 
 class Fetching(msgspec.Struct, frozen=True):
-    """The position is valid: fetch from it."""
+    """State of a partition whose position is valid, so that it can be fetched."""
 
     position: Position
 
@@ -93,7 +103,10 @@ _RESETS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
 class Read(NamedTuple):
-    """Fetched records. A batch may begin before ``offset``; the consumer skips those records."""
+    """Fetched records of one partition.
+
+    The first batch may begin before ``offset``; the consumer skips the records before ``offset``.
+    """
 
     topic_partition: TopicPartition
     offset: int
@@ -102,9 +115,11 @@ class Read(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """A truncation of records that the consumer has read.
+    """A log truncation that removed records that the consumer had already read.
 
-    It was at ``position``; the records from ``diverged_at`` on are gone (-1: offset unknown)."""
+    - ``position``: the consumer's position when it detected the truncation.
+    - ``diverged_at``: offset of the first removed record; -1 if it is unknown.
+    """
 
     topic_partition: TopicPartition
     position: Position
@@ -112,13 +127,16 @@ class Truncation(NamedTuple):
 
 
 class Consumer:
-    """One consumer; times in monotonic milliseconds.
+    """One consumer. Times are in monotonic milliseconds.
 
-    ``bootstrap``: ids of the brokers to contact first. ``read``: the offsets read, by partition,
-    in reading order. ``errors``: why a partition is not read further, in Kafka's words; ``seek``
-    clears it. ``is_paused``: no fetch is sent. ``keeps_records``: fetched records are kept for
-    ``take_records``, and their partition is not fetched until then. ``log_journal``: receives
-    journal rows about corrupt batches.
+    - ``bootstrap``: ids of the brokers to contact first.
+    - ``read``: the offset ranges that were read from each partition, in reading order.
+    - ``errors``: partitions that the consumer has stopped reading, each with Kafka's error message.
+      ``seek`` clears the error.
+    - ``is_paused``: if True, no fetches are sent.
+    - ``keeps_records``: if True, fetched records are stored until ``take_records`` is called, and
+      no more records of the same partition are fetched until then.
+    - ``log_journal``: receives journal rows about corrupt batches.
     """
 
     def __init__(
@@ -149,30 +167,36 @@ class Consumer:
     # -- interface for callers
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; new ones start as ``auto_offset_reset`` says."""
+        """Replace the assigned partitions.
+
+        Newly assigned partitions are read from the offset that auto.offset.reset determines.
+        """
         wanted = dict.fromkeys(partitions)
         self._states = {tp: self._states.get(tp) or self._reset_state(tp) for tp in wanted}
         for tp in wanted:
             self.network.metadata.add_topic(tp.topic)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continue at this offset."""
+        """Continue reading a partition at this offset."""
         self._set(tp, Fetching(Position(offset)))
 
     def seek_to_time(self, tp: TopicPartition, timestamp_ms: int) -> None:
-        """Continue at the first record at or after a timestamp, or at the end without one."""
+        """Continue reading a partition at the first record at or after a timestamp.
+
+        If there is no such record, continue at the high watermark.
+        """
         self._set(tp, AwaitReset(timestamp_ms))
 
     def seek_to_beginning(self, tp: TopicPartition) -> None:
-        """Continue at the log start offset."""
+        """Continue reading a partition at its log start offset."""
         self._set(tp, AwaitReset(EARLIEST_TIMESTAMP))
 
     def seek_to_end(self, tp: TopicPartition) -> None:
-        """Continue at the high watermark."""
+        """Continue reading a partition at its high watermark."""
         self._set(tp, AwaitReset(LATEST_TIMESTAMP))
 
     def position(self, tp: TopicPartition) -> int | None:
-        """Return the offset of the next record; None if it is not known yet."""
+        """Return the offset of the next record to read, or None if it is not known yet."""
         position = self._states[tp].position
         return None if position is NOWHERE else position.offset
 
@@ -182,7 +206,10 @@ class Consumer:
         return bool(self._fetched)
 
     def take_records(self) -> list[Read]:
-        """Remove and return the records fetched since the last call (with ``keeps_records``)."""
+        """Remove and return the records fetched since the last call.
+
+        Records are kept for this method only if ``keeps_records`` is True.
+        """
         fetched, self._fetched = self._fetched, {}
         return list(fetched.values())
 
@@ -199,7 +226,7 @@ class Consumer:
         self.on_timer(now_ms)
 
     def on_timer(self, now_ms: float) -> None:
-        """Do what is due: time out requests, look up positions, fetch."""
+        """Do everything that is due: time out requests, look up positions, fetch."""
         for ended in self.network.on_timer(now_ms):
             self._on_ended(ended, now_ms)
         for tp, state in self._states.items():
@@ -209,14 +236,20 @@ class Consumer:
         self._ask(now_ms)
 
     def next_due_ms(self) -> float | None:
-        """Return when to call ``on_timer`` next; None: not until a message arrives."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds.
+
+        Return None if nothing is due before a message arrives.
+        """
         due_ms = self.network.next_due_ms()
         for tp in self._states:
             due_ms = min(due_ms, self._ready_ms(tp))
         return None if due_ms == math.inf else due_ms
 
     def _ready_ms(self, tp: TopicPartition) -> float:
-        """Return when a partition's next request may be sent; infinite until an event occurs."""
+        """Return the time from which the next request for a partition may be sent.
+
+        Return infinity if the partition must wait for a message or for a call such as ``seek``.
+        """
         leader = self.network.metadata.leader_of(tp).leader
         state = self._states[tp]
         if tp in self._asked or tp in self.errors or leader < 0:
@@ -230,7 +263,7 @@ class Consumer:
     # -- asking
 
     def _ask(self, now_ms: float) -> None:
-        """Send each leader one request of each kind."""
+        """Send each leader at most one request of each type for the partitions that are ready."""
         ready: dict[tuple[int, type[PartitionState]], list[TopicPartition]] = {}
         invalid_topics = self.network.metadata.invalid_topics
         for tp, state in self._states.items():
@@ -246,7 +279,7 @@ class Consumer:
             self._asked.update(dict.fromkeys(tps, number))
 
     def _request_for(self, tps: list[TopicPartition]) -> Request:
-        """Return the request for partitions that are in the same kind of state."""
+        """Return one request for partitions that are all in the same state."""
         config = self.config
         epochs = {tp: self.network.metadata.leader_of(tp).epoch for tp in tps}
         resets: dict[TopicPartition, ListOffsetsPartition] = {}
@@ -317,8 +350,8 @@ class Consumer:
         if answer.error is Errors.OFFSET_OUT_OF_RANGE:
             self._reset_or_fail(
                 tp,
-                f"Fetch position {position.offset} is out of range for partition {tp}: its "
-                f"log begins at offset {answer.log_start_offset} and ends before "
+                f"Fetch position {position.offset} is out of range for partition {tp}: the "
+                f"log start offset is {answer.log_start_offset} and the high watermark is "
                 f"{answer.log_end_offset}",
             )
             return
@@ -327,7 +360,9 @@ class Consumer:
                 f"Encountered corrupt message when fetching offset {position.offset} "
                 f"for topic-partition {tp}"
             )
-            batch = CorruptBatch(position.offset, UNKNOWN_OFFSET, "the leader cannot read it")
+            batch = CorruptBatch(
+                position.offset, UNKNOWN_OFFSET, "the leader cannot read the batch"
+            )
             self._stop_at_corrupt_batch(
                 FetchedCorruptBatch(tp, leader, answer.leader_epoch, batch), text
             )
@@ -366,7 +401,7 @@ class Consumer:
     def _on_epoch_end(
         self, tp: TopicPartition, state: AwaitValidation, answer: LeaderEpochEnd, now_ms: float
     ) -> None:
-        """Continue fetching, or return to the offset of a truncation (KIP-320)."""
+        """Process a validation result: continue fetching, or handle a truncation (KIP-320)."""
         if answer.error is not Errors.NONE:
             self._retry(tp, answer.error, now_ms)
             return
@@ -400,7 +435,7 @@ class Consumer:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The assigned partitions."""
+        """The partitions that are assigned to the consumer."""
         return tuple(self._states)
 
     def _reset_or_fail(self, tp: TopicPartition, text: str) -> None:
@@ -409,15 +444,17 @@ class Consumer:
             self.errors[tp] = text
 
     def _stop_at_corrupt_batch(self, found: FetchedCorruptBatch, text: str) -> None:
-        # Brokers send batches unchecked: the reader is the first to detect a corrupt one.
+        # Brokers send batches unchecked, so the consumer is the first to detect a corrupt batch.
         logger.warning("consumer: %s", text)
         self.errors[found.topic_partition] = text
         if self._log_journal is not None:
-            self._log_journal.corrupt(found, met_by="consumer")
+            self._log_journal.corrupt(found, fetched_by="consumer")
 
 
 def _invalid(tp: TopicPartition, batch: CorruptBatch) -> str:
-    where = f": offset {batch.next_offset} is the next" if batch.next_offset >= 0 else ""
+    where = (
+        f"; the next batch starts at offset {batch.next_offset}" if batch.next_offset >= 0 else ""
+    )
     return (
         f"Record batch for partition {tp} at offset {batch.offset} is invalid, cause: "
         f"{batch.reason}. If needed, please seek past the record to continue consumption{where}"
@@ -426,7 +463,7 @@ def _invalid(tp: TopicPartition, batch: CorruptBatch) -> str:
 
 def _truncated(tp: TopicPartition, position: Position, answer: LeaderEpochEnd) -> str:
     epoch, end = answer.end
-    where = "" if epoch == NO_EPOCH else f", the log ended at offset {end} of epoch {epoch}"
+    where = "" if epoch == NO_EPOCH else f", but the leader's epoch {epoch} ends at offset {end}"
     return (
         f"Detected log truncation of partition {tp}: the consumer was at offset "
         f"{position.offset} of epoch {position.epoch}{where}"

@@ -1,7 +1,7 @@
-"""A client's cached cluster metadata: leaders, their epochs, brokers, and the age of the cache.
+"""A client's metadata cache: the live brokers, and each partition's leader and leader epoch.
 
-Sends nothing. A response from a broker that is behind does not replace a newer leader epoch
-(KIP-320). Mirrors org.apache.kafka.clients.Metadata.
+This module sends no messages. Because a broker may respond with outdated metadata, a leader with an
+older epoch than the cached leader is ignored (KIP-320). Mirrors org.apache.kafka.clients.Metadata.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from klamm.cluster.types import NO_EPOCH, NO_LEADER, TopicPartition
 
 
 class LeaderAndEpoch(NamedTuple):
-    """The leader of a partition (-1: none) and its epoch (-1: unknown)."""
+    """The leader of a partition (-1 if it has none) and the leader epoch (-1 if unknown)."""
 
     leader: int = NO_LEADER
     epoch: int = NO_EPOCH
@@ -28,10 +28,11 @@ NO_KNOWN_LEADER = LeaderAndEpoch()
 
 
 class Metadata:
-    """The cluster as a client sees it; times in monotonic milliseconds.
+    """A client's cached view of the cluster. Times are in monotonic milliseconds.
 
-    ``brokers``: ids to send requests to, initially the bootstrap brokers. ``alive``: the brokers of
-    the last response. ``topic_errors``: why the last response had no metadata of a topic.
+    - ``brokers``: ids of the brokers to send requests to: live brokers, then bootstrap brokers.
+    - ``alive``: ids of the live brokers, according to the last response.
+    - ``topic_errors``: errors of the topics for which the last response had no metadata.
     """
 
     def __init__(self, config: ClientConfig, bootstrap: Iterable[int]) -> None:
@@ -49,17 +50,17 @@ class Metadata:
         self._updated_ms = -math.inf
 
     def add_topic(self, topic: str) -> None:
-        """Add a topic to all further metadata requests."""
+        """Include a topic in all further metadata requests."""
         if topic not in self.topics:
             self.topics[topic] = None
             self._needs_update = True
 
     def request_update(self) -> None:
-        """Metadata is stale: refresh it after the backoff."""
+        """Record that the metadata is stale, so that it is refreshed after the backoff."""
         self._needs_update = True
 
     def next_update_ms(self) -> float:
-        """Return when to send the next metadata request; infinite without topics."""
+        """Return when to send the next metadata request; infinity if there are no topics."""
         if not self.topics:
             return math.inf
         wanted_ms = -math.inf
@@ -68,15 +69,15 @@ class Metadata:
         return max(wanted_ms, self._tried_ms + self._config.retry_backoff_ms)
 
     def on_asked(self, now_ms: float) -> None:
-        """Restart the backoff: a metadata request was sent or has failed."""
+        """Restart the backoff, because a metadata request was sent or has failed."""
         self._tried_ms = now_ms
 
     def update(self, response: MetadataResponse, now_ms: float) -> None:
-        """Cache a response; request another if a partition or topic has a retriable error."""
+        """Cache a response. If it has a retriable error, schedule another metadata request."""
         self._tried_ms = self._updated_ms = now_ms
         self._needs_update = False
         self.update_count += 1
-        # Keep the bootstrap brokers: all brokers alive now may be dead when those are back.
+        # Keep the bootstrap brokers: they may return after all other brokers have died.
         self.alive = tuple(broker.id for broker in response.brokers)
         self.brokers = tuple(dict.fromkeys((*self.alive, *self._bootstrap)))
         for topic in response.topics:
@@ -99,14 +100,14 @@ class Metadata:
 
     @property
     def invalid_topics(self) -> list[str]:
-        """Topics with names that the brokers reject as invalid."""
+        """The topics whose names the brokers reject as invalid."""
         invalid = Errors.INVALID_TOPIC_EXCEPTION
         return [topic for topic, error in self.topic_errors.items() if error is invalid]
 
     def leader_of(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """Return the cached leader and epoch of a partition."""
+        """Return the cached leader and leader epoch of a partition."""
         return self._leaders.get(partition, NO_KNOWN_LEADER)
 
     def partition_count(self, topic: str) -> int | None:
-        """Return the number of partitions of a topic; None if it is unknown."""
+        """Return the number of partitions of a topic, or None if it is unknown."""
         return self._partition_counts.get(topic)

@@ -1,8 +1,9 @@
 """A client's in-flight requests, their timeouts, reconnect backoffs, and its metadata requests.
 
-Messages in, messages out: it opens no connection and reads no clock. At most one metadata request
-is in flight, to the brokers in turn. A request that times out closes the connection, and with it
-every other request on it. Mirrors org.apache.kafka.clients.NetworkClient.
+Messages are passed in and returned as values: no connection is opened and no clock is read. At most
+one metadata request is in flight, and successive metadata requests go to different brokers. When a
+request times out, the connection is closed, and all other requests on that connection fail. Mirrors
+org.apache.kafka.clients.NetworkClient.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class InFlight(msgspec.Struct, frozen=True):
 class Ended(msgspec.Struct, frozen=True):
     """A request that is no longer in flight.
 
-    ``answer`` None: the connection was lost, and the broker may or may not have acted."""
+    If ``answer`` is None, the connection was lost, and the broker may or may not have executed the
+    request.
+    """
 
     correlation_id: int
     broker_id: int
@@ -38,7 +41,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class NetworkClient:
-    """The connections of one client; times in monotonic milliseconds."""
+    """The connections and requests of one client. Times are in monotonic milliseconds."""
 
     def __init__(self, address: Address, config: ClientConfig, bootstrap: Iterable[int]) -> None:
         self.address = address
@@ -56,7 +59,10 @@ class NetworkClient:
     def send(
         self, broker_id: int, body: Request, now_ms: float, *, is_answered: bool = True
     ) -> int:
-        """Send a request; return its correlation id. Without ``is_answered`` expect no response."""
+        """Send a request; return its correlation id.
+
+        If ``is_answered`` is False, no response is expected.
+        """
         self._sent += 1
         destination = Address("broker", broker_id)
         self._outbox.append(Message(self.address, destination, self._sent, body))
@@ -66,11 +72,11 @@ class NetworkClient:
         return self._sent
 
     def ready_ms(self, broker_id: int) -> float:
-        """Return when a broker may be sent to: its reconnect backoff must be over."""
+        """Return the time at which the reconnect backoff of a broker ends."""
         return self._ready_ms.get(broker_id, 0.0)
 
     def in_flight_to(self, broker_id: int, kind: type[Request]) -> int:
-        """Return the number of in-flight requests of a kind to a broker."""
+        """Return the number of in-flight requests of one type to a broker."""
         return sum(
             one.broker_id == broker_id and isinstance(one.body, kind)
             for one in self._in_flight.values()
@@ -84,14 +90,20 @@ class NetworkClient:
     # -- responses and disconnections
 
     def take(self, message: Message, now_ms: float) -> list[Ended]:
-        """Process a response or a lost connection; return the requests that end with it."""
+        """Process a response or a lost connection; return the requests that completed or failed.
+
+        Metadata requests are not returned.
+        """
         if isinstance(message.body, Disconnected):
             return self.on_disconnected(message.source.id, now_ms)
         ended = self.receive(message, now_ms)
         return [] if ended is None else [ended]
 
     def receive(self, message: Message, now_ms: float) -> Ended | None:
-        """Process a response; return None for metadata, or if its request is not in flight."""
+        """Process a response; return the request that it completes.
+
+        Return None for a metadata response, or if the request is no longer in flight.
+        """
         number, body = message.correlation_id, message.body
         request = self._in_flight.get(number)
         if request is None or message.source.id != request.broker_id:
@@ -105,7 +117,10 @@ class NetworkClient:
         return Ended(number, request.broker_id, request.body, body)
 
     def on_disconnected(self, broker_id: int, now_ms: float) -> list[Ended]:
-        """Process a lost connection; return its requests, except metadata requests."""
+        """Process a lost connection; return the requests that were in flight on it.
+
+        Metadata requests are not returned.
+        """
         failures = self._failures[broker_id] = self._failures.get(broker_id, 0) + 1
         config = self._config
         backoff_ms = config.reconnect_backoff_ms * 2.0 ** min(failures - 1, 16)
@@ -122,7 +137,10 @@ class NetworkClient:
         return ended
 
     def on_timer(self, now_ms: float) -> list[Ended]:
-        """Time out requests, and send a metadata request if one is due."""
+        """Time out requests, and send a metadata request if one is due.
+
+        Return the requests that failed.
+        """
         ended: list[Ended] = []
         late = {one.broker_id: None for one in self._in_flight.values() if one.due_ms <= now_ms}
         for broker_id in late:
@@ -134,20 +152,21 @@ class NetworkClient:
         return ended
 
     def any_broker(self) -> int:
-        """Return a broker for a request that any broker can answer.
+        """Return the broker to use for a request that any broker can answer.
 
-        Brokers take turns; those in a reconnect backoff come last."""
+        Brokers take turns; brokers in a reconnect backoff come last.
+        """
         self._asked += 1
         brokers = self.metadata.brokers
         turned = [brokers[(self._asked + n) % len(brokers)] for n in range(len(brokers))]
         return min(turned, key=self.ready_ms)
 
     def any_ready_ms(self) -> float:
-        """Return when ``any_broker`` may be sent to."""
+        """Return the earliest time at which a request may be sent to ``any_broker``."""
         return min(map(self.ready_ms, self.metadata.brokers))
 
     def next_due_ms(self) -> float:
-        """Return when to call ``on_timer`` next."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
         due = [one.due_ms for one in self._in_flight.values()]
         return min([self._metadata_due_ms(), *due])
 

@@ -1,9 +1,10 @@
-"""A producer: queues batches, finds leaders, sends, retries, and records every outcome.
+"""A producer: queues, sends and retries batches, and keeps the outcome of every batch.
 
-Pure: messages in, messages out, time is an argument. Its owner calls ``on_timer`` at
-``next_due_ms``. Records keep their order, except where Kafka's producer does not keep it either
-(no idempotence and more than one request in flight). Mirrors Sender and RecordAccumulator of
-org.apache.kafka.clients.producer.internals, and the idempotence of TransactionManager.
+The producer does no I/O and reads no clock: messages are passed in and returned as values, and the
+time is an argument. The caller calls ``on_timer`` at the time returned by ``next_due_ms``. As in
+Kafka, records can be reordered only without idempotence and with more than one request in flight.
+Mirrors Sender, RecordAccumulator and the idempotence part of TransactionManager in
+org.apache.kafka.clients.producer.internals.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ EPOCH_MAX = 2**15 - 1
 
 
 class Idempotence:
-    """An idempotent producer's identity. A gap in a partition's sequences bumps the epoch."""
+    """Producer id, epoch and sequence numbers of an idempotent producer.
+
+    If a batch is lost for good, its sequence numbers are missing in the partition. The producer
+    then bumps its epoch and numbers the remaining batches from 0.
+    """
 
     def __init__(self) -> None:
         self.producer = NO_PRODUCER
@@ -48,7 +53,10 @@ class Idempotence:
         self.producer = ProducerIdAndEpoch(producer_id, epoch)
 
     def bump_epoch_if_needed(self) -> None:
-        """Bump the epoch if sequences have a gap; after the last epoch, request another id."""
+        """Bump the epoch if a partition has a permanent gap in its sequence numbers.
+
+        At the maximum epoch, discard the producer id instead, so that a new id is requested.
+        """
         if not self._to_renumber:
             return
         if self.producer.epoch >= EPOCH_MAX:
@@ -60,28 +68,28 @@ class Idempotence:
         self._to_renumber.clear()
 
     def may_send(self, partition: PartitionBatches, batch: Batch) -> bool:
-        """Return True if a queued batch may be sent now."""
+        """Return True if the rules for sequence numbers allow a queued batch to be sent now."""
         if self.producer == NO_PRODUCER:
             return False
         if batch in partition.tracked:
-            # Retries go one at a time until the refused batch is accepted.
+            # Batches are retried one at a time until the rejected batch is accepted.
             return partition.tracked[0] is batch
         if partition.unresolved_sequence is not None:
             return False
         return partition.producer == self.producer or not partition.tracked
 
     def awaits_first(self, partition: PartitionBatches, batch: Batch) -> bool:
-        """Return True for a new batch if no batch of this epoch has been acknowledged yet.
+        """Return True if a new batch must wait until the producer's first batch is acknowledged.
 
-        A leader without a sequence of the producer accepts any as the first (KAFKA-14359).
-        After a leader change it could accept a later batch before the first one, and would then
-        refuse the first one forever.
+        A leader without any batch of the producer accepts a batch with any sequence number
+        (KAFKA-14359). After a leader change it could accept a later batch before the first batch,
+        and would then reject the first batch forever.
         """
         is_new = batch not in partition.tracked
         return is_new and bool(partition.tracked) and partition.acked_sequence == NO_SEQUENCE
 
     def assign_sequence(self, partition: PartitionBatches, batch: Batch) -> None:
-        """Give a batch that is about to be sent a sequence, unless it has one."""
+        """Assign a sequence number to a batch that is about to be sent, unless it has one."""
         if batch in partition.tracked:
             return
         if partition.producer != self.producer:
@@ -89,7 +97,7 @@ class Idempotence:
         partition.assign(batch)
 
     def on_acknowledged(self, partition: PartitionBatches, batch: Batch) -> None:
-        """Record that a batch is stored."""
+        """Record that the leader has stored a batch."""
         if batch in partition.tracked:
             partition.tracked.remove(batch)
             last = batch.next_sequence - 1
@@ -98,10 +106,11 @@ class Idempotence:
         self._resolve(partition)
 
     def can_retry(self, partition: PartitionBatches, batch: Batch, error: Errors) -> bool:
-        """Return True if a refused batch should be retried; its partition may be renumbered.
+        """Return True if a rejected batch should be retried.
 
-        A gap before a batch that is not the next one is filled by the retry of an earlier batch.
-        Any other gap is permanent: the batches are renumbered at another epoch.
+        A leader rejects a batch that leaves a gap in the sequence numbers. If earlier batches are
+        still to be retried, they fill the gap. Otherwise the gap is permanent, and the batches of
+        the partition are renumbered in a new epoch.
         """
         is_unresolved = partition.unresolved_sequence is not None
         if error is Errors.UNKNOWN_PRODUCER_ID:
@@ -116,7 +125,11 @@ class Idempotence:
         return error in RETRIABLE
 
     def on_failed(self, partition: PartitionBatches, batch: Batch) -> None:
-        """Give up a batch. If it may be stored, resolve its sequence after the others."""
+        """Stop tracking a batch that has failed.
+
+        If the leader may have appended the batch, the partition's other batches are not renumbered
+        yet, because there is no gap if the leader accepts a later batch.
+        """
         if batch not in partition.tracked:
             return
         partition.tracked.remove(batch)
@@ -145,17 +158,20 @@ _IN_DOUBT: Final = (
     Errors.REQUEST_TIMED_OUT,
     Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 )
-"""After these errors the records may or may not be stored."""
+"""Errors after which the records may or may not be stored."""
 
 _DISCONNECTED: Final = ProducedPartition(Errors.NETWORK_EXCEPTION)
 
 
 class Producer:
-    """One producer; times in monotonic milliseconds.
+    """One producer. Times are in monotonic milliseconds.
 
-    ``bootstrap``: ids of the brokers to contact first. By partition: ``acknowledged``, in the order
-    of the responses; ``failed``: certainly not stored; ``indefinite``: possibly stored. Records are
-    numbered from 0 in each partition, in the order of ``send`` calls.
+    ``bootstrap`` contains the ids of the brokers to contact first. Records are numbered from 0 in
+    each partition, in the order of ``send`` calls. The outcomes of records, keyed by partition:
+
+    - ``acknowledged``: stored records, in the order of the responses.
+    - ``failed``: records that are certainly not stored.
+    - ``indefinite``: records that may or may not be stored.
     """
 
     def __init__(
@@ -178,7 +194,7 @@ class Producer:
     # -- interface for callers
 
     def send(self, tp: TopicPartition, payload: Payload, now_ms: float) -> int:
-        """Queue at least one record; return the number of the first. ``on_timer`` sends them."""
+        """Queue records, which ``on_timer`` sends; return the number of the first record."""
         count = record_count(payload)
         assert count > 0
         self.network.metadata.add_topic(tp.topic)
@@ -192,15 +208,18 @@ class Producer:
 
     @property
     def undecided_count(self) -> int:
-        """Number of records neither acknowledged nor given up."""
-        return sum(
-            batch.record_count
-            for partition in self._undecided.values()
-            for batch in (*partition.waiting, *partition.sent)
-        )
+        """Number of records without an outcome: still queued, or awaiting a response."""
+        return sum(map(self.undecided_in, self._undecided))
+
+    def undecided_in(self, tp: TopicPartition) -> int:
+        """Return the number of records without an outcome in one partition."""
+        partition = self._undecided.get(tp)
+        if partition is None:
+            return 0
+        return sum(batch.record_count for batch in (*partition.waiting, *partition.sent))
 
     def undecided_batch_sizes(self) -> Iterator[int]:
-        """Yield the bytes of keys and values of each undecided batch."""
+        """Yield the size in bytes (keys and values) of each batch that has no outcome yet."""
         for partition in self._undecided.values():
             for batch in (*partition.waiting, *partition.sent):
                 yield batch.size_bytes
@@ -212,7 +231,7 @@ class Producer:
 
     @property
     def undecided(self) -> dict[TopicPartition, Errors]:
-        """Partitions with undecided records, and the last error of each."""
+        """The partitions with records that have no outcome yet, and each partition's last error."""
         found: dict[TopicPartition, Errors] = {}
         for tp, partition in self._undecided.items():
             for batch in (*partition.waiting, *partition.sent):
@@ -220,7 +239,7 @@ class Producer:
         return found
 
     def give_up(self) -> None:
-        """Fail all undecided records now, as a producer closed without a timeout does."""
+        """Fail all records without an outcome, like KafkaProducer.close with a timeout of 0."""
         for tp, partition in self._undecided.items():
             for batch in (*partition.sent, *partition.waiting):
                 batch.is_in_doubt |= batch in partition.sent
@@ -241,7 +260,7 @@ class Producer:
         self.on_timer(now_ms)
 
     def on_timer(self, now_ms: float) -> None:
-        """Do what is due: expire batches, time out requests, send what is ready."""
+        """Do everything that is due: expire batches, time out requests, send batches."""
         for ended in self.network.on_timer(now_ms):
             self._on_ended(ended, now_ms)
         self._expire(now_ms)
@@ -253,26 +272,28 @@ class Producer:
         self._look_ahead()
 
     def next_due_ms(self) -> float | None:
-        """Return when to call ``on_timer`` next; None: not until a message arrives."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds.
+
+        Return None if nothing is due before a message arrives.
+        """
         due_ms = min(self.network.next_due_ms(), self._due_ms)
         return None if due_ms == math.inf else due_ms
 
     def _look_ahead(self) -> None:
-        """Drop partitions without undecided batches, and compute the next due time."""
+        """Drop partitions whose batches all have an outcome, and compute the next due time."""
         self._undecided = {
             tp: one for tp, one in self._undecided.items() if one.waiting or one.sent
         }
         self._due_ms = self._init_due_ms() if self._wants_producer_id else math.inf
         for tp, partition in self._undecided.items():
             for batch in (*partition.sent, *islice(partition.waiting, 1)):
-                expires_ms = batch.created_ms + self.config.delivery_timeout_ms
-                self._due_ms = min(self._due_ms, expires_ms)
+                self._due_ms = min(self._due_ms, self._expires_ms(batch))
             self._due_ms = min(self._due_ms, self._ready_ms(tp, partition))
 
     # -- sending
 
     def _send_batches(self, now_ms: float) -> None:
-        """Send each leader one batch of each partition per request, until none is ready."""
+        """Send requests with one batch per partition to each leader, until no batch is ready."""
         while drained := self._drain(now_ms):
             for leader, batches in drained.items():
                 body = ProduceRequest(
@@ -309,7 +330,10 @@ class Producer:
         return drained
 
     def _ready_ms(self, tp: TopicPartition, partition: PartitionBatches) -> float:
-        """Return when the first queued batch may be sent; infinite until an event occurs."""
+        """Return the time from which the first queued batch of a partition may be sent.
+
+        Return infinity if no batch is queued, or if the batch must wait for a message.
+        """
         leader = self.network.metadata.leader_of(tp).leader
         if not partition.waiting or leader < 0:
             return math.inf
@@ -375,15 +399,25 @@ class Producer:
             return self._identity.can_retry(partition, batch, error)
         return error in RETRIABLE
 
+    def _expires_ms(self, batch: Batch) -> float:
+        """Return the time at which a batch expires.
+
+        Always use this method: an equivalent formula could round to a different float.
+        """
+        return batch.created_ms + self.config.delivery_timeout_ms
+
     def _expire(self, now_ms: float) -> None:
-        """Expire old batches; queued ones, like Kafka, from the front until one is not old."""
-        created_ms = now_ms - self.config.delivery_timeout_ms
+        """Expire batches that are older than delivery.timeout.ms.
+
+        As in Kafka, queued batches are checked in order, up to the first batch that has not
+        expired.
+        """
         for tp, partition in self._undecided.items():
-            for batch in [one for one in partition.sent if one.created_ms <= created_ms]:
+            for batch in [one for one in partition.sent if self._expires_ms(one) <= now_ms]:
                 batch.is_in_doubt = True
                 partition.sent.remove(batch)
                 self._fail_late(tp, partition, batch, now_ms)
-            while partition.waiting and partition.waiting[0].created_ms <= created_ms:
+            while partition.waiting and self._expires_ms(partition.waiting[0]) <= now_ms:
                 self._fail_late(tp, partition, partition.waiting.popleft(), now_ms)
 
     def _fail_late(
@@ -396,7 +430,7 @@ class Producer:
         self._fail(tp, partition, batch, text)
 
     def _fail_invalid(self) -> None:
-        """Fail the batches of topics with invalid names: they can never be sent."""
+        """Fail the batches of topics with invalid names, because they can never be sent."""
         for topic in self.network.metadata.invalid_topics:
             for tp, partition in self._undecided.items():
                 while tp.topic == topic and partition.waiting:

@@ -1,6 +1,6 @@
-"""Offset ranges that clients record, instead of one entry for each record.
+"""Ranges of offsets that clients sent and read, which replace lists of single records.
 
-Only values; a range that continues the last one extends it.
+Each stretch is a range of offsets in one leader epoch. Adjacent stretches are merged.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ from klamm.cluster.records import Records, Stretch
 
 
 class Acknowledged(NamedTuple):
-    """A stretch of acknowledged records; ``first_number``: the producer's number of the first."""
+    """A stretch of acknowledged records.
+
+    ``first_number`` is the position of the first record among all records that the producer sent to
+    the partition.
+    """
 
     first_number: int
     stretch: Stretch
 
 
 class Unacknowledged(NamedTuple):
-    """Records that were sent and not acknowledged. ``text``: the reason in words.
+    """Records that were not acknowledged: their batch failed, or was sent with acks 0.
 
-    ``error`` NONE: sent with acks 0, which are never acknowledged.
+    - ``error``: error of the last attempt to send the batch, or NONE.
+    - ``text``: additional reason, such as an expired delivery timeout; may be empty.
     """
 
     first_number: int
@@ -34,7 +39,7 @@ class Unacknowledged(NamedTuple):
 
 
 def add_stretch(stretches: list[Stretch], added: Stretch) -> None:
-    """Append a stretch, or extend the last one if the new one continues it."""
+    """Append a stretch, or extend the last stretch if the new one continues it."""
     if stretches:
         last = stretches[-1]
         if last.leader_epoch == added.leader_epoch and last.end == added.start:
@@ -44,7 +49,7 @@ def add_stretch(stretches: list[Stretch], added: Stretch) -> None:
 
 
 def add_acknowledged(known: list[Acknowledged], added: Acknowledged) -> None:
-    """Append acknowledged records; extend the last entry if numbers and offsets continue it."""
+    """Append acknowledged records, or extend the last entry if the records continue it."""
     if known:
         number, stretch = known[-1]
         follows = (
@@ -59,7 +64,11 @@ def add_acknowledged(known: list[Acknowledged], added: Acknowledged) -> None:
 
 
 class Readable(NamedTuple):
-    """Fetched records before the first corrupt batch, their stretches, and that batch if any."""
+    """The part of fetched records that precedes the first corrupt batch.
+
+    - ``stretches``: the offset ranges of the records, one for each leader epoch.
+    - ``corrupt``: the corrupt batch; None if all batches are valid.
+    """
 
     records: Records
     stretches: list[Stretch]
@@ -67,7 +76,10 @@ class Readable(NamedTuple):
 
 
 def readable_part(records: Records, offset: int) -> Readable:
-    """Return what a consumer at ``offset`` may receive of the fetched records."""
+    """Return the records before the first corrupt batch, and their offset ranges.
+
+    Offsets before ``offset`` are omitted from the ranges.
+    """
     found: list[Stretch] = []
     if not isinstance(records, bytes):
         for interval in records.intervals:

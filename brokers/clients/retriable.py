@@ -1,4 +1,4 @@
-"""Broker errors that a client retries, and those that mean its metadata is stale.
+"""Errors after which a client retries, and errors that show that its metadata is stale.
 
 Mirrors RetriableException and InvalidMetadataException of org.apache.kafka.common.errors.
 """

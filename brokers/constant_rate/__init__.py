@@ -1,1 +1,1 @@
-"""Constant-rate workloads of simulated clusters: producer, rate agreements, analytic appends."""
+"""Constant-rate workloads, for which brokers compute log end offsets and exchange no messages."""

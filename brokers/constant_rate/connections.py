@@ -1,8 +1,8 @@
-"""Connections of a simulated network that lose no message while they are open.
+"""Lossless connections in a simulated network: while one is open, no message on it is lost.
 
-The two ends of a connection may agree on a rate (cluster/constant_rate.py). Both are notified at
-once when it breaks: when one end stops or is paused, or when the network becomes lossy. It carries
-no messages.
+The two ends of a connection may agree on a constant rate (cluster/constant_rate.py). A connection
+breaks if one of its ends stops or is paused, or if the network may lose messages. All ends that are
+still running are notified immediately. Messages do not pass through this module.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from klamm.cluster.requests import Address
 
 _NONE: Final[Mapping[Address, int]] = {}
 IsLossless = Callable[[Address, Address], bool]
-"""Returns True if both are alive and no message between them can be lost."""
+"""Returns True if both addresses are alive and no message between them can be lost."""
 NotifyOfLoss = Callable[[Address, Address], None]
-"""Notifies the first address, at once, that its connection to the second is lost."""
+"""Immediately notifies the first address that its connection to the second address is lost."""
 
 
 class CertainConnections:
-    """The connections of one network. Each has a number that is never reused.
+    """The lossless connections in one network. Each connection has a number that is never reused.
 
-    ``max_delay_ms``: the longest delay of a message."""
+    ``max_delay_ms`` is the maximum delay of a message in the network.
+    """
 
     def __init__(self, is_lossless: IsLossless, notify: NotifyOfLoss, max_delay_ms: float) -> None:
         self._is_lossless = is_lossless
@@ -37,7 +38,8 @@ class CertainConnections:
     def connect(self, one: Address, other: Address) -> int:
         """Return the number of the connection between two addresses, opening it if necessary.
 
-        NO_CONNECTION if none is possible. Both ends are notified when it breaks."""
+        Return NO_CONNECTION if no lossless connection is possible.
+        """
         number = self._numbers.get(one, _NONE).get(other)
         if number is not None:
             return number
@@ -53,7 +55,10 @@ class CertainConnections:
         return self._is_fast and not is_paused and self._is_lossless(one, other)
 
     def review(self) -> None:
-        """Break connections that a change of the network made lossy, the oldest first."""
+        """Break connections that are no longer lossless, oldest first.
+
+        Call this after each change to the network.
+        """
         ends = sorted(
             (number, one, other)
             for one, numbers in self._numbers.items()
@@ -66,16 +71,16 @@ class CertainConnections:
             self._notify(one, other)
 
     def pause(self, address: Address) -> None:
-        """Break the connections of a paused address; open none until ``resume``."""
+        """Break the connections of a paused actor; allow no new connections until ``resume``."""
         self._paused[address] = None
         self._disconnect(address)
 
     def resume(self, address: Address) -> None:
-        """Allow connections again."""
+        """Allow new connections to and from an actor that was paused."""
         self._paused.pop(address, None)
 
     def remove(self, address: Address) -> None:
-        """Break the connections of an address that stops."""
+        """Break the connections of an actor that stops."""
         self.resume(address)
         self._disconnect(address)
 

@@ -1,10 +1,11 @@
-"""All constant-rate workloads of one broker: the interface that its other parts use.
+"""The constant-rate workloads of one broker, as a leader and as a follower.
 
-A leader accepts a producer's rate, offers its schedule to followers at its log end, and notifies
-followers and producer whether records are acknowledged by the schedule. Before any part of the
-broker reads a replica, ``look_up`` or ``materialize`` appends the records due. At the end of the
-event ``take_messages`` reviews the replicas that were looked up. A broker without
-CertainConnections accepts no rate, and nothing here has an effect. Sends nothing, reads no clock.
+A leader that accepts a producer's rate offers a schedule (which record is due when) to followers
+that caught up. Once every replica that the high watermark waits for follows it, the schedule
+acknowledges records without messages. The leader notifies the producer and the followers when this
+state begins and when it ends. Before the broker reads a replica, it calls ``look_up`` or
+``materialize`` to append the due records. After each event, ``take_messages`` checks the replicas
+that were passed to ``look_up``, and returns the messages to be sent.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ RateMessage = ConstantRateResponse | FetchResponse | RevokeRates
 
 
 class ConstantRates:
-    """The replicas of one broker that follow schedules. ``leaders`` is set by LeaderReplicas."""
+    """One broker's replicas that follow a schedule. ``leaders`` is set by LeaderReplicas."""
 
     leaders: LeaderReplicas
 
@@ -88,7 +89,7 @@ class ConstantRates:
         return tp in self._leading or tp in self._following
 
     def look_up(self, tp: TopicPartition) -> None:
-        """Append all records due by now; the agreements are reviewed at the end of the event."""
+        """Append all records due by now to a replica, and mark it for ``take_messages``."""
         if tp in self._leading or tp in self._following:
             self.materialize(tp)
             self._looked_up[tp] = None
@@ -105,7 +106,7 @@ class ConstantRates:
             self.leaders.increment_high_watermark(tp, rate.partition, now_ms)
 
     def materialize_all(self) -> bool:
-        """Materialize all replicas; return True if any of them follows a schedule."""
+        """Append due records to all replicas with a schedule; return True if there are any."""
         for tp in (*self._leading, *self._following):
             self.materialize(tp)
         return bool(self._leading or self._following)
@@ -113,9 +114,11 @@ class ConstantRates:
     def enough_ms(
         self, tps: Iterable[TopicPartition], missing_bytes: int, now_ms: float, until_ms: float
     ) -> float:
-        """Return when schedules will have added ``missing_bytes`` below the high watermarks.
+        """Return the time at which schedules will have added ``missing_bytes`` for a fetch.
 
-        Infinite if later than ``until_ms``, or if a size limit of the request prevents it."""
+        Return infinity if they add fewer bytes by ``until_ms``, or if they have already added the
+        bytes: the fetch is then delayed only because of a size limit in the request.
+        """
         rates = [self._leading[tp] for tp in tps if tp in self._leading]
 
         def is_enough(at_ms: float) -> bool:
@@ -133,7 +136,7 @@ class ConstantRates:
     # -- messages
 
     def handle(self, message: Message, now_ms: float) -> bool:
-        """Handle a message about constant rates; False for any other. ``now_ms`` is monotonic."""
+        """Handle a message about constant rates; return False for any other message."""
         match message.body:
             case ConstantRateRequest() as request:
                 self._accept_rates(message.source, request, now_ms)
@@ -149,7 +152,6 @@ class ConstantRates:
         return True
 
     def _on_disconnected(self, gone: Address, now_ms: float) -> None:
-        """End all agreements with the other side, after appending what is due by now."""
         is_broker = gone.role == "broker"
         for tp, rate in list(self._following.items()):
             if is_broker and rate.partition.is_leader(gone.id):
@@ -162,7 +164,7 @@ class ConstantRates:
                 self._remove_follower(tp, leader_rate, gone.id, now_ms)
 
     def on_pause(self) -> None:
-        """End all rates: the broker is about to be paused, and its logs stay as they are now."""
+        """End all rates before the broker is paused, because a paused broker appends nothing."""
         now_ms = self._now_ms()
         for tp in list(self._leading):
             self._stop(tp, Errors.NETWORK_EXCEPTION)
@@ -172,7 +174,7 @@ class ConstantRates:
         self._following.clear()
 
     def take_messages(self, now_ms: float) -> list[tuple[Address, RateMessage]]:
-        """Review the replicas of this event; remove and return the resulting messages."""
+        """Check the replicas marked by ``look_up``; remove and return the messages to be sent."""
         if not (self._looked_up or self._to_fetch_again or self._progress or self._revoked):
             return []
         self._review(now_ms)
@@ -194,7 +196,7 @@ class ConstantRates:
     # -- as a leader: producers
 
     def _accept_rates(self, producer: Address, request: ConstantRateRequest, now_ms: float) -> None:
-        """Append at these rates, or refuse them; no response if the connection is gone."""
+        """Accept or refuse a producer's rates. Ignore the request if its connection is lost."""
         if self._connection_to(producer) != request.connection:
             return
         for tp, rate in request.partitions.items():
@@ -230,7 +232,7 @@ class ConstantRates:
         self._reserve_traffic(tp)
 
     def _stop(self, tp: TopicPartition, error: Errors) -> None:
-        """Return a producer's rate to it; followers fetch the records they are missing."""
+        """End a producer's rate: notify the producer, and make the followers fetch again."""
         rate = self._leading.get(tp)
         if rate is None:
             return
@@ -269,10 +271,11 @@ class ConstantRates:
         replica_id: int,
         answer: FetchedPartition | None,
     ) -> FetchedPartition | None:
-        """Return a response with a rate agreement, to be sent instead of ``answer``.
+        """Return a response that offers the follower a rate agreement, to replace ``answer``.
 
-        None without a rate, or while the follower is behind. The last records that the follower is
-        missing come with the agreement, unless they exceed what is fetched at once under limits.
+        The response also contains the last records that the follower lacks. Return None if the
+        partition has no rate, or if the follower has not caught up: it lacks more records than
+        ``answer`` contains or, if bandwidth is limited, more than replica.fetch.max.bytes.
         """
         rate, log, remote = self._leading.get(tp), partition.log, partition.remote(replica_id)
         if rate is None or log is None or remote is None:
@@ -309,7 +312,7 @@ class ConstantRates:
     def on_fetch(
         self, tp: TopicPartition, partition: Partition, replica_id: int, asked: FetchPartition
     ) -> bool:
-        """Record whether a fetching follower has an agreement; False if it is outdated."""
+        """Record whether a fetch names the current agreement; return False for an old agreement."""
         rate, agreement = self._leading.get(tp), asked.agreement
         holds = (
             rate is not None
@@ -327,17 +330,17 @@ class ConstantRates:
         return holds or agreement is None
 
     def is_reachable(self, tp: TopicPartition, replica_id: int) -> bool:
-        """Return False if records come at a rate and the follower can get no agreement."""
+        """Return False if the partition has a rate but no lossless connection to the follower."""
         if tp not in self._leading:
             return True
         return self._connection_to(Address("broker", replica_id)) != NO_CONNECTION
 
     def may_lag(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
-        """Return True if a follower falls behind a rate because it does not follow the schedule."""
+        """Return True if the partition has a schedule that the follower does not follow."""
         return tp in self._leading and not partition.keeps_up(replica_id)
 
     def to_notify(self, tp: TopicPartition, partition: Partition) -> list[int]:
-        """Return the followers that need a message to learn a new high watermark."""
+        """Return the followers to which the leader must send a new high watermark."""
         rate = self._leading.get(tp)
         knows = rate is not None and rate.is_acknowledged
         return [one.replica_id for one in partition.remotes if not (knows and one.keeps_up)]
@@ -345,7 +348,7 @@ class ConstantRates:
     def _remove_follower(
         self, tp: TopicPartition, rate: LeaderRate, replica_id: int, now_ms: float
     ) -> None:
-        """Remove a follower from the schedule: from now on it may lag."""
+        """Record that a follower no longer follows the schedule and so may lag from now on."""
         remote = rate.partition.remote(replica_id)
         if remote is not None and remote.keeps_up:
             self.look_up(tp)
@@ -355,7 +358,7 @@ class ConstantRates:
             self.leaders.isr_changes.watch(tp, now_ms)
 
     def _revoke_followers(self, tp: TopicPartition, rate: LeaderRate) -> None:
-        """Make all followers fetch: those with an agreement leave the schedule."""
+        """Make all followers stop following the schedule and fetch again."""
         self.materialize(tp)
         fetch_again = FetchedPartition(Errors.NONE, rate.partition.leader_epoch, UNKNOWN_OFFSET)
         for remote in rate.partition.remotes:
@@ -363,7 +366,7 @@ class ConstantRates:
             remote.owes_fetch = remote.keeps_up = False
 
     def _review(self, now_ms: float) -> None:
-        """Check which looked-up replicas are acknowledged by schedule; notify of changes."""
+        """Notify followers and producers if a schedule begins or ceases to acknowledge records."""
         looked_up, self._looked_up = self._looked_up, {}
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         for tp in looked_up:
@@ -386,13 +389,12 @@ class ConstantRates:
     # -- as a leader: bandwidth
 
     def reserve_traffic(self, topic: str | None = None) -> None:
-        """Reserve bandwidth for the rates of a topic, or of all topics."""
+        """Reserve bandwidth for the constant rates of a topic, or of all topics."""
         for tp in self._leading:
             if topic is None or tp.topic == topic:
                 self._reserve_traffic(tp)
 
     def _reserve_traffic(self, tp: TopicPartition) -> None:
-        """Reserve bandwidth for a rate to the leader and to the followers that keep up."""
         if not self._copying.is_limited:
             return
         rate = self._leading.get(tp)
@@ -415,7 +417,7 @@ class ConstantRates:
     # -- as a follower
 
     def name_agreements(self, asked: dict[TopicPartition, FetchPartition]) -> None:
-        """Add the agreements of this broker's followers to a fetch."""
+        """Add to a fetch the rate agreements that this broker has accepted as a follower."""
         if not self._following:
             return
         for tp, position in asked.items():
@@ -423,9 +425,9 @@ class ConstantRates:
                 asked[tp] = msgspec.structs.replace(position, agreement=rate.agreement)
 
     def on_answer(self, tp: TopicPartition, answer: FetchedPartition, now_ms: float) -> bool:
-        """Process the agreement in a leader's response; return True if nothing else is in it.
+        """Process a leader's response; return True if it only confirms the rate agreement.
 
-        A response that does not name the agreement ends it.
+        Any other response ends the agreement, and the caller has to process its contents.
         """
         rate = self._following.get(tp)
         if rate is None:
@@ -442,7 +444,10 @@ class ConstantRates:
         return False
 
     def accept(self, tp: TopicPartition, partition: Partition, answer: FetchedPartition) -> bool:
-        """Accept a response's agreement; False if there is none or it is not valid here."""
+        """Accept the rate agreement in a response.
+
+        Return False if it is missing, has lost its connection, or does not start at the log end.
+        """
         agreement, log, state = answer.agreement, partition.log, partition.state
         if agreement is None or log is None or state is None:
             return False
@@ -458,7 +463,7 @@ class ConstantRates:
         return True
 
     def leave_all(self) -> None:
-        """Leave the schedules of all leaders."""
+        """Stop following the schedules of all leaders."""
         for tp, rate in list(self._following.items()):
             self._leave(tp, rate)
 
@@ -469,10 +474,14 @@ class ConstantRates:
         leader = rate.partition.state.leader
         self._revoked.setdefault(leader, {})[tp] = rate.partition.leader_epoch
 
-    # -- as either
+    # -- as a leader or a follower
 
     def on_new_epoch(self, tp: TopicPartition) -> None:
-        """Lead at a new epoch; an existing rate continues, and followers agree again."""
+        """Handle a new leader epoch of a partition.
+
+        A leader continues its producer's rate, but its followers must fetch again and accept a new
+        rate agreement. A follower stops following the schedule.
+        """
         rate = self._leading.get(tp)
         if rate is None:
             self.end(tp, Errors.NONE)
@@ -485,7 +494,7 @@ class ConstantRates:
         self._looked_up[tp] = None
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
-        """Stop appending by schedule; send the error to the producer if this broker leads."""
+        """Stop appending to a replica by schedule. A leader sends ``error`` to the producer."""
         self._stop(tp, error)
         if (rate := self._following.get(tp)) is not None:
             self._leave(tp, rate)

@@ -1,13 +1,13 @@
 """A producer that sends records at constant rates to many partitions and tracks acknowledgements.
 
-It finds leaders by metadata requests and sends each leader its rates; afterwards it sends nothing.
-Messages come in as values and go out as values; no clock is read. cluster/constant_rate.py explains
-how records are acknowledged without messages.
+The producer finds the leaders with Metadata requests, and sends the rates of its partitions to each
+leader; after that it sends no more messages. cluster/constant_rate.py explains how records are
+acknowledged without messages. This module does no I/O and reads no clock.
 
-Records that no leader accepted are a backlog, which the next leader appends at once when it accepts
-the rate. Records not acknowledged within delivery.timeout.ms are given up; they may or may not be
-in the log. If a leader is lost before it acknowledges a record, the record is sent again and may be
-stored twice, as with Kafka's producer without idempotence. Stands for
+Records wait until a leader accepts the rate of their partition; the leader then appends them
+immediately. Records that are not acknowledged within delivery.timeout.ms are given up; they may or
+may not be in the log. If a leader is lost before it acknowledges a record, the record is sent again
+and may be stored twice, as with Kafka's producer without idempotence. Stands in for
 org.apache.kafka.clients.producer.
 """
 
@@ -35,13 +35,16 @@ from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.cluster.types import NO_LEADER, TopicPartition
 
 DELIVERY_TIMEOUT_MS: Final = 120_000.0
-"""delivery.timeout.ms"""
+"""Default of the producer config delivery.timeout.ms."""
 RETRY_BACKOFF_MS: Final = 500.0
-"""How often metadata is requested while a leader is missing; Kafka's retry.backoff.ms is lower."""
+"""Milliseconds between metadata requests while a leader is missing.
+
+Kafka's default of retry.backoff.ms is lower.
+"""
 
 
 class Rate(NamedTuple):
-    """Constant rate and record size for one partition."""
+    """Rate and record size for one partition."""
 
     records_per_s: float
     record_size_bytes: int = 100
@@ -50,9 +53,15 @@ class Rate(NamedTuple):
 class Progress(msgspec.Struct, gc=False):
     """Outcome of one partition's records so far.
 
-    ``decided``: number of records acknowledged or given up; ``given_up`` of these were given up.
-    ``leader``: the broker that was sent the rate, as ConstantRate ``number``. It acknowledges by
-    ``schedule`` at ``leader_epoch``, from ``offset`` on.
+    - ``decided``: number of records that were acknowledged or given up.
+    - ``given_up``: number of decided records that were given up.
+    - ``leader``: the broker to which the rate was sent.
+    - ``number``: number of requests that have sent the rate. Only the response to the last of them
+      is processed.
+    - ``schedule``: if set, it acknowledges the records from ``offset`` onward, in the leader epoch
+      ``leader_epoch``.
+    - ``acknowledged``: the acknowledged offsets as stretches (ranges of offsets in one leader
+      epoch).
     """
 
     rate: Rate
@@ -66,7 +75,7 @@ class Progress(msgspec.Struct, gc=False):
     acknowledged: tuple[Stretch, ...] = ()
 
     def acknowledge(self, stretch: Stretch) -> None:
-        """Record the part of an acknowledged stretch that is new."""
+        """Record that a range of offsets is acknowledged. Offsets recorded before are skipped."""
         start = max(stretch.start, self.offset)
         if start >= stretch.end:
             return
@@ -81,18 +90,22 @@ class Progress(msgspec.Struct, gc=False):
             self.acknowledged = (*before, Stretch(leader_epoch, start, end))
 
     def materialize(self, now_ms: float) -> None:
-        """Record everything the schedule has acknowledged by now."""
+        """Record the acknowledgements that follow from the schedule by now."""
         if self.schedule is not None:
             end = self.schedule.end_at(now_ms - 3 * RATE_MARGIN_MS)
             self.acknowledge(Stretch(self.leader_epoch, self.offset, end))
 
     def lose_leader(self) -> None:
-        """Forget the leader: nothing is acknowledged until there is another one."""
+        """Forget the leader: no record is acknowledged until another leader accepts the rate."""
         self.leader, self.schedule, self.offset = NO_LEADER, None, 0
 
 
 class ConstantRateProducer:
-    """A Client (runtime/client_actor.py) that starts at ``since_ms`` and ``since_timestamp_ms``."""
+    """A Client (runtime/client_actor.py) that produces records at constant rates.
+
+    The first record is due at ``since_ms``, in monotonic milliseconds; ``since_timestamp_ms`` is
+    the same moment in milliseconds since the Unix epoch.
+    """
 
     def __init__(
         self,
@@ -117,18 +130,18 @@ class ConstantRateProducer:
     # -- results
 
     def materialize(self, now_ms: float) -> None:
-        """Record everything the schedules have acknowledged by now."""
+        """Record the acknowledgements that follow from the schedules of all partitions by now."""
         for progress in self.partitions.values():
             progress.materialize(now_ms)
 
     def produced(self, tp: TopicPartition, now_ms: float) -> int:
-        """Return the number of records produced until ``now_ms``."""
+        """Return the number of records produced by ``now_ms`` (in monotonic milliseconds)."""
         return record_count(self.partitions[tp].rate.records_per_s, self._since_ms, now_ms)
 
     # -- messages and timers
 
     def receive(self, message: Message, now_ms: float) -> None:
-        """Process a response or a lost connection."""
+        """Process a response or the loss of a connection."""
         match message.body:
             case MetadataResponse() as answer:
                 self._on_metadata(message.source, answer, now_ms)
@@ -143,14 +156,17 @@ class ConstantRateProducer:
                 raise AssertionError(f"{self.address} cannot handle {type(body).__name__}")
 
     def next_due_ms(self) -> float | None:
-        """Return when to call ``on_timer``; None if every partition's leader has its rate."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds.
+
+        Return None if all rates have been sent to leaders.
+        """
         return self._due_ms
 
     def on_timer(self, now_ms: float) -> None:
-        """Request metadata from the next live broker in turn.
+        """Request metadata from the next live broker (round-robin).
 
-        One topic is enough to detect a change. After a response that named a reachable leader,
-        metadata of all topics is requested.
+        The request names only one topic, which is enough to detect that leaders have changed. When
+        a response names a reachable leader, metadata of the other topics is requested.
         """
         if self._due_ms is None or now_ms < self._due_ms:
             return
@@ -164,7 +180,7 @@ class ConstantRateProducer:
                 break
 
     def take_messages(self) -> list[Message]:
-        """Remove and return the messages to be sent."""
+        """Remove and return the messages to be sent to brokers."""
         messages, self._messages = self._messages, []
         return messages
 
@@ -172,7 +188,7 @@ class ConstantRateProducer:
         self._messages.append(Message(self.address, broker, self._asked, body))
 
     def _on_metadata(self, source: Address, answer: MetadataResponse, now_ms: float) -> None:
-        """Send leaders the rates of partitions that have no leader yet."""
+        """Send the rates of partitions that had no leader to the leaders in the response."""
         asked: dict[int, dict[TopicPartition, ConstantRate]] = {}
         wanted: dict[str, dict[int, TopicPartition]] = {}
         for tp in self._without_leader:
@@ -201,7 +217,10 @@ class ConstantRateProducer:
             self._send(source, MetadataRequest(topics))
 
     def _rest(self, tp: TopicPartition, now_ms: float) -> ConstantRate:
-        """Return the remaining records as a rate, after giving up those past the timeout."""
+        """Return a request for all records of a partition that have no outcome yet.
+
+        Records that are older than delivery.timeout.ms are given up first.
+        """
         progress, rate = self.partitions[tp], self.partitions[tp].rate
         too_old = self.produced(tp, now_ms - DELIVERY_TIMEOUT_MS) - progress.decided
         if too_old > 0:

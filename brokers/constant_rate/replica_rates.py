@@ -1,8 +1,8 @@
-"""Analytic appends to a replica that follows a schedule, as a leader or as a follower.
+"""Appends records to the log of a leader or a follower at the times that a schedule determines.
 
-``materialize`` turns the records due by now into appends; call it before reading the replica. No
-message is sent and no clock is read. cluster/constant_rate.py proves that no participant can be
-ahead of another.
+Call ``materialize`` before you read a replica: it appends the records due by now.
+cluster/constant_rate.py proves that a follower is never ahead of its leader. This module does no
+I/O and reads no clock.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from klamm.cluster.requests import Address
 
 
 class LeaderRate(msgspec.Struct, gc=False):
-    """A leader's side of an accepted rate.
+    """A constant rate that this broker has accepted as the leader of a partition.
 
-    Followers with a rate agreement keep up (RemoteReplica.keeps_up).
-    ``is_acknowledged``: all replicas that the high watermark waits for keep up, and followers and
-    producer were notified. ``notified_offset``: the producer knows all acknowledgements below it.
-    ``number``: of the producer's ConstantRate. ``materialized_ms``: appends are made up to then.
+    RemoteReplica.keeps_up is True for the followers that have a rate agreement.
+
+    - ``is_acknowledged``: the schedule acknowledges records, because all replicas that the high
+      watermark waits for have a rate agreement. The followers and the producer were notified.
+    - ``notified_offset``: the producer was notified of acknowledgements up to this offset.
+    - ``number``: number of the producer's request, which all responses to the request repeat.
+    - ``materialized_ms``: all records due by this time have been appended.
     """
 
     partition: Partition
@@ -37,13 +40,14 @@ class LeaderRate(msgspec.Struct, gc=False):
 
     @property
     def followers(self) -> tuple[int, ...]:
-        """The followers that keep up by the schedule."""
+        """The ids of the followers that follow the schedule."""
         return tuple(one.replica_id for one in self.partition.remotes if one.keeps_up)
 
     def materialize(self, now_ms: float) -> None:
-        """Append all records due by now, and update the log ends of followers that keep up.
+        """Append all records due by now, and update the known log ends of followers.
 
-        The caller advances the high watermark, because others must be notified of it."""
+        The caller advances the high watermark, because it has to notify followers of the change.
+        """
         partition = self.partition
         _append(partition, self.schedule, now_ms)
         known = self.schedule.end_at(now_ms - 2 * RATE_MARGIN_MS)
@@ -55,9 +59,10 @@ class LeaderRate(msgspec.Struct, gc=False):
                 remote.caught_up_ms = now_ms
 
     def bytes_to_come(self, at_ms: float) -> int:
-        """Return the bytes that will come below the high watermark by ``at_ms``.
+        """Return the number of bytes by which the high watermark will have advanced at ``at_ms``.
 
-        Assumes that nothing else changes. The log is materialized up to now."""
+        The result is valid if nothing else changes. Call ``materialize`` first.
+        """
         if not self.is_acknowledged:
             return 0
         known_ms = at_ms - 2 * RATE_MARGIN_MS if self.followers else at_ms
@@ -65,7 +70,10 @@ class LeaderRate(msgspec.Struct, gc=False):
         return max(0, records) * self.schedule.record_size_bytes
 
     def take_acknowledged(self) -> tuple[Stretch, ...]:
-        """Return the stretches acknowledged since the producer was last notified."""
+        """Return the acknowledged offsets of which the producer has not been notified yet.
+
+        Each stretch is a range of offsets in one leader epoch.
+        """
         partition, stretches = self.partition, []
         log = partition.log
         assert log is not None
@@ -80,9 +88,10 @@ class LeaderRate(msgspec.Struct, gc=False):
 
 
 class FollowerRate(msgspec.Struct, gc=False):
-    """A follower's side of a rate agreement.
+    """A rate agreement that this broker has accepted as a follower of a partition.
 
-    ``is_acknowledged``: its high watermark follows the schedule, too."""
+    If ``is_acknowledged`` is True, the high watermark also follows the schedule.
+    """
 
     partition: Partition
     agreement: RateAgreement
@@ -96,7 +105,7 @@ class FollowerRate(msgspec.Struct, gc=False):
             self.advance_high_watermark(schedule.end_at(now_ms - 3 * RATE_MARGIN_MS), now_ms)
 
     def advance_high_watermark(self, offset: int, now_ms: float) -> None:
-        """Advance the high watermark, at most to the log end offset."""
+        """Advance the high watermark, but not beyond the log end offset."""
         partition = self.partition
         assert partition.log is not None
         known = min(offset, partition.log.log_end_offset)
@@ -105,9 +114,9 @@ class FollowerRate(msgspec.Struct, gc=False):
 
 
 def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:
-    """Append the records due by ``at_ms``, at most one segment at a time.
+    """Append the records due by ``at_ms``, at most segment.bytes at a time.
 
-    max.message.bytes does not apply: one append stands for many small batches.
+    max.message.bytes does not apply, because one append represents many small batches.
     """
     log = partition.log
     assert isinstance(log, IntervalLog), "only in-memory logs follow schedules"

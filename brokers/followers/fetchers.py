@@ -1,9 +1,8 @@
-"""Fetchers for followers: one for each leader, with one request in flight.
+"""Follower fetches of one broker, with at most one request in flight per leader.
 
-Replicas outside the ISR and those with new records are fetched. An idle follower in the ISR is not:
-after a response the leader knows the follower's position and sends an unsolicited response when it
-has more, so an idle partition costs nothing here. Mirrors
-kafka.server.{ReplicaFetcherManager, AbstractFetcherThread}.
+A follower stops fetching once it has caught up, so that idle partitions cause no traffic. The
+leader remembers the follower's position, and sends an unsolicited response when there are more
+records. Mirrors kafka.server.{ReplicaFetcherManager, AbstractFetcherThread}.
 """
 
 from __future__ import annotations
@@ -33,11 +32,14 @@ from klamm.cluster.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 Send = Callable[[Address, FetchRequest], int]
-"""Sends a request and returns its correlation id."""
+"""Function that sends a request to an address and returns the request's correlation id."""
 
 
 class _Fetcher:
-    """Fetch state of one leader; ``delayed``: when a partition may be fetched again."""
+    """State of the fetches from one leader.
+
+    ``delayed`` contains the partitions whose fetch failed, with the time of the next attempt.
+    """
 
     __slots__ = ("correlation_id", "delayed", "due_ms", "in_flight", "partitions")
 
@@ -60,11 +62,13 @@ class _Fetcher:
 
 
 class ReplicaFetcherManager:
-    """All fetchers of one broker, by leader.
+    """All fetchers of one broker, keyed by leader.
 
-    ``held``: nothing is sent until it is False. ``on_log_error`` receives the errors of followers'
-    logs. ``failed``: partitions not fetched after such an error, until the controller's next
-    LeaderAndIsr request for them."""
+    - ``held``: if True, no fetches are sent.
+    - ``on_log_error``: called with the errors of the followers' logs.
+    - ``failed``: partitions with a log error. They are not fetched until the next LeaderAndIsr
+      request for them.
+    """
 
     def __init__(
         self,
@@ -90,11 +94,11 @@ class ReplicaFetcherManager:
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions that are to be fetched or await a response."""
+        """Number of partitions that are being fetched or are waiting to be fetched."""
         return len(self._leaders)
 
     def add(self, tp: TopicPartition, partition: Partition) -> None:
-        """Fetch a partition from its leader, at its leader epoch, until nothing new is left."""
+        """Fetch a partition from its leader until the leader has nothing new."""
         self.remove(tp)
         self.failed.pop(tp, None)
         assert partition.state is not None
@@ -106,16 +110,17 @@ class ReplicaFetcherManager:
         self._leaders[tp] = leader
 
     def remove(self, partition: TopicPartition) -> None:
-        """Stop fetching a partition, if it is fetched."""
+        """Stop fetching a partition. Does nothing if the partition is not fetched."""
         self._behind.pop(partition, None)
         leader = self._leaders.pop(partition, None)
         if leader is not None:
             self._fetchers[leader].remove(partition)
 
     def maybe_fetch(self, alive: Container[int], now_ms: float) -> None:
-        """Send one request to every live leader with partitions to fetch and none in flight.
+        """Fetch the ready partitions, with at most one request in flight per leader.
 
-        A request in flight to a dead leader is dropped, and sent again once the leader is alive.
+        A request in flight to a dead leader is abandoned, and its partitions are fetched when the
+        leader is alive again.
         """
         for leader, fetcher in self._fetchers.items():
             if leader not in alive:
@@ -137,7 +142,7 @@ class ReplicaFetcherManager:
     ) -> None:
         """Process the response to the fetch in flight.
 
-        A partition missing from the response has nothing new.
+        If a partition is missing from the response, the leader has nothing new for the partition.
         """
         fetcher = self._fetchers.get(leader)
         if fetcher is None or not fetcher.in_flight or fetcher.correlation_id != correlation_id:
@@ -157,10 +162,11 @@ class ReplicaFetcherManager:
     def on_unsolicited_response(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> None:
-        """Process an unsolicited response from the leader of this epoch.
+        """Process one partition of an unsolicited response from the current leader.
 
-        If the follower is at another position, it fetches. A request in flight to that leader is
-        then sent again, because it or its response was lost.
+        If the response does not start at the follower's position, the follower fetches. If a fetch
+        of the partition is already in flight, the request or its response was lost, and a new
+        request is sent.
         """
         if tp in self.failed:
             return
@@ -181,17 +187,21 @@ class ReplicaFetcherManager:
     def take_early(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> None:
-        """Process the first part of a response; the rest arrives later, or is lost."""
+        """Process the part of a response that has arrived so far, if bandwidth is limited.
+
+        The rest arrives later, or is lost.
+        """
         if tp not in self.failed:
             self._take(tp, partition, answer, now_ms)
 
     def _take(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, now_ms: float
     ) -> NextFetch:
-        """Process a partition of a response.
+        """Process one partition of a response; return the condition of the next fetch.
 
-        Corrupt records are fetched again later. A follower is marked failed if its disk
-        fails, or if its log does not accept the records."""
+        Corrupt records are fetched again later. The partition is marked as failed if the follower's
+        disk fails, or if the log does not accept the records.
+        """
         try:
             if self._rates.on_answer(tp, answer, now_ms):
                 return NextFetch.ON_NOTIFICATION
@@ -200,7 +210,8 @@ class ReplicaFetcherManager:
                 has_agreed = self._rates.accept(tp, partition, answer)
                 return NextFetch.AT_ONCE if has_agreed else next_fetch
             if answer.error is Errors.CORRUPT_MESSAGE:
-                self._report_corrupt_batch(tp, partition, answer, "the leader cannot read it")
+                reason = "the leader cannot read the batch"
+                self._report_corrupt_batch(tp, partition, answer, reason)
             return self._take_and_report_truncation(tp, partition, answer, now_ms)
         except (CorruptRecord, InvalidRecord) as error:
             self._report_corrupt_batch(tp, partition, answer, str(error))
@@ -242,7 +253,7 @@ class ReplicaFetcherManager:
     def _report_corrupt_batch(
         self, tp: TopicPartition, partition: Partition, answer: FetchedPartition, reason: str
     ) -> None:
-        """Log and journal a corrupt batch once, although the follower keeps fetching it."""
+        """Log a corrupt batch and write it to the journal, but only when it is first fetched."""
         offset, records = answer.fetch_offset, answer.records
         batch = first_corrupt_batch(records, offset) if isinstance(records, bytes) else None
         assert partition.state is not None
@@ -265,7 +276,7 @@ class ReplicaFetcherManager:
             corrupt.batch.reason,
         )
         if self._log_journal is not None:
-            self._log_journal.corrupt(corrupt, met_by=f"broker {self._broker_id}")
+            self._log_journal.corrupt(corrupt, fetched_by=f"broker {self._broker_id}")
 
     def _follow_up(
         self, tp: TopicPartition, partition: Partition, next_fetch: NextFetch, now_ms: float
@@ -282,10 +293,12 @@ class ReplicaFetcherManager:
                 self._fetchers[self._leaders[tp]].delayed.pop(tp, None)
 
     def _await_notification(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
-        """Stop fetching until the leader sends more.
+        """Stop fetching a partition until the leader sends an unsolicited response.
 
-        A follower with uncommitted records fetches again after replica.fetch.wait.max.ms, as
-        Kafka's does anyway: the high watermark update may be lost without the leader noticing."""
+        A follower that has records above the high watermark fetches again after
+        replica.fetch.wait.max.ms, because the leader does not repeat a lost update of the high
+        watermark. (Kafka's followers always fetch again.)
+        """
         self.remove(tp)
         if tp in self._rates or partition.log is None:
             return
@@ -294,7 +307,11 @@ class ReplicaFetcherManager:
             self._behind[tp] = again_ms, partition
 
     def next_due_ms(self, alive: Container[int]) -> float | None:
-        """Return when a live leader must be sent a fetch again, or a request times out."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds.
+
+        Return None if nothing is due before a message arrives. Requests to leaders that are not in
+        ``alive`` are ignored.
+        """
         if self.held:
             return None
         due = [again_ms for again_ms, _ in itertools.islice(self._behind.values(), 1)]
@@ -309,7 +326,7 @@ class ReplicaFetcherManager:
         return min(due, default=None)
 
     def on_timer(self, now_ms: float) -> None:
-        """Time out unanswered requests, and end delays that are over."""
+        """Time out unanswered requests, and retry partitions whose delay is over."""
         due = itertools.takewhile(lambda item: item[1][0] <= now_ms, self._behind.items())
         for tp, (_, partition) in list(due):
             self.add(tp, partition)

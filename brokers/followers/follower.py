@@ -1,10 +1,10 @@
-"""A follower's log: its fetch position, and how fetched data is applied.
+"""A follower's fetch position, and the application of fetched data to its log.
 
-Acts on one partition; fetchers.py decides when to fetch and from which leader. The log is truncated
-on fetch, as in 2.8 between brokers of one version (isTruncationOnFetchSupported): if the follower's
-log diverges from the leader's, the leader responds with the end offset of the follower's last
-epoch. Mirrors processFetchRequest, getOffsetTruncationState and fetchOffsetAndTruncate of
-kafka.server.AbstractFetcherThread.
+The functions here act on one partition; fetchers.py decides when to fetch and from which leader.
+The log is truncated on fetch, as in 2.8 between brokers of the same version
+(isTruncationOnFetchSupported): if the follower's log diverges from the leader's, the leader
+responds with the end offset of the follower's last epoch. Mirrors processFetchRequest,
+getOffsetTruncationState and fetchOffsetAndTruncate of kafka.server.AbstractFetcherThread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from klamm.cluster.types import NO_EPOCH
 
 
 class NextFetch(Enum):
-    """When to fetch again: after a notification, at once, after a backoff, or not at this epoch."""
+    """Condition or time of a follower's next fetch.
+
+    - ``ON_NOTIFICATION``: after the leader's next unsolicited response.
+    - ``AT_ONCE``: as soon as no fetch to the leader is in flight.
+    - ``DELAYED``: after replica.fetch.backoff.ms.
+    - ``NEVER``: not before the next LeaderAndIsr request for the partition.
+    """
 
     ON_NOTIFICATION = "on notification"
     AT_ONCE = "at once"
@@ -32,7 +38,7 @@ class NextFetch(Enum):
 
 
 def fetch_position(partition: Partition) -> FetchPartition:
-    """Return the follower's fetch position: the end of its log."""
+    """Return the follower's fetch position, which is the end of its log."""
     log = partition.log
     assert log is not None
     epoch = log.latest_epoch
@@ -45,11 +51,13 @@ def fetch_position(partition: Partition) -> FetchPartition:
 
 
 def take_fetched(partition: Partition, fetched: FetchedPartition, now_ms: float) -> NextFetch:
-    """Append or truncate as the response of the leader at this epoch requires.
+    """Append to or truncate the follower's log, as the leader's response requires.
 
-    Data fetched from an offset other than the log end is ignored: it is late or a duplicate. A
-    fenced follower waits for the controller. All other errors are retried: the leader may not know
-    yet of the epoch, or of its leadership.
+    Return the condition of the next fetch.
+
+    - Data fetched from an offset other than the log end is ignored: it is late or a duplicate.
+    - A fenced follower waits for the next LeaderAndIsr request.
+    - Any other error is retried: perhaps the leader has not received its LeaderAndIsr request yet.
     """
     match fetched.error:
         case Errors.NONE:
@@ -83,18 +91,25 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
 
 
 def _parts(log: ReplicaLog, records: Records) -> Iterable[Records]:
-    """Return records in units of one append; an offset-only log may receive many segments."""
+    """Split the records into parts that are appended separately.
+
+    A response for an offset-only log may contain the records of many segments.
+    """
     return (records,) if isinstance(records, bytes) else pieces(records, log.config.segment_bytes)
 
 
 def append_fetched(log: ReplicaLog, records: Records) -> None:
-    """Append records read from another log of the same replica."""
+    """Append records that were read from another log of the same partition."""
     for part in _parts(log, records):
         _append(log, part)
 
 
 def _append(log: ReplicaLog, records: Records) -> None:
-    """Append; an empty log starts at its first batch, even if that is before its start offset."""
+    """Append records to a follower's log.
+
+    If the log is empty and the first batch starts before the log end, the log first moves its start
+    offset back to the offset of that batch.
+    """
     try:
         log.append_as_follower(records)
     except UnexpectedAppendOffset as error:
@@ -106,11 +121,12 @@ def _append(log: ReplicaLog, records: Records) -> None:
 
 
 def truncation_offset(log: ReplicaLog, diverging: EpochEndOffset) -> int:
-    """Return where to truncate a diverging follower's log.
+    """Return the offset to which a follower truncates a log that diverges from the leader's.
 
-    ``diverging``: the leader's largest epoch up to the follower's last, and its end offset. If the
-    follower has no such epoch, it truncates to the end of the epoch before, and its next fetch
-    is answered with an earlier epoch (KIP-279).
+    ``diverging`` is the leader's largest epoch up to the follower's last epoch, with the end offset
+    of that epoch. If the follower's log does not contain this epoch, the follower truncates to the
+    end of the largest smaller epoch in its log. The leader's next response then names an earlier
+    epoch (KIP-279).
     """
     epoch, leader_end = diverging
     mine = log.end_offset_for(epoch)
@@ -129,7 +145,11 @@ def _truncate(partition: Partition, offset: int, now_ms: float) -> None:
 
 
 def _reset(partition: Partition, fetched: FetchedPartition, now_ms: float) -> NextFetch:
-    """Handle OFFSET_OUT_OF_RANGE: the leader lost its log end, or retention passed ours."""
+    """Truncate the follower's log after the error OFFSET_OUT_OF_RANGE.
+
+    Either the leader's log ends before the follower's, or retention has deleted the records that
+    the follower needs next. Return the condition of the next fetch.
+    """
     log = partition.log
     assert log is not None
     if fetched.fetch_offset != log.log_end_offset:

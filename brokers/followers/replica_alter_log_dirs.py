@@ -1,13 +1,14 @@
-"""Moves of replicas to another log directory: a future log copies the broker's own current log.
+"""Moves of replicas to another log directory: the current log is copied to a future log.
 
 There are no threads: the broker calls ``on_timer`` while something is due, and every call copies
-one chunk for each of Kafka's threads, so that messages are handled in between. When both logs end
-at the same offset, the future log replaces the current one. No data comes from another broker.
+one chunk for each thread that Kafka would have, so that messages are handled between chunks. When
+both logs end at the same offset, the future log replaces the current one. No data comes from
+another broker.
 
 Between two chunks the current log may be truncated, emptied, or lose its oldest segments. Before
-each chunk the future log is therefore truncated to the common part: records with the same offset
-and leader epoch in both logs are the same. (2.8.2 marks the future log for truncation when the
-current one is truncated, and compares epochs when a move begins.) Mirrors
+each chunk the future log is therefore truncated to the part that both logs have in common: records
+with the same offset and leader epoch in both logs are the same. (2.8.2 marks the future log for
+truncation when the current log is truncated, and compares epochs when a move begins.) Mirrors
 kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread} and
 kafka.cluster.Partition.maybeReplaceCurrentWithFutureReplica.
 """
@@ -39,12 +40,17 @@ logger = logging.getLogger(__name__)
 
 
 class _Thread:
-    """Moves handled by one of Kafka's threads: one replica at a time, so that each finishes sooner.
+    """The log directory moves that one ReplicaAlterLogDirsThread of Kafka would handle.
 
-    ``ready``: queued partitions in copying order. ``delayed``: when one may be retried; all delays
-    are equal, so the first entry is due first. ``in_progress``: the partition being copied until it
-    finishes or must wait. ``is_carried``: its chunk is passing through the disks;
-    ``taken_bytes`` of it were requested early. ``arrived_bytes``: passed the disks, not yet copied.
+    Replicas are moved one at a time, so that each move finishes sooner.
+
+    - ``ready``: queued partitions in copying order.
+    - ``delayed``: partitions to be retried later, each with the time of the retry. All delays are
+      equal, so the first entry is due first.
+    - ``in_progress``: the partition that is being copied; None between two moves.
+    - ``is_carried``: True while the bandwidth model transfers a chunk of ``in_progress``.
+    - ``taken_bytes``: bytes of the chunk that were copied while the rest was being transferred.
+    - ``arrived_bytes``: bytes of the chunk that were transferred but are not copied yet.
     """
 
     __slots__ = ("arrived_bytes", "delayed", "in_progress", "is_carried", "ready", "taken_bytes")
@@ -56,17 +62,17 @@ class _Thread:
         self.forget_chunk()
 
     def forget_chunk(self) -> None:
-        """Reset the transfer state, so that the next chunk passes through the disks."""
+        """Reset the transfer state of the current chunk."""
         self.is_carried = False
         self.arrived_bytes = self.taken_bytes = 0
 
     def add(self, partition: TopicPartition) -> None:
-        """Queue a partition."""
+        """Queue a partition for copying."""
         self.remove(partition)
         insort(self.ready, partition)
 
     def remove(self, partition: TopicPartition) -> bool:
-        """Stop copying a partition; return False if it was not to be copied."""
+        """Stop copying a partition; return False if the partition was neither queued nor copied."""
         if self.in_progress == partition:
             self.in_progress = None
             self.forget_chunk()
@@ -79,18 +85,21 @@ class _Thread:
         return True
 
     def delay(self, partition: TopicPartition, until_ms: float) -> None:
-        """Retry a partition at ``until_ms``; copy others until then."""
+        """Retry a partition at ``until_ms``, and copy other partitions until then."""
         self.remove(partition)
         self.delayed[partition] = until_ms
 
     def next_due_ms(self) -> float | None:
-        """Return when there is something to copy; -inf: at once; None: never."""
+        """Return the time at which this thread has something to copy, in monotonic milliseconds.
+
+        Return -inf if there is something to copy now, and None if there is nothing to copy.
+        """
         if self.is_carried:
             return None
         return -math.inf if self.ready else next(iter(self.delayed.values()), None)
 
     def select(self, now_ms: float) -> TopicPartition | None:
-        """Return the partition to copy a chunk of; None if there is none."""
+        """Return the partition whose next chunk is to be copied, or None if there is none."""
         if self.is_carried:
             return None
         for partition in [tp for tp, due_ms in self.delayed.items() if due_ms <= now_ms]:
@@ -101,10 +110,12 @@ class _Thread:
 
 
 class ReplicaAlterLogDirsManager:
-    """All moves of one broker between its own log directories.
+    """All moves of replicas between the log directories of one broker.
 
-    ``partitions``: all partitions of the broker. ``failed``: moves that stopped because a log
-    refused an append, until the controller names the partition again or it is moved elsewhere.
+    - ``partitions``: all partitions that the broker hosts.
+    - ``failed``: partitions whose move stopped because the future log rejected an append. Copying
+      resumes after the next LeaderAndIsr request for the partition, or when the partition is moved
+      to another directory.
     """
 
     def __init__(
@@ -127,16 +138,17 @@ class ReplicaAlterLogDirsManager:
         self.failed: dict[TopicPartition, None] = {}
 
     def add(self, partition: TopicPartition) -> None:
-        """Start copying to a partition's future log."""
+        """Start copying the current log of a partition to its future log."""
         self.failed.pop(partition, None)
         self._thread_of(partition).add(partition)
 
     def resume(self, tp: TopicPartition, partition: Partition, wall_ms: int) -> None:
         """Resume copying after a LeaderAndIsr request for a partition with a current log.
 
-        Copies to the future log, if there is one, from its end. ``wall_ms``: time since the epoch.
-        A future log in the directory of the current one cannot replace it and is deleted. This
-        occurs if the current log was lost with another disk and created anew.
+        If the partition has a future log, copying continues from the end of that log. However, if
+        the future log is in the same directory as the current log, the future log is deleted. This
+        occurs if the current log was lost with another disk and was then created again. ``wall_ms``
+        is in milliseconds since the Unix epoch.
         """
         dirs = self._log_manager.dirs
         future = dirs.future(tp)
@@ -154,7 +166,7 @@ class ReplicaAlterLogDirsManager:
             self._fail(tp)
 
     def remove(self, partition: TopicPartition) -> None:
-        """Stop copying to a partition's future log, if there is one."""
+        """Stop copying to the future log of a partition, if there is one."""
         self._remove(self._thread_of(partition), partition)
         self.failed.pop(partition, None)
 
@@ -164,7 +176,7 @@ class ReplicaAlterLogDirsManager:
         thread.remove(partition)
 
     def on_arrived(self, copy_id: DirectoryMove, size_bytes: int) -> None:
-        """Handle a chunk that passed the disks; ignored if its copy was ended before."""
+        """Record that a whole chunk was transferred. Ignore transfers that were ended early."""
         thread = self._thread_of(copy_id.topic_partition)
         is_over = copy_id not in self._copying.of_owner(self._broker_id)
         if thread.is_carried and thread.in_progress == copy_id.topic_partition and is_over:
@@ -173,7 +185,7 @@ class ReplicaAlterLogDirsManager:
             thread.taken_bytes = 0
 
     def take_arrived(self, now_ms: float) -> None:
-        """Copy the parts of chunks in transit that passed the disks by now."""
+        """Copy what has been transferred so far of every chunk that is being transferred."""
         for thread in self._threads:
             tp = thread.in_progress
             if tp is not None and thread.is_carried:
@@ -182,7 +194,7 @@ class ReplicaAlterLogDirsManager:
                     self.take(DirectoryMove(tp, self._broker_id), arrived.size_bytes, now_ms)
 
     def take(self, copy_id: DirectoryMove, size_bytes: int, now_ms: float) -> None:
-        """Copy ``size_bytes`` of a chunk; the rest arrives later, or never."""
+        """Copy the transferred part of a chunk. The rest is transferred later, or is lost."""
         tp = copy_id.topic_partition
         thread = self._thread_of(tp)
         if thread.is_carried and thread.in_progress == tp:
@@ -192,7 +204,7 @@ class ReplicaAlterLogDirsManager:
                 self._copy(thread, tp)
 
     def on_log_dir_failure(self) -> None:
-        """Stop copying partitions if their current or future log went offline."""
+        """Stop copying the partitions whose current or future log went offline."""
         dirs = self._log_manager.dirs
         for thread in self._threads:
             for tp in (*thread.ready, *thread.delayed):
@@ -200,7 +212,10 @@ class ReplicaAlterLogDirsManager:
                     self._remove(thread, tp)
 
     def next_due_ms(self) -> float | None:
-        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds.
+
+        Return None if there is nothing to copy.
+        """
         due = (thread.next_due_ms() for thread in self._threads)
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -215,7 +230,7 @@ class ReplicaAlterLogDirsManager:
         return was_due
 
     def _do_work(self, thread: _Thread, tp: TopicPartition, now_ms: float, wall_ms: int) -> None:
-        """Copy a chunk, and replace the current log with the future one if that is complete."""
+        """Copy a chunk. If the future log is then complete, it replaces the current log."""
         with self._handling_errors(thread, tp, now_ms):
             if self._copy(thread, tp):
                 self._replace_current_with_future(tp, wall_ms)
@@ -225,10 +240,12 @@ class ReplicaAlterLogDirsManager:
     def _handling_errors(
         self, thread: _Thread, tp: TopicPartition, now_ms: float
     ) -> Iterator[None]:
-        """Handle errors as a follower does.
+        """Context manager: handle log errors that its body raises, as a follower does.
 
-        Corrupt records are read again later, and a log that refuses an append fails the move. If
-        the disk fails, its directory goes offline with all moves from it and to it."""
+        - Corrupt records are read again later.
+        - If the future log rejects an append, the move fails.
+        - If a disk fails, all moves from and to its log directory stop.
+        """
         try:
             yield
         except (CorruptRecord, InvalidRecord) as error:
@@ -242,14 +259,15 @@ class ReplicaAlterLogDirsManager:
             self._fail(tp)
 
     def _copy(self, thread: _Thread, tp: TopicPartition) -> bool:
-        """Copy a chunk, or first pass it through the disks if bandwidth is limited.
+        """Copy a chunk; if bandwidth is limited, copy only the part transferred so far.
 
-        Return True if the future log is complete."""
+        Return True if the future log is complete.
+        """
         manager = self._log_manager
         source, target = manager.dirs.path_of(tp), manager.dirs.future_path_of(tp)
         current, future = self._partitions[tp].log, manager.dirs.future(tp)
-        assert current is not None and source is not None, "only a replica with a log moves"
-        assert future is not None and target is not None, "only a replica with a future log moves"
+        assert current is not None and source is not None, "a replica without a log cannot move"
+        assert future is not None and target is not None, "no future log to copy to"
         with manager.in_dir(target):
             truncate_to_common(future, current)
         with manager.in_dir(source):
@@ -261,16 +279,18 @@ class ReplicaAlterLogDirsManager:
                 flow = directory_move_flow(copy_id, Place(self._broker_id, source), target)
                 thread.is_carried = self._copying.begin(flow, size_bytes)
             if thread.is_carried or thread.arrived_bytes:
-                part = _take_part(thread, records)
+                part = _take_chunk(thread, records)
         if part is None:
             return False
         with manager.in_dir(target):
             return append_chunk(future, current, part)
 
     def _read(self, current: ReplicaLog, offset: int) -> Records:
-        """Return a chunk. For an offset-only log: one segment, or all the rest under limits.
+        """Return the next chunk of the current log.
 
-        With limits the rest is one transfer, and stands for many chunks."""
+        A chunk of an offset-only log is one segment. If bandwidth is limited, the chunk contains
+        all remaining records, so that one transfer replaces many.
+        """
         if not isinstance(current, IntervalLog):
             return current.read(offset, self._config.replica_fetch_max_bytes)
         if self._copying.is_limited:
@@ -291,14 +311,17 @@ class ReplicaAlterLogDirsManager:
         self.failed[partition] = None
 
     def _thread_of(self, partition: TopicPartition) -> _Thread:
-        """Return the thread that AbstractFetcherManager.getFetcherId selects, with Java ints."""
+        """Return the thread that Kafka's AbstractFetcherManager.getFetcherId selects.
+
+        The hash is computed with 32-bit overflow, like Java's ints.
+        """
         number = (31 * string_hash(partition.topic) + partition.partition) & 0xFFFFFFFF
         absolute = min(number, (1 << 32) - number) & 0x7FFFFFFF
         return self._threads[absolute % len(self._threads)]
 
 
-def _take_part(thread: _Thread, records: Records) -> Records | None:
-    """Return the whole batches of a chunk that passed the disks; None if there is none."""
+def _take_chunk(thread: _Thread, records: Records) -> Records | None:
+    """Return the batches of a chunk that were completely transferred, or None if there are none."""
     part = first_part(records, thread.arrived_bytes)
     if part is not None:
         thread.arrived_bytes -= size_of(part)
@@ -308,9 +331,11 @@ def _take_part(thread: _Thread, records: Records) -> Records | None:
 
 
 def truncate_to_common(future: ReplicaLog, current: ReplicaLog) -> None:
-    """Truncate the future log to a prefix of the current one.
+    """Truncate the future log to a prefix of the current log.
 
-    With nothing in common it is emptied, and starts where the current one does."""
+    If the logs have nothing in common, all records of the future log are removed, and its start
+    offset becomes that of the current log.
+    """
     if not _truncate_by_epochs(future, current) or not (
         future.log_start_offset <= current.log_start_offset
         and current.log_start_offset <= future.log_end_offset <= current.log_end_offset
@@ -319,9 +344,10 @@ def truncate_to_common(future: ReplicaLog, current: ReplicaLog) -> None:
 
 
 def _truncate_by_epochs(future: ReplicaLog, current: ReplicaLog) -> bool:
-    """Truncate records with leader epochs that differ from the current log's.
+    """Truncate the future log where its leader epochs begin to differ from the current log's.
 
-    Return False if there is no common epoch."""
+    Return False if the logs have no leader epoch in common.
+    """
     while (epoch := future.latest_epoch) is not None:
         theirs = current.end_offset_for(epoch)
         mine = future.end_offset_for(theirs.leader_epoch)
@@ -339,7 +365,9 @@ def _truncate_by_epochs(future: ReplicaLog, current: ReplicaLog) -> bool:
 def append_chunk(future: ReplicaLog, current: ReplicaLog, records: Records) -> bool:
     """Append records read from the current log to the future log.
 
-    Return True if the future log is now complete, and starts where the current one does."""
+    Also raise the start offset of the future log to that of the current log. Return True if both
+    logs now end at the same offset.
+    """
     append_fetched(future, records)
     if future.log_start_offset < current.log_start_offset:
         future.increment_log_start_offset(current.log_start_offset)
@@ -347,9 +375,10 @@ def append_chunk(future: ReplicaLog, current: ReplicaLog, records: Records) -> b
 
 
 def take_over_epoch(future: ReplicaLog, current: ReplicaLog) -> None:
-    """Copy a leader epoch that has no records yet, which no chunk carries.
+    """Copy the current leader epoch to the future log, even if the epoch has no records.
 
-    Without it a leader could not answer a follower of that epoch where earlier epochs end.
+    Chunks do not contain an epoch without records. If the future log lacked the epoch, the leader
+    would reject followers whose last epoch is later than its last epoch with records (KAFKA-15608).
     """
     epoch = current.latest_epoch
     if epoch is not None and epoch != future.latest_epoch:

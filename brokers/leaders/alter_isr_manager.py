@@ -1,7 +1,7 @@
 """Sends ISR proposals of leaders to the controller, one AlterIsr request at a time.
 
-It knows only the proposals; ReplicaManager applies the controller's decision to the partition.
-Mirrors kafka.server.DefaultAlterIsrManager and the retries of BrokerToControllerChannelManager.
+isr_changes.py makes the proposals and applies the controller's decisions to the partitions. Mirrors
+kafka.server.DefaultAlterIsrManager and the retries of BrokerToControllerChannelManager.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from klamm.cluster.requests import Address, AlterIsrRequest, AlterIsrResponse
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 
 Send = Callable[[Address, AlterIsrRequest], int]
-"""Sends a request and returns its correlation id."""
+"""Function that sends a request to an address and returns the request's correlation id."""
 
 
 class AlterIsrResult(msgspec.Struct, frozen=True):
-    """The controller's decision on one proposal."""
+    """The controller's decision on one ISR proposal: the new state, or an error."""
 
     topic_partition: TopicPartition
     proposed: LeaderAndIsr
@@ -37,7 +37,7 @@ class _InFlight(msgspec.Struct, frozen=True):
 
 
 class AlterIsrManager:
-    """Proposals without a response, and the request in flight."""
+    """Queues ISR proposals and sends them to the controller in AlterIsr requests."""
 
     def __init__(
         self, broker_id: int, config: BrokerConfig, metadata_cache: MetadataCache, send: Send
@@ -52,28 +52,29 @@ class AlterIsrManager:
 
     @property
     def pending_count(self) -> int:
-        """Number of proposals without a response, including those in flight."""
+        """Number of proposals without a response, including those in the request in flight."""
         return len(self._unsent)
 
     def submit(
         self, partition: TopicPartition, proposed: LeaderAndIsr, controller_epoch: int
     ) -> None:
-        """Queue a proposal; ``maybe_propagate`` sends it. A partition has at most one.
+        """Queue a proposal, to be sent by ``maybe_propagate``.
 
-        The controller writes its own epoch: ``controller_epoch`` is for ZkIsrManager.
+        A partition has at most one proposal at a time. ``controller_epoch`` is ignored, because the
+        controller writes its own epoch; ZkIsrManager, with the same interface, needs the argument.
         """
-        assert partition not in self._unsent, f"{partition} has a proposal already"
+        assert partition not in self._unsent, f"{partition} already has a proposal"
         self._unsent[partition] = proposed
 
     def clear_pending(self, partition: TopicPartition) -> None:
-        """Drop the proposal of a partition; a response to it will be ignored."""
+        """Drop the proposal of a partition. A response to the proposal will be ignored."""
         self._unsent.pop(partition, None)
 
     def maybe_propagate(self, broker_epoch: int, now_ms: float) -> list[AlterIsrResult]:
-        """Send everything queued to the controller, unless a request is in flight or backing off.
+        """Send all queued proposals, unless a request is in flight or the backoff is not over.
 
-        A request to a former controller is abandoned: its response may never come. Always returns
-        []; the results are returned by ``on_response``.
+        A request to a former controller is abandoned, because its response may never arrive. Always
+        returns []: ``on_response`` returns the results.
         """
         cache = self._metadata_cache
         controller_id = cache.controller_id
@@ -103,10 +104,10 @@ class AlterIsrManager:
     def on_response(
         self, correlation_id: int, response: AlterIsrResponse, now_ms: float
     ) -> list[AlterIsrResult]:
-        """Return the results for the proposals of the request in flight, in its order.
+        """Process a response; return the results of its proposals in the order of the request.
 
-        After an error of the whole request (NOT_CONTROLLER, STALE_BROKER_EPOCH, ...) everything
-        stays queued and is sent again after a backoff. A response to an older request is ignored.
+        After a top-level error (NOT_CONTROLLER, STALE_BROKER_EPOCH, ...) all proposals stay queued
+        and are sent again after a backoff. A response to an older request is ignored.
         """
         flight = self._in_flight
         if flight is None or flight.correlation_id != correlation_id:
@@ -127,12 +128,15 @@ class AlterIsrManager:
         return results
 
     def next_due_ms(self) -> float | None:
-        """Return when a request is to be sent again, or when the one in flight times out."""
+        """Return when to call ``on_timer`` next, in monotonic milliseconds.
+
+        Return None if neither a retry nor a timeout is pending.
+        """
         if self._in_flight is not None:
             return self._in_flight.due_ms
         return self._retry_at_ms if self._unsent else None
 
     def on_timer(self, now_ms: float) -> None:
-        """Time out a request that was not answered in request.timeout.ms."""
+        """Abandon a request that was not answered within request.timeout.ms."""
         if self._in_flight is not None and now_ms >= self._in_flight.due_ms:
             self._in_flight = None

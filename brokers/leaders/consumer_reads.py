@@ -1,9 +1,9 @@
-"""A leader's side of consumer requests: fetches, list offsets, ends of leader epochs.
+"""Consumer requests at a leader: Fetch, ListOffsets and OffsetsForLeaderEpoch.
 
-A fetch that finds too few bytes is delayed here as plain values; the leader calls when more may be
-available. No clock is read, nothing is appended.
-Mirrors kafka.server.DelayedFetch, readFromLocalLog of kafka.server.ReplicaManager, and
-fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of kafka.cluster.Partition.
+A fetch that finds too few bytes is delayed: it is stored here and retried when the high watermark
+advances. This module reads no clock and appends to no log. Mirrors kafka.server.DelayedFetch,
+readFromLocalLog of kafka.server.ReplicaManager, and fetchOffsetForTimestamp and
+lastOffsetForLeaderEpoch of kafka.cluster.Partition.
 """
 
 from __future__ import annotations
@@ -40,11 +40,18 @@ from klamm.cluster.types import TopicPartition
 
 Find = Callable[[TopicPartition, int], Partition | Errors]
 EnoughMs = Callable[[Iterable[TopicPartition], int, float, float], float]
-"""Returns when rates will have added a number of bytes, between two times; inf: not by then."""
+"""Returns the time at which constant-rate workloads will have added enough bytes to partitions.
+
+The arguments are the partitions, the number of bytes, the current time and the latest time. Returns
+infinity if fewer bytes are added by the latest time.
+"""
 
 
 class _Waiting(msgspec.Struct):
-    """A delayed fetch: answered by ``due_ms``, or when rates bring enough at ``enough_ms``."""
+    """A delayed fetch, which times out at ``due_ms``.
+
+    It is answered earlier, at ``enough_ms``, if constant-rate workloads add enough bytes.
+    """
 
     message: Message
     request: FetchRequest
@@ -53,7 +60,10 @@ class _Waiting(msgspec.Struct):
 
 
 class _Read(msgspec.Struct):
-    """The current response to a fetch. ``is_final``: it has an error, so it is not delayed."""
+    """Result of reading the partitions of a fetch.
+
+    ``is_final`` is True if a partition has an error: the fetch is then answered without delay.
+    """
 
     partitions: dict[TopicPartition, FetchedPartition]
     size_bytes: int
@@ -61,10 +71,11 @@ class _Read(msgspec.Struct):
 
 
 class ConsumerReads:
-    """Handles consumers' requests.
+    """Handles the requests of consumers for the partitions that one broker leads.
 
-    ``find`` returns the partition if it is led here at the requested epoch. ``on_log_error``
-    receives the errors of logs."""
+    ``find`` returns the partition if this broker leads it at the requested epoch, or an error.
+    ``on_log_error`` handles a log failure and returns the error for the response.
+    """
 
     def __init__(self, find: Find, on_log_error: OnLogError, enough_ms: EnoughMs) -> None:
         self._find = find
@@ -79,7 +90,7 @@ class ConsumerReads:
     # -- fetches
 
     def fetch(self, message: Message, request: FetchRequest, now_ms: float) -> FetchResponse | None:
-        """Return the response to a fetch; None if it is delayed and answered later."""
+        """Return the response to a fetch, or None if the fetch is delayed and answered later."""
         read = self._read(request)
         if request.max_wait_ms <= 0 or not request.partitions or _is_enough(request, read):
             return FetchResponse(read.partitions)
@@ -92,14 +103,19 @@ class ConsumerReads:
         return None
 
     def on_high_watermark(self, tp: TopicPartition, now_ms: float) -> None:
-        """Retry delayed fetches: records below the high watermark were added, or will be."""
+        """Retry the delayed fetches of a partition.
+
+        Call this when the high watermark has advanced, or when a constant-rate workload starts or
+        stops advancing it.
+        """
         for number in list(self._by_partition.get(tp, ())):
             self._try(number, now_ms)
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
-        """Answer delayed fetches of a partition that this broker stops leading.
+        """Answer the delayed fetches of a partition that this broker stops leading.
 
-        Call while the partition can still be found, before its replica is changed.
+        The response for the partition contains ``error``. Call this before the partition is removed
+        or this broker becomes a follower.
         """
         for number in list(self._by_partition.get(tp, ())):
             request = self._waiting[number].request
@@ -112,11 +128,14 @@ class ConsumerReads:
         return answers
 
     def next_due_ms(self) -> float | None:
-        """Return the earliest time at which a delayed fetch may be answered; None without one."""
+        """Return the earliest time at which a delayed fetch may be answered.
+
+        The time is in monotonic milliseconds; it is None if no fetch is delayed.
+        """
         return self._due_ms if self._waiting else None
 
     def on_timer(self, now_ms: float) -> None:
-        """Answer delayed fetches that have timed out, or that have enough bytes by now."""
+        """Answer the delayed fetches that have timed out, or that have enough bytes by now."""
         if now_ms < self._due_ms:
             return
         for number, waiting in list(self._waiting.items()):
@@ -126,7 +145,7 @@ class ConsumerReads:
         self._due_ms = min(waiting_until, default=math.inf)
 
     def _try(self, number: int, now_ms: float) -> None:
-        """Answer a delayed fetch if it is complete or has timed out."""
+        """Answer a delayed fetch if enough bytes are available or if it has timed out."""
         waiting = self._waiting.get(number)
         if waiting is None:
             return
@@ -140,7 +159,7 @@ class ConsumerReads:
             self._look_ahead(waiting, read, now_ms)
 
     def _look_ahead(self, waiting: _Waiting, read: _Read, now_ms: float) -> None:
-        """Compute when constant rates alone will have brought enough bytes."""
+        """Set ``enough_ms`` of a delayed fetch, and the time at which the next fetch is due."""
         request = waiting.request
         missing_bytes = request.min_bytes - read.size_bytes
         waiting.enough_ms = self._enough_ms(
@@ -158,9 +177,10 @@ class ConsumerReads:
                 del self._by_partition[tp]
 
     def _read(self, request: FetchRequest) -> _Read:
-        """Read partitions in order until ``max_bytes`` are reached.
+        """Read the partitions of a request in order, up to its ``max_bytes``.
 
-        The first partition with records returns at least one batch."""
+        The first partition with records returns at least one batch, whatever its size.
+        """
         read = _Read({}, 0, is_final=False)
         for tp, asked in request.partitions.items():
             left_bytes = min(request.partition_max_bytes, request.max_bytes - read.size_bytes)
@@ -200,7 +220,7 @@ class ConsumerReads:
     # -- offsets
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Return log start, log end, or offsets by timestamp, as consumers may see them."""
+        """Return start and end offsets of logs, or offsets by timestamp, as consumers see them."""
         return ListOffsetsResponse(
             {tp: self._list_offset(tp, asked) for tp, asked in request.partitions.items()}
         )
@@ -217,7 +237,7 @@ class ConsumerReads:
     def offsets_for_leader_epoch(
         self, request: OffsetsForLeaderEpochRequest
     ) -> OffsetsForLeaderEpochResponse:
-        """Return the end offsets of leader epochs."""
+        """Return the end offsets of the requested leader epochs."""
         return OffsetsForLeaderEpochResponse(
             {tp: self._epoch_end(tp, asked) for tp, asked in request.partitions.items()}
         )
@@ -235,10 +255,11 @@ def _is_enough(request: FetchRequest, read: _Read) -> bool:
 
 
 def _offset_at(partition: Partition, timestamp_ms: int) -> ListedOffset:
-    """Return the offset for a timestamp.
+    """Return the offset for a timestamp, or for LATEST_TIMESTAMP or EARLIEST_TIMESTAMP.
 
-    A log ends at the high watermark for clients. A new leader does not know it until it reaches the
-    start offset of its epoch (KIP-207)."""
+    Clients can read a log up to the high watermark. While the high watermark of a new leader is
+    below the start offset of its epoch, the end of the log is OFFSET_NOT_AVAILABLE (KIP-207).
+    """
     log = partition.log
     assert log is not None
     is_behind = partition.epoch_start_offset > partition.high_watermark

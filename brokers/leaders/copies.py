@@ -1,10 +1,10 @@
-"""Replica copies of one broker under bandwidth limits, as a leader and as a follower.
+"""Replica copies that one broker sends as leader and receives as follower, if bandwidth is limited.
 
-It determines the path of each copy: disks, networks, and the throttles that apply by topic config
-and ISR. brokers/bandwidth/ computes the arrival; leader_replicas.py and brokers/replica_manager.py
-handle the records. Mirrors shouldLeaderThrottle of kafka.server.ReplicaManager,
-shouldFollowerThrottle of kafka.server.ReplicaFetcherThread, and BrokerConfigHandler of
-kafka.server.ConfigHandler.
+This module determines which limits apply to each copy: disks, networks, and the replication
+throttles in the topic config. brokers/bandwidth/ computes when the copy arrives; leader_replicas.py
+and brokers/replica_manager.py handle the records. Mirrors shouldLeaderThrottle of
+kafka.server.ReplicaManager, shouldFollowerThrottle of kafka.server.ReplicaFetcherThread, and
+BrokerConfigHandler of kafka.server.ConfigHandler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class Copies:
-    """Copies of one broker. Its dynamic config overrides the bandwidth in ``config``."""
+    """The replica copies that one broker sends as leader and receives as follower.
+
+    The broker's dynamic config overrides the bandwidth in ``config``.
+    """
 
     def __init__(self, broker_id: int, config: BrokerConfig, copying: Copying) -> None:
         self._broker_id = broker_id
@@ -34,14 +37,16 @@ class Copies:
         self.copying = copying
 
     def startup(self, path_of: PathOf, reserve_traffic: Callable[[], None]) -> None:
-        """Join the cluster's bandwidth model, before the broker's dynamic config is known."""
+        """Add the broker, with its static bandwidth config, to the cluster's bandwidth model."""
         self.copying.join(self._broker_id, path_of, reserve_traffic)
         self.on_config({}, {})
 
     def on_config(self, overrides: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-        """Apply the broker's dynamic config, and the cluster default, which has no throttles.
+        """Apply the broker's dynamic config and the cluster defaults to the bandwidth model.
 
-        An invalid rate is logged, and the previous values stay in effect."""
+        As in Kafka, throttles in the cluster defaults have no effect. If a rate is invalid, the
+        error is logged, and the previous values stay in effect.
+        """
         broker_id = self._broker_id
         try:
             known = {**self._config.bandwidth, **defaults, **overrides}
@@ -57,7 +62,11 @@ class Copies:
     def begin(
         self, tp: TopicPartition, partition: Partition, replica_id: int, answer: FetchedPartition
     ) -> bool:
-        """Send a response with records as a copy; return False if nothing limits it."""
+        """Send a response with records through the bandwidth model, if a limit applies.
+
+        Return False if no limit applies or the response has no records. The caller must then send
+        the response.
+        """
         if answer.records is None or not self.copying.is_limited:
             return False
         flow = self._flow(ReplicaCopy(tp, self._broker_id, replica_id), partition)
@@ -66,14 +75,14 @@ class Copies:
     def on_arrived(
         self, replica_id: int, size_bytes: int, partition: Partition, now_ms: float
     ) -> None:
-        """Record that records were sent to a follower of a partition still led by this broker."""
+        """Update the state of a follower after a copy to the follower has ended."""
         assert partition.log is not None
         remote = partition.remote(replica_id)
         if remote is not None and size_bytes > self._config.replica_fetch_max_bytes:
             remote.record_arrival(partition.log.log_end_offset, now_ms)
 
     def on_topic_config(self, topic: str, partitions: Mapping[TopicPartition, Partition]) -> None:
-        """Apply a topic's changed throttles to the copies in progress."""
+        """Apply changed throttles in a topic's config to the copies in progress."""
         for copy_id in self.copying.of_owner(self._broker_id):
             tp = copy_id.topic_partition
             partition = partitions.get(tp)
@@ -101,7 +110,11 @@ class Copies:
     # -- as a follower
 
     def end(self, tp: TopicPartition, leader: int) -> FetchedPartition | None:
-        """End the copy from a leader; return the part that arrived and was not applied yet."""
+        """End the copy from a leader to this broker before it completes.
+
+        Return a response with the records that have arrived but are not appended yet. Return None
+        if there are no such records.
+        """
         if not self.copying.is_limited:
             return None
         arrived = self.copying.end(ReplicaCopy(tp, leader, self._broker_id))
@@ -110,7 +123,7 @@ class Copies:
     # -- as either
 
     def on_gone(self, tp: TopicPartition, leader: int) -> None:
-        """End all copies of a replica that this broker no longer hosts, led or followed."""
+        """End all copies to and from a replica that this broker no longer hosts."""
         for copy_id in tuple(self.copying.of_owner(self._broker_id)):
             if copy_id.topic_partition == tp and isinstance(copy_id, ReplicaCopy):
                 self.copying.give_up(copy_id)

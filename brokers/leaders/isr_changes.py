@@ -1,8 +1,8 @@
-"""ISR changes that leaders propose: expansion by caught-up followers, shrinking by lagging ones.
+"""ISR changes that leaders propose: add followers that caught up, remove followers that lag.
 
-brokers/partitions/ decides by a partition's offsets; an IsrManager sends the proposal. No clock is
-read and nothing is sent. Mirrors the callers of Partition.{maybeExpandIsr, maybeShrinkIsr} and
-Partition.handleAlterIsrResponse.
+brokers/partitions/ determines which followers have caught up or lag; an IsrManager sends the
+proposals. This module reads no clock and sends no messages. Mirrors the callers of
+Partition.{maybeExpandIsr, maybeShrinkIsr} and Partition.handleAlterIsrResponse.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _FINAL_ERRORS = frozenset(
 
 
 class IsrChanges:
-    """Proposed ISR changes of all partitions led by one broker.
+    """Proposes ISR changes for all partitions that one broker leads.
 
-    ``look_up`` returns the current state of a hosted partition. ISRs are checked every half
-    replica.lag.time.max.ms, and only while a follower in an ISR may be lagging.
+    ``look_up`` returns a partition by name, or None if this broker does not host it. ISRs are
+    checked every replica.lag.time.max.ms / 2, and only while a follower in an ISR may be lagging.
     """
 
     def __init__(
@@ -51,14 +51,17 @@ class IsrChanges:
         self._check_at_ms: float | None = None
 
     def forget(self, tp: TopicPartition, partition: Partition) -> None:
-        """Drop the proposal of a partition: its leader, epoch or log is about to change."""
+        """Drop the proposal of a partition, because its leader, epoch or log is about to change."""
         if partition.pending is not None:
             self._alter_isr.clear_pending(tp)
 
     # -- expansion
 
     def maybe_expand(self, tp: TopicPartition, partition: Partition, replica_id: int) -> None:
-        """Propose a follower that has just fetched, if it may join and no proposal is pending."""
+        """Propose to add a follower to the ISR, if it has caught up with its latest fetch.
+
+        Does nothing if another proposal for the partition is pending.
+        """
         if replica_id in partition.isr or partition.pending is not None:
             return
         if replica_id in partition.caught_up():
@@ -73,9 +76,9 @@ class IsrChanges:
     def on_result(self, result: AlterIsrResult) -> bool:
         """Apply the controller's decision on a proposal; return True if the ISR changed.
 
-        As in 2.8.2 a proposal with a final error stays pending, so that nothing is proposed until
-        the controller sends a new state. Any other error is retried later; 2.8.2 intends to retry
-        at once but throws.
+        As in 2.8.2, a proposal that fails with one of ``_FINAL_ERRORS`` stays pending: the leader
+        makes no other proposal until the controller sends a new state. After any other error the
+        proposal is retried later; 2.8.2 tries to retry immediately but throws an exception.
         """
         tp = result.topic_partition
         partition = self._look_up(tp)
@@ -93,11 +96,11 @@ class IsrChanges:
 
     @property
     def has_waiting(self) -> bool:
-        """True if a caught-up replica of a live broker is still to be proposed."""
+        """True if ``propose_waiting`` would propose to add a live replica to an ISR."""
         return any(self._candidate(partition) is not None for partition in self._waiting_ones())
 
     def propose_waiting(self) -> None:
-        """Propose replicas that were refused, or on brokers that are alive again."""
+        """Propose again to add replicas that were rejected or whose brokers were dead."""
         for tp in list(self._waiting):
             partition = self._look_up(tp)
             if partition is None or not _caught_up_at_end(partition):
@@ -128,17 +131,20 @@ class IsrChanges:
     # -- shrinking
 
     def watch(self, tp: TopicPartition, now_ms: float) -> None:
-        """Check a partition from now on: a follower in this leader's ISR may be lagging."""
+        """Check the ISR of a partition regularly from now on, because a follower may be lagging."""
         self._lagging[tp] = None
         if self._check_at_ms is None:
             self._check_at_ms = now_ms + self._lag_time_max_ms / 2
 
     def next_due_ms(self) -> float | None:
-        """Return when the ISRs of lagging partitions are to be checked; None: never."""
+        """Return the time of the next check of ISRs, in monotonic milliseconds.
+
+        Return None if no partition needs a check.
+        """
         return self._check_at_ms
 
     def on_timer(self, now_ms: float) -> None:
-        """Propose ISRs without followers that have lagged for replica.lag.time.max.ms."""
+        """Propose to remove the followers that have lagged for replica.lag.time.max.ms."""
         if self._check_at_ms is None or now_ms < self._check_at_ms:
             return
         for tp in list(self._lagging):
@@ -166,7 +172,10 @@ class IsrChanges:
 
 
 def _caught_up_at_end(partition: Partition) -> list[int]:
-    """Return the replicas that may join the ISR without another fetch.
+    """Return the replicas outside the ISR that have all records and so need not fetch again.
 
-    In Kafka these would fetch at the log end repeatedly. A replica that lags has to fetch first."""
+    If the controller rejects such a replica, a Kafka leader proposes the replica again at the
+    replica's next fetch. In klamm the leader must repeat the proposal without a fetch, because
+    followers that have all records do not fetch.
+    """
     return [replica for replica in partition.caught_up() if not partition.lags(replica)]

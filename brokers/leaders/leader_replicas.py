@@ -1,11 +1,12 @@
 """The partitions that a broker leads: follower fetches, the high watermark, the ISR.
 
-Requests come in as values, responses go out as values; unsolicited responses to followers are kept
-until the broker takes them. produces.py handles producers, consumer_reads.py consumers. Kafka's
-followers fetch continuously. klamm's fetch once; the leader then sends unsolicited responses when
-it has more, and repeats one if the follower does not fetch from the next offset within
-replica.fetch.wait.max.ms. Mirrors the leader's side of kafka.server.ReplicaManager: fetchMessages,
-readFromLocalLog and kafka.server.DelayedFetch, and stands for fetch sessions (KIP-227).
+Requests are passed in and responses are returned as values; unsolicited responses to followers are
+stored until the broker takes them. produces.py handles producers, and consumer_reads.py consumers.
+Kafka's followers fetch continuously. klamm's followers fetch once; the leader then sends an
+unsolicited response when it has more records, and repeats the response if the follower does not
+fetch from the next offset within replica.fetch.wait.max.ms. Mirrors the leader's side of
+kafka.server.ReplicaManager: fetchMessages, readFromLocalLog and kafka.server.DelayedFetch.
+Unsolicited responses replace fetch sessions (KIP-227).
 """
 
 from __future__ import annotations
@@ -41,14 +42,16 @@ from klamm.cluster.requests import LeaderAndIsrPartitionState
 from klamm.cluster.types import PartitionAndReplica, TopicPartition
 
 _RARELY: Final = 5
-"""Factor by which notifications of a follower without a connection are less frequent."""
+"""Factor by which notifications to unreachable followers are delayed more than to others."""
 
 
 class LeaderReplicas:
-    """The led partitions among ``partitions``.
+    """Handles the partitions that this broker leads.
 
-    ReplicaManager fills ``partitions`` and ``offline_partitions``. ``on_log_error`` receives the
-    errors of logs."""
+    ReplicaManager updates ``partitions`` (all partitions that the broker hosts) and
+    ``offline_partitions``. ``on_log_error`` handles a log failure and returns the error for the
+    response.
+    """
 
     def __init__(
         self,
@@ -89,13 +92,19 @@ class LeaderReplicas:
     def begin(self, partition: Partition, state: LeaderAndIsrPartitionState, now_ms: float) -> None:
         """Become the leader of a partition.
 
-        Followers that need records fetch without being notified. An in-sync follower is notified
-        after a while if the log has records.
+        Followers that need records fetch without being notified. If the log has records, in-sync
+        followers that have not fetched within replica.fetch.wait.max.ms are notified. So are
+        followers outside the ISR if this broker was restarted: it may have led at the same leader
+        epoch before, and then they wait for a response.
         """
         tp = state.topic_partition
+        was_restarted = partition.state is None and not state.is_new
         self.isr_changes.forget(tp, partition)
         self._rates.on_new_epoch(tp)
         partition.make_leader(state, now_ms)
+        if was_restarted:
+            for replica_id in [r for r in partition.replicas if r not in partition.isr]:
+                self._fetches.add_owing(tp, replica_id, now_ms)
         if partition.is_untouched:
             return
         self.increment_high_watermark(tp, partition, now_ms)
@@ -105,7 +114,7 @@ class LeaderReplicas:
                 self.isr_changes.watch(tp, now_ms)
 
     def end(self, tp: TopicPartition, partition: Partition, error: Errors) -> None:
-        """Stop leading a partition, if it was led here, and answer its delayed requests."""
+        """Stop leading a partition, if this broker leads it, and answer its delayed requests."""
         self.isr_changes.forget(tp, partition)
         self._rates.end(tp, error)
         self.produces.end(tp, error)
@@ -128,7 +137,10 @@ class LeaderReplicas:
         return appended
 
     def notify_followers(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
-        """Queue appended records for followers; they are sent at the end of this event."""
+        """Queue notifications of followers about appended records.
+
+        The notifications are sent once the broker has handled the current message or timer.
+        """
         followers = [r for r in partition.replicas if r != self._broker_id]
         if followers:
             self._fetches.add_pending(tp, followers)
@@ -137,9 +149,10 @@ class LeaderReplicas:
     # -- fetches
 
     def fetch(self, request: FetchRequest, now_ms: float) -> FetchResponse:
-        """Update a follower's position, and respond with whatever is new for it.
+        """Update a follower's positions, and respond with what is new in each partition.
 
-        It may advance the high watermark, of which other followers are notified, and join the ISR.
+        The fetch may let the follower join the ISR. It may also advance the high watermark; the
+        other followers are then notified.
         """
         answers: dict[TopicPartition, FetchedPartition] = {}
         for tp, asked in request.partitions.items():
@@ -176,7 +189,10 @@ class LeaderReplicas:
         return self._next_response(tp, partition, replica_id, now_ms)
 
     def find(self, tp: TopicPartition, current_leader_epoch: int) -> Partition | Errors:
-        """Return a partition led here at the given epoch, or the error for the request."""
+        """Return a partition that this broker leads at the given epoch.
+
+        If this broker does not lead the partition at the epoch, return the error for the response.
+        """
         partition = self._look_up(tp)
         if partition is None:
             return self._not_hosted(tp)
@@ -209,20 +225,21 @@ class LeaderReplicas:
         return answer
 
     def expect_fetch(self, tp: TopicPartition, replica_id: int, now_ms: float) -> None:
-        """Expect a fetch from a follower, and notify it again if it does not fetch.
+        """Expect a fetch from a follower, and notify the follower again if no fetch arrives.
 
-        Less often if it has no connection and lags because of a constant rate."""
+        If a partition has a constant-rate workload, unreachable followers are notified less often.
+        """
         is_reachable = self._rates.is_reachable(tp, replica_id)
         (self._fetches if is_reachable else self._unreachable).add_owing(tp, replica_id, now_ms)
 
     def on_arrived(self, copy_id: ReplicaCopy, size_bytes: int, now_ms: float) -> None:
-        """Handle the end of a copy: the follower is expected to acknowledge it by a fetch."""
+        """Handle the end of a copy, after which the follower is expected to fetch."""
         if (partition := self._led(copy_id.topic_partition)) is not None:
             self._copies.on_arrived(copy_id.follower, size_bytes, partition, now_ms)
             self.expect_fetch(copy_id.topic_partition, copy_id.follower, now_ms)
 
     def take_unsolicited_responses(self, now_ms: float) -> list[tuple[int, FetchResponse]]:
-        """Remove and return unsolicited responses to live followers, one for each follower."""
+        """Remove and return the queued unsolicited responses, one for each live follower."""
         responses: list[tuple[int, FetchResponse]] = []
         alive = self._metadata_cache.alive_brokers
         for replica_id, tps in self._fetches.take_pending().items():
@@ -246,15 +263,16 @@ class LeaderReplicas:
         return responses
 
     def _is_behind(self, tp: TopicPartition, partition: Partition, replica_id: int) -> bool:
-        """Return True if a follower lags, or falls behind a constant rate."""
+        """Return True if a follower lags, or does not follow the constant-rate schedule."""
         return self._rates.may_lag(tp, partition, replica_id) or partition.lags(replica_id)
 
     def _resend(
         self, tp: TopicPartition, partition: Partition, replica_id: int, now_ms: float
     ) -> None:
-        """Send records again to a follower that has not fetched from the next offset.
+        """Resend records to a follower that has not fetched beyond the records sent last.
 
-        If bandwidth is limited, first make the follower fetch, to learn its position."""
+        If bandwidth is limited, first make the follower fetch, so that its position is known.
+        """
         remote = partition.remote(replica_id)
         if remote is not None and remote.owes_fetch and self._copies.copying.is_limited:
             self._probes[PartitionAndReplica(tp, replica_id)] = None
@@ -266,7 +284,7 @@ class LeaderReplicas:
     def _probe(
         self, tp: TopicPartition, partition: Partition, replica_id: int
     ) -> FetchedPartition | None:
-        """Return a response that makes a follower fetch, if its position is to be confirmed."""
+        """Return a response that makes a follower fetch, if ``_resend`` has requested this."""
         if not self._probes:
             return None
         key = PartitionAndReplica(tp, replica_id)
@@ -280,9 +298,10 @@ class LeaderReplicas:
         return partition if partition and partition.is_leader(self._broker_id) else None
 
     def on_brokers_alive(self, returned: Set[int], now_ms: float) -> None:
-        """Notify followers on brokers that are alive again.
+        """Notify followers on brokers that are alive again, because they may have missed responses.
 
-        They may have missed responses. An in-sync follower without records waits for one."""
+        An in-sync follower with an empty log fetches only after a response from the leader.
+        """
         for tp, partition in self._partitions.items():
             if returned.isdisjoint(partition.replicas) or not partition.is_leader(self._broker_id):
                 continue
@@ -299,7 +318,7 @@ class LeaderReplicas:
     def increment_high_watermark(
         self, tp: TopicPartition, partition: Partition, now_ms: float
     ) -> None:
-        """Advance the high watermark if the ISR has more, and notify followers and clients."""
+        """Advance the high watermark if the ISR allows it, and notify followers and clients."""
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
             self._fetches.add_pending(tp, self._rates.to_notify(tp, partition))
@@ -307,7 +326,10 @@ class LeaderReplicas:
             self.consumers.on_high_watermark(tp, now_ms)
 
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
-        """Apply the result of an ISR proposal; a smaller ISR may advance the high watermark."""
+        """Apply the controller's decision on an ISR proposal.
+
+        If the ISR shrinks, the high watermark may advance.
+        """
         tp = result.topic_partition
         if self.isr_changes.on_result(result) and not self._stalls_after_shrinking:
             self.increment_high_watermark(tp, self._partitions[tp], now_ms)
@@ -315,7 +337,11 @@ class LeaderReplicas:
     def on_schedule_acknowledged(
         self, tp: TopicPartition, followers: Iterable[int], now_ms: float
     ) -> None:
-        """Notify followers and consumers that a schedule starts or stops acknowledging records."""
+        """Notify followers and retry delayed fetches when a schedule begins or ceases to apply.
+
+        While the schedule of a constant-rate workload applies, the high watermark is a function of
+        time, and no messages are needed to advance it.
+        """
         self._fetches.add_pending(tp, followers)
         self.consumers.on_high_watermark(tp, now_ms)
 
@@ -333,7 +359,7 @@ class LeaderReplicas:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def on_timer(self, now_ms: float) -> None:
-        """Resend unacknowledged records, check ISRs, expire delayed requests."""
+        """Resend unacknowledged records, check ISRs, and expire delayed requests."""
         due = (*self._fetches.take_due(now_ms), *self._unreachable.take_due(now_ms))
         for tp, replica_id in due:
             partition = self._led(tp)
@@ -351,10 +377,10 @@ class LeaderReplicas:
 def pending_data_for(
     partition: Partition, replica_id: int, max_bytes: int
 ) -> FetchedPartition | None:
-    """Return what is new for a follower: records, high watermark, log start offset.
+    """Return the records, high watermark and log start offset that are new for a follower.
 
-    None if nothing is new, or if the follower has not acknowledged the last response. A follower
-    that has not fetched at this epoch gets a response that makes it fetch.
+    Return None if nothing is new, or if the follower has not acknowledged the last response. If the
+    follower has not fetched at this leader epoch, return a response that makes it fetch.
     """
     log, epoch = partition.log, partition.leader_epoch
     assert log is not None
@@ -390,15 +416,19 @@ def pending_data_for(
 def _read(log: ReplicaLog, offset: int, max_bytes: int, *, is_in_isr: bool) -> Records:
     """Read the records to send to a follower.
 
-    For a follower outside the ISR of an offset-only log, read everything at once: it stands for the
-    many fetches of ``max_bytes`` that other logs need."""
+    If the log is offset-only and the follower is outside the ISR, read all records at once.
+    Otherwise, read at most ``max_bytes``.
+    """
     if isinstance(log, IntervalLog) and not is_in_isr:
         return log.read_all(offset)
     return log.read(offset, max_bytes)
 
 
 class FollowerNotifications:
-    """Followers to notify or expected to fetch; unanswered ones after ``repeat_after_ms`` again."""
+    """Followers to notify of new data, and followers that are expected to fetch.
+
+    A follower that has not fetched within ``repeat_after_ms`` is notified again.
+    """
 
     def __init__(self, repeat_after_ms: float) -> None:
         self._repeat_after_ms = repeat_after_ms
@@ -406,7 +436,7 @@ class FollowerNotifications:
         self._owing: dict[PartitionAndReplica, float] = {}
 
     def add_pending(self, partition: TopicPartition, replica_ids: Iterable[int]) -> None:
-        """Queue a partition for these followers: something may be new for them."""
+        """Queue notifications about a partition for followers."""
         for replica_id in replica_ids:
             pending = self._pending.get(replica_id)
             if pending is None:
@@ -414,24 +444,27 @@ class FollowerNotifications:
             pending[partition] = None
 
     def take_pending(self) -> dict[int, dict[TopicPartition, None]]:
-        """Remove and return the queued partitions, by follower."""
+        """Remove and return the partitions with queued notifications, keyed by follower."""
         pending, self._pending = self._pending, {}
         return pending
 
     def add_owing(self, partition: TopicPartition, replica_id: int, now_ms: float) -> None:
-        """Expect a fetch from a follower that was sent something, or that fetches by default."""
+        """Expect a follower to fetch a partition within ``repeat_after_ms``."""
         key = PartitionAndReplica(partition, replica_id)
-        # All timeouts are equal, so the dictionary is in order of expiry.
+        # All timeouts are equal, so the dictionary is sorted by expiry.
         self._owing.pop(key, None)
         self._owing[key] = now_ms + self._repeat_after_ms
 
     def remove_owing(self, partition: TopicPartition, replica_id: int) -> None:
-        """Stop expecting a fetch: the follower has fetched."""
+        """Stop expecting a fetch of a partition from a follower, because the fetch has arrived."""
         if self._owing:
             self._owing.pop(PartitionAndReplica(partition, replica_id), None)
 
     def next_due_ms(self, alive: Container[int]) -> float | None:
-        """Return when a live follower is to be notified again."""
+        """Return the time at which a live follower is notified again, in monotonic milliseconds.
+
+        Return None if no live follower is expected to fetch.
+        """
         return next((due for key, due in self._owing.items() if key.replica in alive), None)
 
     def take_due(self, now_ms: float) -> list[PartitionAndReplica]:

@@ -1,6 +1,6 @@
 """Produce requests at a leader: checks, appends, and delayed acknowledgements.
 
-The append itself is in leader_replicas.py. Mirrors appendRecords of kafka.server.ReplicaManager,
+leader_replicas.py appends to the logs. Mirrors appendRecords of kafka.server.ReplicaManager,
 kafka.server.DelayedProduce, and the checks of kafka.cluster.Partition.appendRecordsToLeader.
 """
 
@@ -30,7 +30,7 @@ class _Waiting(msgspec.Struct):
 
 
 class DelayedProduces:
-    """Produce requests that await acknowledgement, by partition."""
+    """Produce requests with acks -1 that wait until the ISR has replicated their records."""
 
     def __init__(self) -> None:
         self._answers: list[tuple[Message, ProduceResponse]] = []
@@ -49,9 +49,11 @@ class DelayedProduces:
         required: dict[TopicPartition, int],
         now_ms: float,
     ) -> None:
-        """Delay a request until all partitions in ``required`` complete, or until its timeout.
+        """Delay a request until all partitions in ``required`` have a result, or until a timeout.
 
-        ``produced``: the responses if all goes well; final for partitions not in ``required``.
+        - ``produced``: results of all partitions. The results of partitions that are not in
+          ``required`` are final.
+        - ``required``: offset that the high watermark of each partition must reach.
         """
         assert isinstance(request.body, ProduceRequest)
         due_ms = now_ms + request.body.timeout_ms
@@ -66,7 +68,11 @@ class DelayedProduces:
         return tp in self._by_partition
 
     def complete(self, tp: TopicPartition, offset: float, error: Errors) -> None:
-        """Complete a partition's records before ``offset``, with an error or without."""
+        """Set a partition's result in delayed requests whose records end at or below ``offset``.
+
+        The result is ``error``, which may be NONE. A request is answered once all its partitions
+        have a result.
+        """
         numbers = self._by_partition.get(tp)
         if not numbers:
             return
@@ -96,7 +102,10 @@ class DelayedProduces:
         self._answers.append((waiting.request, ProduceResponse(waiting.produced)))
 
     def next_due_ms(self) -> float | None:
-        """Return the earliest time at which a delayed request may time out; None without one."""
+        """Return the earliest time at which a delayed request may time out.
+
+        The time is in monotonic milliseconds; it is None if no request is delayed.
+        """
         return self._due_ms if self._waiting else None
 
     def on_timer(self, now_ms: float) -> None:
@@ -113,15 +122,19 @@ class DelayedProduces:
 
 
 Append = Callable[[TopicPartition, Partition, Produced, float, int], Appended]
-"""Appends to a log that is led here; the times are monotonic and wall-clock milliseconds."""
+"""Function that appends a batch to the log of a partition that this broker leads.
+
+The last two arguments are the current time in milliseconds: monotonic, and since the Unix epoch.
+"""
 
 _ACKS: Final = (0, 1, -1)
 
 
 class Produces:
-    """Handles the produce requests of one broker.
+    """Handles the produce requests that one broker receives.
 
-    ``not_hosted`` returns the error for a partition that is not hosted."""
+    ``not_hosted`` returns the error for a partition that the broker does not host.
+    """
 
     def __init__(
         self,
@@ -143,8 +156,8 @@ class Produces:
     ) -> ProduceResponse | None:
         """Append the records of a request; return the response.
 
-        None if there is no response (acks 0) or it is delayed. ``now_ms`` is monotonic, ``wall_ms``
-        since the epoch.
+        Return None if the request gets no response (acks 0) or its response is delayed. ``now_ms``
+        is in monotonic milliseconds, ``wall_ms`` in milliseconds since the Unix epoch.
         """
         if body.acks not in _ACKS:
             refused = ProducedPartition(Errors.INVALID_REQUIRED_ACKS)
@@ -174,7 +187,10 @@ class Produces:
         return None
 
     def check_rate(self, tp: TopicPartition) -> Errors:
-        """Return why a partition cannot accept a constant rate; all its records have acks -1."""
+        """Return NONE if a partition can accept a constant-rate workload, or else the error.
+
+        Constant-rate workloads use acks -1.
+        """
         return self._check(tp, acks=-1)
 
     def _check(self, tp: TopicPartition, acks: int) -> Errors:
@@ -188,7 +204,7 @@ class Produces:
         return Errors.NONE
 
     def complete(self, tp: TopicPartition, partition: Partition) -> None:
-        """Answer delayed requests up to the high watermark."""
+        """Answer the delayed requests of a partition whose records are below the high watermark."""
         if not self._delayed.waits_for(tp):
             return
         enough = partition.min_insync_replicas <= len(partition.maximal_isr)
@@ -196,7 +212,7 @@ class Produces:
         self._delayed.complete(tp, partition.high_watermark, error)
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
-        """Answer all delayed requests: the partition is no longer led by this broker."""
+        """Answer all delayed requests of a partition that this broker no longer leads."""
         self._delayed.complete(tp, math.inf, error)
 
     def take_answers(self) -> list[tuple[Message, ProduceResponse]]:

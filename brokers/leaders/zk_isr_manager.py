@@ -1,9 +1,9 @@
 """ISR changes written to ZooKeeper by leaders, as before inter-broker protocol 2.7-IV2.
 
-The leader writes the partition state znode, conditional on the version it knows. Later it adds an
-ISR change notification for the controller: at a periodic check, once no ISR has changed for a
-while, or if the last notification is long ago. ReplicaManager applies the results. Mirrors
-kafka.server.ZkIsrManager and kafka.utils.ReplicationUtils.
+The leader writes the partition state znode, conditional on its cached znode version. A periodic
+check later creates an ISR change notification for the controller, if no ISR has changed for
+LINGER_MS or if the last notification is older than MAX_DELAY_MS. isr_changes.py applies the
+results. Mirrors kafka.server.ZkIsrManager and kafka.utils.ReplicationUtils.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class _Proposal(NamedTuple):
 
 
 class ZkIsrManager:
-    """Changes to be written, and changes of which the controller is to be notified.
+    """Writes ISR changes to ZooKeeper and notifies the controller of them.
 
-    ``now_ms``: when the broker started, in monotonic milliseconds.
+    ``now_ms`` is the time when the broker started, in monotonic milliseconds.
     """
 
     def __init__(self, zk: KafkaZkClient, now_ms: float) -> None:
@@ -53,25 +53,27 @@ class ZkIsrManager:
 
     @property
     def pending_count(self) -> int:
-        """Number of changes still to be written."""
+        """Number of ISR changes that are still to be written."""
         return len(self._unwritten)
 
     def submit(
         self, partition: TopicPartition, proposed: LeaderAndIsr, controller_epoch: int
     ) -> None:
-        """Queue a change; ``maybe_propagate`` writes it.
+        """Queue an ISR change, to be written by ``maybe_propagate``.
 
-        ``controller_epoch``: of the controller that made this broker the leader."""
+        ``controller_epoch`` is the epoch of the controller that made this broker the leader.
+        """
         self._unwritten[partition] = _Proposal(proposed, controller_epoch)
 
     def clear_pending(self, partition: TopicPartition) -> None:
-        """Drop a change that is not written yet; a written one is still propagated."""
+        """Drop a partition's ISR change, unless it has already been written to ZooKeeper."""
         self._unwritten.pop(partition, None)
 
     def maybe_propagate(self, broker_epoch: int, now_ms: float) -> list[AlterIsrResult]:
-        """Write the queued changes, each conditional on its version; return the results.
+        """Write the queued changes, each conditional on its znode version; return the results.
 
-        INVALID_UPDATE_VERSION: the controller wrote the znode first, and its request is on the way.
+        The result INVALID_UPDATE_VERSION means that the controller has changed the znode in the
+        meantime and will send a LeaderAndIsr request.
         """
         if not self._unwritten:
             return []
@@ -98,15 +100,18 @@ class ZkIsrManager:
     def on_response(
         self, correlation_id: int, response: AlterIsrResponse, now_ms: float
     ) -> list[AlterIsrResult]:
-        """Return []: this manager sends no AlterIsr requests."""
+        """Return [], because this manager sends no AlterIsr requests."""
         return []
 
     def next_due_ms(self) -> float | None:
-        """Return when to check for changes to propagate; None if there are none."""
+        """Return the time of the next periodic check, in monotonic milliseconds.
+
+        Return None if there are no ISR changes to be propagated.
+        """
         return self._check_at_ms
 
     def on_timer(self, now_ms: float) -> None:
-        """Notify the controller of the changes, unless more are likely to follow soon."""
+        """Notify the controller of ISR changes, unless an ISR has changed within LINGER_MS."""
         if self._check_at_ms is None or now_ms < self._check_at_ms:
             return
         is_quiet = now_ms > self._last_isr_change_ms + LINGER_MS
@@ -125,10 +130,10 @@ class ZkIsrManager:
     def _write(
         self, proposals: Mapping[TopicPartition, _Proposal]
     ) -> dict[TopicPartition, int | None]:
-        """Return each znode's new version; None if another writer changed it first.
+        """Write ISR changes; return each znode's new version, or None if the znode had changed.
 
-        Changes not written because the session expired are queued again; the controller of the
-        next session sends new states.
+        Changes that were not written because the session expired are queued again; the controller
+        sends new states in the next session.
         """
         results = self._zk.store.write([[_set_data(tp, p)] for tp, p in proposals.items()])
         written: dict[TopicPartition, int | None] = {}

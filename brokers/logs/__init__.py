@@ -1,1 +1,1 @@
-"""Logs of a broker's replicas: real segment files, or in-memory (offset-only) intervals."""
+"""Logs of a broker's replicas: segment files as in Kafka, or only offset intervals in memory."""

@@ -1,7 +1,8 @@
 """A segment's ``.log`` file: a sequence of record batches.
 
-It knows no index: callers that search for an offset pass the byte to start at. Disk errors are
-OSErrors. Mirrors org.apache.kafka.common.record.{FileRecords, FileLogInputStream}.
+This module does not use the index files: a caller that searches for an offset passes the byte
+position at which to start. Disk errors are raised as OSError. Mirrors
+org.apache.kafka.common.record.{FileRecords, FileLogInputStream}.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from klamm.brokers.logs.record_batch import (
 from klamm.brokers.storage.disk import Disk, ReadAt
 
 OFFSET_DELTA_MAX: Final = 2**31 - 1
-# About the distance between two index entries.
+# Bytes to read at once: about the distance between two index entries.
 _CHUNK_BYTES: Final = 4096 + HEADER_SIZE_BYTES
 
 
 class Found(NamedTuple):
-    """A batch: its byte position in the file, and its header."""
+    """Byte position and header of a batch in the file."""
 
     position: int
     header: BatchHeader
 
 
 class BatchFile:
-    """The file at ``path``, valid up to ``size_bytes``; after a failure it may be longer."""
+    """The ``.log`` file at ``path``.
+
+    Only the first ``size_bytes`` bytes are used; after a failed write the file may be longer.
+    """
 
     __slots__ = ("_disk", "path", "size_bytes")
 
@@ -43,7 +47,7 @@ class BatchFile:
         self.size_bytes = 0
 
     def create(self) -> None:
-        """Create the file, empty."""
+        """Create an empty file."""
         self._disk.create(self.path)
         self.size_bytes = 0
 
@@ -53,40 +57,41 @@ class BatchFile:
         return modified_s
 
     def drop_cache(self) -> None:
-        """Make the next read bypass the page cache: see Disk.drop_cache."""
+        """Make the next read bypass the page cache (see Disk.drop_cache)."""
         self._disk.drop_cache(self.path)
 
     def append(self, records: bytes) -> None:
-        """Write records after the last batch; if this raises, the file is unchanged for readers."""
+        """Write records after the last batch. If an error is raised, no record becomes readable."""
         self._disk.write_at(self.path, self.size_bytes, records)
         self.size_bytes += len(records)
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate the file to this size."""
+        """Truncate the file to ``size_bytes``."""
         self.size_bytes = size_bytes
         self._disk.resize(self.path, size_bytes)
 
     def batches(self, position: int = 0) -> Iterator[Found]:
-        """Yield every batch from a byte on, at which a batch must start; CRCs are not checked.
+        """Yield all batches from byte ``position`` onward. A batch must start at ``position``.
 
-        Raises CorruptRecord, naming the file and the byte, at the first invalid header.
+        CRCs are not checked. At the first invalid header, raises a CorruptRecord that names the
+        file and the byte position.
         """
         with self._disk.reading(self.path) as read_at:
             yield from self._batches(read_at, position)
 
     def readable(self, position: int = 0) -> Iterator[Found]:
-        """Yield batches like ``batches``, but end at the first invalid one."""
+        """Yield batches like ``batches``, but end at the first invalid batch without an error."""
         try:
             yield from self.batches(position)
         except CorruptRecord:
             return
 
     def valid(self, base_offset: int, *, has_gaps: bool = False) -> Iterator[Found]:
-        """Yield every batch, and verify its CRC and offsets.
+        """Verify the CRC and the offsets of every batch, and yield the batch.
 
-        Each must follow the previous one, and all must fit into one segment. ``has_gaps``: a log
-        cleaner may have removed offsets between batches. Raises CorruptRecord at the first that is
-        not valid.
+        Offsets must be contiguous, and close enough to ``base_offset`` to be in the same segment.
+        If ``has_gaps`` is True, offsets may be missing between batches because a log cleaner
+        removed them. Raises CorruptRecord at the first invalid batch.
         """
         next_offset = base_offset
         with self._disk.reading(self.path) as read_at:
@@ -109,18 +114,19 @@ class BatchFile:
                 yield found
 
     def find(self, offset: int, position: int) -> Found | None:
-        """Return the first batch from this byte on that ends at ``offset`` or later.
+        """Return the first batch that ends at ``offset`` or later; None if there is none.
 
-        Raises CorruptRecord."""
+        The search starts at byte ``position``. Raises CorruptRecord.
+        """
         return next(
             (found for found in self.batches(position) if found.header.last_offset >= offset), None
         )
 
     def read(self, found: Found, max_bytes: int, end_offset: int) -> bytes:
-        """Return this batch and the following ones that end before ``end_offset``, all whole.
+        """Return the batch ``found`` and the batches after it, up to ``end_offset``.
 
-        At most ``max_bytes``, but at least this batch. An unreadable batch, or one that does not
-        follow the previous one, ends the result: the next read starts there and raises.
+        The result contains only whole batches: at most ``max_bytes``, but at least ``found``. It
+        ends before a batch that is unreadable or does not follow the previous batch.
         """
         end, next_offset = found.header.size_bytes, found.header.next_offset
         size = max(end, min(max_bytes, self.size_bytes - found.position))
@@ -168,7 +174,7 @@ class BatchFile:
         return header
 
     def damaged(self, reason: str, position: int) -> CorruptRecord:
-        """Return the error for a batch at this byte that is unreadable or misplaced."""
+        """Return a CorruptRecord that names the file and the byte position of a bad batch."""
         return CorruptRecord(
             f"{reason} (file {self.path} at byte {position})",
             hint="another replica may still have these records",
@@ -179,9 +185,11 @@ class BatchFile:
         return UnsupportedMessageFormat(text, hint=error.hint)
 
     def _refuse_old_format(self, read_at: ReadAt, position: int) -> None:
-        """Raise UnsupportedMessageFormat if a whole message of format 0 or 1 is at this byte.
+        """Raise UnsupportedMessageFormat if a whole message of format 0 or 1 is at this position.
 
-        It may be shorter than a header, or longer than the chunk that was read."""
+        The message is read from the file again, because it may be shorter than a batch header, or
+        longer than the part that was read before.
+        """
         length = int.from_bytes(read_at(position + 8, 4), "big", signed=True)
         if 0 < length <= self.size_bytes - position - LOG_OVERHEAD_BYTES:
             message = read_at(position, length + LOG_OVERHEAD_BYTES)

@@ -1,13 +1,13 @@
-"""The small text files of a log directory, in Kafka's formats, replaced atomically.
+"""Reads and writes the small text files of a log directory, in Kafka's formats.
 
-Readers report what is wrong and where; callers decide what to do. Mirrors
+The functions raise an error if a file is invalid; their callers decide how to continue. Mirrors
 kafka.server.checkpoints.{CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile},
 kafka.server.{PartitionMetadataFile, BrokerMetadataCheckpoint} and the clean shutdown file of
 kafka.log.LogManager.
 
-A checkpoint is lines of text: its version (0), the number of entries, then one entry per line with
-fields separated by white space. An empty file has no entries. A crash during a write leaves
-the old file or the new one.
+The first line of a checkpoint is its version (0), the second line is the number of entries, and
+each further line is an entry, with fields separated by white space. An empty file has no entries.
+Files are replaced atomically: after a crash during a write, either the old or the new file exists.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EpochEntry(NamedTuple):
 
 
 class MetaProperties(NamedTuple):
-    """Contents of meta.properties: the cluster id and broker id that own the directory."""
+    """Contents of meta.properties: ids of the cluster and broker that own a log directory."""
 
     cluster_id: str
     broker_id: int
@@ -59,14 +59,14 @@ def write_text(path: Path, text: str, disk: Disk = LOCAL_DISK) -> None:
     except OSError as error:
         raise LogStorageError(
             f"Error while writing to checkpoint file {path}: {error.strerror}",
-            hint="the directory must be writable and not full",
+            hint="check that the directory is writable and the disk is not full",
         ) from error
 
 
 def read_offsets(path: Path, disk: Disk = LOCAL_DISK) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint; return offsets by partition, or {} if there is no file.
+    """Read an offset checkpoint; return the offset of each partition, or {} if there is no file.
 
-    For recovery-point-offset-checkpoint, replication-offset-checkpoint and
+    Offset checkpoints are recovery-point-offset-checkpoint, replication-offset-checkpoint and
     log-start-offset-checkpoint. Raises CorruptCheckpoint for an unknown version or a malformed
     line, and LogStorageError if the file cannot be read.
     """
@@ -81,13 +81,13 @@ def read_offsets(path: Path, disk: Disk = LOCAL_DISK) -> dict[TopicPartition, in
 def write_offsets(
     path: Path, offsets: Mapping[TopicPartition, int], disk: Disk = LOCAL_DISK
 ) -> None:
-    """Write offsets by partition. Raises LogStorageError."""
+    """Write an offset checkpoint. Raises LogStorageError."""
     lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()]
     _write(path, lines, disk)
 
 
 def read_epochs(path: Path, disk: Disk = LOCAL_DISK) -> tuple[EpochEntry, ...]:
-    """Read a leader-epoch-checkpoint; return its entries in order, or () if there is no file.
+    """Read leader-epoch-checkpoint; return its entries in order, or () if there is no file.
 
     Raises CorruptCheckpoint for an unknown version or a malformed line, and LogStorageError if the
     file cannot be read.
@@ -96,15 +96,15 @@ def read_epochs(path: Path, disk: Disk = LOCAL_DISK) -> tuple[EpochEntry, ...]:
 
 
 def write_epochs(path: Path, entries: Iterable[EpochEntry], disk: Disk = LOCAL_DISK) -> None:
-    """Write leader epochs. Raises LogStorageError."""
+    """Write leader-epoch-checkpoint. Raises LogStorageError."""
     _write(path, [f"{entry.epoch} {entry.start_offset}" for entry in entries], disk)
 
 
 def read_topic_id(path: Path, disk: Disk = LOCAL_DISK) -> str | None:
-    """Return the topic id (22 characters) in a partition.metadata file; None if there is no file.
+    """Return the topic id (22 characters) in partition.metadata, or None if there is no file.
 
-    Raises CorruptCheckpoint for an unknown version or a malformed line, and LogStorageError if the
-    file cannot be read.
+    Raises CorruptCheckpoint for an unknown version, an invalid topic id or a malformed
+    line, and LogStorageError if the file cannot be read.
     """
     lines = _lines(path, disk)
     if lines is None:
@@ -121,12 +121,12 @@ def read_topic_id(path: Path, disk: Disk = LOCAL_DISK) -> str | None:
 
 
 def write_topic_id(path: Path, topic_id: str, disk: Disk = LOCAL_DISK) -> None:
-    """Write a partition.metadata file without a final newline. Raises LogStorageError."""
+    """Write partition.metadata, without a final newline (as Kafka does). Raises LogStorageError."""
     write_text(path, f"version: {_VERSION}\ntopic_id: {topic_id}", disk)
 
 
 def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties | None:
-    """Read a meta.properties file; None if there is none.
+    """Read a meta.properties file; return None if there is no file.
 
     Raises CorruptCheckpoint for an unknown version or a missing id, and LogStorageError if the file
     cannot be read.
@@ -142,7 +142,7 @@ def read_meta_properties(path: Path, disk: Disk = LOCAL_DISK) -> MetaProperties 
     cluster_id, broker_id = properties.get("cluster.id"), properties.get("broker.id", "")
     if not cluster_id or not _NUMBER.fullmatch(broker_id):
         raise CorruptCheckpoint(
-            f"{path} lacks a cluster id or broker id: cluster.id={cluster_id}, "
+            f"{path} has no cluster id or no valid broker id: cluster.id={cluster_id}, "
             f"broker.id={broker_id}"
         )
     return MetaProperties(cluster_id, int(broker_id))
@@ -158,7 +158,7 @@ def write_meta_properties(path: Path, meta: MetaProperties, disk: Disk = LOCAL_D
 
 
 class _Line(NamedTuple):
-    """A line of a file; numbers start at 1."""
+    """A line of the file at ``path``. Line numbers start at 1."""
 
     path: Path
     number: int
@@ -234,7 +234,7 @@ def _lines(path: Path, disk: Disk) -> list[str] | None:
 
 
 def _value(line: _Line) -> str:
-    """Return the value after the colon in one line of a partition.metadata file."""
+    """Return the value after the colon in a line of partition.metadata."""
     fields = _COLON.split(line.text)
     if len(fields) != 2:
         raise _malformed(line)
@@ -242,7 +242,7 @@ def _value(line: _Line) -> str:
 
 
 def _number(line: _Line, text: str | None = None) -> int:
-    """Parse a field of a line, or the whole line, as a number."""
+    """Parse ``text`` (default: the whole line) as a number."""
     text = line.text if text is None else text
     if not _NUMBER.fullmatch(text):
         raise _malformed(line)

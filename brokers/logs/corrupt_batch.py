@@ -1,7 +1,8 @@
-"""Detection of the first corrupt batch in fetched records, and the offset where the next begins.
+"""Finds the first corrupt batch in fetched records, and the offset of the batch after it.
 
-Brokers send batches unchecked, so followers and consumers detect the corruption. Pure. Mirrors
-the messages of org.apache.kafka.clients.consumer.internals.Fetcher for invalid batches.
+A broker does not verify the batches that it sends, so followers and consumers have to detect
+corrupt batches. The functions are pure. The error messages mirror those of
+org.apache.kafka.clients.consumer.internals.Fetcher.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from klamm.brokers.logs.record_batch import checked_batches, parse_header
 
 
 class CorruptBatch(NamedTuple):
-    """A fetched batch that is corrupt. ``offset``: its first offset.
+    """A corrupt batch in fetched records.
 
-    ``next_offset``: the offset after it by its header; -1 if the header is corrupt, too.
-    ``reason``: Kafka's message."""
+    - ``offset``: first offset of the batch.
+    - ``next_offset``: the offset after the last record, according to the batch header; -1 if the
+      header itself is corrupt.
+    - ``reason``: Kafka's error message.
+    """
 
     offset: int
     next_offset: int
@@ -25,7 +29,11 @@ class CorruptBatch(NamedTuple):
 
 
 def first_corrupt_batch(records: bytes, offset: int) -> CorruptBatch | None:
-    """Return the first corrupt batch from ``offset`` on; None if all are valid."""
+    """Return the first corrupt batch in ``records``, or None if all batches are valid.
+
+    ``offset`` is the fetch offset. It is used as the offset of the first batch if the header of
+    that batch is corrupt.
+    """
     read_bytes = 0
     try:
         for position, header in checked_batches(records):
@@ -36,7 +44,11 @@ def first_corrupt_batch(records: bytes, offset: int) -> CorruptBatch | None:
 
 
 def corrupt_batch_at(records: bytes, position: int, offset: int, reason: str) -> CorruptBatch:
-    """Return the corrupt batch at a position; ``offset``: the end of the batch before it."""
+    """Return a description of the corrupt batch at a byte position.
+
+    ``offset`` is the offset after the previous batch. It is used as the offset of the corrupt batch
+    if the header of the corrupt batch cannot be read.
+    """
     try:
         header = parse_header(records, position)
     except (ReplicaLogError, struct.error):

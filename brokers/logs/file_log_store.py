@@ -1,7 +1,8 @@
 """Log directories on disk in Kafka's layout: segment logs, checkpoints and lock files.
 
-Decides nothing: brokers/logs/log_manager.py does. Mirrors the parts of kafka.log.LogManager that
-access the disk (lockLogDirs, loadLogs, asyncDelete, deleteLogs, checkpoints, shutdown).
+This module only accesses the files; brokers/logs/log_manager.py makes the decisions. Mirrors the
+parts of kafka.log.LogManager that access the disk (lockLogDirs, loadLogs, asyncDelete, deleteLogs,
+checkpoints, shutdown).
 """
 
 from __future__ import annotations
@@ -58,7 +59,11 @@ LOCK: Final = ".lock"
 
 
 class _Damaged(NamedTuple):
-    """A damaged log: its folder, which may be missing, and the checkpointed facts about it."""
+    """A damaged log.
+
+    - ``folder``: path of the log's folder, which may be missing.
+    - ``known``: checkpointed offsets of the log.
+    """
 
     folder: Path
     known: Known
@@ -66,14 +71,14 @@ class _Damaged(NamedTuple):
 
 
 def random_id() -> str:
-    """Return 32 random hexadecimal digits for a directory name."""
+    """Return 32 random hexadecimal digits for use in a folder name."""
     return uuid4().hex
 
 
 class FileLogStore:
-    """Segment logs in log directories below ``root`` on ``disk``.
+    """Stores segment logs in log directories below ``root`` on ``disk``.
 
-    ``new_id`` returns 32 hexadecimal digits.
+    ``new_id`` returns 32 hexadecimal digits that make the name of a log's folder unique.
     """
 
     needs_checkpoints = True
@@ -95,12 +100,15 @@ class FileLogStore:
     def open_dir(
         self, path: str, owner: MetaProperties, config_of: LogConfigs, now_ms: int
     ) -> FoundDir:
-        """Lock the directory, creating it if it does not exist, and load its logs.
+        """Lock a log directory, creating it if it does not exist, and load its logs.
 
-        After an unclean shutdown logs are recovered from their recovery points on. A corrupt
-        checkpoint counts as empty, so more is recovered, and is reported as a complaint. The files
-        of a damaged log, and its checkpoint lines, stay unchanged. Raises EnvironmentProblem if
-        another process uses the directory, or if it belongs to another broker.
+        - After an unclean shutdown, each log is recovered from its recovery point onward.
+        - A corrupt checkpoint is reported in ``complaints`` and treated as empty. A log without a
+          recovery point is recovered from its start.
+        - The files and checkpoint entries of a damaged log are not changed.
+
+        Raises EnvironmentProblem if another process uses the directory, or if the directory belongs
+        to another broker or cluster.
         """
         try:
             return self._open_dir(self._root / path, owner, config_of, now_ms)
@@ -118,7 +126,7 @@ class FileLogStore:
             _check_owner(directory / META_PROPERTIES, owner, self._disk)
             is_clean = CLEAN_SHUTDOWN in self._disk.names(directory)
             if is_clean:
-                # Removed before loading: a crash during loading must not count as a clean shutdown.
+                # Remove it first: a crash while loading must not count as a clean shutdown.
                 self._disk.remove(directory / CLEAN_SHUTDOWN)
             names = self._disk.folders(directory)
         points = self._offsets(directory / RECOVERY_POINT_CHECKPOINT, complaints) or {}
@@ -144,7 +152,8 @@ class FileLogStore:
             if partition in table:
                 raise LogStorageError(
                     f"Duplicate log directories for {partition} are found in {directory}",
-                    hint=f"delete all but one of the folders {name.split('.')[0]}.*-future there",
+                    hint=f"delete all but one of the {name.split('.')[0]}.*-future folders in that "
+                    "directory",
                 )
             try:
                 log = self._log(directory / name, config, now_ms, known)
@@ -169,13 +178,14 @@ class FileLogStore:
         return log
 
     def _cut(self, damaged: _Damaged, config: LogConfig, now_ms: int) -> SegmentLog:
-        """Truncate a damaged log to its trusted part and open it.
+        """Truncate a damaged log at its first untrusted offset, and open it.
 
-        Raises DamagedLog if it must not be truncated."""
+        Raises DamagedLog if the log must not be truncated.
+        """
         folder, known, error = damaged
         size_bytes = 0
         while error.offset is not None:
-            with storage_errors(f"cutting {folder.name}", folder.parent):
+            with storage_errors(f"truncating {folder.name}", folder.parent):
                 self._disk.make_dirs(folder)
                 size_bytes += cut_files(folder, error.offset, self._disk)
             start = min(known.log_start_offset or 0, error.offset)
@@ -194,7 +204,7 @@ class FileLogStore:
         raise error
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
-        """Unlock the directory; after a clean shutdown, write the clean shutdown file first."""
+        """Unlock a log directory. If ``is_clean`` is True, first write the clean shutdown file."""
         directory = self._root / path
         self._dirs.pop(directory, None)
         self._damaged.pop(directory, None)
@@ -265,7 +275,7 @@ class FileLogStore:
 
     def _checkpoint(self, directory: Path, logs: DirLogs) -> None:
         points = {partition: log.recovery_point for partition, log in logs.items()}
-        # Any other log starts at its first file, so that no entry is needed.
+        # All other logs start at their first file, so they need no entry.
         starts = {
             partition: log.log_start_offset
             for partition, log in logs.items()
@@ -291,9 +301,11 @@ class FileLogStore:
         write_offsets(file, high_watermarks, self._disk)
 
     def crash(self, draw: Draw) -> int:
-        """Discard a randomly chosen part of the unflushed data, as in LogStore.
+        """Truncate each log at a random offset in its unflushed part (see LogStore).
 
-        Half of the batch at the chosen offset is left, possibly followed by zeros."""
+        The first half of the batch at this offset remains in the file. At random, the second half
+        is replaced with zeros or is cut off.
+        """
         lost = 0
         for logs in self._dirs.values():
             for _, log in logs.items():
@@ -306,7 +318,7 @@ class FileLogStore:
         return lost
 
     def _offsets(self, path: Path, complaints: list[str]) -> dict[TopicPartition, int] | None:
-        """Return a checkpoint's contents; None if it is corrupt."""
+        """Read an offset checkpoint. If it is corrupt, add a complaint and return None."""
         try:
             return read_offsets(path, self._disk)
         except CorruptCheckpoint as error:
@@ -320,12 +332,12 @@ class FileLogStore:
             raise EnvironmentProblem(
                 f"Failed to acquire lock on file {LOCK} in {directory}. A Kafka instance in "
                 "another process or thread is using this directory.",
-                hint="stop it, or configure other log directories (log.dirs)",
+                hint="stop that process, or configure other log directories (log.dirs)",
             ) from error
 
 
 def _check_owner(path: Path, owner: MetaProperties, disk: Disk) -> None:
-    """Refuse a directory of another cluster or broker; write meta.properties if there is none."""
+    """Raise an error if meta.properties names another owner; write the file if it is missing."""
     stored = read_meta_properties(path, disk)
     if stored is None:
         write_meta_properties(path, owner, disk)
@@ -353,5 +365,5 @@ def _files(log: ReplicaLog) -> SegmentLog:
 
 def _missing(directory: Path, partition: TopicPartition, point: int, *, is_clean: bool) -> _Damaged:
     folder = directory / log_dir_name(partition)
-    error = DamagedLog(f"{folder} is missing; it was flushed up to offset {point}", offset=0)
+    error = DamagedLog(f"{folder} is missing; the log was flushed up to offset {point}", offset=0)
     return _Damaged(folder, Known(0, point, is_clean=is_clean), error)

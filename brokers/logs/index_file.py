@@ -1,9 +1,10 @@
 """The ``.index`` and ``.timeindex`` files of a segment: fixed-size entries in ascending order.
 
-Entries are held in memory from their first use on, and each is written to the file at once. The
-file of an active segment has its maximum size from the start, with zeros after the last entry; it
-is trimmed to its entries when the segment is rolled or closed. Mirrors kafka.log.{AbstractIndex,
-OffsetIndex, TimeIndex}, which map the file instead; the file contents are the same at all times.
+Entries are read into memory at their first use, and each new entry is immediately written to the
+file. The file of an active segment is preallocated: it has its maximum size, with zeros after the
+last entry. It is trimmed to its entries when the segment is rolled or closed. Mirrors
+kafka.log.{AbstractIndex, OffsetIndex, TimeIndex}. Kafka maps the files into memory instead, but
+their contents are the same.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from klamm.cluster.records import NO_TIMESTAMP
 
 
 class IndexFile:
-    """Base class of both indexes.
+    """Base class of the offset index and the time index.
 
-    ``path`` follows the segment's directory. Offsets are relative to ``base_offset`` in the file
-    and absolute elsewhere."""
+    ``path`` changes when the segment's folder is renamed. In the file, offsets are relative to
+    ``base_offset``; elsewhere they are absolute.
+    """
 
     __slots__ = ("_disk", "_entries", "base_offset", "max_size_bytes", "path")
 
@@ -37,44 +39,47 @@ class IndexFile:
 
     @property
     def entries(self) -> bytearray:
-        """The bytes of all entries, without the zeros after them if this object wrote them."""
+        """The bytes of all entries.
+
+        After a crash, the file may not have been trimmed. In this case the bytes end with zeros.
+        """
         if self._entries is None:
             self._entries = bytearray(read_whole(self._disk, self.path))
         return self._entries
 
     @property
     def count(self) -> int:
-        """Number of entries."""
+        """Number of entries in the index."""
         return len(self.entries) // self.entry.size
 
     @property
     def room(self) -> int:
-        """Number of entries that can still be added."""
+        """Number of entries that can still be added before the file reaches its maximum size."""
         return (self.max_size_bytes - len(self.entries)) // self.entry.size
 
     def __getitem__(self, number: int) -> tuple[int, ...]:
-        """Return an entry as stored, with a relative offset."""
+        """Return an entry as stored in the file, with an offset relative to ``base_offset``."""
         return self.entry.unpack_from(self.entries, number * self.entry.size)
 
     def reset(self) -> None:
-        """Create the file at its maximum size, without entries."""
+        """Create the file without entries, preallocated with zeros to its maximum size."""
         self._disk.create(self.path, self.max_size_bytes)
         self._entries = bytearray()
 
     def trim(self) -> None:
-        """Truncate the file to its entries."""
+        """Truncate the file to its entries, removing the zeros after them."""
         self._disk.resize(self.path, len(self.entries))
 
     def preallocate(self) -> None:
-        """Extend a trimmed file to its maximum size."""
+        """Extend a trimmed file to its maximum size with zeros."""
         self._disk.resize(self.path, max(self.max_size_bytes, len(self.entries)))
 
     def release(self) -> None:
-        """Drop the entries from memory until their next use."""
+        """Drop the entries from memory. The next use reads the file again."""
         self._entries = None
 
     def is_damaged(self) -> bool:
-        """Return True if the file is missing, has a partial entry, or does not ascend."""
+        """Return True if the file is missing, ends with a partial entry, or is not sorted."""
         try:
             entries = self.entries
         except FileNotFoundError:
@@ -89,18 +94,18 @@ class IndexFile:
         return False
 
     def truncate_to(self, offset: int) -> None:
-        """Remove entries from ``offset`` on, and extend the file to its maximum size."""
+        """Remove entries for ``offset`` and later offsets; preallocate the file again."""
         self.keep(self._count_below(self.offset_field, offset - self.base_offset))
 
     def keep(self, count: int) -> None:
-        """Keep the first ``count`` entries, and extend the file to its maximum size."""
+        """Keep only the first ``count`` entries; preallocate the file again."""
         size_bytes = count * self.entry.size
         del self.entries[size_bytes:]
         self._disk.resize(self.path, size_bytes)
         self.preallocate()
 
     def _count_below(self, field: int, limit: int) -> int:
-        """Return the number of leading entries with less than ``limit`` in a field."""
+        """Return the number of entries in which the value at index ``field`` is below ``limit``."""
         entries, size, unpack = self.entries, self.entry.size, self.entry.unpack_from
         numbers = range(len(entries) // size)
         return bisect_left(numbers, limit, key=lambda number: unpack(entries, number * size)[field])
@@ -112,16 +117,17 @@ class IndexFile:
 
 
 class TimeIndexEntry(NamedTuple):
-    """The largest timestamp up to the end of a batch, and the last offset of that batch."""
+    """The last offset of a batch, and the largest timestamp of all records up to this offset."""
 
     timestamp_ms: int
     offset: int
 
 
 class TimeIndex(IndexFile):
-    """Index from timestamps to offsets, 12 bytes per entry; both fields ascend.
+    """Index from timestamps to offsets: 12 bytes per entry, sorted by timestamp and by offset.
 
-    An entry is the largest timestamp up to an offset: later timestamps come after that offset."""
+    An entry states that no record up to its offset has a larger timestamp.
+    """
 
     __slots__ = ()
 
@@ -130,11 +136,11 @@ class TimeIndex(IndexFile):
 
     @property
     def last(self) -> TimeIndexEntry:
-        """The last entry; NO_TIMESTAMP and the base offset if there is none."""
+        """The last entry; NO_TIMESTAMP and the base offset if the index has no entries."""
         return self._at(self.count - 1)
 
     def maybe_append(self, entries: Iterable[TimeIndexEntry]) -> None:
-        """Append the entries with timestamps larger than the last entry's."""
+        """Append each entry whose timestamp is larger than all timestamps before it."""
         pack, base_offset = self.entry.pack, self.base_offset
         latest_ms, data = self.last.timestamp_ms, b""
         for timestamp_ms, offset in entries:
@@ -144,7 +150,10 @@ class TimeIndex(IndexFile):
         self._append(data)
 
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
-        """Return the last entry at or before a time; NO_TIMESTAMP and base offset without one."""
+        """Return the last entry whose timestamp is at most ``timestamp_ms``.
+
+        If there is no such entry, return NO_TIMESTAMP and the base offset.
+        """
         return self._at(self._count_below(0, timestamp_ms + 1) - 1)
 
     def _at(self, number: int) -> TimeIndexEntry:
@@ -155,17 +164,18 @@ class TimeIndex(IndexFile):
 
 
 class OffsetPosition(NamedTuple):
-    """An offset, and the byte position of its batch in the segment's file."""
+    """An offset, and the byte position of its batch in the segment's ``.log`` file."""
 
     offset: int
     position: int
 
 
 class OffsetIndex(IndexFile):
-    """Index from offsets to byte positions, 8 bytes per entry; both fields ascend.
+    """Index from offsets to byte positions: 8 bytes per entry, sorted by offset.
 
-    The batch at the position ends with the offset. There is about one entry for every
-    index.interval.bytes."""
+    An entry contains the last offset of a batch and the byte position at which the batch starts.
+    About one entry is added for every index.interval.bytes of records.
+    """
 
     __slots__ = ()
 
@@ -174,16 +184,19 @@ class OffsetIndex(IndexFile):
 
     @property
     def last(self) -> OffsetPosition:
-        """The last entry; the start of the segment if there is none."""
+        """The last entry; the base offset and position 0 if the index has no entries."""
         return self._at(self.count - 1)
 
     def append(self, entries: Iterable[OffsetPosition]) -> None:
-        """Append entries: the last offset of a batch, and its position."""
+        """Append entries to the index."""
         pack, base_offset = self.entry.pack, self.base_offset
         self._append(b"".join(pack(offset - base_offset, at) for offset, at in entries))
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """Return the last entry at or before ``offset``; the segment's start if there is none."""
+        """Return the last entry whose offset is at most ``offset``.
+
+        If there is no such entry, return the base offset and position 0.
+        """
         return self._at(self._count_below(0, offset - self.base_offset + 1) - 1)
 
     def _at(self, number: int) -> OffsetPosition:

@@ -1,13 +1,16 @@
-"""An in-memory (offset-only) log: the leader epoch and size of each offset interval, no records.
+"""An in-memory (offset-only) log: stores offset intervals with epochs and sizes, but no records.
 
-Exact about which records a cluster may lose, because a record is identified by leader epoch and
-offset; and small, because a cluster has up to 100,000 logs. No files, no clock. Mirrors the
-decisions of kafka.log.Log.
+A record is identified by its leader epoch and offset, so the log shows exactly which records a
+cluster loses. It needs little memory, so that a cluster can have 100,000 logs. It uses no files and
+no clock. Mirrors the decisions of kafka.log.Log.
 
-Not exact: the records of one batch count as equally large. Records of one size appended to one
-segment in one epoch share the latest of their timestamps. After a truncation the last five batches
-of a producer are not reconstructed from the remaining records; a producer without any known batch
-may then continue with any sequence.
+Three things are approximate:
+
+- All records of a batch are treated as equally large.
+- If records of the same size are appended to the same segment in the same epoch, all of them get
+  the latest of their timestamps.
+- After a truncation, the last five batches of a producer are not reconstructed from the remaining
+  records. If no batch of a producer is known, its next batch may have any sequence number.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ _NO_RECORDS: Final = IntervalRecords(())
 
 
 class _Segment(NamedTuple):
-    """A segment, which would be one file on disk."""
+    """A segment of the in-memory log, which corresponds to one ``.log`` file of a log on disk."""
 
     base_offset: int
     size_bytes: int
@@ -58,10 +61,11 @@ class _Segment(NamedTuple):
 
 
 class IntervalLog(msgspec.Struct, gc=False):
-    """A ReplicaLog of counted batches.
+    """A ReplicaLog that stores offset intervals instead of records.
 
-    ``epochs``: start offsets of leader epochs, with or without records. ``kept``: the records, as
-    bytes once packed. ``producers`` None: no idempotent producer was seen.
+    - ``epochs``: leader epochs and their start offsets, including epochs without records.
+    - ``kept``: the offset intervals; while the log is idle, they are packed into bytes.
+    - ``producers``: state of idempotent producers; None if no such producer has used the log.
     """
 
     config: LogConfig = DEFAULT_LOG_CONFIG
@@ -75,36 +79,36 @@ class IntervalLog(msgspec.Struct, gc=False):
 
     @property
     def held(self) -> Held:
-        """The appended intervals, for reading only: a packed log stays packed."""
+        """The offset intervals of the log, for reading only. A packed log remains packed."""
         kept = self.kept
         return unpack(kept) if isinstance(kept, bytes) else kept
 
     def _unpacked(self) -> Held:
-        """Return the appended intervals for changes; unpacks the log."""
+        """Unpack the log, and return its offset intervals for the caller to change."""
         self.kept = held = self.held
         return held
 
     def pack(self) -> None:
-        """Pack the intervals into bytes to save memory, until the next change."""
+        """Pack the intervals into bytes, to save memory until the next change."""
         if isinstance(self.kept, Held):
             self.kept = pack(self.kept)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Total size of all segments in bytes."""
         return sum(interval.size_bytes for interval in self.held.intervals)
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest leader epoch, with or without records; None before the first."""
+        """The latest leader epoch, even if it has no records; None before the first epoch."""
         return leader_epoch_cache.latest_epoch(self.epochs)
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """Store the id of the log's topic."""
+        """Store the id of the topic that the log belongs to."""
         self.topic_id = topic_id
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
-        """Append a producer's batch by count and size; see ReplicaLog."""
+        """Append a producer's batch, given by its record count and size (see ReplicaLog)."""
         produced = counted_batch_of(produced)
         if produced.size_bytes > self.config.max_message_bytes:
             raise RecordTooLarge(
@@ -137,7 +141,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return Appended(first, end - 1)
 
     def append_as_follower(self, records: Records) -> None:
-        """Append the leader's intervals; see ReplicaLog."""
+        """Append intervals fetched from the leader (see ReplicaLog)."""
         assert isinstance(records, IntervalRecords)
         intervals = records.intervals
         if not intervals:
@@ -160,18 +164,20 @@ class IntervalLog(msgspec.Struct, gc=False):
             self._remember(batch)
 
     def append_analytically(self, appended: Interval) -> None:
-        """Append an interval of a constant rate at the log end, without an idempotent producer.
+        """Append constant-rate records, which have no producer id, at the log end.
 
-        Like ``append_as_follower``, but faster."""
+        Has the same effect as ``append_as_follower``, but is faster.
+        """
         assert appended.start == self.log_end_offset, f"{appended} at {self.log_end_offset}"
         self._check_fits_segment(appended.size_bytes)
         self._roll_for(appended.size_bytes, appended.max_timestamp_ms)
         self._append(appended)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
-        """Read intervals from ``offset`` on; see ReplicaLog.
+        """Read intervals from ``offset`` onward (see ReplicaLog).
 
-        Includes the batches of idempotent producers that end there; no batch is split.
+        The result also lists the batches of idempotent producers whose last record is in these
+        intervals. A read never splits such a batch.
         """
         self._check_may_read(offset)
         held = self.held
@@ -186,7 +192,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return self._records(found if end == limit else held.between(offset, end), offset, end)
 
     def read_all(self, offset: int) -> IntervalRecords:
-        """Return all records from ``offset`` on, across segments; otherwise like ``read``."""
+        """Read all intervals from ``offset`` to the log end, across segments."""
         self._check_may_read(offset)
         end = self.log_end_offset
         return self._records(self.held.between(offset, end), offset, end)
@@ -196,11 +202,14 @@ class IntervalLog(msgspec.Struct, gc=False):
         self.epochs = leader_epoch_cache.assign(self.epochs, leader_epoch, self.log_end_offset)
 
     def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
-        """Return the largest epoch at or below this one, and its end; (-1, -1) if unknown."""
+        """Return the largest epoch up to ``leader_epoch`` and its end offset (see ReplicaLog)."""
         return leader_epoch_cache.end_offset_for(self.epochs, leader_epoch, self.log_end_offset)
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the start of the first interval that is as late; see ReplicaLog."""
+        """Return the start of the first interval with a timestamp of at least ``timestamp_ms``.
+
+        See ReplicaLog.
+        """
         for interval in self.held.between(self.log_start_offset, self.log_end_offset):
             if interval.max_timestamp_ms >= timestamp_ms:
                 return TimestampOffset(
@@ -209,7 +218,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return None
 
     def intervals(self) -> tuple[Interval, ...]:
-        """Return all readable records, as one interval for each stretch of one leader epoch."""
+        """Return all readable records as intervals, one for each leader epoch (see ReplicaLog)."""
         found: list[Interval] = []
         for interval in self.held.between(self.log_start_offset, self.log_end_offset):
             if found and found[-1].leader_epoch == interval.leader_epoch:
@@ -219,7 +228,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return tuple(found)
 
     def truncate_to(self, offset: int) -> int:
-        """Truncate the log to ``offset``; see ReplicaLog."""
+        """Truncate the log to ``offset`` (see ReplicaLog)."""
         lost = max(0, self.log_end_offset - offset)
         if lost:
             held = self.held
@@ -233,7 +242,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return lost
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything: the log is empty and starts and ends at ``offset``."""
+        """Remove all records. The empty log then starts and ends at ``offset``."""
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs = ()
@@ -241,7 +250,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         self.producers = None
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Make records before ``offset`` unreadable; see ReplicaLog."""
+        """Make records before ``offset`` unreadable (see ReplicaLog)."""
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Cannot increment the log start offset to {offset} since it is larger than the "
@@ -255,7 +264,7 @@ class IntervalLog(msgspec.Struct, gc=False):
         return True
 
     def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
-        """Delete whole segments (see ReplicaLog) and the state of idle producers."""
+        """Delete old segments (see ReplicaLog) and the state of idle producers."""
         if self.producers is not None:
             self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         held = self.held
@@ -283,14 +292,15 @@ class IntervalLog(msgspec.Struct, gc=False):
         return Deleted(count, sum(one.size_bytes for one in segments[:count]), again_ms)
 
     def flush(self) -> None:
-        """Mark everything as flushed: the recovery point is the log end."""
+        """Advance the recovery point to the log end, so that all records count as flushed."""
         self.recovery_point = self.log_end_offset
 
     def crash(self, kept_end: int | None = None) -> int:
-        """Lose unflushed records as in a crash, and reload; return the number of lost offsets.
+        """Simulate a crash that loses unflushed records; return the number of lost records.
 
-        ``kept_end``: how far the operating system had written on its own; the log end if only the
-        broker's process died. Epochs without records are removed, as when Kafka loads a log.
+        Records before the offset ``kept_end`` are not lost, even if they were not flushed, because
+        the operating system had written them to disk. If only the broker process dies, pass the log
+        end. Epochs without records are removed, as when Kafka loads a log.
         """
         kept = max(self.log_start_offset, self.recovery_point, kept_end or 0)
         lost = self.truncate_to(min(kept, self.log_end_offset))
@@ -298,11 +308,11 @@ class IntervalLog(msgspec.Struct, gc=False):
         return lost
 
     def close(self) -> None:
-        """Flush; there are no files to close."""
+        """Flush the log. There are no files to close."""
         self.flush()
 
     def _base_offset(self, held: Held) -> int:
-        """Return the start of the first segment, which may be before the log start offset."""
+        """Return the base offset of the first segment; it may be before the log start offset."""
         return held.intervals[0].start if held.intervals else self.log_end_offset
 
     def _check_fits_segment(self, size_bytes: int) -> None:
@@ -313,7 +323,10 @@ class IntervalLog(msgspec.Struct, gc=False):
             )
 
     def _roll_for(self, size_bytes: int, max_timestamp_ms: int) -> None:
-        """Start a new segment if the last one is full or too old; Kafka flushes it then."""
+        """Start a new segment if the next batch does not fit, or if the last segment is too old.
+
+        As in Kafka, all earlier records are flushed when a segment is started.
+        """
         held, end = self._unpacked(), self.log_end_offset
         if not held.intervals or held.rolled[-1:] == [end]:
             held.segment_start_ms = max_timestamp_ms
@@ -327,7 +340,6 @@ class IntervalLog(msgspec.Struct, gc=False):
             held.segment_start_ms, held.active_bytes = max_timestamp_ms, 0
 
     def _append(self, interval: Interval) -> None:
-        """Append to the last segment."""
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)
         held = self._unpacked()
         before = held.intervals
@@ -362,7 +374,7 @@ class IntervalLog(msgspec.Struct, gc=False):
     def _end_of_read(
         self, found: tuple[Interval, ...], offset: int, limit: int, max_bytes: int
     ) -> int:
-        """Return where a read ends: at ``limit``, or where ``max_bytes`` are reached."""
+        """Return the end offset of a read: ``limit``, or a smaller offset due to ``max_bytes``."""
         left_bytes = max_bytes
         end = offset
         for interval in found:

@@ -1,6 +1,6 @@
-"""Intervals of records: splitting, joining, and the packed form of a log's intervals.
+"""Offset intervals of an in-memory log: split, join and pack them.
 
-Values only; brokers/logs/interval_log.py has the log, and explains what intervals leave out.
+brokers/logs/interval_log.py contains the log, and explains in what ways intervals are approximate.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ _end_of: Final = attrgetter("end")
 
 
 class Held(msgspec.Struct, gc=False, array_like=True):
-    """The intervals of one log, changed in place only by that log, because there may be many.
+    """The offset intervals of one log. Only the log itself may change them.
 
-    ``intervals``: adjacent, one per epoch, segment and record size. ``rolled``: base offsets of all
-    segments but the first. ``segment_start_ms``: timestamp from which the last segment's age is
-    measured, -1 if it is empty. ``active_bytes``: size of the last segment.
+    - ``intervals``: contiguous ranges of offsets. All records in a range have the same size, and
+      belong to the same leader epoch and segment.
+    - ``rolled``: base offsets of all segments except the first.
+    - ``segment_start_ms``: timestamp from which the age of the last segment is measured; -1 if the
+      segment is empty.
+    - ``active_bytes``: size of the last segment.
     """
 
     intervals: list[Interval]
@@ -32,7 +35,7 @@ class Held(msgspec.Struct, gc=False, array_like=True):
     active_bytes: int = 0
 
     def between(self, start: int, end: int) -> tuple[Interval, ...]:
-        """Return the intervals from ``start`` to ``end`` (exclusive), cut at both."""
+        """Return the intervals from ``start`` to ``end`` (exclusive), split at these offsets."""
         intervals = self.intervals
         if intervals and start <= intervals[0].start and intervals[-1].end <= end:
             return tuple(intervals)
@@ -44,7 +47,10 @@ class Held(msgspec.Struct, gc=False, array_like=True):
         return tuple(found)
 
     def truncated(self, start: int, end: int) -> Held:
-        """Return the intervals from ``start``, the base of a segment, to ``end``."""
+        """Return a copy with only the intervals from ``start`` to ``end``.
+
+        ``start`` is the base offset of a segment.
+        """
         rolled = [base for base in self.rolled if start < base <= end]
         active = self.between(rolled[-1] if rolled else start, end)
         return Held(
@@ -60,14 +66,15 @@ _decode: Final = msgspec.msgpack.Decoder(Held).decode
 
 
 def pack(held: Held) -> bytes:
-    """Pack intervals into bytes, a quarter of the memory, while they do not change.
+    """Pack intervals into bytes, which need only a quarter of the memory.
 
-    The size of the last segment is left out, because it follows from the rest."""
+    The bytes do not contain ``active_bytes``, because ``unpack`` can compute this value.
+    """
     return _encode((held.intervals, held.rolled, held.segment_start_ms))
 
 
 def unpack(packed: bytes) -> Held:
-    """Return the packed intervals; the inverse of ``pack``."""
+    """Return the intervals that ``pack`` has packed."""
     held = _decode(packed)
     base = held.rolled[-1] if held.rolled else 0
     held.active_bytes = sum(part.size_bytes for part in held.intervals if part.start >= base)
@@ -78,7 +85,7 @@ NOTHING_HELD: Final = pack(Held([], []))
 
 
 def cut(interval: Interval, start: int, end: int) -> Interval:
-    """Return the part of an interval from ``start`` to ``end``, with its share of the bytes."""
+    """Return the part of an interval from ``start`` to ``end``, with a proportional size."""
     if start == interval.start and end == interval.end:
         return interval
     count = interval.end - interval.start
@@ -88,9 +95,10 @@ def cut(interval: Interval, start: int, end: int) -> Interval:
 
 
 def can_be_joined(last: Interval, interval: Interval) -> bool:
-    """Return True if the records of two adjacent intervals have one epoch and one size.
+    """Return True if two adjacent intervals have the same leader epoch and record size.
 
-    Joining these loses nothing: they can be cut as before."""
+    After they are joined, ``cut`` can restore the two intervals, except for their timestamps.
+    """
     if last.leader_epoch != interval.leader_epoch:
         return False
     of_last = last.size_bytes * (interval.end - interval.start)
@@ -98,7 +106,7 @@ def can_be_joined(last: Interval, interval: Interval) -> bool:
 
 
 def joined(last: Interval, interval: Interval) -> Interval:
-    """Join two adjacent intervals of one epoch."""
+    """Join two adjacent intervals of the same leader epoch."""
     return Interval(
         last.leader_epoch,
         last.start,
@@ -109,7 +117,10 @@ def joined(last: Interval, interval: Interval) -> Interval:
 
 
 def add_batch(found: list[Interval], header: BatchHeader, log_start_offset: int) -> None:
-    """Add a batch, extending the last interval if it has the same leader epoch."""
+    """Add a batch to the intervals ``found``, without its records before ``log_start_offset``.
+
+    If the last interval has the same leader epoch, it is extended.
+    """
     start = max(header.base_offset, log_start_offset)
     size, latest_ms = header.size_bytes, header.max_timestamp_ms
     if found and found[-1].leader_epoch == header.leader_epoch:

@@ -1,9 +1,9 @@
-"""The start offset of each leader epoch in a log: the rules of kafka.server.epoch.
+"""The leader epochs of a log, each with its start offset.
 
-Entries ascend in epoch and in start offset. The rules are functions from entries to entries,
-because an in-memory log stores only entries. ``LeaderEpochFileCache`` adds a file for logs on disk.
-Mirrors LeaderEpochFileCache. An epoch ends where the next one starts; the latest ends at the log
-end, which is an argument.
+The entries are sorted by epoch and by start offset. An epoch ends where the next epoch starts. The
+latest epoch ends at the log end, which is an argument. In-memory logs use the pure functions, which
+return new entries. Logs on disk use ``LeaderEpochFileCache``, which also writes the entries to a
+file. Mirrors kafka.server.epoch.LeaderEpochFileCache.
 """
 
 from __future__ import annotations
@@ -26,22 +26,26 @@ _epoch_of: Final = itemgetter(0)
 
 @lru_cache(maxsize=_SHARED_MAX)
 def _only(entry: EpochEntry) -> EpochEntries:
-    """Return a tuple of one entry, shared: most logs of a large cluster are empty and equal."""
+    """Return a tuple of one entry, the same object in every call with an equal entry.
+
+    This saves memory: in a large cluster most logs are empty and have the same single entry.
+    """
     return (entry,)
 
 
 def latest_epoch(entries: EpochEntries) -> int | None:
-    """Return the latest epoch; None if there is none."""
+    """Return the latest epoch, or None if there are no entries."""
     return entries[-1].epoch if entries else None
 
 
 def assign(entries: EpochEntries, epoch: int, start_offset: int) -> EpochEntries:
-    """Return the entries with ``epoch`` starting at ``start_offset``.
+    """Return ``entries`` with a new entry, which states that ``epoch`` starts at ``start_offset``.
 
-    The latest epoch keeps its start offset unless the new one is smaller. Entries that do not
-    precede the new one in both epoch and offset are dropped.
+    Existing entries with the same or a larger epoch or start offset are dropped. However, if
+    ``epoch`` is the latest epoch and already starts at or before ``start_offset``, return
+    ``entries`` unchanged.
     """
-    assert epoch >= 0 and start_offset >= 0, f"invalid leader epoch entry: {epoch}, {start_offset}"
+    assert epoch >= 0 and start_offset >= 0, f"invalid epoch {epoch} or offset {start_offset}"
     if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
         return entries
     kept = len(entries)
@@ -54,11 +58,11 @@ def assign(entries: EpochEntries, epoch: int, start_offset: int) -> EpochEntries
 
 
 def end_offset_for(entries: EpochEntries, epoch: int, log_end_offset: int) -> EpochEndOffset:
-    """Return the largest epoch at or below ``epoch``, and its end offset.
+    """Return the largest epoch up to ``epoch``, and its end offset.
 
-    (-1, -1) for no epoch (-1) and for one after the latest. For one before the earliest:
-    ``epoch`` itself and the start of the earliest, because what came before is no longer in the
-    log.
+    If ``epoch`` is -1 or larger than the latest epoch, return (-1, -1). If ``epoch`` is smaller
+    than the first epoch, its records are no longer in the log: return ``epoch`` itself and the
+    start offset of the first epoch.
     """
     if epoch == NO_EPOCH or not entries or epoch > entries[-1].epoch:
         return UNDEFINED_EPOCH_END
@@ -80,7 +84,8 @@ def truncate_from_end(entries: EpochEntries, end_offset: int) -> EpochEntries:
 def truncate_from_start(entries: EpochEntries, start_offset: int) -> EpochEntries:
     """Return the entries for a log that starts at ``start_offset``.
 
-    The last entry at or before that offset now starts there; earlier ones are dropped."""
+    The epoch that contains ``start_offset`` then starts at this offset; earlier epochs are dropped.
+    """
     dropped = 0
     while dropped < len(entries) and entries[dropped].start_offset <= start_offset:
         dropped += 1
@@ -91,7 +96,7 @@ def truncate_from_start(entries: EpochEntries, start_offset: int) -> EpochEntrie
 
 
 class LeaderEpochFileCache:
-    """Epoch entries, written to a leader-epoch-checkpoint file whenever they change.
+    """The epoch entries of a log, written to leader-epoch-checkpoint whenever they change.
 
     Raises LogStorageError if the file cannot be written.
     """
@@ -99,35 +104,35 @@ class LeaderEpochFileCache:
     __slots__ = ("_disk", "_entries", "_path")
 
     def __init__(self, path: Path, entries: EpochEntries = (), disk: Disk = LOCAL_DISK) -> None:
-        """``entries``: the contents of the file."""
+        """Create a cache of ``entries``, which the file at ``path`` already contains."""
         self._path = path
         self._disk = disk
         self._entries = entries
 
     @property
     def entries(self) -> EpochEntries:
-        """All entries, the earliest first."""
+        """All entries, sorted by epoch."""
         return self._entries
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest epoch; None if there is none."""
+        """The latest epoch, or None if there are no entries."""
         return latest_epoch(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that ``epoch`` starts at ``start_offset``; see function ``assign``."""
+        """Record that ``epoch`` starts at ``start_offset``."""
         self._keep(assign(self._entries, epoch, start_offset))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Return the largest epoch at or below ``epoch``, and its end offset."""
+        """Return the largest epoch up to ``epoch``, and its end offset."""
         return end_offset_for(self._entries, epoch, log_end_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove epochs that start at ``end_offset`` or later."""
+        """Remove the epochs that start at ``end_offset`` or later."""
         self._keep(truncate_from_end(self._entries, end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove epochs before ``start_offset``; see function ``truncate_from_start``."""
+        """Remove epochs that end at or before ``start_offset``, because they have no records."""
         self._keep(truncate_from_start(self._entries, start_offset))
 
     def replace(self, entries: EpochEntries) -> None:
@@ -135,11 +140,11 @@ class LeaderEpochFileCache:
         self._keep(entries)
 
     def clear(self) -> None:
-        """Remove all entries, also in the file."""
+        """Remove all entries, in memory and in the file."""
         self._keep(())
 
     def move_to(self, path: Path) -> None:
-        """Follow a renaming of the log's directory, which holds the file."""
+        """Use a new path for the file, after the log's folder was renamed."""
         self._path = path
 
     def _keep(self, entries: EpochEntries) -> None:

@@ -1,6 +1,6 @@
-"""The configs of one log: rolling, retention and limits.
+"""The configs that apply to one log: segment rolling, retention and limits.
 
-Only values; callers read configs. Mirrors kafka.log.LogConfig.
+Mirrors kafka.log.LogConfig.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 
 NO_LIMIT: Final = -1
 NEVER: Final = 2**63 - 1
-"""Kafka's largest long, which stands for no limit where -1 does not."""
+"""The largest Java long. It means "no limit" in configs that do not use -1 for this."""
 
 
 def _default(name: str) -> Any:
@@ -21,17 +21,19 @@ def _default(name: str) -> Any:
 
 
 class ThrottledReplicas(msgspec.Struct, frozen=True, gc=False):
-    """Throttled replicas of one topic, as pairs (partition, broker).
+    """Replicas of one topic to which the leader's throttle, or the follower's throttle, applies.
 
-    From leader.replication.throttled.replicas or follower.replication.throttled.replicas;
-    ``is_all``: all replicas (kafka.server.ConfigHandler)."""
+    - ``listed``: pairs (partition, broker) in leader.replication.throttled.replicas or
+      follower.replication.throttled.replicas.
+    - ``is_all``: True if all replicas are throttled (kafka.server.ConfigHandler).
+    """
 
     listed: frozenset[tuple[int, int]] = frozenset()
     is_all: bool = False
 
     @classmethod
     def of(cls, words: list[str]) -> ThrottledReplicas:
-        """Parse a topic's config: "*" alone, or words like 0:1 (partition and broker)."""
+        """Parse the items of the config: only "*", or PARTITION:BROKER items such as 0:1."""
         pairs = (word.split(":") for word in words if word not in ("", "*"))
         return cls(frozenset((int(first), int(last)) for first, last in pairs), words == ["*"])
 
@@ -44,20 +46,25 @@ NONE_THROTTLED: Final = ThrottledReplicas()
 
 
 class LogConfig(msgspec.Struct, frozen=True, gc=False):
-    """Configs of all logs of a topic. ``retention_ms`` -1, ``retention_bytes`` below 0: no limit.
+    """Configs that apply to all logs of a topic. Most fields have the name of a topic config.
 
-    ``delete``: cleanup.policy has "delete"; without it only segments before the log start are
-    deleted. ``producer_id_expiration_ms``: how long idle producers are kept
-    (transactional.id.expiration.ms of the broker). ``flush_messages``: the log is flushed after
-    this many unflushed records. ``flush_ms``: or after this time, by the broker's log maintenance.
-    ``compression_id``: compression by the leader (compression.type), an index into COMPRESSIONS of
-    record_batch.py; None: as the producer compresses. ``is_log_append_time``:
-    message.timestamp.type is LogAppendTime, and the leader sets the timestamps; otherwise they may
-    differ from its time by ``timestamp_difference_max_ms`` (message.timestamp.difference.max.ms).
+    - ``retention_ms``, ``retention_bytes``: a negative value means no limit.
+    - ``delete``: cleanup.policy contains "delete". Otherwise only segments before the log start
+      offset are deleted.
+    - ``producer_id_expiration_ms``: how long the state of an idle producer is kept (the broker's
+      transactional.id.expiration.ms).
+    - ``flush_messages``: number of unflushed records after which the log is flushed.
+    - ``flush_ms``: age of unflushed records at which log maintenance flushes the log.
+    - ``compression_id``: how the leader compresses batches (compression.type), as an index into
+      COMPRESSIONS of record_batch.py; None if it keeps the producer's compression.
+    - ``is_log_append_time``: message.timestamp.type is LogAppendTime, so the leader sets the
+      timestamps.
+    - ``timestamp_difference_max_ms``: how far a producer's timestamps may differ from the leader's
+      time (message.timestamp.difference.max.ms).
 
-    Not used by the log itself: ``min_insync_replicas``: minimum ISR size for acks -1.
-    ``leader_throttled`` and ``follower_throttled``: replicas throttled on the leader, on the
-    follower.
+    Other parts of the broker use the remaining fields. ``min_insync_replicas`` is the minimum size
+    of the ISR for acks -1. ``leader_throttled`` and ``follower_throttled`` are the replicas to
+    which the throttle of the leader and of the follower applies.
     """
 
     segment_bytes: int = _default("segment.bytes")

@@ -1,7 +1,7 @@
-"""Table of a broker's log directories: which are online, and which logs each one has.
+"""A broker's log directories: which of them are online, and which logs they contain.
 
-It chooses the directory of a new log, but creates no log and accesses no file. Mirrors the choice
-of directories of kafka.log.LogManager (nextLogDirs, getOrCreateLog, maybeUpdatePreferredLogDir,
+This module also chooses the directory of a new log. It accesses no files. Mirrors how
+kafka.log.LogManager chooses directories (nextLogDirs, getOrCreateLog, maybeUpdatePreferredLogDir,
 handleLogDirFailure).
 """
 
@@ -15,7 +15,7 @@ from klamm.cluster.types import TopicPartition
 
 
 class LogDirs:
-    """Log directories in configuration order, with their logs; a failed one has no logs."""
+    """Log directories in configuration order, with their logs. A failed directory has no logs."""
 
     __slots__ = ("_logs", "_offline", "_preferred")
 
@@ -26,17 +26,17 @@ class LogDirs:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All configured directories."""
+        """The paths of all configured log directories."""
         return tuple(self._logs)
 
     @property
     def offline(self) -> tuple[str, ...]:
-        """Failed directories, in the order of their failures."""
+        """The paths of failed log directories, in the order in which they failed."""
         return tuple(self._offline)
 
     @property
     def has_futures(self) -> bool:
-        """True if any replica has a future log, which replaces its current log when complete."""
+        """True if any replica has a future log, which will replace its current log."""
         return any(logs.futures for logs in self._logs.values())
 
     def is_online(self, path: str) -> bool:
@@ -50,32 +50,32 @@ class LogDirs:
     # -- logs
 
     def logs(self, path: str) -> DirLogs:
-        """Return the log table of a directory, not a copy."""
+        """Return the table with the logs of a directory. The table is not copied."""
         return self._logs[path]
 
     def use(self, path: str, logs: DirLogs) -> None:
-        """Use this log table, which may be shared, for a directory."""
+        """Replace the table with the logs of a directory. The new table is not copied."""
         self._logs[path] = logs
 
     def current(self, partition: TopicPartition) -> ReplicaLog | None:
-        """Return a partition's current log; None without one."""
+        """Return the current log of a partition, or None if it has no current log."""
         path = self.path_of(partition)
         return None if path is None else self._logs[path].current[partition]
 
     def future(self, partition: TopicPartition) -> ReplicaLog | None:
-        """Return a partition's future log; None without one."""
+        """Return the future log of a partition, or None if it has no future log."""
         path = self.future_path_of(partition)
         return None if path is None else self._logs[path].futures[partition]
 
     def path_of(self, partition: TopicPartition) -> str | None:
-        """Return the directory of a partition's current log; None without one."""
+        """Return the directory of a partition's current log, or None if it has no current log."""
         for path, logs in self._logs.items():
             if partition in logs.current:
                 return path
         return None
 
     def future_path_of(self, partition: TopicPartition) -> str | None:
-        """Return the directory of a partition's future log; None without one."""
+        """Return the directory of a partition's future log, or None if it has no future log."""
         for path, logs in self._logs.items():
             if partition in logs.futures:
                 return path
@@ -84,14 +84,17 @@ class LogDirs:
     # -- directories
 
     def prefer(self, partition: TopicPartition, path: str) -> None:
-        """Put the partition's next log, current or future, into ``path``."""
+        """Set the directory for the next log, current or future, that a partition will get."""
         self._preferred[partition] = path
 
     def choose(self, partition: TopicPartition, *, is_new: bool) -> str | None:
-        """Return the directory for a new log: the preferred one, else the one with fewest logs.
+        """Return the preferred directory for a new log, or else the directory with the fewest logs.
 
-        Of equal directories, the first. None (Kafka's KafkaStorageException) if that directory or
-        all are offline, or if one is offline and the replica is not new: its log may be there.
+        If several directories have equally few logs, the first of them is returned. Return None,
+        where Kafka throws KafkaStorageException, in these cases:
+
+        - The preferred directory is offline, or all directories are.
+        - A directory is offline and the replica is not new: its log may be in that directory.
         """
         if self._offline and not is_new:
             return None
@@ -102,7 +105,7 @@ class LogDirs:
         return path
 
     def choose_for_future(self, partition: TopicPartition) -> str | None:
-        """Return the preferred directory for a future log; None if any directory is offline."""
+        """Return the preferred directory for a future log, or None if any directory is offline."""
         return None if self._offline else self._preferred.pop(partition)
 
     def _with_fewest_logs(self) -> str | None:
@@ -112,6 +115,6 @@ class LogDirs:
         return online[0] if online else None
 
     def mark_offline(self, path: str) -> None:
-        """Mark a directory as failed, and drop all its logs."""
+        """Mark a directory as failed, and remove its logs from the table."""
         self._offline[path] = None
         self._logs[path] = DirLogs({}, {})

@@ -1,9 +1,10 @@
 """Consistency check of a log's files, based on batch headers.
 
-A CRC does not cover a batch's offset, length, leader epoch and magic byte, and no CRC covers the
-checkpoints, the indexes and the file names. But offsets are contiguous, leader epochs never
-decrease, leader-epoch-checkpoint has the first offset of each, and index entries point at batches.
-Reads every header once, changes no file, checks no CRC. Kafka has no such checks.
+The CRC of a batch does not cover its offset, length, leader epoch or magic byte, and checkpoints,
+indexes and file names have no CRC. This check finds damage to them because they must be consistent
+with each other: offsets are contiguous, leader epochs never decrease, leader-epoch-checkpoint
+contains the first offset of each epoch, and index entries point at batches. The check reads the
+header of every batch once, verifies no CRC and changes no file. Kafka has no such check.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ _NO_ENTRY: Final = (0, 1 << 62)
 
 
 class Inspected(NamedTuple):
-    """Findings from the headers of all batches.
+    """Result of the consistency check.
 
-    ``epochs``: every leader epoch and its first offset. ``producers``: last batches of idempotent
-    producers. ``misindexed``: segments with wrong indexes. ``next_offset``: the offset after the
-    last batch; None: there is no segment."""
+    - ``epochs``: every leader epoch and its first offset.
+    - ``producers``: the last batches of each idempotent producer.
+    - ``misindexed``: segments whose indexes do not match their batches.
+    - ``next_offset``: the offset after the last batch; None if the log has no segment.
+    """
 
     epochs: EpochEntries
     producers: ProducerStates
@@ -42,9 +45,10 @@ class Inspected(NamedTuple):
 
 
 def inspect(segments: Iterable[LogSegment], *, has_gaps: bool = False) -> Inspected:
-    """Check all batches of a log. ``has_gaps``: a log cleaner may have removed offsets.
+    """Check all batches and indexes of a log.
 
-    Raises DamagedLog at the first batch that cannot be read or does not follow the previous one.
+    If ``has_gaps`` is True, offsets may be missing because a log cleaner removed them. Raises
+    DamagedLog at the first batch that cannot be read or does not follow the previous batch.
     """
     inspection = _Inspection(has_gaps)
     for segment in segments:
@@ -58,7 +62,7 @@ def inspect(segments: Iterable[LogSegment], *, has_gaps: bool = False) -> Inspec
 
 
 class _Inspection:
-    """State between two batches while checking a log."""
+    """State of the consistency check of one log, updated with each batch."""
 
     def __init__(self, has_gaps: bool) -> None:
         self.epochs: list[EpochEntry] = []
@@ -69,11 +73,11 @@ class _Inspection:
         self._epoch = NO_EPOCH
 
     def walk(self, segment: LogSegment) -> None:
-        """Check the next segment.
+        """Check the batches and the indexes of the next segment.
 
-        An entry of its offset index must point at a batch that does not begin after the entry's
-        offset, or a search would skip records. One of its time index must hold the largest
-        timestamp so far. Offsets in both are relative.
+        An entry of the offset index must point at a batch that does not begin after the entry's
+        offset; otherwise a search would skip records. An entry of the time index must contain the
+        largest timestamp up to its offset. The offsets in both indexes are relative.
         """
         self._check_segment(segment)
         log, first, is_wrong = segment.log, segment.base_offset, False
@@ -109,7 +113,7 @@ class _Inspection:
         if end is None or base_offset == end or (self._has_gaps and base_offset > end):
             return
         raise DamagedLog(
-            f"offsets from {end} on are missing: the next file is {segment.log.path}"
+            f"offsets from {end} onward are missing: the next file is {segment.log.path}"
             if base_offset > end
             else f"{segment.log.path} begins before offset {end}, where the previous file ends",
             offset=min(end, base_offset),
@@ -118,15 +122,17 @@ class _Inspection:
     def _step(self, log: BatchFile, position: int, header: BatchHeader, next_offset: int) -> None:
         """Check a batch that starts a leader epoch or follows a gap.
 
-        Raises CorruptRecord for an invalid offset, DamagedLog if the epoch decreases: then the
-        previous batch may be the wrong one."""
+        Raises CorruptRecord for an invalid offset. If the leader epoch decreases, this epoch or the
+        previous epoch may be wrong: raises DamagedLog with the start offset of the previous epoch.
+        """
         base_offset, epoch = header.base_offset, header.leader_epoch
         if base_offset < next_offset or (base_offset > next_offset and not self._has_gaps):
             raise log.damaged(f"Offset {base_offset} does not follow {next_offset - 1}", position)
         if epoch < self._epoch:
             before = self.epochs[-1] if self.epochs else EpochEntry(NO_EPOCH, base_offset)
             error = log.damaged(
-                f"Leader epoch {epoch} at offset {base_offset} follows epoch {before.epoch}",
+                f"Leader epoch {epoch} at offset {base_offset} is less than the previous leader "
+                f"epoch {before.epoch}",
                 position,
             )
             raise DamagedLog(error.message, offset=before.start_offset)
@@ -136,15 +142,18 @@ class _Inspection:
 
 
 def epochs_between(found: EpochEntries, start_offset: int, end_offset: int) -> EpochEntries:
-    """Return the leader epochs of batches (``found``) for a log with this start and end."""
+    """Return the entries of ``found``, the epochs of all batches, that fall in an offset range."""
     return truncate_from_end(truncate_from_start(found, start_offset), end_offset)
 
 
 def agreed_epochs(
     found: EpochEntries, recorded: EpochEntries, start_offset: int, end_offset: int
 ) -> EpochEntries | None:
-    """Return the epochs of batches; None if leader-epoch-checkpoint (``recorded``) contradicts.
+    """Return the leader epochs in an offset range, or None if the checkpoint contradicts them.
 
-    A recorded epoch that starts at the log end has no records; that is not a contradiction."""
+    - ``found``: the epochs of all batches.
+    - ``recorded``: the epochs in leader-epoch-checkpoint. An epoch that starts at the log end has
+      no records and is ignored.
+    """
     epochs = epochs_between(found, start_offset, end_offset)
     return epochs if truncate_from_end(recorded, end_offset) == epochs else None

@@ -1,7 +1,7 @@
-"""Journal rows of brokers: truncations, repairs, failed directories, corrupt batches.
+"""Journal rows that brokers write: truncations, repairs, failed directories, corrupt batches.
 
-One writer for all brokers of a cluster numbers the rows. As no controller writes them, they have
-controller -1 and epoch 0, like the first row of the run. Decides nothing and reads no log.
+One LogJournal numbers these rows for all brokers of a cluster. Because no controller writes the
+rows, they have controller -1 and epoch 0, like the first row of the run.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ _NO_CONTROLLER: Final = -1
 _REPAIR_TEXTS: Final[Mapping[RepairKind, str]] = {
     RepairKind.INDEX_REBUILT: "rebuilt the indexes of the segment at offset {0}",
     RepairKind.TAIL_CUT: "truncated the segment at offset {0} by {1} bytes",
-    RepairKind.SEGMENT_DELETED: "deleted the segment at offset {0} with its {1} bytes",
-    RepairKind.UNFLUSHED_LOST: "unflushed records from offset {0} on are missing",
-    RepairKind.EPOCHS_REBUILT: "rebuilt leader-epoch-checkpoint from offset {0} on",
+    RepairKind.SEGMENT_DELETED: "deleted the segment at offset {0} ({1} bytes)",
+    RepairKind.UNFLUSHED_LOST: "unflushed records from offset {0} onward are missing",
+    RepairKind.EPOCHS_REBUILT: "rebuilt leader-epoch-checkpoint from offset {0} onward",
     RepairKind.LOG_START_MOVED: "the log now starts at offset {0}",
     RepairKind.TOPIC_ID_FORGOTTEN: "the topic id is unknown until the next LeaderAndIsr request",
-    RepairKind.CUT_TO_RESTORE: "truncated {1} bytes, to fetch from offset {0} on again",
+    RepairKind.CUT_TO_RESTORE: "truncated {1} bytes; fetching again from offset {0}",
 }
-"""Operator texts of repairs: {0} is the offset, {1} the bytes of the batches removed. The
-last kind, TAKEN_OFFLINE, is reported by ``log_damage``."""
+"""Log message for each kind of repair: {0} is an offset, {1} the number of removed bytes.
+
+TAKEN_OFFLINE is missing, because ``log_damage`` reports it.
+"""
 
 
 class Truncation(msgspec.Struct, frozen=True):
-    """Offsets from ``to_offset`` to ``from_offset`` (exclusive) that a follower truncated.
+    """Truncation of a follower's log from the end offset ``from_offset`` to ``to_offset``.
 
-    ``leader`` and ``leader_epoch``: of the response that caused it.
+    ``leader`` is the broker whose response caused the truncation.
     """
 
     from_offset: int
@@ -52,7 +54,7 @@ class Truncation(msgspec.Struct, frozen=True):
 
 
 class FetchedCorruptBatch(NamedTuple):
-    """A corrupt batch of a partition, as its ``leader`` sent it at ``leader_epoch``."""
+    """A corrupt batch that a follower or consumer has fetched from ``leader``."""
 
     topic_partition: TopicPartition
     leader: int
@@ -63,7 +65,7 @@ class FetchedCorruptBatch(NamedTuple):
 def log_repair(
     broker_id: int, tp: TopicPartition, repair: Repair, journal: LogJournal | None
 ) -> None:
-    """Write a repair to the log and to the journal, if there is one."""
+    """Report a repair in klamm's own log, and in the journal if there is one."""
     text = _REPAIR_TEXTS[repair.kind].format(repair.base_offset, repair.size_bytes)
     logger.warning("broker %d: log %s: %s: %s", broker_id, tp, text, repair.reason)
     if journal is not None:
@@ -71,7 +73,7 @@ def log_repair(
 
 
 class LogJournal:
-    """Writes journal rows for all brokers; one thread at a time."""
+    """Writes journal rows for all brokers of a cluster. Only one thread may use it at a time."""
 
     def __init__(self, journal: Journal, clock: Clock, run_id: str) -> None:
         self._journal = journal
@@ -80,7 +82,7 @@ class LogJournal:
         self._count = 0
 
     def truncated(self, broker_id: int, tp: TopicPartition, cut: Truncation) -> None:
-        """Record that a follower truncated its log to the point of divergence."""
+        """Record that a follower truncated its log."""
         row = self._row(Kind.LOG_TRUNCATED, broker_id, tp)
         row.leader, row.leader_epoch = cut.leader, cut.leader_epoch
         detail = {
@@ -91,7 +93,7 @@ class LogJournal:
         self._write(row, detail)
 
     def repaired(self, broker_id: int, tp: TopicPartition, repair: Repair) -> None:
-        """Record a repair of a log by a broker that loaded it."""
+        """Record that a broker repaired a log."""
         row = self._row(Kind.LOG_REPAIRED, broker_id, tp)
         row.outcome = repair.kind
         detail = {
@@ -107,15 +109,18 @@ class LogJournal:
         self._write(row, {"log_dir": path, "reason": reason})
 
     def registered_again(self, broker_id: int, epoch_before: int, epoch: int) -> None:
-        """Record that a broker registered again after its znode was deleted."""
+        """Record that a broker registered again after its registration znode was deleted."""
         row = self._row(Kind.BROKER_REGISTERED_AGAIN, broker_id)
         self._write(row, {"broker_epoch_before": epoch_before, "broker_epoch": epoch})
 
-    def corrupt(self, found: FetchedCorruptBatch, met_by: str) -> None:
-        """Record that a follower or consumer fetched a corrupt batch."""
-        row = self._row(Kind.BATCH_SPOILT, found.leader, found.topic_partition)
+    def corrupt(self, found: FetchedCorruptBatch, fetched_by: str) -> None:
+        """Record that a follower or consumer fetched a corrupt batch.
+
+        ``fetched_by`` names the follower or consumer, for example "broker 2".
+        """
+        row = self._row(Kind.CORRUPT_BATCH, found.leader, found.topic_partition)
         row.leader, row.leader_epoch = found.leader, found.leader_epoch
-        self._write(row, {**found.batch._asdict(), "met_by": met_by})
+        self._write(row, {**found.batch._asdict(), "fetched_by": fetched_by})
 
     def _row(self, kind: Kind, broker_id: int, tp: TopicPartition | None = None) -> JournalRow:
         self._count += 1
@@ -143,7 +148,10 @@ class LogJournal:
 def log_damage(
     broker_id: int, tp: TopicPartition, error: DamagedLog, journal: LogJournal | None
 ) -> None:
-    """Log that a replica is offline because its log is damaged."""
+    """Report that a replica is offline because its log is damaged.
+
+    The report is written to klamm's own log, and to the journal if there is one.
+    """
     offset = -1 if error.offset is None else error.offset
     logger.error(
         "broker %d: log %s is damaged at offset %d and offline: %s%s",

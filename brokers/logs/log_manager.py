@@ -1,7 +1,8 @@
-"""The logs of one broker: load, create, move, delete, apply retention, write checkpoints.
+"""Loads, creates, moves, deletes and checkpoints the logs of one broker.
 
-It chooses no directory (log_dirs.py does), accesses no file (its store does), and has no timer or
-thread: the broker calls what is due. Mirrors kafka.log.LogManager, without the cleaner.
+log_dirs.py chooses the directories, and the LogStore accesses the files. This module uses no timers
+and no threads: the broker calls its methods when they are due. Mirrors kafka.log.LogManager,
+without the log cleaner.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDirFailure(NamedTuple):
-    """A log directory that went offline, the reason, and the partitions of its current logs."""
+    """The failure of a log directory. ``partitions`` had their current logs in this directory."""
 
     path: str
     reason: str
@@ -33,10 +34,11 @@ class LogDirFailure(NamedTuple):
 
 
 class StartUp(NamedTuple):
-    """Problems found while opening log directories.
+    """Problems found while the log directories were opened.
 
-    ``repairs``: by partition. ``complaints``: messages about unusable checkpoints. ``damaged``:
-    current logs that are offline.
+    - ``repairs``: every repair of a log, with the log's partition.
+    - ``complaints``: messages about unusable checkpoints.
+    - ``damaged``: the error found in each damaged current log; these logs stay offline.
     """
 
     repairs: list[tuple[TopicPartition, Repair]]
@@ -45,7 +47,10 @@ class StartUp(NamedTuple):
 
 
 class LogManager:
-    """Current logs, and future logs that will replace them, in the tables of ``dirs``."""
+    """The current logs of a broker, and the future logs that will replace some of them.
+
+    ``dirs`` contains the logs of all directories that are online.
+    """
 
     def __init__(self, dirs: LogDirs, store: LogStore, config_of: LogConfigs) -> None:
         self.dirs = dirs
@@ -60,17 +65,17 @@ class LogManager:
 
     @property
     def is_open(self) -> bool:
-        """True from ``startup`` to ``shutdown`` or ``abandon``."""
+        """True from ``startup`` until ``shutdown`` or ``abandon``."""
         return bool(self._open)
 
     @property
     def has_failures(self) -> bool:
-        """True if ``take_failures`` would return a failure."""
+        """True if ``take_failures`` would return at least one failure."""
         return bool(self._failures)
 
     @property
     def damaged(self) -> Collection[TopicPartition]:
-        """Partitions with a damaged, offline current log in an online directory."""
+        """Partitions whose current log is offline because of damage to the log itself."""
         return self._damaged.keys()
 
     def logs(self) -> Iterator[ReplicaLog]:
@@ -84,10 +89,11 @@ class LogManager:
         return self._high_watermarks.pop(partition, 0)
 
     def startup(self, owner: MetaProperties, now_ms: int) -> StartUp:
-        """Open every directory and load its logs; an unusable directory goes offline.
+        """Open every log directory and load its logs; an unusable directory goes offline.
 
-        Raises LogStorageError if none is left or if a partition has two current logs or two future
-        logs, and EnvironmentProblem if another broker uses a directory. Then all are closed again.
+        Raises LogStorageError if no directory is usable, or if a partition has two current logs or
+        two future logs. Raises EnvironmentProblem if another broker uses or owns a directory. All
+        directories are closed before an error is raised.
         """
         report = StartUp([], [], {})
         try:
@@ -132,14 +138,19 @@ class LogManager:
             )
 
     def _forget_moved(self, report: StartUp) -> None:
-        """Clear damage of logs found elsewhere: the broker died between a move and a checkpoint."""
+        """Remove logs from ``damaged`` that were found intact in another directory.
+
+        A broker that dies after it has moved a log may not have updated the checkpoint of the old
+        directory yet. The log then seems to be missing from the old directory.
+        """
         for partition in [tp for tp in self._damaged if self.dirs.path_of(tp) is not None]:
             del self._damaged[partition], report.damaged[partition]
 
     def restore(self, partition: TopicPartition, now_ms: int) -> None:
-        """Truncate a damaged log to its trusted part, so that the rest can be fetched.
+        """Truncate a damaged log at its first untrusted offset, and bring it online.
 
-        Raises DamagedLog if it must not be truncated, and LogStorageError.
+        The replica then fetches the truncated records again. Raises DamagedLog if the log must not
+        be truncated, or LogStorageError if the disk fails.
         """
         path = self._damaged[partition]
         with self.in_dir(path):
@@ -151,15 +162,17 @@ class LogManager:
             self._checkpoint_dir(path)
 
     def take_restored(self) -> list[tuple[TopicPartition, Repair]]:
-        """Return the repairs of damaged logs since the last call, for the broker to report."""
+        """Remove and return the repairs that ``restore`` has made since the last call."""
         restored, self._restored = self._restored, []
         return restored
 
     def get_or_create(self, partition: TopicPartition, now_ms: int, *, is_new: bool) -> ReplicaLog:
-        """Return the current log, or create one in the directory that LogDirs chooses.
+        """Return the current log of a partition, creating it if it does not exist.
 
-        If a directory fails, it goes offline and the next one is tried. Raises LogStorageError if
-        none is left, if ``is_new`` is False and a directory is offline, or if the log is damaged.
+        ``LogDirs.choose`` chooses the directory of a new log. If the log cannot be created there,
+        the directory goes offline and another one is tried. Raises LogStorageError if the log is
+        damaged, if no directory is left, or if ``is_new`` is False and a directory was already
+        offline.
         """
         if partition in self._damaged:
             raise LogStorageError(f"The log of {partition} is damaged and offline")
@@ -177,9 +190,9 @@ class LogManager:
         return log
 
     def create_future(self, partition: TopicPartition, now_ms: int) -> ReplicaLog:
-        """Create a future log in the directory that LogDirs prefers for the partition.
+        """Create a partition's future log in the directory set by ``LogDirs.prefer``.
 
-        Raises LogStorageError if a directory is offline or the log cannot be created.
+        Raises LogStorageError if any directory is offline or the log cannot be created.
         """
         path = self.dirs.choose_for_future(partition)
         if path is None:
@@ -197,7 +210,10 @@ class LogManager:
 
     @contextmanager
     def in_dir(self, path: str) -> Iterator[None]:
-        """Take the directory offline if a LogStorageError is raised inside; re-raise it."""
+        """Context manager: take a directory offline if the body raises LogStorageError.
+
+        The error is then re-raised.
+        """
         try:
             yield
         except LogStorageError as error:
@@ -216,13 +232,16 @@ class LogManager:
         )
 
     def replace_current_with_future(self, partition: TopicPartition, now_ms: int) -> ReplicaLog:
-        """Make the future log current and mark the old one deleted; return the new one.
+        """Replace the current log with the future log, and mark the old log as deleted.
 
-        Raises LogStorageError if the future log cannot be renamed, and takes its directory offline.
-        If the old log cannot be renamed, only its directory goes offline, not the replica.
+        Return the new current log. If the future log cannot be renamed, its directory goes offline
+        and LogStorageError is raised. If the old log cannot be renamed, its directory goes offline,
+        but the replica stays online.
         """
         source, target = self.dirs.path_of(partition), self.dirs.future_path_of(partition)
-        assert source is not None and target is not None, "only a replica that moves"
+        assert source is not None and target is not None, (
+            f"{partition} has no current log or no future log"
+        )
         new = self.dirs.logs(target).futures[partition]
         with self.in_dir(target):
             self.store.make_current(partition, new)
@@ -235,7 +254,7 @@ class LogManager:
         return new
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """Mark the current and the future log deleted, if there are any.
+        """Mark the current and the future log of a partition as deleted, if they exist.
 
         Raises LogStorageError.
         """
@@ -255,7 +274,7 @@ class LogManager:
                 self._checkpoint_dir(path)
 
     def delete_future(self, partition: TopicPartition, now_ms: int) -> None:
-        """Mark the future log deleted, if there is one. Raises LogStorageError."""
+        """Mark the future log of a partition as deleted, if it exists. Raises LogStorageError."""
         path = self.dirs.future_path_of(partition)
         if path is not None:
             log = self.dirs.logs(path).futures.pop(partition)
@@ -264,9 +283,10 @@ class LogManager:
                 self._checkpoint_dir(path)
 
     def delete_marked(self, now_ms: int) -> int:
-        """Remove logs marked deleted file.delete.delay.ms ago; return their number.
+        """Remove logs that were marked as deleted at least file.delete.delay.ms ago.
 
-        A directory goes offline if its disk fails."""
+        Return the number of removed logs. A directory goes offline if its disk fails.
+        """
         count = 0
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
@@ -274,15 +294,19 @@ class LogManager:
         return count
 
     def next_deletion_ms(self) -> int | None:
-        """Return when the next deleted log is to be removed, since the epoch; None without one."""
+        """Return when to call ``delete_marked``, in milliseconds since the Unix epoch.
+
+        Return None if no log is marked as deleted.
+        """
         return self.store.next_deletion_ms()
 
     def delete_old(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Deleted]:
-        """Apply retention to all current logs; return what each one deleted.
+        """Delete old segments of all current logs (see ReplicaLog); return the result for each log.
 
-        A directory goes offline if its disk fails."""
+        A directory goes offline if its disk fails.
+        """
         deleted: dict[TopicPartition, Deleted] = {}
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
@@ -292,10 +316,11 @@ class LogManager:
         return deleted
 
     def flush_dirty(self, now_ms: int) -> bool:
-        """Flush every log that is due by flush.ms; return False if no other log has unflushed data.
+        """Flush every log with unflushed data for which flush.ms has elapsed.
 
-        A log is due flush.ms after its last timed flush, and at once before the first. A directory
-        goes offline if its disk fails.
+        The time is measured from the last flush by this method. A log that this method has never
+        flushed is flushed immediately. Return True if a log has unflushed data that a later call
+        will flush. A directory goes offline if its disk fails.
         """
         before, self._flushed_ms = self._flushed_ms, {}
         is_left = False
@@ -314,22 +339,22 @@ class LogManager:
         return is_left
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Apply a changed config to all logs of a topic."""
+        """Apply a changed topic config to all logs of the topic, including future logs."""
         for path in self._open:
             for partition, log in self.dirs.logs(path).items():
                 if partition.topic == topic:
                     log.config = config
 
     def checkpoint_logs(self) -> None:
-        """Write recovery points and log start offsets; a failing directory goes offline."""
+        """Checkpoint recovery points and log start offsets. A directory that fails goes offline."""
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
                 self._checkpoint_dir(path)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the high watermarks of current logs; a failing directory goes offline.
+        """Checkpoint the high watermarks of current logs. A directory that fails goes offline.
 
-        Partitions that were not used since startup keep their checkpointed high watermarks.
+        Partitions that have not been used since startup keep their checkpointed high watermarks.
         """
         known = {**self._high_watermarks, **high_watermarks}
         for path in list(self._open):
@@ -343,7 +368,10 @@ class LogManager:
                 self.store.checkpoint_high_watermarks(path, offsets)
 
     def on_error(self, partition: TopicPartition, error: ReplicaLogError) -> Errors:
-        """Handle an error of a partition's current log; return the error code to respond with."""
+        """Handle an error of a partition's current log; return the code for the broker's response.
+
+        After a LogStorageError, the directory of the log goes offline.
+        """
         if isinstance(error, LogStorageError):
             path = self.dirs.path_of(partition)
             if path is not None:
@@ -351,7 +379,7 @@ class LogManager:
         return error.code
 
     def handle_log_dir_failure(self, path: str, error: LogStorageError) -> None:
-        """Take a directory and its logs offline; does nothing if it is offline already."""
+        """Take a directory and its logs offline. Do nothing if the directory is already offline."""
         if not self.dirs.is_online(path):
             return
         lost = tuple(self.dirs.logs(path).current)
@@ -363,15 +391,15 @@ class LogManager:
         self._failures.append(LogDirFailure(path, error.message, lost))
 
     def take_failures(self) -> list[LogDirFailure]:
-        """Remove and return the failures since the last call, for the broker to report."""
+        """Remove and return the log directory failures since the last call."""
         failures, self._failures = self._failures, []
         return failures
 
     def shutdown(self) -> None:
-        """Flush and close every log, write checkpoints, mark directories clean, and close them.
+        """Flush and close every log, write checkpoints and clean shutdown files.
 
-        If its disk fails, a directory is not marked and is among the failures; its logs are
-        recovered at the next start.
+        If the disk of a directory fails, the directory gets no clean shutdown file, and its logs
+        are recovered at the next start; ``take_failures`` returns the failure.
         """
         for path in list(self._open):
             with suppress(LogStorageError), self.in_dir(path):
@@ -382,7 +410,10 @@ class LogManager:
         self._open.clear()
 
     def abandon(self) -> None:
-        """Close the directories as they are, like a process that is killed."""
+        """Close the log directories as if the process had been killed.
+
+        Nothing is flushed or checkpointed, and no clean shutdown file is written.
+        """
         for path in self._open:
             self.store.close_dir(path, is_clean=False)
         self._open.clear()

@@ -1,8 +1,8 @@
 """Storage of a broker's logs: the interface between its LogManager and a disk.
 
-A store executes operations in one log directory and decides nothing. ``MemoryLogStore`` has
-in-memory (offset-only) logs; ``FileLogStore`` (file_log_store.py) has files. A store outlives its
-broker: the next broker process gets it with everything stored in it.
+A store makes no decisions: its methods perform single operations. ``MemoryLogStore`` contains
+in-memory (offset-only) logs, ``FileLogStore`` (file_log_store.py) contains logs on disk. A store
+outlives the broker process: after a restart the broker gets the same store with its contents.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ LogConfigs = Callable[[str], LogConfig]
 """Returns the log config of a topic."""
 
 Draw = Callable[[int, int], int]
-"""Returns a random number between two others, inclusive: how much unflushed data the operating
-system had written before a crash."""
+"""Returns a random integer in a range, given by its first and its last integer.
+
+The simulation of a machine crash uses this function to choose how much unflushed data has reached
+the disk.
+"""
 
 
 class DirLogs:
-    """The logs of one directory by partition.
+    """The logs of one log directory, keyed by partition.
 
-    ``current``: current logs. ``futures``: logs that will replace a current log of another
-    directory."""
+    - ``current``: current logs.
+    - ``futures``: future logs, which will replace current logs in other directories.
+    """
 
     __slots__ = ("current", "futures")
 
@@ -46,16 +50,19 @@ class DirLogs:
         return len(self.current) + len(self.futures)
 
     def items(self) -> Iterator[tuple[TopicPartition, ReplicaLog]]:
-        """Yield current logs, then future logs; one directory never has both of a partition."""
+        """Yield current logs, then future logs; no directory has both for the same partition."""
         yield from self.current.items()
         yield from self.futures.items()
 
 
 class FoundDir(NamedTuple):
-    """Contents of a log directory. ``logs``: a table that the manager updates from now on.
+    """Contents of a log directory that was opened.
 
-    ``repairs``: repairs of the files of each partition's log. ``complaints``: messages about
-    unusable checkpoints. ``damaged``: current logs that are not among ``logs``, and why.
+    - ``logs``: the logs, in a table that the LogManager then updates.
+    - ``high_watermarks``: the checkpointed high watermarks.
+    - ``repairs``: every repair of a log, with the log's partition.
+    - ``complaints``: messages about unusable checkpoints.
+    - ``damaged``: the error found in each damaged current log; such logs are not in ``logs``.
     """
 
     logs: DirLogs
@@ -66,10 +73,11 @@ class FoundDir(NamedTuple):
 
 
 class LogStore(Protocol):
-    """Operations that a LogManager needs. ``path``: an opened log directory.
+    """Storage operations that a LogManager needs.
 
-    ``needs_checkpoints`` False: the store keeps the values without checkpoints. Every method but
-    ``crash`` raises LogStorageError if the disk fails.
+    In every method, ``path`` is the path of a log directory. Every method except ``crash`` raises
+    LogStorageError if the disk fails. If ``needs_checkpoints`` is False, the store keeps all
+    offsets even without checkpoints.
     """
 
     needs_checkpoints: bool
@@ -81,7 +89,10 @@ class LogStore(Protocol):
         ...
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
-        """Close a log directory. ``is_clean``: logs were closed and checkpoints written."""
+        """Close a log directory.
+
+        ``is_clean`` is True if all logs were closed and all checkpoints were written.
+        """
         ...
 
     def create(
@@ -93,41 +104,51 @@ class LogStore(Protocol):
         *,
         is_future: bool,
     ) -> ReplicaLog:
-        """Create a log, which the caller adds to the table."""
+        """Create a log. The caller adds the log to the table of the directory."""
         ...
 
     def restore(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> tuple[ReplicaLog, Sequence[Repair]]:
-        """Truncate a damaged log to its trusted part; return it and the repairs.
+        """Truncate a damaged log at its first untrusted offset; return the log and the repairs.
 
-        The rest is fetched from the leader. Raises DamagedLog if it must not be truncated."""
+        Raises DamagedLog if the log must not be truncated.
+        """
         ...
 
     def mark_damaged_deleted(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> None:
-        """Mark a damaged log deleted, like ``mark_deleted``."""
+        """Mark a damaged log as deleted, like ``mark_deleted``."""
         ...
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
-        """Rename a future log to the name of a current log, which is marked deleted next."""
+        """Rename a future log to make it the current log of its partition.
+
+        The caller then marks the old current log as deleted.
+        """
         ...
 
     def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
-        """Rename a log for deletion; ``delete_marked`` removes it later."""
+        """Rename a log to mark it as deleted; ``delete_marked`` removes it later."""
         ...
 
     def delete_marked(self, path: str, now_ms: int) -> int:
-        """Remove logs marked file.delete.delay.ms ago; return their number."""
+        """Remove logs that were marked as deleted at least file.delete.delay.ms ago.
+
+        Return the number of removed logs.
+        """
         ...
 
     def next_deletion_ms(self) -> int | None:
-        """Return when the next marked log is due, since the epoch; None if none is marked."""
+        """Return when to call ``delete_marked``, in milliseconds since the Unix epoch.
+
+        Return None if no log is marked as deleted.
+        """
         ...
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
-        """Write recovery points and log starts of all current and future logs in ``path``."""
+        """Write the recovery points and start offsets of all logs in ``path``."""
         ...
 
     def checkpoint_high_watermarks(
@@ -137,15 +158,16 @@ class LogStore(Protocol):
         ...
 
     def crash(self, draw: Draw) -> int:
-        """Simulate a machine crash: truncate each log between its flushed end and its end.
+        """Simulate a machine crash: truncate each log at an offset in its unflushed part.
 
-        ``draw`` chooses the offset. Returns the number of lost records. The logs must not be used
-        afterwards."""
+        ``draw`` chooses the offset. Return the number of lost records. The caller must not use the
+        logs afterwards, and must open the log directories again.
+        """
         ...
 
 
 class MemoryLogStore:
-    """In-memory logs. It shares its tables with the LogManager, so that a log costs one entry."""
+    """A store of in-memory logs, which shares its tables of logs with the LogManager."""
 
     needs_checkpoints = False
 
@@ -153,7 +175,7 @@ class MemoryLogStore:
         self.dirs: dict[str, DirLogs] = {}
         self.high_watermarks: dict[str, Mapping[TopicPartition, int]] = {}
         self.failures: dict[str, str] = {}
-        """Directories on a failing disk, by path with the error: they cannot be opened."""
+        """Simulated failures: log directories that cannot be opened, each with an error message."""
         self._lost: dict[str, list[tuple[TopicPartition, Repair]]] = {}
 
     def open_dir(
@@ -171,7 +193,7 @@ class MemoryLogStore:
         return FoundDir(logs, high_watermarks, self._lost.pop(path, []), [], {})
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
-        """Do nothing: there are no files to close."""
+        """Do nothing, because there are no files to close."""
 
     def create(
         self,
@@ -182,8 +204,8 @@ class MemoryLogStore:
         *,
         is_future: bool,
     ) -> IntervalLog:
-        # Drop a log in a directory that is offline. With files, Kafka would refuse to start
-        # until an operator deletes one of the two logs; no operator can do that in memory.
+        # Drop the partition's log in a directory that is offline. With files, Kafka would refuse to
+        # start until an operator deletes one of the two logs, which is impossible in memory.
         for logs in self.dirs.values():
             (logs.futures if is_future else logs.current).pop(partition, None)
         return IntervalLog(config)
@@ -191,18 +213,18 @@ class MemoryLogStore:
     def restore(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> tuple[IntervalLog, Sequence[Repair]]:
-        raise AssertionError("no log in memory is ever damaged")
+        raise AssertionError("in-memory logs are never damaged")
 
     def mark_damaged_deleted(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> None:
-        raise AssertionError("no log in memory is ever damaged")
+        raise AssertionError("in-memory logs are never damaged")
 
     def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
-        """Do nothing: the manager updates the shared tables."""
+        """Do nothing, because the LogManager updates the shared tables."""
 
     def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
-        """Do nothing: the manager updates the shared tables."""
+        """Do nothing, because the LogManager updates the shared tables."""
 
     def delete_marked(self, path: str, now_ms: int) -> int:
         return 0
@@ -211,7 +233,7 @@ class MemoryLogStore:
         return None
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
-        """Do nothing: an in-memory log stores its recovery point."""
+        """Do nothing, because an in-memory log stores its recovery point."""
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]

@@ -1,7 +1,8 @@
 """State of idempotent producers in a log: their last batches, to detect gaps and duplicates.
 
-No files and no clock. Transactions are not supported, so there are no markers. Mirrors
-kafka.log.ProducerStateManager, ProducerAppendInfo and ProducerStateEntry.
+This module uses no files and no clock. klamm does not support transactions, so there are no
+transaction markers. Mirrors kafka.log.{ProducerStateManager, ProducerAppendInfo,
+ProducerStateEntry}.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ BATCHES_KEPT: Final = 5
 
 
 def last_sequence(base_sequence: int, record_count: int) -> int:
-    """Return the sequence of a batch's last record; 2^31 - 1 is followed by 0."""
+    """Return the sequence number of a batch's last record. Numbers wrap from 2^31 - 1 to 0."""
     return (base_sequence + record_count - 1) % (SEQUENCE_MAX + 1)
 
 
 class ProducerStates:
-    """The producers of one log, each with its last batches, all of its latest epoch."""
+    """The last five batches of each idempotent producer in one log.
+
+    All batches of a producer are from its latest producer epoch.
+    """
 
     __slots__ = ("_batches",)
 
@@ -29,15 +33,18 @@ class ProducerStates:
         self._batches: dict[int, tuple[ProducerBatch, ...]] = {}
 
     def __iter__(self) -> Iterator[ProducerBatch]:
-        """Yield every stored batch, by producer in sequence order."""
+        """Yield every stored batch; the batches of a producer are in sequence order."""
         return (batch for batches in self._batches.values() for batch in batches)
 
     def check(self, batch: ProducerBatch) -> ProducerBatch | None:
-        """Check that a leader may append ``batch``; return the batch that it repeats, or None.
+        """Check that a leader may append ``batch``; return the original batch of a duplicate.
 
-        An unknown producer may start at any sequence: its earlier batches may have been deleted.
-        Raises InvalidProducerEpoch for an epoch before the latest, and OutOfOrderSequence if the
-        batch does not follow the last one, or does not start a new epoch at sequence 0.
+        Return None if ``batch`` is not a duplicate. An unknown producer may start at any sequence
+        number, because its earlier batches may have been deleted.
+
+        Raises InvalidProducerEpoch if the producer epoch is smaller than the latest epoch. Raises
+        OutOfOrderSequence if the sequence number does not follow the producer's last batch, or if
+        the first sequence number in a new epoch is not 0.
         """
         known = self._batches.get(batch.producer_id)
         if known is None:
@@ -59,17 +66,17 @@ class ProducerStates:
         return None
 
     def update(self, batch: ProducerBatch) -> None:
-        """Store an appended batch; a new epoch drops the batches of the previous one."""
+        """Store an appended batch. If its producer epoch is new, drop the earlier batches."""
         known = self._batches.get(batch.producer_id, ())
         if known and known[-1].producer_epoch != batch.producer_epoch:
             known = ()
         self._batches[batch.producer_id] = (*known[1 - BATCHES_KEPT :], batch)
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drop batches that reach ``end_offset``.
+        """Drop the batches that end at or after ``end_offset``.
 
-        A producer without remaining batches becomes unknown. A log with records rereads its batches
-        instead, and so finds those before the last five.
+        A producer without remaining batches becomes unknown. Only in-memory logs use this method. A
+        log on disk instead reads its remaining batches, and so finds the last five of them.
         """
         for producer_id, batches in list(self._batches.items()):
             kept = tuple(batch for batch in batches if batch.last_offset < end_offset)
@@ -79,7 +86,7 @@ class ProducerStates:
                 del self._batches[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Drop producers with a last batch at least ``expiration_ms`` old."""
+        """Drop the producers whose last batch is at least ``expiration_ms`` old."""
         self._batches = {
             producer_id: batches
             for producer_id, batches in self._batches.items()
@@ -87,7 +94,7 @@ class ProducerStates:
         }
 
     def clear(self) -> None:
-        """Drop all producers."""
+        """Drop the state of all producers."""
         self._batches.clear()
 
 

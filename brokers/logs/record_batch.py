@@ -1,15 +1,14 @@
-"""Record batches of format 2: parse a header, verify a batch, set its offsets in place.
+"""Record batches of format 2: parse a header, verify a batch, set its offset and leader epoch.
 
-Only the batch is checked here, not its records (records.py encodes and decodes those), and no
-file is opened. Mirrors org.apache.kafka.common.record.DefaultRecordBatch.
-::
+The records in a batch are not checked here (records.py encodes and decodes them). Mirrors
+org.apache.kafka.common.record.DefaultRecordBatch. The fields of a batch and their sizes in bytes::
 
     base offset 8 | length 4 | leader epoch 4 | magic 1 | CRC 4 | attributes 2
     | last offset delta 4 | base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2
     | base sequence 4 | record count 4 | records
 
-``length`` counts the bytes after it; the CRC is the CRC-32C of the bytes after it. So the leader
-can set the base offset and its epoch without computing the CRC again.
+``length`` is the number of bytes after this field, and ``CRC`` is the CRC-32C of the bytes after
+that field. Therefore the leader can set the base offset and leader epoch without changing the CRC.
 """
 
 from __future__ import annotations
@@ -46,7 +45,10 @@ _CONTROL: Final = 0x20
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch, in storage order. Timestamps in ms."""
+    """The header of a batch, with its fields in file order.
+
+    Timestamps are in milliseconds since the Unix epoch.
+    """
 
     base_offset: int
     length: int
@@ -69,29 +71,32 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Offset of its last record."""
+        """Offset of the last record of the batch."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset after its last record."""
+        """The offset after the last record of the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def has_producer_id(self) -> bool:
-        """True if the producer is idempotent."""
+        """True if the producer of the batch is idempotent."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of its last record; sequences wrap to 0 after the largest."""
+        """Sequence number of the last record; -1 if the batch has no sequence numbers.
+
+        After 2^31 - 1, sequence numbers continue with 0.
+        """
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % (SEQUENCE_MAX + 1)
 
     @property
     def producer_batch(self) -> ProducerBatch:
-        """The producer state that the log keeps of this batch, if it has a producer id."""
+        """The fields of the batch that ProducerStates stores. The batch must have a producer id."""
         return ProducerBatch(
             self.producer_id,
             self.producer_epoch,
@@ -104,30 +109,30 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression_id(self) -> int:
-        """Compression as an index into COMPRESSIONS, if the batch is valid."""
+        """Compression type of the batch. In a valid batch it is an index into COMPRESSIONS."""
         return self.attributes & _COMPRESSION_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """True if every record has the time of the append."""
+        """True if the timestamp of every record is the time at which the batch was appended."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        """True if it is part of a transaction."""
+        """True if the batch is part of a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """True if it is a transaction marker, which no producer may send."""
+        """True if the batch is a transaction marker, which no producer may send."""
         return bool(self.attributes & _CONTROL)
 
 
 def parse_header(buffer: bytes, position: int = 0) -> BatchHeader:
-    """Parse the header at ``position`` of a buffer that contains all of it.
+    """Parse the batch header at ``position``. The buffer must contain the whole header.
 
-    Raises CorruptRecord for an impossible length or magic, and UnsupportedMessageFormat for a
-    whole message of format 0 or 1.
+    Raises CorruptRecord for an invalid length, offset or magic byte, and UnsupportedMessageFormat
+    if there is a whole message of format 0 or 1 at this position.
     """
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
@@ -149,8 +154,8 @@ def parse_header(buffer: bytes, position: int = 0) -> BatchHeader:
 def refuse_old_format(buffer: bytes, position: int = 0) -> None:
     """Raise UnsupportedMessageFormat if a whole message of format 0 or 1 begins at ``position``.
 
-    Their CRC (CRC-32 of the bytes after it) distinguishes them from a batch of format 2 with a
-    damaged magic byte.
+    The CRC of the message must be correct (CRC-32 of the bytes after the CRC field). Otherwise it
+    may be a batch of format 2 with a corrupt magic byte.
     """
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     end = position + header.size_bytes
@@ -165,7 +170,7 @@ def refuse_old_format(buffer: bytes, position: int = 0) -> None:
 
 
 def check_crc(batch: bytes, header: BatchHeader) -> None:
-    """Raise CorruptRecord if the CRC of a whole batch differs from its header."""
+    """Raise CorruptRecord if the CRC of a whole batch differs from the CRC in its header."""
     computed = google_crc32c.value(batch[_CRC_END:])
     if computed != header.crc:
         raise CorruptRecord(
@@ -174,15 +179,15 @@ def check_crc(batch: bytes, header: BatchHeader) -> None:
 
 
 def check_batches(records: bytes) -> list[BatchHeader]:
-    """Verify consecutive batches, including CRCs, and return their headers.
+    """Verify consecutive batches, including their CRCs, and return their headers.
 
-    Raises CorruptRecord, also for trailing bytes, and UnsupportedMessageFormat.
+    Raises CorruptRecord (also if bytes follow the last batch) and UnsupportedMessageFormat.
     """
     return [header for _, header in checked_batches(records)]
 
 
 def checked_batches(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield batches like ``walk``, and raise CorruptRecord at the first wrong CRC."""
+    """Yield batches like ``walk``, but raise CorruptRecord at the first wrong CRC."""
     for position, header in walk(records):
         whole = header.size_bytes == len(records)
         check_crc(records if whole else records[position : position + header.size_bytes], header)
@@ -190,9 +195,10 @@ def checked_batches(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def walk(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of consecutive batches; CRCs are not checked.
+    """Yield the byte position and the header of each batch in ``records``.
 
-    Raises CorruptRecord, also for trailing bytes, and UnsupportedMessageFormat.
+    CRCs are not checked. Raises CorruptRecord (also if bytes follow the last batch) and
+    UnsupportedMessageFormat.
     """
     position, end = 0, len(records)
     while position < end:
@@ -209,20 +215,26 @@ def walk(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def first_epoch(records: Records) -> int:
-    """Return the leader epoch of the first record."""
+    """Return the leader epoch of the first of ``records``."""
     if isinstance(records, bytes):
         return parse_header(records).leader_epoch
     return records.intervals[0].leader_epoch
 
 
 def place(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """Return the batch with a base offset and leader epoch set; the CRC covers neither."""
+    """Return a copy of the batch with another base offset and leader epoch.
+
+    The CRC stays valid, because it covers neither field.
+    """
     length = int.from_bytes(batch[8:12], "big", signed=True)
     return _PLACE.pack(base_offset, length, leader_epoch) + batch[_PLACE_END:]
 
 
 def stamped(batch: bytes, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
-    """Return the batch and its header with LogAppendTime: all records get the time ``now_ms``."""
+    """Return a copy of a batch with the timestamp type LogAppendTime, and the copy's header.
+
+    This changes the timestamps of all records to ``now_ms``.
+    """
     attributes = header.attributes | _LOG_APPEND_TIME
     covered = bytearray(batch[_CRC_END:])
     _ATTRIBUTES.pack_into(covered, 0, attributes)

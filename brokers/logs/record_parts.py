@@ -1,8 +1,8 @@
-"""Splitting of records: the part that an interrupted copy carried, or that fits into a segment.
+"""Splits records by size, for example into those that a copy has transferred and the rest.
 
-Parts are whole batches of a segment log, or whole records of an interval log, which never split a
-batch of an idempotent producer. Values only; no log is read or written. Kafka has no such file: a
-follower keeps what it has read of a response.
+Records of a log on disk can be split only at batch boundaries. Records of an in-memory log can be
+split between any two records, except within a batch of an idempotent producer. The functions
+are pure. Kafka has no equivalent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm.cluster.records import EpochEndOffset, Interval, IntervalRecords, Pro
 
 
 def first_part(records: Records, size_bytes: int) -> Records | None:
-    """Return the whole records in the first ``size_bytes`` bytes; None if there are none."""
+    """Return the longest prefix of ``records`` that fits into ``size_bytes``, or None if empty."""
     if isinstance(records, bytes):
         end = 0
         for position, header in walk(records):
@@ -28,7 +28,7 @@ def first_part(records: Records, size_bytes: int) -> Records | None:
 
 
 def rest_after(records: Records, part: Records) -> Records | None:
-    """Return the records that follow ``part``, the first part; None if nothing follows."""
+    """Return the records after the prefix ``part``, or None if there are none."""
     if isinstance(records, bytes):
         assert isinstance(part, bytes)
         return records[len(part) :] or None
@@ -47,7 +47,10 @@ def end_of(records: Records) -> EpochEndOffset:
 
 
 def pieces(records: IntervalRecords, size_bytes: int) -> Iterator[IntervalRecords]:
-    """Yield the records in parts of at most ``size_bytes``, where they can be split."""
+    """Split ``records`` and yield parts of at most ``size_bytes``.
+
+    A part that cannot be split further may be larger.
+    """
     batches = iter(records.producer_batches)
     batch = next(batches, None)
     for interval in records.intervals:
@@ -69,7 +72,7 @@ def pieces(records: IntervalRecords, size_bytes: int) -> Iterator[IntervalRecord
 
 
 def _end_offset(records: IntervalRecords, size_bytes: int) -> int | None:
-    """Return the offset at which the first part ends; None if it is empty."""
+    """Return the end offset of the records that fit into ``size_bytes``, or None if none fit."""
     start = end = records.intervals[0].start
     left_bytes = size_bytes
     for interval in records.intervals:
@@ -85,7 +88,7 @@ def _end_offset(records: IntervalRecords, size_bytes: int) -> int | None:
 
 
 def _between(records: IntervalRecords, start: int | None, end: int | None) -> IntervalRecords:
-    """Return the records between two offsets (end exclusive); None: no bound on that side."""
+    """Return the records from ``start`` to ``end`` (exclusive); None means no limit."""
     intervals: list[Interval] = []
     for interval in records.intervals:
         first = interval.start if start is None else max(start, interval.start)

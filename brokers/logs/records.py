@@ -1,8 +1,9 @@
-"""Encoding, compression and decoding of records in batches, with the library aiokafka.
+"""Encodes records as batches and decodes batches, using the library aiokafka.
 
-For code that creates or inspects records: clients, tools, search by time. A broker that only
-appends and replicates handles whole batches (record_batch.py) and never uses this file.
-Mirrors org.apache.kafka.common.record.{MemoryRecordsBuilder, DefaultRecord, CompressionType}.
+Clients and tools use this module to create or inspect records, and brokers use it to find records
+by timestamp and to recompress batches. A broker that only appends and replicates handles whole
+batches (record_batch.py) and never imports this module. Mirrors
+org.apache.kafka.common.record.{MemoryRecordsBuilder, DefaultRecord, CompressionType}.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Header(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record to send. ``key``, ``value``: None for null (a null value deletes the key)."""
+    """A record to send. None stands for a null key or a null value (a tombstone)."""
 
     timestamp_ms: int
     key: bytes | None
@@ -64,7 +65,8 @@ def encode_batch(
 ) -> bytes:
     """Encode records as one batch with base offset 0, as a producer sends it.
 
-    ``compression``: one of COMPRESSIONS; not applied if it does not make the batch smaller.
+    ``compression`` is one of COMPRESSIONS. If it does not make the batch smaller, the batch stays
+    uncompressed.
     """
     builder = DefaultRecordBatchBuilder(
         magic=MAGIC,

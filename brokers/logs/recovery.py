@@ -1,11 +1,11 @@
-"""Opens a segment log: selects its files, detects damage, and makes safe repairs.
+"""Loads a segment log: finds its files, detects damage, and makes safe repairs.
 
-Flushed data is never truncated: only segments at or above the recovery point are checked batch by
-batch, and only after an unclean shutdown. Each repair is returned as a value, for the broker to
-write to its journal. If flushed records may be missing, or files contradict each other, DamagedLog
-is raised and no batch is changed. Disk errors are OSErrors. Mirrors the loading of kafka.log.Log
-(loadSegments, recoverLog, rebuildProducerState), which has no DamagedLog: it starts later, or skips
-the gap.
+Flushed data is never truncated. After an unclean shutdown, segments that extend beyond the recovery
+point are verified, and truncated at the first invalid batch. Repairs are returned to the broker,
+which writes them to the journal. If flushed records may be missing, or files contradict each other,
+DamagedLog is raised and no batch is changed. Disk errors are raised as OSError. Mirrors how
+kafka.log.Log is loaded (loadSegments, recoverLog, rebuildProducerState). Kafka does not detect such
+damage: its log would start at a later offset, or skip the gap.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MakeSegment = Callable[[int], LogSegment]
 
 
 class RepairKind(StrEnum):
-    """Kinds of repairs; the values are in the journal."""
+    """Kinds of log repairs. The values are written to the journal."""
 
     INDEX_REBUILT = "index_rebuilt"
     TAIL_CUT = "tail_cut"
@@ -59,9 +59,11 @@ class RepairKind(StrEnum):
 
 
 class Repair(NamedTuple):
-    """One repair of the segment at ``base_offset``; ``size_bytes`` of batches were removed.
+    """A repair of a log.
 
-    For UNFLUSHED_LOST and later kinds ``base_offset`` is the first affected offset.
+    - ``base_offset``: base offset of the repaired segment for the kinds INDEX_REBUILT, TAIL_CUT and
+      SEGMENT_DELETED; for all other kinds the first affected offset of the log.
+    - ``size_bytes``: total size of the removed batches.
     """
 
     kind: RepairKind
@@ -71,10 +73,9 @@ class Repair(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Facts about a log from the files of its log directory.
+    """The checkpointed offsets of one log, and whether the last shutdown was clean.
 
-    ``log_start_offset`` and ``recovery_point``: None if not in their checkpoint.
-    ``is_clean``: the last shutdown was clean.
+    ``log_start_offset`` and ``recovery_point`` are None if they are unknown.
     """
 
     log_start_offset: int | None = None
@@ -84,7 +85,7 @@ class Known(NamedTuple):
 
     @property
     def flushed_end(self) -> int:
-        """The offset below which all records were flushed."""
+        """An offset before which all records were certainly flushed."""
         flushed = self.recovery_point or 0
         return max(flushed, self.high_watermark) if self.is_clean else flushed
 
@@ -93,9 +94,12 @@ NOTHING_KNOWN: Final = Known()
 
 
 class Loaded(NamedTuple):
-    """A log as loaded from its files. ``segments``: in order, possibly none.
+    """A log that was loaded from its files.
 
-    ``epochs``: what leader-epoch-checkpoint must contain. ``recorded_epochs``: what it contains."""
+    - ``segments``: the segments in order of offset; may be empty.
+    - ``epochs``: the leader epochs to be written to leader-epoch-checkpoint.
+    - ``recorded_epochs``: the leader epochs that leader-epoch-checkpoint contained.
+    """
 
     segments: list[LogSegment]
     start_offset: int
@@ -107,9 +111,12 @@ class Loaded(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """Files in a log's directory.
+    """Files in the directory of one log.
 
-    Base offsets of segments in order, indexes without a segment, and files that may be removed."""
+    - ``base_offsets``: base offsets of the segments, in ascending order.
+    - ``orphans``: index files without a ``.log`` file.
+    - ``removable``: names of leftover files that are to be deleted.
+    """
 
     base_offsets: list[int]
     orphans: list[SegmentFile]
@@ -119,15 +126,16 @@ class _Files(NamedTuple):
 def load_segments(
     directory: Path, make_segment: MakeSegment, known: Known, *, has_gaps: bool, disk: Disk
 ) -> Loaded:
-    """Load and repair the segments of a log's directory. ``has_gaps``: may have been compacted.
+    """Load and repair the segments in the directory of a log. Raises DamagedLog.
 
-    Raises DamagedLog.
+    ``make_segment`` returns a LogSegment for a base offset. If ``has_gaps`` is True, offsets may be
+    missing because a log cleaner removed them.
     """
     return _Loading(directory, known, disk, has_gaps=has_gaps).load(make_segment)
 
 
 class _Loading:
-    """The process of loading one log."""
+    """Loads one log, and holds the intermediate state until loading is complete."""
 
     def __init__(self, directory: Path, known: Known, disk: Disk, *, has_gaps: bool) -> None:
         self._directory = directory
@@ -161,7 +169,7 @@ class _Loading:
         self._repairs.append(Repair(kind, offset, size_bytes, reason))
 
     def _read_epochs(self) -> EpochEntries:
-        """Return the entries of leader-epoch-checkpoint; none if it is unusable."""
+        """Read leader-epoch-checkpoint. If the file is corrupt, add a repair and return ()."""
         try:
             return read_epochs(self._directory / LEADER_EPOCH_CHECKPOINT, self._disk)
         except CorruptCheckpoint as error:
@@ -169,9 +177,11 @@ class _Loading:
             return ()
 
     def _check_first(self, segments: Sequence[LogSegment], recorded: EpochEntries) -> None:
-        """Check that the log starts at the first epoch; otherwise it lost its first file.
+        """Check that no segment is missing at the start of the log.
 
-        The epoch file is updated before the file of a deleted segment is removed."""
+        The first segment must not start after the first leader epoch, because
+        leader-epoch-checkpoint is updated before the files of a deleted segment are removed.
+        """
         known, orphans = self._known, self._files.orphans
         begins = recorded[0].start_offset if recorded else None
         if begins is None and orphans:
@@ -188,7 +198,8 @@ class _Loading:
         first = segments[0].base_offset
         if begins is not None and begins < first:
             raise DamagedLog(
-                f"offsets from {begins} on are missing: the first file is {segments[0].log.path}",
+                f"offsets from {begins} onward are missing: the first file is "
+                f"{segments[0].log.path}",
                 offset=begins,
             )
 
@@ -210,7 +221,10 @@ class _Loading:
                 return
 
     def _ends_late(self, segment: LogSegment) -> bool:
-        """Return True if a cleanly closed log is longer than at its close, or unreadable."""
+        """Return True if the last segment is unreadable or ends after the recovery point.
+
+        After a clean shutdown, the recovery point should be the log end.
+        """
         point = self._known.recovery_point
         try:
             return point is not None and segment.next_offset() > point
@@ -218,9 +232,10 @@ class _Loading:
             return True
 
     def _ends_early(self, segment: LogSegment, next_base_offset: int) -> bool:
-        """Return True if an unflushed segment lacks its last batches.
+        """Return True if an unflushed segment has lost its last batches.
 
-        If an index shows that there was a segment in between, a file is missing instead."""
+        Return False if an index file shows that a whole ``.log`` file is missing instead.
+        """
         end = segment.next_offset()
         return end < next_base_offset and not (
             self._has_gaps
@@ -239,7 +254,9 @@ class _Loading:
     def _start_offset(self, segments: Sequence[LogSegment], recorded: EpochEntries) -> int:
         """Return the log start offset.
 
-        log-start-offset-checkpoint may be out of date, but never ahead of the first epoch."""
+        The offset in log-start-offset-checkpoint may be stale. If it is larger than the start
+        offset of the first leader epoch, the log is damaged, and the smaller offset is used.
+        """
         first = segments[0].base_offset if segments else 0
         point = self._known.log_start_offset
         if not recorded:
@@ -251,7 +268,8 @@ class _Loading:
             self._repair(
                 RepairKind.LOG_START_MOVED,
                 begins,
-                f"log-start-offset-checkpoint says {point}, leader-epoch-checkpoint {begins}",
+                f"log-start-offset-checkpoint contains {point}, but leader-epoch-checkpoint "
+                f"starts at offset {begins}",
             )
         return min(max(point, first), begins)
 
@@ -265,7 +283,8 @@ class _Loading:
             )
         if end < start:
             raise DamagedLog(
-                f"{self._directory} ends at offset {end}, before its start {start}", offset=end
+                f"{self._directory} ends at offset {end}, before its log start offset {start}",
+                offset=end,
             )
         for orphan in self._files.orphans:
             if orphan.base_offset >= end and not known.is_clean:
@@ -281,7 +300,11 @@ class _Loading:
     def _agreed_epochs(
         self, inspected: Inspected, recorded: EpochEntries, start: int, end: int
     ) -> EpochEntries:
-        """Return the epochs on which batches and leader-epoch-checkpoint agree."""
+        """Compare the batches' leader epochs with leader-epoch-checkpoint, and return them.
+
+        If the checkpoint is empty or out of date, add a repair. Raises DamagedLog if the checkpoint
+        contradicts the batches.
+        """
         found = inspected.epochs
         epochs = agreed_epochs(found, recorded, start, end)
         if epochs is not None:
@@ -293,12 +316,13 @@ class _Loading:
             return derived
         begins = recorded[0].start_offset
         if agreed_epochs(found, recorded, begins, end) is not None:
-            # DeleteRecords advanced the start, and the broker was killed before writing the file.
+            # DeleteRecords advanced the log start, but the broker was killed before it wrote
+            # log-start-offset-checkpoint.
             if self._known.is_clean:
                 self._repair(
                     RepairKind.LOG_START_MOVED,
                     start,
-                    f"leader-epoch-checkpoint says {begins}",
+                    f"leader-epoch-checkpoint starts at offset {begins}",
                 )
             return derived
         kept = derived[: len(recorded)]
@@ -309,10 +333,10 @@ class _Loading:
             self._repair(RepairKind.EPOCHS_REBUILT, lacking[0].start_offset, reason)
             return derived
         raise DamagedLog(
-            f"{self._directory / LEADER_EPOCH_CHECKPOINT} says that leader epochs begin at "
-            f"{_text(recorded)}, but in the batches they begin at {_text(derived)}",
+            f"{self._directory / LEADER_EPOCH_CHECKPOINT} does not match the batches: leader "
+            f"epochs {_text(recorded)} in the file, {_text(derived)} in the batches",
             offset=min(entry.start_offset for entry in {*recorded} ^ {*derived}),
-            hint="delete that file to have it rebuilt from the batches",
+            hint=f"delete {LEADER_EPOCH_CHECKPOINT}; klamm then rebuilds it from the batches",
         )
 
 
@@ -320,9 +344,9 @@ _INDEX: Final = "an index was missing, too short, or did not match the batches"
 
 
 def _text(epochs: EpochEntries) -> str:
-    """Format the last few epochs: ``epoch 3 at 17, ...``."""
-    shown = ", ".join(f"{epoch} at {offset}" for epoch, offset in epochs[-4:])
-    return f"..., {shown}" if len(epochs) > 4 else shown or "no offset"
+    """Return the last four epochs as text: ``..., 3 from offset 17, 4 from offset 20``."""
+    shown = ", ".join(f"{epoch} from offset {offset}" for epoch, offset in epochs[-4:])
+    return f"..., {shown}" if len(epochs) > 4 else shown or "none"
 
 
 def _list_files(directory: Path, disk: Disk) -> _Files:
@@ -332,11 +356,11 @@ def _list_files(directory: Path, disk: Disk) -> _Files:
             raise DamagedLog(
                 f"{directory / name} is left over from an interrupted log cleaning",
                 offset=None,
-                hint="start the Kafka broker that wrote it once, to complete the cleaning",
+                hint="start the Kafka broker that wrote this log; it then completes the cleaning",
             )
     files = [file for file in map(parse_file_name, names) if file]
     base_offsets = [file.base_offset for file in files if file.suffix == LOG_SUFFIX]
-    # The log file of a deleted segment is renamed last, but Kafka renames it first.
+    # Kafka renames the .log file of a deleted segment first, whereas klamm renames it last.
     deleted = {name.removesuffix(DELETED_SUFFIX) for name in names}
     orphans = [
         file
@@ -356,9 +380,11 @@ def _list_files(directory: Path, disk: Disk) -> _Files:
 
 
 def cut_files(directory: Path, end_offset: int, disk: Disk) -> int:
-    """Truncate a closed log at ``end_offset``, in all files that record its length.
+    """Truncate the files of a closed log at ``end_offset``; return the number of bytes removed.
 
-    Return the number of removed bytes of batches."""
+    Only bytes of batches are counted. Also deletes index files without a ``.log`` file, and
+    leader-epoch-checkpoint, which is rebuilt when the log is opened.
+    """
     files = _list_files(directory, disk)
     cut_bytes = 0
     for base_offset in reversed(files.base_offsets):
@@ -385,10 +411,10 @@ def cut_files(directory: Path, end_offset: int, disk: Disk) -> int:
 
 
 def forget_unflushed(directory: Path, kept_end: int, disk: Disk, *, is_length_kept: bool) -> None:
-    """Remove the unflushed end of a closed log, as in a machine crash.
+    """Remove data from the end of a closed log, as if the machine had crashed before a flush.
 
-    Keeps batches that end before ``kept_end`` and half of the next one. ``is_length_kept``: the
-    file keeps its length, with zeros in place of the other half.
+    Batches that end before ``kept_end``, and the first half of the next batch, are kept. If
+    ``is_length_kept`` is True, zeros replace the second half of this batch.
     """
     for base_offset in reversed(_list_files(directory, disk).base_offsets):
         if base_offset > kept_end:

@@ -1,8 +1,8 @@
 """The interface of a replica's log, on disk or in memory.
 
-The protocol and the values that only a log's owner uses; cluster/records.py has the values in
-messages. A log knows no broker, no other log and no clock: times and the high watermark are
-arguments. Mirrors the public methods of kafka.log.Log.
+This module also contains the values that a log returns to its owner; cluster/records.py contains
+the values that are sent in messages. A log does not depend on brokers, other logs or clocks: times
+and the high watermark are arguments. Mirrors the public methods of kafka.log.Log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from klamm.cluster.records import EpochEndOffset, Interval, Produced, Records, T
 
 
 class Appended(NamedTuple):
-    """Offsets of an appended batch, inclusive. ``is_duplicate``: it was in the log already."""
+    """First and last offset of an appended batch.
+
+    ``is_duplicate`` is True if the batch was already in the log.
+    """
 
     first_offset: int
     last_offset: int
@@ -22,9 +25,11 @@ class Appended(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """Whole segments deleted by retention.
+    """Number and total size of the segments that ``ReplicaLog.delete_old`` deleted.
 
-    ``again_ms``: when the next segment expires if nothing changes, since the epoch; None: never."""
+    If the log does not change, ``delete_old`` should be called again at ``again_ms``, in
+    milliseconds since the Unix epoch. ``again_ms`` is None if no segment will expire.
+    """
 
     segments: int
     size_bytes: int
@@ -34,7 +39,8 @@ class Deleted(NamedTuple):
 class ReplicaLog(Protocol):
     """A log: records at offsets from ``log_start_offset`` to ``log_end_offset`` (exclusive).
 
-    Every method raises LogStorageError if the disk fails. ``config`` may be changed at any time.
+    Every method raises LogStorageError if the disk fails. The owner may change ``config`` at any
+    time.
     """
 
     config: LogConfig
@@ -51,104 +57,116 @@ class ReplicaLog(Protocol):
 
     @property
     def topic_id(self) -> str | None:
-        """The id of the log's topic; None if it is unknown."""
+        """The id of the topic that the log belongs to; None if it is unknown."""
         ...
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """Store the id of the log's topic."""
+        """Store the id of the topic that the log belongs to."""
         ...
 
     @property
     def recovery_point(self) -> int:
-        """The offset up to which (exclusive) all records are certainly on disk."""
+        """An offset before which all records have certainly been flushed to disk."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Total size of all segments in bytes."""
         ...
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest leader epoch, with or without records; None before the first."""
+        """The latest leader epoch, even if it has no records; None before the first epoch."""
         ...
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
-        """Assign the next offsets and this leader epoch to a producer's batch, and append it.
+        """Append a producer's batch at the log end, in the leader epoch ``leader_epoch``.
 
-        A duplicate of an idempotent producer is not appended; its earlier offsets are returned.
-        Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge,
+        A duplicate batch of an idempotent producer is not appended; the result then contains the
+        offsets of the original batch. ``now_ms`` is in milliseconds since the Unix epoch. Raises
+        CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, RecordBatchTooLarge,
         OutOfOrderSequence, InvalidProducerEpoch.
         """
         ...
 
     def append_as_follower(self, records: Records) -> None:
-        """Append records from the leader with their offsets and epochs; may be empty.
+        """Append records fetched from the leader, with their offsets and leader epochs.
 
-        Raises UnexpectedAppendOffset if they do not start at the log end, OffsetsOutOfOrder if
-        they do not follow each other, CorruptRecord, RecordBatchTooLarge.
+        ``records`` may be empty. Raises UnexpectedAppendOffset if the records do not start at the
+        log end, OffsetsOutOfOrder if their offsets are not contiguous, CorruptRecord, or
+        RecordBatchTooLarge.
         """
         ...
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
         """Read records of one segment from ``offset`` to ``end_offset`` (default: the log end).
 
-        At most ``max_bytes``, but at least one batch (an interval log: one record); none if
-        ``offset`` is not before the end. A segment log starts with the batch that contains
-        ``offset``, and may start before it. Raises OffsetOutOfRange if ``offset`` is before the
-        log start or after the log end.
+        The result has at most ``max_bytes``, but at least one batch (in an interval log, one
+        record). The result is empty if ``offset`` is at or after ``end_offset``. A segment log
+        returns whole batches, so the result may start before ``offset``. Raises OffsetOutOfRange
+        if ``offset`` is before the log start or after the log end.
         """
         ...
 
     def start_epoch(self, leader_epoch: int) -> None:
-        """Record that a new leader epoch starts at the log end: a new leader's first action."""
+        """Record that a new leader epoch starts at the log end.
+
+        A new leader calls this method before it appends.
+        """
         ...
 
     def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
-        """Return the largest epoch at or below this one, and its end; (-1, -1) if unknown."""
+        """Return the largest epoch up to ``leader_epoch``, and its end offset.
+
+        Return (-1, -1) if ``leader_epoch`` is -1 or larger than the latest epoch of the log.
+        """
         ...
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the first record with a timestamp at or after ``timestamp_ms``; None without one.
+        """Return the first record with a timestamp of at least ``timestamp_ms``, or None.
 
         A segment log finds the exact record. An interval log knows only the latest timestamp of
-        an interval and returns the interval's first offset, which is never too late.
+        each interval, and returns the start of the first interval that may contain the record.
         """
         ...
 
     def intervals(self) -> tuple[Interval, ...]:
-        """Return all readable records as adjacent intervals, for checkers and tests."""
+        """Return all readable records as intervals, one for each leader epoch.
+
+        Only checkers and tests use this method.
+        """
         ...
 
     def truncate_to(self, offset: int) -> int:
-        """Remove records from ``offset`` on; return the number of removed offsets.
+        """Remove records from ``offset`` onward; return the number of removed records.
 
-        Epochs that start at or after the new end are removed even if no record is: a leader had
-        recorded them without writing any record.
+        Leader epochs that start at the new log end or later are also removed. Such an epoch may
+        exist even if no record is removed, because a leader may have appended no record in it.
         """
         ...
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything: the log is empty and starts and ends at ``offset``."""
+        """Remove all records. The empty log then starts and ends at ``offset``."""
         ...
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Make records before ``offset`` unreadable; return False if they already are.
+        """Make records before ``offset`` unreadable; return False if they are already unreadable.
 
         Raises OffsetOutOfRange if ``offset`` is after the log end.
         """
         ...
 
     def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
-        """Delete segments by age, by size, or before the log start offset.
+        """Delete segments because of their age or size, or because the log starts after them.
 
-        Only segments that end at or before ``high_watermark``. The log then starts with the first
-        remaining segment, an empty one if all others were deleted.
+        Segments that extend beyond ``high_watermark`` are kept. If all segments are deleted, a new,
+        empty segment is created. The log then starts in the first remaining segment. ``now_ms`` is
+        in milliseconds since the Unix epoch.
         """
         ...
 
     def flush(self) -> None:
-        """Write everything to disk: the recovery point is the log end."""
+        """Write all records to disk (fsync). The recovery point is then the log end."""
         ...
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Retention: which segments a log deletes by age, by size, or before its start offset. Pure.
+"""Retention: which segments a log deletes because of age, size, or the log start offset.
 
-Mirrors kafka.log.Log.deleteOldSegments.
+The functions are pure. Mirrors kafka.log.Log.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from klamm.brokers.logs.log_config import NO_LIMIT, LogConfig
 
 
 class Aged(Protocol):
-    """The properties of a segment that retention depends on."""
+    """The properties of a segment that determine when it is deleted."""
 
     @property
     def base_offset(self) -> int:
@@ -21,12 +21,12 @@ class Aged(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Size of its batches."""
+        """Total size of the batches in bytes."""
         ...
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """Largest timestamp of its records, or the time of the last write without one."""
+        """Largest timestamp of a record; if no record has one, the time of the last write."""
         ...
 
 
@@ -39,9 +39,10 @@ def count_deletable(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """Return the number of leading segments to delete.
+    """Return the number of segments to delete, counted from the oldest segment.
 
-    Only segments that end at or before ``high_watermark``. An empty last segment stays."""
+    An empty active segment is kept, and so are segments that extend beyond ``high_watermark``.
+    """
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     allowed = sum(1 for end in ends if end <= high_watermark)
     if allowed == len(segments) and not segments[-1].size_bytes:
@@ -63,9 +64,12 @@ def count_deletable(
 
 
 def next_expiry_ms(segments: Sequence[Aged], config: LogConfig, now_ms: int) -> int | None:
-    """Return when the first segment expires, since the epoch; None if never, or if it has expired.
+    """Return the time at which the first segment expires, in milliseconds since the Unix epoch.
 
-    An expired segment waits for the high watermark, or for records after it."""
+    Return None if the segment will never expire. Also return None if the segment has already
+    expired but was kept because it extends beyond the high watermark: an advance of the high
+    watermark, not the passage of time, then makes the segment deletable.
+    """
     if not config.delete or config.retention_ms == NO_LIMIT:
         return None
     if not segments or not segments[0].size_bytes:

@@ -1,7 +1,8 @@
 """One segment of a log: a file of batches and its two indexes.
 
-It appends, finds, reads, truncates and repairs. The log (segment_log.py) decides when to roll, and
-which offsets and epochs batches get. Disk errors are OSErrors. Mirrors kafka.log.LogSegment.
+A segment appends, finds, reads and truncates batches, and repairs its files. The log
+(segment_log.py) decides when to roll, and which offsets and leader epochs the batches get. Disk
+errors are raised as OSError. Mirrors kafka.log.LogSegment.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ from klamm.cluster.records import NO_TIMESTAMP, TimestampOffset
 
 
 class Cut(NamedTuple):
-    """Bytes of invalid batches truncated from a segment's end, and the reason."""
+    """The truncation of invalid batches from a segment: their size, and what was invalid."""
 
     size_bytes: int
     reason: str
 
 
 class _Tail(NamedTuple):
-    """Values needed to append the next batch.
+    """Values needed to append the next batch to a segment.
 
-    The first batch's timestamp in ms, if known, the largest so far, and the bytes since the batch
-    of the last index entry."""
+    - ``first_ms``: largest timestamp of the first batch; None if this batch was not read yet.
+    - ``latest``: the largest timestamp of the segment so far, as an entry for the time index.
+    - ``unindexed_bytes``: size of the batches since the last entry of the offset index.
+    """
 
     first_ms: int | None
     latest: TimeIndexEntry
@@ -47,7 +50,7 @@ class _Tail(NamedTuple):
 
 
 class LogSegment:
-    """The segment that starts at ``base_offset``, in the directory of its log."""
+    """The segment of a log that starts at ``base_offset``."""
 
     __slots__ = (
         "_directory",
@@ -66,7 +69,7 @@ class LogSegment:
     def __init__(
         self, directory: str, base_offset: int, config: LogConfig, now_ms: int, disk: Disk
     ) -> None:
-        """Prepare an empty segment; call ``create``, ``load`` or ``recover`` next."""
+        """Initialize without accessing the disk. Call ``create``, ``load`` or ``recover`` next."""
         index_bytes = config.segment_index_bytes
         self._directory = directory
         self._disk = disk
@@ -82,12 +85,12 @@ class LogSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Size of its batches."""
+        """Total size of the batches in bytes."""
         return self.log.size_bytes
 
     @property
     def is_index_full(self) -> bool:
-        """True if an index might have no room for the entry of another batch."""
+        """True if one of the indexes may have no room for another entry."""
         return self._index_room < 1
 
     @property
@@ -97,13 +100,18 @@ class LogSegment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The segment's age for retention: largest timestamp, else the time of the last write."""
+        """Time from which retention measures the age of the segment.
+
+        This is the largest timestamp or, if no record has a timestamp, the time of the last write.
+        """
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_modified_ms
 
     def create(self) -> None:
-        """Create the three files, empty, replacing existing ones; on an error, create none.
+        """Create the three files of an empty segment, replacing existing files.
 
-        An empty segment unknown to the log would end the log when it is opened again."""
+        If an error occurs, all three files are removed. If an empty ``.log`` file remained, the log
+        would appear to end there when it is opened again.
+        """
         try:
             self.log.create()
             self.offset_index.reset()
@@ -115,9 +123,9 @@ class LogSegment:
             raise
 
     def load(self) -> bool:
-        """Open existing files; return True if a damaged index had to be rebuilt.
+        """Open existing files; return True if the indexes had to be rebuilt.
 
-        Unreadable batches stay unchanged: only ``recover`` truncates them.
+        Unreadable batches are not removed; only ``recover`` does that.
         """
         self.last_modified_ms = int(self.log.load() * 1000)
         is_damaged = (
@@ -128,17 +136,17 @@ class LogSegment:
         return is_damaged
 
     def rebuild_indexes(self) -> None:
-        """Rebuild both indexes from the batches that can belong to this segment."""
+        """Rebuild both indexes from the readable batches."""
         limit = self.base_offset + OFFSET_DELTA_MAX
         headers = (found.header for found in self.log.readable())
         self._rebuild_indexes([*takewhile(lambda header: header.last_offset <= limit, headers)])
 
     def recover(self, flushed_end: int) -> Cut | None:
-        """Open files with an untrusted end: verify all batches, truncate at the first invalid one.
+        """Open existing files after an unclean shutdown, verify all batches, rebuild the indexes.
 
-        Rebuilds the indexes. Returns the truncation, or None if all batches are valid. Raises
-        UnsupportedMessageFormat, and DamagedLog if that batch is below ``flushed_end``; then
-        nothing is truncated.
+        The segment is truncated at the first invalid batch. Return the truncation, or None if all
+        batches are valid. If the invalid batch starts before ``flushed_end``, do not truncate but
+        raise DamagedLog. Raises UnsupportedMessageFormat.
         """
         self.log.drop_cache()
         self.last_modified_ms = int(self.log.load() * 1000)
@@ -158,7 +166,12 @@ class LogSegment:
         return cut
 
     def time_waited_for_roll_ms(self, now_ms: int, timestamp_ms: int) -> int:
-        """Return the time from the first batch's timestamp to this one; or since the creation."""
+        """Return the age of the segment in ms, to be compared with segment.ms.
+
+        The age is the time from the timestamp of the first batch to ``timestamp_ms``, the timestamp
+        of the next batch. If the first batch has no timestamp, the age is the time since the
+        creation of the segment.
+        """
         first_ms = self._tail.first_ms
         if first_ms is None and self.size_bytes:
             first_ms = next(self.log.batches()).header.max_timestamp_ms
@@ -168,7 +181,7 @@ class LogSegment:
         return now_ms - self.created_ms
 
     def append(self, records: bytes, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """Append whole batches, with these headers; all of them or, on an error, none."""
+        """Append whole batches, with these headers. If an error occurs, no batch is appended."""
         size_bytes, counts = self.size_bytes, (self.offset_index.count, self.time_index.count)
         entries, time_entries, tail = self._indexed(headers, size_bytes, self._tail)
         try:
@@ -183,10 +196,10 @@ class LogSegment:
         self.last_modified_ms = now_ms
 
     def find(self, offset: int) -> Found | None:
-        """Return the batch that contains ``offset``; None if the segment ends before it.
+        """Return the batch that contains ``offset``, or None if the segment ends before ``offset``.
 
-        Raises CorruptRecord, also for an offset between two batches, unless a log cleaner may have
-        removed it.
+        Raises CorruptRecord for an invalid batch, and if ``offset`` is missing between two batches
+        although no log cleaner can have removed it.
         """
         found = self.log.find(offset, self.offset_index.lookup(offset).position)
         if found is not None and found.header.base_offset > offset and not self._has_gaps:
@@ -194,10 +207,11 @@ class LogSegment:
         return found
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
-        """Return whole batches from the one with ``offset`` on that end before ``end_offset``.
+        """Return whole batches, from the batch that contains ``offset`` up to ``end_offset``.
 
-        At most ``max_bytes``, but at least one batch; None if the segment ends before ``offset``.
-        Raises CorruptRecord.
+        The result has at most ``max_bytes``, but at least one batch. However, if the first batch
+        ends after ``end_offset``, the result is empty. Return None if the segment ends before
+        ``offset``. Raises CorruptRecord.
         """
         found = self.find(offset)
         if found is None:
@@ -214,8 +228,11 @@ class LogSegment:
         return offset
 
     def find_offset_by_timestamp(self, timestamp_ms: int, start: int) -> TimestampOffset | None:
-        """Return the first record from offset ``start`` on at or after a time; None without one."""
-        # Imported late: decoding needs a library that most brokers never use.
+        """Return the first record with a timestamp of at least ``timestamp_ms``, or None.
+
+        Records before offset ``start`` are ignored. Raises CorruptRecord.
+        """
+        # Imported here, because decoding needs a library that most brokers never use.
         from klamm.brokers.logs.records import decode_batch
 
         before = self.time_index.lookup(timestamp_ms).offset
@@ -229,7 +246,10 @@ class LogSegment:
         return None
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Remove the batch that contains ``offset`` and all after it; return the new end offset."""
+        """Remove the batch that contains ``offset`` and all later batches.
+
+        Return the new end offset.
+        """
         found = self.find(offset)
         if found is None:
             return self.next_offset()
@@ -251,7 +271,7 @@ class LogSegment:
             self._disk.sync(self._path(suffix))
 
     def become_inactive(self) -> None:
-        """Add the largest timestamp to the time index, and trim the files to their contents."""
+        """Add the largest timestamp to the time index, and trim all files to their contents."""
         self.time_index.maybe_append([self._tail.latest])
         self.log.truncate(self.size_bytes)
         for index in (self.offset_index, self.time_index):
@@ -259,31 +279,34 @@ class LogSegment:
             index.release()
 
     def become_active(self) -> None:
-        """Preallocate the indexes for further entries."""
+        """Preallocate the index files at their maximum size, because entries will be added."""
         self.offset_index.preallocate()
         self.time_index.preallocate()
 
     def mark_deleted(self) -> None:
-        """Rename the files to ``.deleted``, so that they no longer belong to the log."""
-        # Indexes first: after a crash, indexes without a log would look like a lost log.
+        """Rename the files to ``*.deleted``, so that they no longer belong to the log."""
+        # Indexes first: after a crash, an index without a .log file would look like a lost file.
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
             self._disk.rename(path, path + DELETED_SUFFIX)
 
     def delete(self) -> None:
-        """Remove the files, indexes first: indexes without a log would look like a lost log."""
+        """Remove the files, indexes first.
+
+        After a crash, an index file without a ``.log`` file would look like a lost ``.log`` file.
+        """
         for suffix in reversed(SEGMENT_SUFFIXES):
             with suppress(FileNotFoundError):
                 self._disk.remove(self._path(suffix))
 
     def delete_marked(self) -> None:
-        """Remove the renamed files; missing files are not an error."""
+        """Remove the files that ``mark_deleted`` renamed. Missing files are not an error."""
         for suffix in SEGMENT_SUFFIXES:
             with suppress(FileNotFoundError):
                 self._disk.remove(self._path(suffix) + DELETED_SUFFIX)
 
     def move_to(self, directory: str) -> None:
-        """Follow a renaming of the log's directory."""
+        """Use new paths for the files, after the log's folder was renamed."""
         self._directory = directory
         self.log.path = self._path(LOG_SUFFIX)
         self.offset_index.path = self._path(INDEX_SUFFIX)
@@ -300,10 +323,10 @@ class LogSegment:
     def _indexed(
         self, headers: Sequence[BatchHeader], position: int, tail: _Tail
     ) -> tuple[list[OffsetPosition], list[TimeIndexEntry], _Tail]:
-        """Return the index entries that these batches at ``position`` add, and the new tail.
+        """Return the index entries for batches appended at byte ``position``, and the new tail.
 
-        Entries are added batch by batch. A follower of 2.8.2 adds one for everything fetched at
-        once, which Kafka's own DumpLogSegments reports as an error.
+        Each batch may add an entry. In Kafka 2.8.2, a follower adds at most one entry for all
+        batches of a fetch response; Kafka's DumpLogSegments reports this as an error.
         """
         first_ms, latest, unindexed_bytes = tail
         entries: list[OffsetPosition] = []
@@ -334,9 +357,11 @@ class LogSegment:
         self.time_index.trim()
 
     def _load_tail(self) -> bool:
-        """Read the batches after the last index entry; return False if they do not match.
+        """Read the batches after the last index entry; return False if an index is wrong.
 
-        The last entry points to no batch, or timestamps or entries are missing."""
+        An index is wrong if its last entry does not point at a batch, or if timestamps or entries
+        are missing.
+        """
         last, latest = self.offset_index.last, self.time_index.last
         unindexed_bytes, next_offset = 0, self.base_offset
         for position, header in self.log.readable(last.position):
@@ -359,8 +384,9 @@ class LogSegment:
     def _undo(self, size_bytes: int, offset_entries: int, time_entries: int) -> None:
         """Undo a failed append.
 
-        Bytes that the failing disk still holds are ignored: they are overwritten, or truncated when
-        the segment is closed or recovered."""
+        If bytes of the append remain in a file, they are ignored. The next append overwrites them,
+        or they are removed when the segment is closed or recovered.
+        """
         self.log.size_bytes = size_bytes
         with suppress(OSError):
             self.offset_index.keep(offset_entries)

@@ -1,7 +1,7 @@
-"""Names of log directories and segment files. Text only: no file is accessed.
+"""Names of log folders and segment files. This module accesses no files.
 
-Mirrors the object kafka.log.Log (filenamePrefixFromOffset, logDirName, logDeleteDirName,
-logFutureDirName, parseTopicPartitionName).
+Mirrors methods of the companion object kafka.log.Log (filenamePrefixFromOffset, logDirName,
+logDeleteDirName, logFutureDirName, parseTopicPartitionName).
 """
 
 from __future__ import annotations
@@ -27,51 +27,55 @@ _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
 
 
 class LogDirName(NamedTuple):
-    """A parsed name of a log's directory. ``suffix``: "", "-delete" or "-future"."""
+    """The parts of the name of a log's folder. ``suffix`` is "", "-delete" or "-future"."""
 
     partition: TopicPartition
     suffix: str
 
 
 class SegmentFile(NamedTuple):
-    """A parsed name of a segment file."""
+    """The parts of the name of a segment file."""
 
     base_offset: int
     suffix: str
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """Return ``00000000000000368769.log``: the base offset in 20 digits, and the suffix."""
+    """Return the name of a segment file, for example ``00000000000000368769.log``."""
     return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
 def parse_file_name(name: str) -> SegmentFile | None:
-    """Parse a file name; None if it is not a segment file."""
+    """Parse the name of a segment file. Return None if ``name`` is not such a name."""
     match = _SEGMENT_FILE.fullmatch(name)
     return SegmentFile(int(match[1]), match[2]) if match else None
 
 
 def log_dir_name(partition: TopicPartition) -> str:
-    """Return ``TOPIC-PARTITION``."""
+    """Return the name of a current log's folder: ``TOPIC-PARTITION``."""
     return str(partition)
 
 
 def log_delete_dir_name(partition: TopicPartition, unique_id: str) -> str:
-    """Return ``TOPIC-PARTITION.UNIQUE_ID-delete``, the topic shortened to fit 255 characters.
+    """Return the name of a deleted log's folder: ``TOPIC-PARTITION.UNIQUE_ID-delete``.
 
-    ``unique_id``: 32 hexadecimal digits, an argument so that simulations are repeatable.
+    If the name would have more than 255 characters, the topic is shortened. ``unique_id`` consists
+    of 32 hexadecimal digits. It is an argument to make simulations reproducible.
     """
     suffix = f"-{partition.partition}.{unique_id}{DELETE_DIR_SUFFIX}"
     return partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix
 
 
 def log_future_dir_name(partition: TopicPartition, unique_id: str) -> str:
-    """Return ``TOPIC-PARTITION.UNIQUE_ID-future``; ``unique_id``: 32 hexadecimal digits."""
+    """Return the name of a future log's folder: ``TOPIC-PARTITION.UNIQUE_ID-future``.
+
+    ``unique_id`` consists of 32 hexadecimal digits.
+    """
     return f"{log_dir_name(partition)}.{unique_id}{FUTURE_DIR_SUFFIX}"
 
 
 def parse_log_dir_name(name: str) -> LogDirName:
-    """Parse the name of a folder in a log directory. Raises LogStorageError if it is not a log."""
+    """Parse the name of a log's folder. Raises LogStorageError if ``name`` is not such a name."""
     marked = _MARKED.fullmatch(name)
     suffix = marked[2] if marked else ""
     is_unmarked = not marked and not name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX))

@@ -1,7 +1,8 @@
 """A replica's log on disk in Kafka's layout: the files in ``TOPIC-PARTITION/``.
 
-It knows no broker, no clock and no other thread: a roll flushes the old segment before it returns.
-Mirrors kafka.log.Log, without transactions and without the log cleaner.
+The log uses no clock and no background thread. Therefore an append that rolls a segment flushes the
+old segment first; Kafka does this in the background. Mirrors kafka.log.Log, without transactions
+and without the log cleaner.
 """
 
 from __future__ import annotations
@@ -46,10 +47,13 @@ _base_offset_of: Final = attrgetter("base_offset")
 class SegmentLog:
     """The log in ``directory``, which is created if it does not exist.
 
-    ``known``: the log's values in the checkpoints of the log directory. ``repairs``: repairs of its
-    files. ``on_recovery_point_lowered`` writes the recovery point checkpoint. ``now_ms``: the
-    creation time of new files until a later time is handed in. Raises LogStorageError, and
-    DamagedLog for files that cannot be trusted.
+    - ``known``: the offsets of this log in the checkpoint files of the log directory.
+    - ``repairs``: the repairs that were made when the log was opened.
+    - ``on_recovery_point_lowered``: called to checkpoint the recovery points.
+    - ``now_ms``: the current time in milliseconds since the Unix epoch. Later calls with an
+      argument ``now_ms`` update this time.
+
+    Raises LogStorageError, or DamagedLog if the files cannot be trusted.
     """
 
     __slots__ = (
@@ -115,12 +119,12 @@ class SegmentLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Total size of all segments in bytes."""
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest leader epoch recorded; None before the first."""
+        """The latest leader epoch, even if it has no records; None before the first epoch."""
         return self._epochs.latest_epoch
 
     @property
@@ -129,12 +133,12 @@ class SegmentLog:
         return tuple(segment.base_offset for segment in self._segments)
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """Write the topic id to partition.metadata; see ReplicaLog."""
+        """Write the topic id to partition.metadata (see ReplicaLog)."""
         write_topic_id(self.directory / PARTITION_METADATA, topic_id, self._disk)
         self.topic_id = topic_id
 
     def append_as_leader(self, produced: Produced, leader_epoch: int, now_ms: int) -> Appended:
-        """Append a producer's batch; see ReplicaLog. ``produced`` is bytes here."""
+        """Append a producer's batch, given as bytes (see ReplicaLog)."""
         self._now_ms = now_ms
         first = self.log_end_offset
         batch, header = check_produced(batch_of(produced), self.name, self.config, now_ms)
@@ -147,14 +151,14 @@ class SegmentLog:
         return Appended(first, header.last_offset)
 
     def append_as_follower(self, records: Records) -> None:
-        """Append the leader's batches; see ReplicaLog. ``records`` are bytes here."""
-        assert isinstance(records, bytes), "a segment log takes batches, not counts"
+        """Append batches fetched from the leader, given as bytes (see ReplicaLog)."""
+        assert isinstance(records, bytes), "a segment log accepts only batches as bytes"
         headers = check_fetched(records, self.name, self.log_start_offset, self.log_end_offset)
         if headers:
             self._append(records, headers)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> bytes:
-        """Read whole batches; see ReplicaLog. Raises CorruptRecord for a batch corrupt on disk."""
+        """Read whole batches (see ReplicaLog). Raises CorruptRecord for a corrupt header."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Received request for offset {offset} for partition {self.name}, but we only have "
@@ -171,15 +175,18 @@ class SegmentLog:
         return b""
 
     def start_epoch(self, leader_epoch: int) -> None:
-        """Record that a new leader epoch starts at the log end; see ReplicaLog."""
+        """Record that a new leader epoch starts at the log end (see ReplicaLog)."""
         self._epochs.assign(leader_epoch, self.log_end_offset)
 
     def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
-        """Return the largest epoch at or below ``leader_epoch`` and its end; see ReplicaLog."""
+        """Return the largest epoch up to ``leader_epoch`` and its end offset (see ReplicaLog)."""
         return self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the first record of this time or later; see ReplicaLog. Raises CorruptRecord."""
+        """Return the first record with a timestamp of at least ``timestamp_ms`` (see ReplicaLog).
+
+        Raises CorruptRecord.
+        """
         with self._storage_errors("fetching offset by timestamp for {}"):
             for segment in self._segments[self._floor(self.log_start_offset) :]:
                 if segment.max_timestamp_ms >= timestamp_ms:
@@ -189,7 +196,10 @@ class SegmentLog:
         return None
 
     def intervals(self) -> tuple[Interval, ...]:
-        """Return batches as intervals, one for each epoch; see ReplicaLog. Raises CorruptRecord."""
+        """Return all readable records as intervals, one for each leader epoch (see ReplicaLog).
+
+        Raises CorruptRecord.
+        """
         found: list[Interval] = []
         with self._storage_errors("reading from {}"):
             for segment in self._segments[self._floor(self.log_start_offset) :]:
@@ -199,7 +209,11 @@ class SegmentLog:
         return tuple(found)
 
     def truncate_to(self, offset: int) -> int:
-        """Truncate the log; see ReplicaLog. A batch that contains ``offset`` is removed whole."""
+        """Truncate the log to ``offset`` (see ReplicaLog).
+
+        If ``offset`` falls inside a batch, the whole batch is removed, including its records below
+        ``offset``.
+        """
         assert offset >= 0, f"cannot truncate {self.name} to {offset}"
         if offset >= self.log_end_offset:
             self._epochs.truncate_from_end(self.log_end_offset)
@@ -209,10 +223,10 @@ class SegmentLog:
             self.truncate_fully_and_start_at(offset)
             return before - self.log_end_offset
         with self._storage_errors(f"truncating log to offset {offset} for {{}}"):
-            # Not above where the log will end: that would look like a loss after a crash.
+            # After a crash, a recovery point above the new log end would look like lost records.
             found = self._segments[self._floor(offset)].find(offset)
             self._lower_recovery_point(offset if found is None else found.header.base_offset)
-            # In reverse order, so that a crash in between leaves no gap.
+            # In reverse order, so that a crash never leaves a gap.
             self._remove(self._segments[: self._floor(offset) : -1])
             end_offset = self._active.truncate_to(offset, self._now_ms)
         self.log_start_offset = min(self.log_start_offset, end_offset)
@@ -220,7 +234,7 @@ class SegmentLog:
         return before - end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything, including the files at once; see ReplicaLog."""
+        """Remove all records, and delete their files immediately (see ReplicaLog)."""
         flushed_end = min(self.recovery_point, offset)
         self._lower_recovery_point(min(offset, self.log_start_offset))
         self._epochs.clear()
@@ -234,7 +248,7 @@ class SegmentLog:
         self.recovery_point = flushed_end
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Make records unreadable; see ReplicaLog. ``delete_old`` deletes their files."""
+        """Make earlier records unreadable (see ReplicaLog). ``delete_old`` deletes their files."""
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Cannot increment the log start offset to {offset} of partition {self.name} "
@@ -248,9 +262,11 @@ class SegmentLog:
         return True
 
     def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
-        """Delete segments; see ReplicaLog.
+        """Delete old segments (see ReplicaLog).
 
-        Files are renamed now, and removed by the first call after file.delete.delay.ms."""
+        The files of the segments are only renamed. The first call after file.delete.delay.ms
+        removes them.
+        """
         self._now_ms = now_ms
         self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
         count = count_deletable(
@@ -265,7 +281,7 @@ class SegmentLog:
         with self._storage_errors("deleting segments for {}"):
             if count == len(self._segments):
                 self._roll()
-            # Updated first: otherwise the deleted files would count as missing after a crash.
+            # Update the start first: after a crash, the deleted files would count as missing.
             self.increment_log_start_offset(self._segments[count].base_offset)
             self._remove(deleted)
             self._delete_marked()
@@ -275,18 +291,18 @@ class SegmentLog:
         return Deleted(count, sum(segment.size_bytes for segment in deleted), again_ms)
 
     def flush(self) -> None:
-        """Write everything to disk; see ReplicaLog."""
+        """Write all records to disk (fsync)."""
         with self._storage_errors("flushing log for {}"):
             self._flush(self.log_end_offset)
 
     def close(self) -> None:
-        """Trim the files to their contents and write them to disk; see ReplicaLog."""
+        """Trim the files to their contents and write them to disk (fsync)."""
         with self._storage_errors("closing {}"):
             self._active.become_inactive()
             self._flush(self.log_end_offset)
 
     def rename_dir(self, name: str) -> None:
-        """Rename the log's directory within its log directory."""
+        """Rename the folder of this log within its log directory."""
         with self._storage_errors("renaming dir for {}"):
             target = self.directory.with_name(name)
             self._disk.rename(self.directory, target)
@@ -303,7 +319,10 @@ class SegmentLog:
         return storage_errors(doing.format(self.name), self.directory.parent)
 
     def _floor(self, offset: int) -> int:
-        """Return the index of the segment that contains ``offset``, or would contain it."""
+        """Return the position in ``_segments`` of the segment that contains ``offset``.
+
+        If no segment contains ``offset``, return the position of the segment that would.
+        """
         return max(0, bisect_right(self._segments, offset, key=_base_offset_of) - 1)
 
     def _append(self, records: bytes, headers: Sequence[BatchHeader]) -> None:
@@ -339,7 +358,7 @@ class SegmentLog:
         )
 
     def _roll(self) -> None:
-        """Start a segment at the log end, and flush everything before it."""
+        """Start a new segment at the log end, and flush all earlier segments."""
         self._active.become_inactive()
         self._add_segment(self.log_end_offset)
         self._flush(self.log_end_offset)
@@ -353,9 +372,11 @@ class SegmentLog:
         self._segments.append(segment)
 
     def _flush(self, offset: int) -> None:
-        """Flush segments below ``offset``; raise the error of any failed fsync again.
+        """Flush the segments that start before ``offset``.
 
-        After a failed fsync no later one is trusted: Linux drops the data and the error."""
+        After a failed fsync, every later call raises the same error. Linux drops the unwritten data
+        after the failure, so a later fsync could succeed although the data is missing on disk.
+        """
         if self._flush_error is not None:
             raise self._flush_error
         if offset > self.recovery_point:
@@ -369,15 +390,17 @@ class SegmentLog:
             self.recovery_point = offset
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """Checkpoint a lower recovery point before flushed records are truncated.
+        """Lower the recovery point and write its checkpoint, before flushed records are truncated.
 
-        After a crash, a log that ends below its recovery point would count as damaged."""
+        Otherwise a crash could leave a log that ends below its checkpointed recovery point, and
+        such a log is considered damaged.
+        """
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.on_recovery_point_lowered()
 
     def _end_at(self, end_offset: int) -> None:
-        """Update offsets, epochs and producers after a truncation."""
+        """Update offsets, leader epochs and the producer state after a truncation."""
         self.log_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
         self._epochs.truncate_from_end(end_offset)
@@ -386,7 +409,7 @@ class SegmentLog:
                 self._producers = inspect(self._segments, has_gaps=True).producers
 
     def _remove(self, segments: Sequence[LogSegment]) -> None:
-        """Remove segments from the log; their files are removed after file.delete.delay.ms."""
+        """Remove segments from the log. Their files are deleted after file.delete.delay.ms."""
         for segment in list(segments):
             self._segments.remove(segment)
             segment.mark_deleted()
@@ -400,7 +423,10 @@ class SegmentLog:
 
 
 def _topic_id(path: Path, disk: Disk) -> tuple[str | None, list[Repair]]:
-    """Return the topic id in partition.metadata; None until the next LeaderAndIsr if unusable."""
+    """Return the topic id in partition.metadata, or None and a repair if the file is corrupt.
+
+    The next LeaderAndIsr request then provides the topic id.
+    """
     try:
         return read_topic_id(path, disk), []
     except CorruptCheckpoint as error:

@@ -1,8 +1,9 @@
-"""Validation of a producer's batch by a leader, and of a leader's batches by a follower.
+"""Validation of batches that a leader receives from producers, or a follower from its leader.
 
-Batches are validated by size, CRC and header. Records are decoded only if the log limits timestamps
-or recompresses. Otherwise a header that contradicts its records, which a Kafka broker would detect,
-is accepted. Mirrors kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
+The size, the CRC and the header of a batch are checked. Records are decoded only if the topic
+limits timestamps, or if the batch must be recompressed. Otherwise a batch whose header contradicts
+its records is accepted, although a Kafka broker would reject it. Mirrors
+kafka.log.Log.analyzeAndValidateRecords and kafka.log.LogValidator.
 """
 
 from __future__ import annotations
@@ -31,14 +32,20 @@ from klamm.cluster.records import NO_TIMESTAMP, CountedBatch, Produced
 
 
 def batch_of(produced: Produced) -> bytes:
-    """Return a batch for a log on disk. Raises InvalidRecord for an offset-only batch."""
+    """Return ``produced`` if it is a batch for a log on disk.
+
+    Raises InvalidRecord if it is an offset-only batch.
+    """
     if not isinstance(produced, bytes):
         raise InvalidRecord("An offset-only batch was sent to a log on disk")
     return produced
 
 
 def counted_batch_of(produced: Produced) -> CountedBatch:
-    """Return a batch for an offset-only log. Raises InvalidRecord for bytes or an empty batch."""
+    """Return ``produced`` if it is a batch for an in-memory (offset-only) log.
+
+    Raises InvalidRecord if it is a batch for a log on disk or contains no records.
+    """
     if not isinstance(produced, CountedBatch) or produced.record_count < 1:
         raise InvalidRecord("An offset-only log accepts only offset-only batches with records")
     return produced
@@ -47,10 +54,10 @@ def counted_batch_of(produced: Produced) -> CountedBatch:
 def check_produced(
     batch: bytes, name: str, config: LogConfig, now_ms: int
 ) -> tuple[bytes, BatchHeader]:
-    """Return a producer's batch as the log stores it, and its header.
+    """Validate a producer's batch; return the batch to be stored in the log, and its header.
 
-    Recompressed as the log requires, and with LogAppendTime if configured. ``name``: of the
-    partition.
+    If the topic's configs require it (compression.type, message.timestamp.type), the batch is
+    recompressed, or its timestamps are set to ``now_ms``. ``name`` is the name of the partition.
     Raises CorruptRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidRecord, InvalidTimestamp.
     """
     if not batch:
@@ -85,7 +92,7 @@ def check_produced(
     if config.is_log_append_time:
         return stamped(batch, header, now_ms)
     if config.timestamp_difference_max_ms < NEVER:
-        # Imported late: decoding needs a library that most brokers never use.
+        # Imported here, because decoding needs a library that most brokers never use.
         from klamm.brokers.logs.records import decode_batch
 
         for _, record in decode_batch(batch, header):
@@ -102,7 +109,7 @@ def _check_size(batch: bytes, name: str, config: LogConfig) -> None:
 
 
 def _compressed_anew(batch: bytes, header: BatchHeader, compression_id: int) -> bytes:
-    # Imported late: decoding needs a library that most brokers never use.
+    # Imported here, because decoding needs a library that most brokers never use.
     from klamm.brokers.logs.records import decode_batch, encode_batch
 
     return encode_batch(
@@ -115,7 +122,10 @@ def _compressed_anew(batch: bytes, header: BatchHeader, compression_id: int) -> 
 
 
 def check_timestamp(timestamp_ms: int, config: LogConfig, now_ms: int) -> None:
-    """Raise InvalidTimestamp if a record's timestamp is too far from the leader's time."""
+    """Raise InvalidTimestamp if a record's timestamp is too far from the leader's time.
+
+    The limit is message.timestamp.difference.max.ms.
+    """
     difference_max_ms = config.timestamp_difference_max_ms
     if timestamp_ms != NO_TIMESTAMP and abs(timestamp_ms - now_ms) > difference_max_ms:
         raise InvalidTimestamp(
@@ -127,7 +137,7 @@ def check_timestamp(timestamp_ms: int, config: LogConfig, now_ms: int) -> None:
 def check_fetched(
     records: bytes, name: str, log_start_offset: int, log_end_offset: int
 ) -> list[BatchHeader]:
-    """Validate a leader's batches for the end of a follower's log; return their headers.
+    """Validate batches that a follower is about to append to its log; return their headers.
 
     Raises CorruptRecord, UnsupportedMessageFormat, OffsetsOutOfOrder and UnexpectedAppendOffset.
     """
@@ -151,7 +161,7 @@ def check_fetched(
 
 
 def _problem(header: BatchHeader) -> str:
-    """Return why a producer may not send this batch, although it is valid; empty if it may."""
+    """Return the reason for which a producer may not send this batch, or "" if there is none."""
     count = header.record_count
     if count <= 0:
         return f"Invalid reported count for record batch: {count}"

@@ -1,1 +1,1 @@
-"""State of one replica on its broker: its log, the controller's last request, its followers."""
+"""A broker's state of its replicas and, for the replicas that lead, of their followers."""

@@ -1,8 +1,9 @@
-"""One replica on its broker: its log, the last LeaderAndIsr state, and its followers' positions.
+"""A broker's state of one replica: its log, the last LeaderAndIsr state, and the followers.
 
-Small on purpose: a broker hosts tens of thousands. It stores the request's state object instead
-of a copy, sends nothing and knows no other partition. brokers/followers/follower.py applies fetched
-data. Mirrors kafka.cluster.Partition.
+``Partition`` is small on purpose, because a broker hosts tens of thousands of replicas. It keeps
+the state object of the LeaderAndIsr request instead of a copy. It sends no messages and does not
+access other partitions. brokers/followers/follower.py applies fetched data. Mirrors
+kafka.cluster.Partition.
 """
 
 from __future__ import annotations
@@ -28,29 +29,35 @@ from klamm.cluster.requests import LeaderAndIsrPartitionState
 from klamm.cluster.types import NO_EPOCH, LeaderAndIsr
 
 HIGH_WATERMARK_CHECKPOINT_MS: Final = 5_000.0
-"""replica.high.watermark.checkpoint.interval.ms"""
+"""Default of replica.high.watermark.checkpoint.interval.ms."""
 
 
 class _Checkpoint(msgspec.Struct, frozen=True, gc=False):
-    """A high watermark in replication-offset-checkpoint, with the number of the checkpoint.
+    """The high watermark in replication-offset-checkpoint during one checkpoint interval.
 
-    Checkpoints are computed, not written: see ``Partition.stored_high_watermark``."""
+    ``number`` is the number of the interval. In-memory logs have no checkpoint file:
+    ``Partition.stored_high_watermark`` computes what the file would contain.
+    """
 
     number: int
     high_watermark: int
 
 
 class Partition(msgspec.Struct, gc=False):
-    """A hosted replica.
+    """A replica that this broker hosts, as leader or as follower.
 
-    ``state``: the last LeaderAndIsr state applied, updated by later AlterIsr responses.
-    ``pending``: the ISR proposal without a final response. ``log``: None until it is created.
-    ``high_watermark``: offset below which the whole ISR has the records. ``checkpoint``: the
-    checkpointed high watermark before its last change; None if that was long ago.
+    - ``state``: the last LeaderAndIsr state applied, updated by later AlterIsr responses.
+    - ``pending``: the ISR proposal that has no final response yet.
+    - ``log``: the replica's log; None until the log is created.
+    - ``high_watermark``: all replicas in the ISR have the records below this offset.
+    - ``checkpoint``: the last checkpointed high watermark, if ``high_watermark`` has changed since.
 
-    Leaders only: ``epoch_start_offset``: log end when it became leader, at ``leader_since_ms``.
-    ``known``: followers that have fetched at this epoch. An in-sync follower without an entry
-    costs nothing while there is nothing to send to it.
+    Only leaders use the remaining fields:
+
+    - ``leader_since_ms``: the time when the replica became the leader.
+    - ``epoch_start_offset``: the log end offset at that time.
+    - ``known``: the followers that have fetched at this leader epoch. To save memory, an in-sync
+      follower does not fetch, and is not added, before the partition has records.
     """
 
     state: LeaderAndIsrPartitionState | None = None
@@ -64,14 +71,14 @@ class Partition(msgspec.Struct, gc=False):
 
     @property
     def remotes(self) -> RemoteReplicas:
-        """State of the followers, which may be changed in place."""
+        """The followers that have fetched at this leader epoch. Callers may change their state."""
         known = self.known
         if isinstance(known, bytes):
             known = self.known = unpack(known)
         return known
 
     def pack(self, now_ms: float) -> None:
-        """Pack an idle replica: drop derived values, and pack the rest until its next use."""
+        """Save memory while the replica is idle, by packing values into bytes."""
         if self.known and not isinstance(self.known, bytes):
             self.known = pack(self.known)
         if isinstance(self.log, IntervalLog):
@@ -81,27 +88,27 @@ class Partition(msgspec.Struct, gc=False):
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch of the last state applied; -1 before the first."""
+        """The leader epoch of the last state applied; -1 before the first state."""
         return NO_EPOCH if self.state is None else self.state.leader_epoch
 
     def is_leader(self, broker_id: int) -> bool:
-        """Return True if the broker that hosts this replica leads the partition."""
+        """Return True if ``broker_id`` is the leader in the last LeaderAndIsr state."""
         return self.state is not None and self.state.leader == broker_id
 
     @property
     def is_untouched(self) -> bool:
-        """True if the log never held a record."""
+        """True if the log has never contained a record."""
         return self.log is None or self.log.log_end_offset == 0
 
     @property
     def min_insync_replicas(self) -> int:
-        """Minimum size of the ISR for a producer with acks -1."""
+        """Minimum size of the ISR for producers with acks -1 (min.insync.replicas)."""
         assert self.log is not None
         return self.log.config.min_insync_replicas
 
     @property
     def leader_and_isr(self) -> LeaderAndIsr | None:
-        """Leader, leader epoch, ISR and znode version as this broker knows them.
+        """Leader, leader epoch, ISR and znode version as known to this broker.
 
         A follower learns the ISR only from LeaderAndIsr requests. ISR changes within a leader epoch
         are visible on the leader and in metadata caches.
@@ -113,7 +120,7 @@ class Partition(msgspec.Struct, gc=False):
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """All assigned replicas."""
+        """All replicas assigned to the partition."""
         return () if self.state is None else self.state.replicas
 
     @property
@@ -123,17 +130,17 @@ class Partition(msgspec.Struct, gc=False):
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The ISR, and the replicas that a pending proposal would add."""
+        """The ISR, plus the replicas that a pending ISR proposal would add."""
         isr = self.isr
         if self.pending is None:
             return isr
         return (*isr, *(replica for replica in self.pending.isr if replica not in isr))
 
     def check_or_set_topic_id(self, topic_id: str | None) -> bool:
-        """Return False if the log has another topic id.
+        """Set the topic id of the log if it has none. Return False if the log has another topic id.
 
-        As in 2.8.2 the request that creates the log leaves it without an id; the next one sets it.
-        Raises LogStorageError.
+        As in 2.8.2, the LeaderAndIsr request that creates the log does not set the topic id; the
+        next LeaderAndIsr request does. Raises LogStorageError.
         """
         log = self.log
         if topic_id is None or log is None:
@@ -145,11 +152,12 @@ class Partition(msgspec.Struct, gc=False):
     # -- becoming leader or follower
 
     def make_leader(self, state: LeaderAndIsrPartitionState, now_ms: float) -> None:
-        """Become the leader; record that the epoch starts at the log end.
+        """Become the leader, and record that the leader epoch starts at the log end.
 
-        With it, the leader can answer followers where their logs diverge. Positions of followers
-        from an older epoch are dropped, even if this broker led then: the high watermark waits
-        until they have fetched at this epoch (KIP-320; 2.8.2 keeps them).
+        The leader needs the start of the epoch to find where the logs of followers diverge. The
+        followers' positions are dropped even if this broker was already the leader: the high
+        watermark cannot advance before the followers have fetched at this epoch (KIP-320; 2.8.2
+        keeps the positions).
         """
         log = self._apply(state)
         self.leader_since_ms = now_ms
@@ -157,12 +165,12 @@ class Partition(msgspec.Struct, gc=False):
         log.start_epoch(state.leader_epoch)
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
-        """Become a follower; the log is truncated later, after a response of the leader."""
+        """Become a follower. The leader's first response determines where the log is truncated."""
         self._apply(state)
         self.epoch_start_offset = UNKNOWN_OFFSET
 
     def _apply(self, state: LeaderAndIsrPartitionState) -> ReplicaLog:
-        assert self.log is not None, "a replica without a log neither leads nor follows"
+        assert self.log is not None, "a replica without a log can neither lead nor follow"
         self.state = state
         self.pending = None
         self.known = ()
@@ -171,9 +179,10 @@ class Partition(msgspec.Struct, gc=False):
     # -- followers' fetches
 
     def check_fetch(self, broker_id: int, leader_epoch: int) -> Errors:
-        """Return the error for a request with this leader epoch, or NONE if it may read here.
+        """Return NONE if a request with this leader epoch may read from the log, or else the error.
 
-        -1, which only clients send, is not checked (Partition.getLocalLog)."""
+        A leader epoch of -1, which only clients send, is not checked (Partition.getLocalLog).
+        """
         current = self.leader_epoch
         if current > leader_epoch != NO_EPOCH:
             return Errors.FENCED_LEADER_EPOCH
@@ -184,10 +193,12 @@ class Partition(msgspec.Struct, gc=False):
         return Errors.NONE
 
     def check_offsets(self, asked: FetchPartition) -> FetchedPartition | None:
-        """Return the response to a follower with a diverging log; None if its log is a prefix.
+        """Return the response to a follower whose log diverges from this log, or else None.
 
-        The end of the follower's last epoch in this log, if that is an earlier epoch or offset. If
-        this log cannot determine it: OFFSET_OUT_OF_RANGE with the available offsets.
+        The log diverges if the follower's last epoch ends earlier in this log, or is missing. The
+        response then contains the end offset of the largest epoch in this log up to the follower's
+        last epoch. If this log cannot determine that offset, or if the fetch offset is out of
+        range, the response is OFFSET_OUT_OF_RANGE with the available offsets.
         """
         log = self.log
         assert log is not None
@@ -212,7 +223,11 @@ class Partition(msgspec.Struct, gc=False):
         return None
 
     def record_fetch(self, replica_id: int, asked: FetchPartition, now_ms: float) -> bool:
-        """Update a follower's position; False if it is not a replica (updateFollowerFetchState)."""
+        """Update the position of a follower from its fetch.
+
+        Return False if no replica of the partition is assigned to the broker that fetches. Mirrors
+        Partition.updateFollowerFetchState.
+        """
         assert self.state is not None and self.log is not None
         if replica_id not in self.state.replicas:
             return False
@@ -225,7 +240,7 @@ class Partition(msgspec.Struct, gc=False):
         return True
 
     def remote(self, replica_id: int) -> RemoteReplica | None:
-        """Return the state of a follower; None if it has not fetched at this epoch."""
+        """Return the state of a follower, or None if it has not fetched at this leader epoch."""
         known = self.known
         for remote in self.remotes if isinstance(known, bytes) else known:
             if remote.replica_id == replica_id:
@@ -235,12 +250,18 @@ class Partition(msgspec.Struct, gc=False):
     # -- the leader's log, the high watermark and the ISR
 
     def append_as_leader(self, produced: Produced, now_ms: int) -> Appended:
-        """Append a producer's batch; ``now_ms`` since the epoch. Raises ReplicaLog's errors."""
+        """Append a producer's batch. Raises the errors of ReplicaLog.append_as_leader.
+
+        ``now_ms`` is in milliseconds since the Unix epoch.
+        """
         assert self.log is not None
         return self.log.append_as_leader(produced, self.leader_epoch, now_ms)
 
     def epoch_of(self, appended: Appended) -> int:
-        """Return the leader epoch of an appended batch; -1 for a duplicate deleted by now."""
+        """Return the leader epoch of an appended batch.
+
+        Return -1 for a duplicate whose original batch has been deleted.
+        """
         assert self.log is not None
         if not appended.is_duplicate:
             return self.leader_epoch
@@ -251,10 +272,11 @@ class Partition(msgspec.Struct, gc=False):
     def maybe_increment_high_watermark(
         self, broker_id: int, now_ms: float, lag_time_max_ms: float
     ) -> bool:
-        """Advance the high watermark to the smallest log end of the maximal ISR; True if advanced.
+        """Advance the high watermark to the smallest log end offset of the maximal ISR.
 
-        Followers outside it that lag only a little count too. Otherwise the high watermark would
-        stay ahead of them and they could never join.
+        Followers outside the ISR that have lagged for at most replica.lag.time.max.ms are included.
+        Otherwise the high watermark could stay ahead of them, and they could never join the ISR.
+        Return True if the high watermark advanced.
         """
         assert self.log is not None
         new = self.log.log_end_offset
@@ -274,9 +296,11 @@ class Partition(msgspec.Struct, gc=False):
     def counted(
         self, broker_id: int, now_ms: float, lag_time_max_ms: float
     ) -> list[RemoteReplica] | None:
-        """Return the followers that the high watermark waits for.
+        """Return the followers that must have a record before the high watermark passes it.
 
-        None if one of them has not fetched at this epoch."""
+        Return None if a member of the maximal ISR has not fetched at this leader epoch yet: the
+        high watermark then cannot advance.
+        """
         maximal_isr = self.maximal_isr
         unknown = len(maximal_isr) - (broker_id in maximal_isr)
         found = []
@@ -289,23 +313,24 @@ class Partition(msgspec.Struct, gc=False):
         return None if unknown else found
 
     def set_high_watermark(self, offset: int, now_ms: float) -> None:
-        """Set the high watermark; the previous one stays checkpointed until the next checkpoint."""
+        """Set the high watermark, but keep the checkpointed value until the next checkpoint."""
         number = int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS)
         if self.checkpoint is None or self.checkpoint.number != number:
             self.checkpoint = _Checkpoint(number, self.high_watermark)
         self.high_watermark = offset
 
     def stored_high_watermark(self, now_ms: float) -> int:
-        """Return the high watermark in replication-offset-checkpoint, written every 5 s."""
+        """Return the high watermark at the last checkpoint. Checkpoints are taken every 5 s."""
         checkpoint = self.checkpoint
         if checkpoint is None or checkpoint.number != int(now_ms // HIGH_WATERMARK_CHECKPOINT_MS):
             return self.high_watermark
         return checkpoint.high_watermark
 
     def caught_up(self) -> tuple[int, ...]:
-        """Return the followers outside the ISR that may join it.
+        """Return the followers outside the ISR that may join the ISR.
 
-        They have reached the high watermark and the start offset of this leader epoch."""
+        These followers have reached the high watermark and the start offset of this leader epoch.
+        """
         isr = self.isr
         least = max(self.high_watermark, self.epoch_start_offset)
         return tuple(
@@ -315,7 +340,7 @@ class Partition(msgspec.Struct, gc=False):
         )
 
     def out_of_sync(self, broker_id: int, now_ms: float, lag_time_max_ms: float) -> tuple[int, ...]:
-        """Return the followers in the ISR that have lagged for longer than allowed."""
+        """Return the followers in the ISR that have lagged for longer than ``lag_time_max_ms``."""
         return tuple(
             replica_id
             for replica_id in self.isr
@@ -325,32 +350,35 @@ class Partition(msgspec.Struct, gc=False):
         )
 
     def lags(self, replica_id: int) -> bool:
-        """Return True if the log has records that a follower is not known to have."""
+        """Return True if a follower may lack records of the log, or must fetch to join the ISR."""
         assert self.log is not None
         remote = self.remote(replica_id)
         if remote is None:
-            return self.log.log_end_offset > 0
+            return self.log.log_end_offset > 0 or replica_id not in self.isr
         return not remote.keeps_up and self.log.log_end_offset > remote.log_end_offset
 
     def keeps_up(self, replica_id: int) -> bool:
-        """Return True if a follower stays at the log end without fetching."""
+        """Return True if a follower follows a constant-rate schedule and so need not fetch."""
         remote = self.remote(replica_id)
         return remote is not None and remote.keeps_up
 
     def caught_up_ms(self, replica_id: int) -> float:
-        """Return when a follower last had all records, as far as this leader knows."""
+        """Return the last time at which a follower was known to have all records.
+
+        The time is in monotonic milliseconds.
+        """
         remote = self.remote(replica_id)
         return self.leader_since_ms if remote is None else remote.caught_up_ms
 
     def propose(self, isr: tuple[int, ...]) -> LeaderAndIsr:
-        """Set and return a proposal for this ISR; there must be no pending one."""
+        """Create a proposal to change the ISR. No other proposal may be pending."""
         current = self.leader_and_isr
         assert current is not None and self.pending is None
         self.pending = LeaderAndIsr(current.leader, current.leader_epoch, isr, current.zk_version)
         return self.pending
 
     def commit(self, leader_and_isr: LeaderAndIsr) -> bool:
-        """Apply an ISR that the controller wrote; return False if it is outdated."""
+        """Apply an ISR that was written to ZooKeeper; return False if it is outdated."""
         state = self.state
         assert state is not None
         if (

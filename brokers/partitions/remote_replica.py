@@ -1,6 +1,6 @@
 """A leader's state of one follower: its position, and when it last reached the log end.
 
-Only numbers; Partition applies them to the ISR and the high watermark. Mirrors
+Partition uses these values to decide about the ISR and the high watermark. Mirrors
 kafka.cluster.Replica.
 """
 
@@ -16,13 +16,16 @@ NEVER_MS: Final = float("-inf")
 
 
 class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
-    """A follower that has fetched at this leader epoch; times in monotonic milliseconds.
+    """A follower that has fetched at this leader epoch. Times are in monotonic milliseconds.
 
-    ``log_end_offset``, ``last_fetched_epoch``: its position at the last fetch. ``caught_up_ms``:
-    the latest time at which it had all records of the leader. ``owes_fetch``: it was sent records
-    and has not acknowledged them by a fetch. ``sent_high_watermark``, ``sent_log_start_offset``:
-    the last values sent. ``keeps_up``: it stays at the leader's log end without fetching
-    (brokers/constant_rate/).
+    - ``log_end_offset``, ``last_fetched_epoch``: the follower's position at its last fetch.
+    - ``caught_up_ms``: the latest time at which the follower had all records of the leader.
+    - ``fetched_ms``, ``leader_end_at_fetch``: time of the last fetch, and the leader's log end
+      at that time.
+    - ``owes_fetch``: the follower was sent records and has not acknowledged them by a fetch.
+    - ``sent_high_watermark``, ``sent_log_start_offset``: the last values sent to the follower.
+    - ``keeps_up``: the follower appends the same constant-rate workload as the leader, so it stays
+      at the leader's log end without fetching (brokers/constant_rate/).
     """
 
     replica_id: int
@@ -37,10 +40,12 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     keeps_up: bool = False
 
     def record_fetch(self, asked: FetchPartition, leader_end_offset: int, now_ms: float) -> None:
-        """Update the position from a fetch.
+        """Update the follower's position from a fetch.
 
-        A fetch from the leader's end at the previous fetch proves that it was caught up then. A
-        repeated position means that the last response may be lost, with the values in it."""
+        If the fetch starts at or after the leader's log end at the time of the previous fetch, the
+        follower had all records at that time. If the fetch offset is the same as in the previous
+        fetch, the leader's last response, and the values in it, may have been lost.
+        """
         if asked.fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif asked.fetch_offset >= self.leader_end_at_fetch:
@@ -54,9 +59,11 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
         self.owes_fetch = False
 
     def record_arrival(self, leader_end_offset: int, now_ms: float) -> None:
-        """Record the arrival of records for which a Kafka follower would have fetched many times.
+        """Record the arrival of a copy that replaces many fetches of a Kafka follower.
 
-        The follower was caught up now if its next fetch is at the current log end of the leader."""
+        If the follower's next fetch starts at or after the leader's current log end, the follower
+        is considered to have caught up at ``now_ms``.
+        """
         self.leader_end_at_fetch = leader_end_offset
         self.fetched_ms = now_ms
 
@@ -65,9 +72,11 @@ RemoteReplicas = tuple[RemoteReplica, ...]
 
 
 class _Packed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Followers in packed form: common values once, and only the fetch time of each follower.
+    """Packed state of the followers of one partition.
 
-    If their values differ, all values of each."""
+    If the followers differ only in their fetch times, ``followers`` contains these times, and the
+    other values are stored once. Otherwise ``followers`` contains the whole state of each follower.
+    """
 
     followers: dict[int, float] | RemoteReplicas
     log_end_offset: int = UNKNOWN_OFFSET
@@ -100,7 +109,7 @@ _decode: Final = msgspec.msgpack.Decoder(_Packed).decode
 
 
 def pack(remotes: RemoteReplicas) -> bytes:
-    """Pack one or more followers into bytes, a fifth of the memory, while they are not needed."""
+    """Pack one or more followers into bytes that need a fifth of the memory."""
     last = remotes[-1]
     resting = _Packed(
         {remote.replica_id: remote.fetched_ms for remote in remotes},
@@ -113,5 +122,5 @@ def pack(remotes: RemoteReplicas) -> bytes:
 
 
 def unpack(packed: bytes) -> RemoteReplicas:
-    """Return the packed followers; the inverse of ``pack``."""
+    """Return the followers that ``pack`` has packed."""
     return _decode(packed).unpacked()

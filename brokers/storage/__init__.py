@@ -1,1 +1,1 @@
-"""File access by path: the disk of this machine, a disk in memory, and fault injection."""
+"""File access by path: the real file system, an in-memory disk, and disk fault injection."""

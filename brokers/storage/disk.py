@@ -1,9 +1,9 @@
-"""The disk interface for all of klamm's file operations, and its implementation by this machine.
+"""The interface for klamm's file operations, and its implementation for real disks, LocalDisk.
 
-Methods take paths and raise OSErrors with a file name. No file stays open between two calls, so
-thousands of logs need no file descriptors, directories can be renamed, and a missing directory is
-detected at once. Opening a file costs a few microseconds. Other implementations: memory_disk.py,
-for simulated worlds, and faults.py, which injects faults.
+Methods take paths, and raise OSErrors that contain the file name. No file remains open between two
+calls. Therefore thousands of logs need no file descriptors, directories can be renamed, and a
+missing directory is detected immediately. Opening a file for each call costs a few microseconds.
+memory_disk.py implements the interface for simulated worlds, and faults.py for fault injection.
 """
 
 from __future__ import annotations
@@ -16,73 +16,78 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple, Protocol
 
 UNFINISHED: Final = ".tmp"
-"""Suffix of the temporary file during an atomic write."""
+"""Suffix of the temporary file that an atomic write creates."""
 StrPath = str | os.PathLike[str]
 ReadAt = Callable[[int, int], bytes]
-"""Read a number of bytes of an open file from a position: fewer only at its end."""
+"""Function that reads an open file. The arguments are a byte position and a number of bytes.
+
+The function returns fewer bytes only at the end of the file.
+"""
 
 
 class FileStat(NamedTuple):
-    """Size and modification time of a file; the time in seconds since the epoch."""
+    """Size of a file, and its modification time in seconds since the Unix epoch."""
 
     size_bytes: int
     modified_s: float
 
 
 class Disk(Protocol):
-    """File operations by path. Every method raises OSError with the name of the file."""
+    """File operations by path. Every method may raise an OSError that names the file."""
 
     def make_dirs(self, path: StrPath) -> None:
-        """Create a directory and its parents; does nothing if it exists."""
+        """Create a directory and its parents. Do nothing if the directory exists."""
         ...
 
     def names(self, path: StrPath) -> list[str]:
-        """List a directory, in order."""
+        """Return the names of all files and directories in a directory, sorted."""
         ...
 
     def folders(self, path: StrPath) -> list[str]:
-        """List the directories in a directory, in order."""
+        """Return the names of the directories in a directory, sorted."""
         ...
 
     def stat(self, path: StrPath) -> FileStat:
-        """Return size and modification time of a file."""
+        """Return the size and the modification time of a file."""
         ...
 
     def create(self, path: StrPath, size_bytes: int = 0, mode: int = 0o644) -> None:
-        """Create or replace a file that is empty or has sparse zeros.
+        """Create or overwrite a file with ``size_bytes`` zeros (a sparse file).
 
-        ``mode``: permissions of a new file."""
+        ``mode`` sets the permissions of a new file.
+        """
         ...
 
     def reading(self, path: StrPath) -> AbstractContextManager[ReadAt]:
-        """Open a file for several reads."""
+        """Context manager: open a file once for several reads."""
         ...
 
     def read_at(self, path: StrPath, position: int, size_bytes: int) -> bytes:
-        """Read up to ``size_bytes`` bytes from ``position``: fewer only at the file's end."""
+        """Return up to ``size_bytes`` bytes from ``position``; fewer only at the file's end."""
         ...
 
     def write_at(self, path: StrPath, position: int, data: bytes) -> None:
-        """Write all of ``data``; if this raises, part of it may be in the file."""
+        """Write ``data`` at a byte position. After an error, a part may have been written."""
         ...
 
     def resize(self, path: StrPath, size_bytes: int) -> None:
-        """Truncate a file, or extend it with sparse zeros."""
+        """Truncate a file, or extend it with zeros (as a sparse file)."""
         ...
 
     def sync(self, path: StrPath) -> None:
-        """fsync a file or a directory.
+        """Write a file or a directory from the page cache to the disk (fsync).
 
-        If this raises, the bytes written since the last sync may be lost although they can still
-        be read, and a later successful sync does not restore them (Linux drops them). Callers must
-        not trust the file until it was read again after a restart.
+        After an error, the bytes written since the last sync may be lost although they can still be
+        read. A later sync may even succeed without writing these bytes, because Linux drops them.
+        Callers must not trust the file until it has been read again after a restart.
         """
         ...
 
     def drop_cache(self, path: StrPath) -> None:
         """Drop a file from the page cache, so that the next read comes from the disk.
 
-        After a failed sync the cache may hold bytes that were never written."""
+        After a failed sync the page cache may hold bytes that were never written to the disk.
+        """
         ...
 
     def rename(self, source: StrPath, target: StrPath) -> None:
@@ -100,13 +105,13 @@ class Disk(Protocol):
     def lock(self, path: StrPath) -> Callable[[], None]:
         """Lock a file, creating it if necessary; return a function that unlocks it.
 
-        Raises BlockingIOError if it is locked by another process or another call.
+        Raises BlockingIOError if another process or another call has locked the file.
         """
         ...
 
 
 class LocalDisk:
-    """The disk of this machine. Stateless: use LOCAL_DISK."""
+    """The real file system. The class has no state: use the instance LOCAL_DISK."""
 
     def make_dirs(self, path: StrPath) -> None:
         os.makedirs(path, exist_ok=True)
@@ -177,15 +182,15 @@ LOCAL_DISK: Final = LocalDisk()
 
 
 def read_whole(disk: Disk, path: StrPath) -> bytes:
-    """Read all of a file."""
+    """Return all bytes of a file."""
     return disk.read_at(path, 0, disk.stat(path).size_bytes)
 
 
 def write_whole(disk: Disk, path: StrPath, data: bytes, mode: int = 0o644) -> None:
-    """Atomically replace the contents of a file by ``data``.
+    """Atomically replace the contents of a file with ``data``.
 
-    The file is written as NAME.tmp, synced and renamed, so a crash leaves the old file
-    or the new one. The next write overwrites a leftover NAME.tmp.
+    The data is written to NAME.tmp, synced and renamed, so a crash leaves either the old or the new
+    contents. If a crash leaves NAME.tmp, the next write overwrites it.
     """
     temporary = f"{os.fspath(path)}{UNFINISHED}"
     disk.create(temporary, mode=mode)
@@ -195,7 +200,10 @@ def write_whole(disk: Disk, path: StrPath, data: bytes, mode: int = 0o644) -> No
 
 
 class _opened:
-    """A file descriptor, closed at the end. A generator would cost more than a small write."""
+    """Context manager: open a file, and return its descriptor for use in the body.
+
+    A generator-based context manager would take longer than a small write.
+    """
 
     __slots__ = ("_descriptor", "_path")
 
@@ -213,7 +221,7 @@ class _opened:
 
 
 def _pread_all(descriptor: int, size_bytes: int, position: int) -> bytes:
-    """Repeat pread, which may return fewer bytes than requested."""
+    """Call pread until all bytes are read, because one call may return fewer bytes."""
     data = os.pread(descriptor, size_bytes, position)
     while data and len(data) < size_bytes:
         more = os.pread(descriptor, size_bytes - len(data), position + len(data))

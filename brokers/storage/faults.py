@@ -1,8 +1,9 @@
-"""Disk fault injection: faults that are armed for a file or for everything in a folder.
+"""Disk fault injection for a file, or for everything in a folder.
 
-An operator or a drill arms a fault, brokers and journals fail in their next operation, and ``heal``
-ends it. The consequences of a failure are not decided here. The part of a write or of unsynced
-bytes that survives is drawn from a seed, so a simulated run is reproducible.
+After a user or a drill has armed a fault, file operations of brokers and journals fail until
+``heal`` ends the fault. Brokers and journals decide how to handle the failure. A seeded random
+number generator chooses which part of a write, or of unsynced data, survives. This makes simulated
+runs reproducible.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from klamm.cluster.errors import UsageError
 
 
 class FaultKind(StrEnum):
-    """How operations on the files of an armed fault fail.
+    """How operations on a file fail.
 
-    ``ENOSPC``: the disk is full, no file can be created or grow. ``EIO``: every operation fails.
-    ``SHORT_WRITE``: part of each write reaches the file, then the disk is full. ``FSYNC``: fsync
-    fails, and part of the data written since the last sync is lost.
+    - ``ENOSPC``: no file can be created or grow, because the disk is full.
+    - ``EIO``: every operation fails.
+    - ``SHORT_WRITE``: only part of each write reaches the file, because the disk is full.
+    - ``FSYNC``: fsync fails, and part of the data written since the last fsync is lost.
     """
 
     ENOSPC = "enospc"
@@ -36,12 +38,12 @@ class FaultKind(StrEnum):
 
     @property
     def errno(self) -> int:
-        """The errno of the raised OSError."""
+        """The errno of the OSError that a failing operation raises."""
         return errno.ENOSPC if self in _NEEDS_ROOM else errno.EIO
 
     @property
     def reason(self) -> str:
-        """The system's error message."""
+        """The operating system's message for the errno."""
         return os.strerror(self.errno)
 
 
@@ -50,10 +52,14 @@ _NEEDS_ROOM: Final = (FaultKind.ENOSPC, FaultKind.SHORT_WRITE)
 
 @dataclass(frozen=True, slots=True)
 class DiskFault:
-    """A disk fault. ``after_bytes``: bytes written below the path before it starts.
+    """A disk fault that can be armed for a path.
 
-    ``times``: number of failing operations before the disk works again; None: all until it is
-    healed. ``delay_ms``: additional time of every operation, failed or not."""
+    - ``kind``: how operations fail; None if they are only delayed.
+    - ``after_bytes``: number of bytes that can be written before operations start to fail.
+    - ``times``: number of operations that fail before the disk works again; if None, operations
+      fail until the fault is healed.
+    - ``delay_ms``: delay of every operation, whether it fails or not.
+    """
 
     kind: FaultKind | None
     after_bytes: int = 0
@@ -66,7 +72,7 @@ class DiskFault:
 
 
 class _Armed:
-    """A fault of one path, and its progress."""
+    """An armed fault, with counters for the remaining part of ``after_bytes`` and ``times``."""
 
     __slots__ = ("fault", "left_bytes", "left_times", "path")
 
@@ -80,19 +86,22 @@ class _Armed:
         return path == self.path or path.startswith(self.path + os.sep)
 
     def strikes(self) -> bool:
-        """Return True if this operation fails, and count it."""
-        if self.left_times == 0:
+        """Return True if the current operation must fail. Each True decrements ``left_times``."""
+        if self.left_times is None:
+            return True
+        # Two threads may both see 1, so that the count falls below 0.
+        if self.left_times <= 0:
             return False
-        if self.left_times is not None:
-            self.left_times -= 1
+        self.left_times -= 1
         return True
 
 
 class FaultyDisk:
-    """``disk`` with fault injection. Without an armed fault an operation costs one extra call.
+    """Adds fault injection to ``disk``.
 
-    ``sleep``: waits for a slow disk, in seconds. Thread-safe, but two threads in one armed folder
-    may overcount operations by one.
+    If no fault is armed, an operation costs one extra function call. The class calls ``sleep`` with
+    a number of seconds to simulate a slow disk. It is thread-safe, but if a fault strikes two
+    threads at the same time, the number of failed operations may exceed ``times``.
     """
 
     def __init__(
@@ -108,16 +117,19 @@ class FaultyDisk:
 
     @property
     def faults(self) -> dict[str, DiskFault]:
-        """Return the armed faults by path."""
+        """The armed faults, keyed by path."""
         return {armed.path: armed.fault for armed in self._armed}
 
     def arm(self, path: StrPath, fault: DiskFault) -> None:
-        """Arm a fault for a file, or everything in a folder, replacing its former fault."""
+        """Arm a fault for a file, or for everything in a folder.
+
+        The fault replaces earlier faults of this path and of all paths below it.
+        """
         self.heal(path)
         self._armed = (*self._armed, _Armed(os.fspath(path), fault))
 
     def heal(self, path: StrPath) -> bool:
-        """End the faults of a path and of everything in it; return False if there are none."""
+        """End the faults of a path and of all paths below it; return False if there were none."""
         healed = _Armed(os.fspath(path), DiskFault(None))
         kept = tuple(armed for armed in self._armed if not healed.covers(armed.path))
         is_healed = len(kept) < len(self._armed)
@@ -127,9 +139,21 @@ class FaultyDisk:
         return is_healed
 
     def heal_all(self) -> None:
-        """End every fault."""
+        """End all armed faults."""
         self._armed = ()
         self._safe_bytes.clear()
+
+    @contextmanager
+    def without_faults(self) -> Iterator[None]:
+        """Context manager: suspend all faults, so that a checker can read the files.
+
+        Operations in the body neither fail nor count as one of a fault's ``times``.
+        """
+        armed, self._armed = self._armed, ()
+        try:
+            yield
+        finally:
+            self._armed = armed
 
     # -- the operations of Disk
 
@@ -204,7 +228,10 @@ class FaultyDisk:
     # -- failing operations
 
     def _touch(self, path: StrPath, *also: FaultKind) -> None:
-        """Check for faults of an operation that fails with EIO and ``also``."""
+        """Apply the faults armed for ``path``: wait for their delays, then raise the OSError.
+
+        Only faults of kind EIO, and of the kinds in ``also``, raise an OSError.
+        """
         if not self._armed:
             return
         for armed in self._struck(os.fspath(path)):
@@ -217,7 +244,7 @@ class FaultyDisk:
                 self._fail(armed, kind, path)
 
     def _grow(self, path: StrPath) -> None:
-        """Check for faults of an operation that needs disk space."""
+        """Apply the faults armed for ``path`` to an operation that needs disk space."""
         self._touch(path, *_NEEDS_ROOM)
 
     def _write(self, path: str, position: int, data: bytes) -> None:
@@ -252,9 +279,11 @@ class FaultyDisk:
         self._safe_bytes.pop(path, None)
 
     def _forget_unsynced(self, path: str) -> None:
-        """Replace the unsynced data from a random position on with zeros.
+        """Replace the unsynced data of a file with zeros, from a random position onward.
 
-        The same happens if the length of a file was written, but not its bytes."""
+        On a real disk, this is the result of a crash if the disk contains the new length of the
+        file but not the new data.
+        """
         safe_bytes = self._safe_bytes.pop(path, None)
         if safe_bytes is None:
             return
@@ -264,7 +293,7 @@ class FaultyDisk:
             self._disk.write_at(path, kept_bytes, bytes(size_bytes - kept_bytes))
 
     def _struck(self, path: str) -> Iterator[_Armed]:
-        """Yield the faults of a path, after their delay."""
+        """Yield each fault that is armed for a path, after waiting for the delay of the fault."""
         for armed in self._armed:
             if armed.covers(path):
                 if armed.fault.delay_ms:

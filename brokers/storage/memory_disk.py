@@ -1,8 +1,8 @@
-"""A disk in memory, for simulated worlds: the same bytes at the same time in every run.
+"""An in-memory disk for simulated worlds, which behaves identically in every run.
 
-It has directories, files and locks, and is independent of this machine: time is an argument, it has
-no file descriptors, and zeros at the end of a file need no memory. A deep copy is an independent
-disk.
+The disk has directories, files and locks, but does not depend on the real machine: the time comes
+from ``now_ms``, and no file descriptors are used. Zeros at the end of a file need no memory. A deep
+copy of the disk is independent of the original.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klamm.brokers.storage.disk import FileStat, ReadAt, StrPath
 
 
 class _File:
-    """A file; ``data`` may omit trailing zeros of the ``size_bytes``."""
+    """A file. ``size_bytes`` includes zeros at the end of the file, which ``data`` may omit."""
 
     __slots__ = ("data", "modified_s", "size_bytes")
 
@@ -28,7 +28,11 @@ class _File:
 
 
 class MemoryDisk:
-    """A Disk in memory. ``now_ms``: returns the time since the epoch, for modification times."""
+    """A Disk in memory.
+
+    ``now_ms`` returns the current time in milliseconds since the Unix epoch, which becomes the
+    modification time of a changed file.
+    """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -78,10 +82,10 @@ class MemoryDisk:
         self._set_size(self._file(path), size_bytes)
 
     def sync(self, path: StrPath) -> None:
-        """Do nothing: data is lost only through faults."""
+        """Do nothing: data on this disk is lost only through injected faults."""
 
     def drop_cache(self, path: StrPath) -> None:
-        """Do nothing: there is no page cache."""
+        """Do nothing, because this disk has no page cache."""
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         old, new = os.fspath(source), os.fspath(target)

@@ -1,1 +1,1 @@
-"""Why something in a journal happened, read from its rows alone."""
+"""Explanations of what a journal records, derived from the journal's rows alone."""

@@ -1,8 +1,8 @@
 """Explanations of a partition's state and of an event's effects, from the rows of a journal.
 
-Reads only rows: a broker counts as dead if the journal has its failure, or if the controller moved
-its replica to OfflineReplica or ReplicaDeletionIneligible. linked_events.py links events to their
-causes, rows.py interprets single rows, and the command formats the result.
+Uses nothing but these rows: a broker counts as dead if a row records its failure, or if the
+controller moved its replica to OfflineReplica or ReplicaDeletionIneligible. linked_events.py links
+events to their causes, rows.py interprets individual rows, and cli/explain.py formats the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from klamm.cli.explanations.linked_events import (
     read_rows,
 )
 from klamm.cli.explanations.rows import PartitionStatus, partition_status
-from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
+from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
 from klamm.statemachines.partition_state import PartitionState
@@ -31,17 +31,20 @@ from klamm.statemachines.reassignment import Phase
 from klamm.statemachines.replica_state import ReplicaState
 
 Chosen = Callable[[Sequence[Sequence[JournalRow]]], int | None]
-"""Picks one of a partition's changes, given the rows of each; None if no change matches."""
+"""Function that selects a change: gets the rows of each change, returns an index or None."""
 _NOT_ALIVE: Final = frozenset({ReplicaState.OFFLINE.value, ReplicaState.DELETION_INELIGIBLE.value})
 _DONE: Final = frozenset({Phase.B6, Phase.B7, Phase.B8})
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """An explanation of a partition or an event.
+    """An explanation of a partition or of an event.
 
-    Only for a partition: ``status``, its state after the last of ``changes``; ``waits``, one
-    sentence per condition that it waits for; ``logs``, the rows about truncations and failures of
-    its logs up to then. Only for an event: ``others``, earlier events with the same number.
+    Only for a partition: ``status`` is its state after the last of ``changes``. ``waits`` has one
+    sentence for each thing that the partition waits for. ``logs`` are the rows about truncations
+    and failures of the partition's logs, up to the last of ``changes``. ``is_of_earlier_run`` is
+    True if the journal's last run does not contain the partition.
+
+    Only for an event: ``others`` are earlier events with the same number.
     """
 
     subject: str
@@ -50,6 +53,7 @@ class Explained(msgspec.Struct, frozen=True):
     others: tuple[EventKey, ...] = ()
     waits: tuple[str, ...] = ()
     logs: tuple[JournalRow, ...] = ()
+    is_of_earlier_run: bool = False
 
 
 def explain_partition(
@@ -60,9 +64,8 @@ def explain_partition(
 ) -> Explained:
     """Explain a partition's state by its last change, or by all changes if ``show_all``.
 
-    With ``chosen``, the change that it picks counts as the last one. Raises
-    UnknownTopicOrPartition if the journal does not contain the partition, UsageError if ``chosen``
-    picks no change.
+    If ``chosen`` is given, the change that it selects counts as the last change. Raises NotFound if
+    the journal does not contain the partition, or if ``chosen`` selects no change.
     """
     wanted = f'"topic":"{partition.topic}"'.encode()
     found = LinkedEvents(lines, lambda line: b'"topic":' not in line or wanted in line)
@@ -71,12 +74,13 @@ def explain_partition(
     own = [[r for r in group if _concerns(partition, r)] for group in groups]
     if not any(r.partition == partition.partition for rows in own for r in rows):
         raise _unknown(lines, partition)
+    is_of_earlier_run = chosen is None and _has_later_run(own[-1][-1].run_id, known)
     if chosen is not None:
         last = chosen(own)
         if last is None:
-            raise UsageError(
-                f"the journal has no change of {partition} that matches --at",
-                hint=f"klamm explain {partition} --all lists them",
+            raise NotFound(
+                f"the journal has no change to {partition} that matches --at",
+                hint=f"klamm explain {partition} --all lists all changes",
             )
         del own[last + 1 :]
         known = known[: known.index(groups[last]) + 1]
@@ -87,13 +91,21 @@ def explain_partition(
     picked = range(len(own)) if show_all else [_last_change(own)]
     changes = tuple(found.change(groups[n], own[n]) for n in picked)
     waits = _waits_of(itertools.chain.from_iterable(known), partition)
-    return Explained(str(partition), status, changes, waits=waits, logs=tuple(logs))
+    return Explained(
+        str(partition),
+        status,
+        changes,
+        waits=waits,
+        logs=tuple(logs),
+        is_of_earlier_run=is_of_earlier_run,
+    )
 
 
 def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Explained:
-    """Explain the effects of the last event with this number, in ``epoch`` if it is given.
+    """Explain the effects of the last event with this number.
 
-    Raises UsageError if the journal has no such event.
+    If ``epoch`` is given, only events of that controller epoch count. Raises NotFound if the
+    journal has no such event.
     """
     number = f'"event_id":{event_id}'.encode()
     ends = (number + b",", number + b"}")
@@ -112,7 +124,7 @@ def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Expl
     ]
     if not groups:
         where = "" if epoch is None else f" of controller epoch {epoch}"
-        raise UsageError(
+        raise NotFound(
             f"the journal has no event {event_id}{where}", hint=found.range_of_events(epoch)
         )
     shown = groups[-1]
@@ -120,10 +132,21 @@ def explain_event(lines: Lines, event_id: int, epoch: int | None = None) -> Expl
     return Explained(f"event {event_id}", None, (found.change(shown, shown),), others)
 
 
-def _last_change(own: Sequence[Sequence[JournalRow]]) -> int:
-    """Return the index of the last event that changed something.
+def _has_later_run(run_id: str, groups: Iterable[Sequence[JournalRow]]) -> bool:
+    """Return True if a controller was elected in a later run of klamm than ``run_id``.
 
-    Skips failovers that only read the partition. The last index if no event changed anything.
+    An elected controller writes a row for every partition, so a partition without a row did not
+    exist in the later run.
+    """
+    elected = [group[0].run_id for group in groups if group[0].epoch]
+    return bool(elected) and elected[-1] != run_id
+
+
+def _last_change(own: Sequence[Sequence[JournalRow]]) -> int:
+    """Return the index of the last event that changed the partition.
+
+    Failovers that only read the partition are skipped. If no event changed it, the last index is
+    returned.
     """
     for n in range(len(own) - 1, -1, -1):
         if any(_is_change(row) for row in own[n]):
@@ -132,7 +155,7 @@ def _last_change(own: Sequence[Sequence[JournalRow]]) -> int:
 
 
 def _concerns(partition: TopicPartition, row: JournalRow) -> bool:
-    """Return True for the partition's rows, and for halted deletions of its topic."""
+    """Return True for a row about the partition, or about a halted deletion of its topic."""
     return row.topic == partition.topic and (
         row.partition == partition.partition or row.kind == Kind.TOPIC_DELETION_HALTED
     )
@@ -144,11 +167,12 @@ def _is_change(row: JournalRow) -> bool:
     return not (row.kind == Kind.REPLICA_TRANSITION and row.from_ == row.to)
 
 
-def _unknown(lines: Lines, partition: TopicPartition) -> UnknownTopicOrPartition:
+def _unknown(lines: Lines, partition: TopicPartition) -> NotFound:
+    # A refused reassignment may name a partition that never existed.
     known = {
         TopicPartition(row.topic, row.partition)
         for row in read_rows(lines, lambda line: b'"topic":' in line and b'"partition":' in line)
-        if row.topic is not None
+        if row.topic is not None and row.kind != Kind.REASSIGNMENT_FAILED
     }
     of_topic = sorted(tp.partition for tp in known if tp.topic == partition.topic)
     if of_topic:
@@ -158,14 +182,17 @@ def _unknown(lines: Lines, partition: TopicPartition) -> UnknownTopicOrPartition
     else:
         topics = sorted({tp.topic for tp in known})
         more = f" and {len(topics) - 5} more" if len(topics) > 5 else ""
-        hint = f"topics: {', '.join(topics[:5])}{more}" if topics else "it has no partitions"
-    return UnknownTopicOrPartition(f"the journal has no partition {partition}", hint=hint)
+        hint = (
+            f"topics: {', '.join(topics[:5])}{more}" if topics else "the journal has no partitions"
+        )
+    return NotFound(f"the journal has no partition {partition}", hint=hint)
 
 
 def _waits_of(rows: Iterable[JournalRow], partition: TopicPartition) -> tuple[str, ...]:
-    """Describe pending work and what it waits for, a sentence each; empty for an idle partition.
+    """Describe pending work and what it waits for, in one sentence each.
 
-    ``rows``: those of the partition's topic and those without a topic, in the journal's order.
+    ``rows`` are the rows of the partition's topic and the rows without a topic, in the journal's
+    order. The result is empty for an idle partition.
     """
     seen = _Seen(partition)
     for row in rows:
@@ -174,7 +201,7 @@ def _waits_of(rows: Iterable[JournalRow], partition: TopicPartition) -> tuple[st
 
 
 class _Seen:
-    """State of a partition, its topic and the brokers after the rows seen so far."""
+    """State of a partition, its topic and the brokers, according to the rows added so far."""
 
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
@@ -190,7 +217,7 @@ class _Seen:
         self._phase: str | None = None
 
     def add(self, row: JournalRow) -> None:
-        """Update the state with the next row."""
+        """Update the state with the next row of the journal."""
         match row.kind:
             case Kind.RUN_START:
                 self._dead.clear()
@@ -224,7 +251,10 @@ class _Seen:
             self._phase = row.to
 
     def deletion(self) -> str | None:
-        """Describe the deletion of the topic and what it waits for; None if there is none."""
+        """Describe the deletion of the topic and what it waits for.
+
+        Returns None if the topic is not being deleted.
+        """
         row = self._deletion
         if row is None:
             return None
@@ -238,7 +268,10 @@ class _Seen:
         return f"{what} waits for {_brokers(waits_for)}{reason}{self._resumed(row)}"
 
     def reassignment(self) -> str | None:
-        """Describe the reassignment and the brokers that must catch up; None if there is none."""
+        """Describe the reassignment and the brokers that must catch up.
+
+        Returns None if the partition is not being reassigned.
+        """
         row = self._began
         if row is None:
             return None
@@ -255,15 +288,24 @@ class _Seen:
         )
 
     def leader(self) -> str | None:
-        """Describe which replicas may become leader; None if the partition has a leader."""
+        """Describe why there is no leader and which brokers may become leader.
+
+        Returns None if the partition has a leader.
+        """
         if self._state != PartitionState.OFFLINE.value or self._leader is None or self._leader >= 0:
             return None
         if self._deletion is not None:
-            return "it has no leader, and no leader is elected for a topic queued for deletion"
-        return f"it has no leader until a broker of its ISR is back: {_brokers(self._isr)}"
+            return (
+                "the partition has no leader; the topic is queued for deletion, so none is elected"
+            )
+        isr = _brokers(self._isr)
+        return f"the partition has no leader until a broker in its ISR is live again: {isr}"
 
     def _resumed(self, row: JournalRow) -> str:
-        """Describe the controller that resumed the work at its election; empty if none did."""
+        """Describe the controller that resumed the deletion or reassignment when it was elected.
+
+        The text is empty if no controller resumed it.
+        """
         resumed = self._snapshot
         if resumed is None:
             return ""
@@ -271,9 +313,9 @@ class _Seen:
         if not is_older and (row.epoch, row.event_id) != (resumed.epoch, resumed.event_id):
             return ""
         return (
-            f"; controller {resumed.controller} resumed it at its election, epoch"
-            f" {resumed.epoch}, and initialized the states of partition and replicas from"
-            " ZooKeeper and the live brokers"
+            f"; controller {resumed.controller}, elected with epoch {resumed.epoch}, resumed it"
+            " and initialized the states of the partition and its replicas from ZooKeeper and the"
+            " live brokers"
         )
 
     def _is_offline(self, broker_id: int) -> bool:

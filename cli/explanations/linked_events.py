@@ -1,8 +1,8 @@
 """Controller events of a journal, linked to their causes.
 
 An event is linked to the event that caused it, the request that triggered it, or the event that
-began the reassignment or deletion that it continues. Links come from the rows only, never from
-guesses.
+began the reassignment or deletion that it continues. Links are taken only from the rows, never
+guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from klamm.statemachines.reassignment import Phase
 from klamm.statemachines.replica_state import ReplicaState
 
 Lines = Callable[[], Iterable[bytes]]
-"""Returns the lines of the journal from the first row, at each call."""
+"""Function that returns the lines of the journal; each call begins at the first line."""
 _DELETION_STATES: Final = frozenset(
     state.value
     for state in (
@@ -43,13 +43,16 @@ _REQUEST_BEHIND: Final[dict[str, str]] = {
     Kind.TOPIC_DELETION_STARTED: "DeleteTopicsReceived",
 }
 _REQUESTS: Final = frozenset(_REQUEST_BEHIND.values())
-_LOGS: Final = frozenset({Kind.LOG_TRUNCATED, Kind.LOG_REPAIRED, Kind.BATCH_SPOILT})
+_LOGS: Final = frozenset({Kind.LOG_TRUNCATED, Kind.LOG_REPAIRED, Kind.CORRUPT_BATCH})
 _DIR_NOTIFICATION: Final = "LogDirEventNotification"
 _MESSAGES: Final = frozenset({Kind.REQUEST_SENT, Kind.RESPONSE_RECEIVED})
 
 
 class EventKey(NamedTuple):
-    """Identity of a controller event: ``event_id`` is unique only within the other fields."""
+    """Identity of a controller event.
+
+    ``event_id`` is unique only together with the other fields.
+    """
 
     run_id: str
     controller: int
@@ -58,10 +61,11 @@ class EventKey(NamedTuple):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One link of a chain of causes.
+    """One link in a chain of causes.
 
-    ``relation``: how it led to the previous link. ``event_id`` 0: not a controller event.
-    ``t_ms`` None: the journal has no row of it.
+    ``relation``: how this link is related to the previous one, e.g. "caused by". ``event_id`` is 0
+    if the cause is not a controller event. ``t_ms`` is None if the journal has no row about the
+    cause.
     """
 
     relation: str
@@ -71,7 +75,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One row of an event, with the rules applied and the ZooKeeper writes derived from it."""
+    """One row of an event, with the rules applied and the ZooKeeper writes derived from the row."""
 
     row: JournalRow
     rules: tuple[Rule, ...]
@@ -79,10 +83,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Effects of one event, on one partition or on all.
+    """Effects of one event, on one partition or on all partitions.
 
-    ``steps``: its rows without control requests and responses. ``requests`` None: the run's
-    journal does not record requests. ``followed``: the events that it caused.
+    ``steps`` are the event's rows without control requests and responses. ``requests`` is None if
+    the run's journal does not record requests. ``followed`` are the events that this event caused.
     """
 
     key: EventKey
@@ -95,9 +99,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class LinkedEvents:
-    """Rows of a journal by event, with the links between events.
+    """Rows of a journal, grouped by event, with the links between events.
 
-    ``wanted``: selects the lines that are decoded.
+    Only the lines for which ``wanted`` returns True are decoded.
     """
 
     def __init__(self, lines: Lines, wanted: Callable[[bytes], bool]) -> None:
@@ -140,10 +144,10 @@ class LinkedEvents:
             self.with_messages.add(row.run_id)
 
     def _link_failed_dirs(self, key: EventKey, row: JournalRow) -> None:
-        """Link failed log directories to the event in which the controller detects the failure.
+        """Link failed log directories to the event in which the controller detects the failures.
 
-        That is a LogDirEventNotification, or the broker's failure if it halted without a log
-        directory.
+        The event is a LogDirEventNotification. If the broker halted because it had no log directory
+        left, it is the event in which the controller detects the failed broker.
         """
         match row.kind:
             case Kind.EVENT if event_name(row) == _DIR_NOTIFICATION:
@@ -161,7 +165,7 @@ class LinkedEvents:
             begun.append(key)
 
     def _is_halted_at_once(self, row: JournalRow) -> bool:
-        """Return True for a halted deletion whose start is not in the journal."""
+        """Return True if a row halts the deletion of a topic and no row records its start."""
         if row.kind != Kind.TOPIC_DELETION_HALTED:
             return False
         work = (row.run_id, _deletion(row.topic))
@@ -169,9 +173,10 @@ class LinkedEvents:
         return not begun or bool(ended and self._place[ended[-1]] >= self._place[begun[-1]])
 
     def logs_of(self, partition: TopicPartition) -> list[JournalRow]:
-        """Return the rows about a partition's logs that belong to no event, by time.
+        """Return the rows about a partition's logs, in time order.
 
-        Includes the failure of a log directory if it took a replica of the partition offline.
+        These rows belong to no controller event. The result includes the failure of a log
+        directory if it took a replica of the partition offline.
         """
         mine = [row for row in self._logs if (row.topic, row.partition) == partition]
         for key, failed in self._failed_dirs.items():
@@ -190,14 +195,21 @@ class LinkedEvents:
         return list(self.by_event.values())
 
     def range_of_events(self, epoch: int | None) -> str:
-        """Return a hint with the first and last event number, in ``epoch`` if it is given."""
+        """Return a hint that names the first and the last event.
+
+        If ``epoch`` is given, only events of that controller epoch count.
+        """
         ids = sorted(
             key.event_id for key in self.by_event if key.event_id and epoch in (None, key.epoch)
         )
-        return f"it has events {ids[0]} to {ids[-1]}" if ids else "it has none"
+        return f"events recorded: {ids[0]} to {ids[-1]}" if ids else "no events are recorded"
 
     def change(self, group: Sequence[JournalRow], rows: Sequence[JournalRow]) -> Change:
-        """Return the effects of the event of ``group`` that ``rows``, a part of it, show."""
+        """Return the effects of an event.
+
+        ``group``: all rows of the event. ``rows``: the rows to explain, e.g. those about one
+        partition.
+        """
         key = key_of(group[0])
         requests = [row for row in group if row.kind == Kind.REQUEST_SENT]
         steps = [
@@ -216,7 +228,10 @@ class LinkedEvents:
         )
 
     def _causes(self, key: EventKey, rows: Sequence[JournalRow]) -> Iterator[Cause]:
-        """Yield the event, the changes that it detected, and then its causes, nearest first."""
+        """Yield the chain of causes, from the event itself back to the earliest known cause.
+
+        After each event come the failures or changes that the controller detected in that event.
+        """
         relation = "done by"
         while True:
             yield self._link(relation, key)
@@ -233,14 +248,15 @@ class LinkedEvents:
             rows = self.by_event.get(key, ())
 
     def _before(self, key: EventKey, rows: Sequence[JournalRow]) -> tuple[str, EventKey] | None:
-        """Return the relation to the event that led to this one, and its key; None if unknown.
+        """Return the relation to the event that led to ``key``, and that event's key.
 
-        The result always began earlier, so that a chain of causes ends.
+        Returns None if no such event is known. The returned event always began earlier than
+        ``key``, so a chain of causes is finite.
         """
         for row in rows:
             begun = self._begun_before(key, _work_of(row))
             if begun is not None:
-                return f"continues {_work_of(row)} of", begun
+                return f"continues {_work_of(row)} begun by", begun
         for row in self.by_event.get(key, ()):
             asked = _REQUEST_BEHIND.get(row.kind)
             begun = None if asked is None else self._begun_before(key, _asked(asked, row.topic))
@@ -251,7 +267,10 @@ class LinkedEvents:
         return ("caused by", cause) if 0 < cause_id < key.event_id else None
 
     def _begun_before(self, key: EventKey, work: str) -> EventKey | None:
-        """Return the last earlier event that began ``work``; None if it ended before ``key``."""
+        """Return the last event before ``key`` that began ``work``, e.g. the deletion of a topic.
+
+        Returns None if there is no such event, or if the work ended before ``key``.
+        """
         place = self._place.get(key, 0)
         begun = self.begun.get((key.run_id, work), ())
         earlier = [other for other in begun if self._place[other] < place]
@@ -282,7 +301,10 @@ class LinkedEvents:
 
 
 def read_rows(lines: Lines, wanted: Callable[[bytes], bool]) -> Iterator[JournalRow]:
-    """Decode the lines that ``wanted`` selects. Raises UsageError for a malformed line."""
+    """Decode the journal lines for which ``wanted`` returns True.
+
+    Raises UsageError for a malformed line.
+    """
     decode = msgspec.json.Decoder(JournalRow).decode
     for number, line in enumerate(lines(), 1):
         if not wanted(line):
@@ -302,7 +324,7 @@ def key_of(row: JournalRow) -> EventKey:
 
 
 def _work_of(row: JournalRow) -> str:
-    """Return the name of the reassignment or deletion that a row belongs to; empty if neither."""
+    """Return the name of the reassignment or deletion that a row belongs to, or ""."""
     if row.reassignment_id is not None:
         return f"the reassignment {row.reassignment_id}"
     is_part = row.kind in (Kind.TOPIC_DELETED, Kind.TOPIC_DELETION_HALTED) or (

@@ -1,7 +1,7 @@
-"""Meaning of single journal rows: the rules applied, the znodes written, a partition's state.
+"""Interprets journal rows: the rules they follow, the znodes written and the partition's state.
 
-The journal does not record writes to ZooKeeper. This file derives them from the rows; a znode
-version is given only if the row has it.
+The journal does not record writes to ZooKeeper, so this file derives the writes from the rows. The
+version of a znode is given only if the row contains it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from klamm.zk.znodes import (
     TopicZNode,
 )
 
-NOT_IN_THE_JOURNAL = Rule("Unknown kind of row.", "a journal of another version of klamm")
+NOT_IN_THE_JOURNAL = Rule("Unknown kind of row.", "a journal from another version of klamm")
 _LEADERSHIPS = frozenset(
     {
         Kind.PARTITION_SNAPSHOT,
@@ -54,9 +54,9 @@ class _FailedDir(msgspec.Struct):
 
 
 class ZNodeWrite(NamedTuple):
-    """A write to a znode, derived from a row.
+    """A write to a znode, derived from a journal row.
 
-    ``version``: the znode's version after the write; None: not recorded.
+    ``version`` is the znode's version after the write, or None if the row does not record it.
     """
 
     path: str
@@ -65,7 +65,10 @@ class ZNodeWrite(NamedTuple):
 
 
 class PartitionStatus(NamedTuple):
-    """State of a partition after its last row. ``None``: not recorded in the journal."""
+    """State of a partition after its last row in the journal.
+
+    A field is None if the journal does not record its value.
+    """
 
     state: str | None
     leader: int | None
@@ -81,14 +84,14 @@ def event_name(row: JournalRow) -> str:
 
 
 def event_meaning(name: str) -> str | None:
-    """Return the summary of a controller event; None for an unknown name."""
+    """Return the one-sentence meaning of a controller event, or None for an unknown name."""
     found = getattr(events, name, None)
     text = found.__doc__ if isinstance(found, type) else None
     return " ".join(text.split()).partition(";")[0].rstrip(".") + "." if text else None
 
 
 def rules_of(row: JournalRow) -> tuple[Rule, ...]:
-    """Return the rules that a row is an instance of, the most specific one first."""
+    """Return the rules that explain a row, the most specific rule first."""
     rules: list[Rule] = []
     if row.election is not None and row.election in ELECTION_RULES:
         rules.append(ELECTION_RULES[row.election])
@@ -109,7 +112,7 @@ def rules_of(row: JournalRow) -> tuple[Rule, ...]:
 
 
 def is_unclean(row: JournalRow) -> bool:
-    """Return True if the row is the election of a leader that was not in the ISR."""
+    """Return True if a row records the election of a leader that was not in the ISR."""
     return (
         row.election is not None
         and row.prev_isr is not None
@@ -139,7 +142,7 @@ def znodes_of(row: JournalRow) -> tuple[ZNodeWrite, ...]:
         case Kind.TOPIC_DELETED:
             topic = row.topic or ""
             return (
-                ZNodeWrite(TopicZNode.path(topic), "deleted with all below it"),
+                ZNodeWrite(TopicZNode.path(topic), "deleted with everything below it"),
                 ZNodeWrite(ConfigEntityZNode.path("topics", topic), "deleted"),
                 ZNodeWrite(DeleteTopicsTopicZNode.path(topic), "deleted"),
             )
@@ -147,7 +150,7 @@ def znodes_of(row: JournalRow) -> tuple[ZNodeWrite, ...]:
 
 
 def trigger_of(row: JournalRow) -> str | None:
-    """Describe the change outside the controller that a row records; None if it records none."""
+    """Describe what the controller detected, e.g. a failed broker; return None for other rows."""
     match row.kind:
         case Kind.BROKER_ONLINE:
             return f"broker {row.replica} registered in {BrokerIdsZNode.path}"
@@ -176,7 +179,7 @@ def failed_dir_text(row: JournalRow) -> str:
 
 
 def partition_status(rows: Iterable[JournalRow]) -> PartitionStatus:
-    """Return a partition's state after its rows, which are in the journal's order."""
+    """Return a partition's state after ``rows``, which are in the journal's order."""
     state, at, replicas = None, None, dict[int, str]()
     for row in rows:
         if row.kind in (Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION):
@@ -204,7 +207,8 @@ def _is_written(row: JournalRow) -> bool:
     """Return True if the controller wrote the partition's state znode in this step.
 
     An election always writes it, because the leader epoch increases. The removal of an offline
-    replica is also journalled if the replica had left the ISR before, without a write.
+    replica from the ISR is journalled even if the replica had left the ISR before; then nothing was
+    written.
     """
     if row.kind == Kind.ISR_REMOVED:
         before = (row.prev_isr, row.prev_leader)

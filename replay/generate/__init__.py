@@ -1,1 +1,1 @@
-"""Generator of logs of synthetic clusters: seeded, with planted anomalies, in each log format."""
+"""Generates logs of synthetic clusters, with anomalies that a replay must find."""

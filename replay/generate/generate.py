@@ -1,7 +1,7 @@
-"""Generates a history in a directory: files in one format, and planted.json with the anomalies.
+"""Generates the history of a synthetic cluster, and writes it as logs in one of several formats.
 
-The directory is created atomically. history.py composes the history; each format has a writer
-module.
+The file planted.json lists the planted anomalies. history.py composes the history; each format has
+a writer module. The directory is created atomically.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KIND: Final = FolderKind(
     mark=TRUTH,
     maker="generator",
     if_there="--out takes a directory that does not exist",
-    if_other="does not hold a generated history",
+    if_other="does not contain a generated history",
 )
 _WRITERS: Final[Mapping[Format, Write]] = {
     Format.JOURNAL: write_journal,
@@ -46,7 +46,7 @@ _WRITERS: Final[Mapping[Format, Write]] = {
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """The content of planted.json: the options, and every anomaly with its places.
+    """The content of planted.json: the options, and each anomaly with the files and lines it is in.
 
     ``cannot_hold``: kinds of anomaly that this format cannot contain, with the reasons.
     """
@@ -71,10 +71,11 @@ def generate(
     *,
     on_rows: Callable[[int], None] | None = None,
 ) -> Truth:
-    """Generate a history in the new directory ``folder``.
+    """Generate a history and write it to the new directory ``folder``.
 
-    ``on_rows`` is called with the number of rows written so far. Raises UsageError for invalid
-    options or an existing directory, EnvironmentProblem if writing fails; nothing is left then.
+    ``on_rows`` is called repeatedly with the number of rows written so far. Raises UsageError for
+    invalid options or an existing directory, EnvironmentProblem if writing fails. After an error,
+    no directory is left behind.
     """
     options.check(written_as)
     try:

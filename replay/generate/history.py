@@ -1,7 +1,7 @@
-"""Composition of a history from recorded segments, drawn with a seed, up to a number of rows.
+"""Composes a history of any length from recorded episodes, in seeded random order.
 
-Yields bounded blocks of rows in the order of writing. Memory holds only the recorded segments, a
-few numbers per partition, and the planted anomalies.
+The history is generated in blocks of rows. Only the recorded episodes, a few numbers per partition,
+and the planted anomalies are kept in memory.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from klamm.replay.generate.options import HistoryOptions, Planted
 from klamm.replay.generate.planting import Planting
 from klamm.replay.generate.recording import Recording
 from klamm.replay.generate.rows import LOST, Block
-from klamm.replay.generate.tiling import CALM_MS, Layout, Player, Tile, recorded_name, run_name
+from klamm.replay.generate.tiling import PAUSE_MS, Layout, Player, Tile, recorded_name, run_name
 
-_RECORDED_SEGMENTS: Final = 4
+_RECORDED_EPISODES: Final = 4
 _FROM: Final = 0.05
-"""Anomalies are planted between these shares of the rows."""
+"""Anomalies are planted between these positions, as fractions of the number of rows."""
 _TO: Final = 0.85
 _ROWS_A_PLANTED: Final = 100
 
 
 class History:
-    """One history. Call ``blocks`` only once."""
+    """Generator of a history. ``blocks`` may be called only once."""
 
     def __init__(self, options: HistoryOptions) -> None:
         self.options = options
@@ -40,11 +40,11 @@ class History:
         self._recording = self._record()
         self.player = Player(self.layout)
         self.planting = Planting(self.player, self._rng)
-        self._segments: list[Tile] = []
+        self._episodes: list[Tile] = []
         self._due: list[tuple[int, Planted, int]] = []
 
     def blocks(self) -> Iterator[Block]:
-        """Yield exactly the requested number of rows; lost rows do not count."""
+        """Yield blocks with the requested number of rows, not counting rows marked as lost."""
         for block in self._all_blocks():
             is_there = block.columns["fate"] != LOST
             left = self.options.events - self.rows
@@ -64,12 +64,12 @@ class History:
         failover = Tile(self._recording.failover(), self.layout)
         self._due = self._schedule()
         while True:
-            tile = self._next_segment()
+            tile = self._next_episode()
             for kind, p in self._to_plant(tile.count):
                 if self.planting.needs_new_epoch(kind):
                     yield from self._play(failover)
                 yield self.planting.plant(kind, p)
-                self.player.t_ms += CALM_MS
+                self.player.t_ms += PAUSE_MS
             yield from self._play(tile)
 
     def _record(self) -> Recording:
@@ -99,17 +99,17 @@ class History:
         yield Block.of_rows([resigned])
         yield from player.play(tile)
 
-    def _next_segment(self) -> Tile:
-        if len(self._segments) < _RECORDED_SEGMENTS:
-            self._segments.append(Tile(self._recording.segment(), self.layout))
-            return self._segments[-1]
-        return self._segments[int(self._rng.integers(_RECORDED_SEGMENTS))]
+    def _next_episode(self) -> Tile:
+        if len(self._episodes) < _RECORDED_EPISODES:
+            self._episodes.append(Tile(self._recording.episode(), self.layout))
+            return self._episodes[-1]
+        return self._episodes[int(self._rng.integers(_RECORDED_EPISODES))]
 
     def _schedule(self) -> list[tuple[int, Planted, int]]:
-        """Draw the row and the partition of each anomaly; return them with the last one first."""
+        """Choose a random row number and partition for each anomaly, highest row number first."""
         options, rng = self.options, self._rng
         kinds = [kind for kind, count in options.planted.items() for _ in range(count)]
-        # Partitions with a stuck reassignment must not be reassigned by recorded segments.
+        # Partitions with a stuck reassignment must not be reassigned by recorded episodes.
         kinds.sort(key=lambda kind: kind is not Planted.STUCK)
         free = rng.permutation(np.nonzero(~self.layout.is_deleted)[0])
         free = free[np.argsort(self.layout.is_moved[free], kind="stable")]
@@ -121,9 +121,10 @@ class History:
         return sorted(zip(due, kinds, targets, strict=False), reverse=True)
 
     def _to_plant(self, coming: int) -> Iterator[tuple[Planted, int]]:
-        """Yield the anomalies due before the middle of the next segment of ``coming`` rows.
+        """Yield the anomalies to plant before the next episode, which has ``coming`` rows.
 
-        Yields all of them if there may be too few rows after that segment.
+        An anomaly is planted now if it is scheduled before the middle of that episode. If too few
+        rows may remain after the episode, all remaining anomalies are planted now.
         """
         room = _TO * self.options.events - _ROWS_A_PLANTED * len(self._due)
         until = self.rows + coming // 2 if self.rows + coming < room else self.options.events

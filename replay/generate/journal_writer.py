@@ -1,7 +1,6 @@
-"""Conversion of a history's rows to journal rows, and the writer of a klamm journal.
+"""Writes a history as a klamm journal, and converts its rows for the writers of other formats.
 
-The bytes equal those of a controller's journal (runtime/journal.py). Writers of other formats are
-in the sibling modules.
+The rows are encoded exactly as in the journal of a controller (runtime/journal.py).
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from klamm.replay.generate.tiling import Layout, run_name, topic_name
 
 FILE_NAME: Final = "journal.jsonl"
 GARBAGE: Final = b'{"v":1,"run_id":"\n'
-"""The start of a row, written as a damaged line."""
+"""A damaged line: the start of a row."""
 CLUSTER_ID: Final = "generated"
 _ROWS_AT_ONCE: Final = 50_000
-"""Rows converted at a time: Python integers take ten times the memory of array elements."""
+"""Number of rows to convert at a time: as Python objects, rows take ten times as much memory."""
 KIND_WORDS: Final = np.array(["", *map(str, KINDS)], object)
 ELECTION_WORDS: Final = np.array([None, *ELECTIONS], object)
 STATE_WORDS: Final = np.full(max(STATE_CODES.values()) + 1, None, object)
@@ -33,10 +32,9 @@ STATE_WORDS[list(STATE_CODES.values())] = list(STATE_CODES)
 
 
 class InWords(NamedTuple):
-    """A row with names instead of codes.
+    """A row of a history as a JournalRow, with strings instead of codes.
 
-    ``fate`` and ``mark`` as in rows.COLUMNS; ``p`` and ``topic`` are numbers of the layout, -1 for
-    none.
+    ``fate``, ``mark``, ``p`` and ``topic`` are the columns described at rows.COLUMNS.
     """
 
     fate: int
@@ -47,7 +45,7 @@ class InWords(NamedTuple):
 
 
 def in_words(layout: Layout, block: Block) -> Iterator[InWords]:
-    """Yield the rows of a block, including lost and damaged rows."""
+    """Convert the rows of a block, including lost and damaged rows."""
     texts = np.array([*block.texts, None], object)
     for first in range(0, block.count, _ROWS_AT_ONCE):
         columns = {
@@ -86,20 +84,23 @@ def _rows(layout: Layout, columns: dict[str, Array], texts: Array) -> Iterator[J
 
 
 def _isrs(isrs: Array, leader: Array) -> Iterator[tuple[int, ...] | None]:
-    """Yield ISRs without their empty places; None for a row without a leadership."""
+    """Yield the ISR of each row without padding; None for a row without a leader."""
     for isr, is_null in zip(isrs.tolist(), (leader == NULL).tolist(), strict=True):
         yield None if is_null else tuple(broker for broker in isr if broker != NO_BROKER)
 
 
 class Places:
-    """Records where the rows of planted anomalies were written, relative to a directory."""
+    """Records in which file and line each row of a planted anomaly was written.
+
+    Files are relative to ``folder``.
+    """
 
     def __init__(self, folder: Path, found: Sequence[Anomaly]) -> None:
         self.folder = folder
         self._found = found
 
     def record(self, mark: int, file: Path, line: int) -> None:
-        """Record the place of a row of the anomaly with this mark."""
+        """Record where a row of an anomaly was written. ``mark``: index of the anomaly."""
         self._found[mark].places.append((str(file.relative_to(self.folder)), line))
 
 

@@ -1,7 +1,7 @@
-"""Writer of a history as Kafka's state-change.log or controller.log, with a directory per broker.
+"""Writes a history as Kafka's state-change.log or controller.log, with a directory per broker.
 
-Has the texts of Kafka 2.8 at level TRACE, which includes replica transitions; times are UTC. Rows
-for which Kafka logs no line are left out. Lines are formatted by controller/state_change_log.py.
+Writes the lines that Kafka 2.8 logs at level TRACE, with times in UTC. Events that Kafka does not
+log are left out. controller/state_change_log.py formats the lines.
 """
 
 from __future__ import annotations
@@ -38,14 +38,20 @@ _EXCEPTION: Final = "kafka.common.StateChangeFailedException"
 
 
 def write_kafka_logs(layout: Layout, places: Places, blocks: Iterable[Block], *, name: str) -> None:
-    """Write FOLDER/broker-N/NAME; ``name`` is STATE_CHANGE_LOG or CONTROLLER_LOG."""
+    """Write a log FOLDER/broker-N/NAME for each broker N.
+
+    ``name``: STATE_CHANGE_LOG or CONTROLLER_LOG.
+    """
     with closing(_Writer(layout, places, name)) as writer:
         for block in blocks:
             writer.write(block)
 
 
 class _Writer:
-    """Writes one log per broker, opened with its first line. Also the clock of these logs."""
+    """Writes a log for each broker that was a controller.
+
+    The logs use this object as their clock: its time is that of the row being written.
+    """
 
     def __init__(self, layout: Layout, places: Places, name: str) -> None:
         self._layout = layout
@@ -61,23 +67,23 @@ class _Writer:
             if words.fate in (LOST, REPEATED):
                 continue
             row = words.row
-            say = _say_damaged if words.fate == DAMAGED else self._texts.get(row.kind)
-            if say is None:
+            write = _write_damaged if words.fate == DAMAGED else self._texts.get(row.kind)
+            if write is None:
                 continue
             log, file = self._log(row.controller)
             self._t_ms, log.epoch = row.t_ms, row.epoch
             line = file.lines + 1
             file.is_damaged = words.fate == DAMAGED
-            say(log, Said(row, words, self._layout))
+            write(log, LoggedRow(row, words, self._layout))
             if words.mark >= 0 and file.lines >= line:
                 self._places.record(words.mark, file.path, line)
 
     def now_ms(self) -> int:
-        """Return the time of the current row, as the wall clock of its log."""
+        """Return the time of the current row in ms since 1970, as the wall clock of the logs."""
         return self._t_ms
 
     def monotonic_ms(self) -> float:
-        """Return the time of the current row."""
+        """Return the time of the current row in ms, as the monotonic clock of the logs."""
         return self._t_ms
 
     def close(self) -> None:
@@ -100,7 +106,7 @@ class _Writer:
 
 
 class _File:
-    """A log file that counts its lines. ``is_damaged``: cut off the end of the next line."""
+    """A log file that counts its lines. ``is_damaged``: write only the start of the next line."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
@@ -118,8 +124,8 @@ class _File:
         self._file.write(text)
 
 
-class Said(NamedTuple):
-    """The row of a line, with its layout."""
+class LoggedRow(NamedTuple):
+    """A row to log, with the cluster's layout, which provides the assignments in log lines."""
 
     row: JournalRow
     words: InWords
@@ -132,7 +138,7 @@ class Said(NamedTuple):
 
     @property
     def stored(self) -> LeaderIsrAndControllerEpoch:
-        """The leadership in the row."""
+        """The leader, ISR and epochs in the row."""
         row = self.row
         leader, epoch, version = row.leader, row.leader_epoch, row.zk_version
         assert leader is not None and epoch is not None and version is not None
@@ -140,10 +146,10 @@ class Said(NamedTuple):
         return LeaderIsrAndControllerEpoch(at, row.epoch)
 
 
-_Say = Callable[[StateChangeLog, Said], None]
+_Write = Callable[[StateChangeLog, LoggedRow], None]
 
 
-def _say_damaged(log: StateChangeLog, said: Said) -> None:
+def _write_damaged(log: StateChangeLog, logged: LoggedRow) -> None:
     log.state_change("INFO", ["Changed part"])
     log.info("Changed part")
 
@@ -151,74 +157,77 @@ def _say_damaged(log: StateChangeLog, said: Said) -> None:
 # state-change.log
 
 
-def _partition_transition(log: StateChangeLog, said: Said) -> None:
-    row, name = said.row, said.name
+def _partition_transition(log: StateChangeLog, logged: LoggedRow) -> None:
+    row, name = logged.row, logged.name
     from_, to = row.from_ or "", row.to or ""
     if to == PartitionState.NEW.value:
-        replicas = said.layout.assignment(said.words.p)
+        replicas = logged.layout.assignment(logged.words.p)
         log.state_change("INFO", [partition_new_text(name, from_, to, replicas)])
     elif to == PartitionState.ONLINE.value:
-        log.state_change("INFO", [partition_online_text(name, from_, to, said.stored)])
+        log.state_change("INFO", [partition_online_text(name, from_, to, logged.stored)])
     else:
         log.state_change("TRACE", [f"Changed partition {name} state from {from_} to {to}"])
 
 
-def _partition_failed(log: StateChangeLog, said: Said) -> None:
-    row = said.row
+def _partition_failed(log: StateChangeLog, logged: LoggedRow) -> None:
+    row = logged.row
     text = partition_failed_text(
-        row.controller, row.epoch, said.name, row.from_ or "", row.to or ""
+        row.controller, row.epoch, logged.name, row.from_ or "", row.to or ""
     )
     log.state_change_failed([(text, f"{_EXCEPTION}: {row.outcome}")])
 
 
-def _state_change(level: str, text: str) -> _Say:
-    """Return a function that logs a format string, filled with ``row`` and ``said``."""
-    return lambda log, said: log.state_change(level, [text.format(said=said, row=said.row)])
+def _state_change(level: str, text: str) -> _Write:
+    """Return a function that formats ``text`` for a row and writes it to state-change.log.
+
+    ``text``: format string with the fields ``row`` and ``logged``.
+    """
+    return lambda log, logged: log.state_change(level, [text.format(logged=logged, row=logged.row)])
 
 
-_STATE_CHANGES: Final[Mapping[str, _Say]] = {
+_STATE_CHANGES: Final[Mapping[str, _Write]] = {
     Kind.PARTITION_TRANSITION: _partition_transition,
     Kind.PARTITION_FAILED: _partition_failed,
     Kind.REPLICA_TRANSITION: _state_change(
         "TRACE",
-        "Changed state of replica {row.replica} for partition {said.name} from {row.from_} to "
+        "Changed state of replica {row.replica} for partition {logged.name} from {row.from_} to "
         "{row.to}",
     ),
     Kind.ISR_REMOVED: _state_change(
         "INFO",
-        "Partition {said.name} state changed to {said.stored} after removing replica {row.replica} "
-        "from the ISR as part of transition to OfflineReplica",
+        "Partition {logged.name} state changed to {logged.stored} after removing replica "
+        "{row.replica} from the ISR as part of transition to OfflineReplica",
     ),
     Kind.LEADER_EPOCH_BUMPED: _state_change(
         "INFO",
-        "Sent LeaderAndIsr request {said.stored} with new replica assignment {row.detail} to "
-        "leader {row.leader} for partition being reassigned {said.name}",
+        "Sent LeaderAndIsr request {logged.stored} with new replica assignment {row.detail} to "
+        "leader {row.leader} for partition being reassigned {logged.name}",
     ),
 }
 
 # controller.log
 
 
-def _topic_created(log: StateChangeLog, said: Said) -> None:
-    layout = said.layout
+def _topic_created(log: StateChangeLog, logged: LoggedRow) -> None:
+    layout = logged.layout
     assigned = ", ".join(
         f"{layout.names[p]} -> {ReplicaAssignment(layout.assignment(p))}"
-        for p in range(*layout.partitions_of(said.words.topic))
+        for p in range(*layout.partitions_of(logged.words.topic))
     )
     log.info(
-        f"New topics: [Set({said.row.topic})], deleted topics: [HashSet()], "
+        f"New topics: [Set({logged.row.topic})], deleted topics: [HashSet()], "
         f"new partition replica assignment [Map({assigned})]"
     )
 
 
-def _isr_changed(log: StateChangeLog, said: Said) -> None:
-    isr = ",".join(map(str, said.row.isr or ()))
-    version = f"zkVersion updated to [{said.row.zk_version}]"
-    log.debug(f"ISR for partition {said.name} updated to [{isr}] and {version}")
+def _isr_changed(log: StateChangeLog, logged: LoggedRow) -> None:
+    isr = ",".join(map(str, logged.row.isr or ()))
+    version = f"zkVersion updated to [{logged.row.zk_version}]"
+    log.debug(f"ISR for partition {logged.name} updated to [{isr}] and {version}")
 
 
-def _phase(log: StateChangeLog, said: Said) -> None:
-    row, name = said.row, said.name
+def _phase(log: StateChangeLog, logged: LoggedRow) -> None:
+    row, name = logged.row, logged.name
     if row.to in (Phase.U1, Phase.B6):
         log.info(f"Successfully updated assignment of partition {name} to {row.detail}")
     elif row.to == Phase.B7:
@@ -230,17 +239,17 @@ def _phase(log: StateChangeLog, said: Said) -> None:
 
 
 def parse_assignment(text: str | None) -> ReplicaAssignment:
-    """Parse the assignment in a row's ``detail``."""
+    """Parse the assignment in the column ``detail`` of a row."""
     found = re.fullmatch(ASSIGNMENT, text or "")
     assert found is not None, text
     return assignment(*found.groups())
 
 
-def _info(text: str) -> _Say:
-    return lambda log, said: log.info(text.format(said=said, row=said.row))
+def _info(text: str) -> _Write:
+    return lambda log, logged: log.info(text.format(logged=logged, row=logged.row))
 
 
-_CONTROLLER: Final[Mapping[str, _Say]] = {
+_CONTROLLER: Final[Mapping[str, _Write]] = {
     Kind.CONTROLLER_ELECTED: _info(
         "{row.controller} successfully elected as the controller. Epoch incremented to "
         "{row.epoch} and epoch zk version is now {row.epoch}"
@@ -252,7 +261,7 @@ _CONTROLLER: Final[Mapping[str, _Say]] = {
     Kind.TOPIC_CREATED: _topic_created,
     Kind.ISR_CHANGED: _isr_changed,
     Kind.LEADER_EPOCH_BUMPED: _info(
-        "Updated leader epoch for partition {said.name} to {row.leader_epoch}, "
+        "Updated leader epoch for partition {logged.name} to {row.leader_epoch}, "
         "zkVersion={row.zk_version}"
     ),
     Kind.REASSIGNMENT_PHASE: _phase,

@@ -1,7 +1,4 @@
-"""Options of a generated history: size, failure rate, planted anomalies; and their checks.
-
-planting.py turns the kinds of anomaly into rows.
-"""
+"""Options of a generated history, such as its size and the anomalies to plant, and their checks."""
 
 from __future__ import annotations
 
@@ -14,28 +11,29 @@ from klamm.cluster.errors import UsageError
 
 REPLICATION_FACTOR: Final = 3
 ROWS_A_CREATION: Final = 8
-"""Rows for the creation of one partition: two for the partition, two for each replica."""
+"""Number of rows for the creation of a partition: two about the partition, two about each replica.
+"""
 _ROOM: Final = 2
 _ROWS_A_PLANTED: Final = 100
 
 
 class Planted(StrEnum):
-    """The kinds of anomaly that can be planted, by their names in ``--plant``."""
+    """The kinds of anomaly that can be planted. Values are their names in ``--plant``."""
 
     ILLEGAL = "illegal"
     """A transition that the state machines do not allow; it has no effect."""
     GAP = "gap"
     """A lost row."""
     DUPLICATE = "duplicate"
-    """A row that was written twice."""
+    """A row that is written twice."""
     UNCLEAN = "unclean"
     """An election of a leader outside the ISR."""
     TWO_CONTROLLERS = "two-controllers"
     """A second broker that is elected in the same controller epoch."""
     LATE_WRITE = "late-write"
-    """A write of a controller after a newer epoch began."""
+    """A write by a deposed controller, after a newer epoch began."""
     LEADERLESS = "leaderless"
-    """A partition that has no leader for a while although its brokers are alive."""
+    """A partition that has no leader for some time although its brokers are alive."""
     STUCK = "stuck"
     """A reassignment that never ends."""
     FLAPPING = "flapping"
@@ -45,7 +43,7 @@ class Planted(StrEnum):
 
 
 class Format(StrEnum):
-    """The formats of a history, by their names in ``--format``."""
+    """The formats in which a history can be written. Values are their names in ``--format``."""
 
     JOURNAL = "journal"
     STATE_CHANGE_LOG = "state-change-log"
@@ -68,7 +66,7 @@ CANNOT_HOLD: Final[dict[Format, dict[Planted, str]]] = {
         _P.GAP: "lines have no sequence numbers",
         _P.DUPLICATE: "lines have no sequence numbers",
         _P.UNCLEAN: "leaders are not logged",
-        _P.LATE_WRITE: "lines do not name the controller epoch",
+        _P.LATE_WRITE: "lines do not contain the controller epoch",
         _P.LEADERLESS: "leaders are not logged",
         _P.FLAPPING: "ISRs are logged without the leader and the previous ISR",
     },
@@ -78,7 +76,7 @@ CANNOT_HOLD: Final[dict[Format, dict[Planted, str]]] = {
     },
     Format.PARQUET: {},
 }
-"""The kinds of anomaly that no reader of a format can find, with the reasons."""
+"""For each format: the kinds of anomaly that its logs cannot show, with the reasons."""
 
 
 def kinds_of(written_as: Format) -> list[Planted]:
@@ -87,7 +85,7 @@ def kinds_of(written_as: Format) -> list[Planted]:
 
 
 def planted_table() -> str:
-    """Return a Markdown table of kinds of anomaly and formats, with reasons for each "no"."""
+    """Return a Markdown table that shows which format can contain which kinds of anomaly."""
     lines = [f"| kind | {' | '.join(Format)} |", f"|---{'|---' * len(Format)}|"]
     for kind in Planted:
         cells = (CANNOT_HOLD[written_as].get(kind) for written_as in Format)
@@ -99,11 +97,14 @@ def planted_table() -> str:
 
 @dataclass(frozen=True, slots=True)
 class HistoryOptions:
-    """Options of a history; the same options give the same rows.
+    """Options of a history. Equal options give equal rows.
 
-    ``events``: number of rows. ``failure_rate``: share of steps in which a broker or (one in five)
-    the controller fails. ``skew``: share of all partitions that belong to one large topic; the
-    others have ``partitions_per_topic`` partitions.
+    - ``events``: number of rows.
+    - ``failure_rate``: fraction of the steps in which a broker or the controller fails. In one in
+      five of these failures, the controller fails.
+    - ``planted``: number of anomalies of each kind.
+    - ``skew``: fraction of the partitions that belong to one large topic. All other topics have
+      ``partitions_per_topic`` partitions.
     """
 
     partitions: int
@@ -116,7 +117,10 @@ class HistoryOptions:
     skew: float = 0.0
 
     def check(self, written_as: Format) -> None:
-        """Check the options for a format. Raises UsageError if they are impossible."""
+        """Raise UsageError if the format cannot contain the anomalies, or the history is too small.
+
+        The anomalies need a minimum number of partitions and of events.
+        """
         cannot = {
             kind: CANNOT_HOLD[written_as][kind]
             for kind, count in self.planted.items()
@@ -152,7 +156,7 @@ def _with(planted: int) -> str:
 
 
 def parse_planted(text: str) -> dict[Planted, int]:
-    """Parse ``--plant``, such as ``illegal=5,gap=3``. Raises UsageError."""
+    """Parse ``--plant``, for example ``illegal=5,gap=3``. Raises UsageError if it is invalid."""
     counts: dict[Planted, int] = {}
     wrong = []
     for part in filter(None, text.split(",")):
@@ -163,6 +167,6 @@ def parse_planted(text: str) -> dict[Planted, int]:
             wrong.append(part)
     if wrong:
         raise UsageError(
-            f"--plant: not KIND=N: {', '.join(wrong)}", hint=f"kinds: {', '.join(Planted)}"
+            f"--plant: expected KIND=N, not {', '.join(wrong)}", hint=f"kinds: {', '.join(Planted)}"
         )
     return counts

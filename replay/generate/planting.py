@@ -1,7 +1,8 @@
-"""Planting of anomalies, each in a separate partition.
+"""Plants anomalies in a history, each in a separate partition.
 
-Anomalies are planted between two segments, while the cluster is calm: all other rows are those of a
-correct cluster. The rows of an anomaly carry its mark, so that the writer can record their places.
+Anomalies are planted between two episodes, while the cluster is healthy, so that all other rows are
+those of a correct cluster. The rows of an anomaly contain its number (``mark``), so that the writer
+can record their files and lines.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _PREFERRED: Final = str(PreferredReplicaElection())
 
 @dataclass(slots=True)
 class Anomaly:
-    """A planted anomaly. ``places``: file and line of its rows, in order, once written."""
+    """A planted anomaly. ``places``: file and line of its rows, added when they are written."""
 
     kind: Planted
     epoch: int
@@ -50,7 +51,7 @@ class Anomaly:
 
 
 class Planting:
-    """Plants anomalies. ``found``: the planted anomalies; an index in it is the anomaly's mark."""
+    """Plants anomalies, and lists them in ``found``. The mark of an anomaly is its index there."""
 
     def __init__(self, player: Player, rng: np.random.Generator) -> None:
         self.found: list[Anomaly] = []
@@ -59,17 +60,17 @@ class Planting:
         self._shared_epoch = 0
 
     def needs_new_epoch(self, kind: Planted) -> bool:
-        """Return whether a failover must come before an anomaly of this kind.
+        """Return whether there must be a failover before an anomaly of this kind is planted.
 
-        True for a late write in the first epoch, and for a second controller if the epoch already
-        has two.
+        A late write needs an earlier epoch. A second controller needs an epoch that does not have
+        two already.
         """
         if kind is Planted.TWO_CONTROLLERS:
             return self._player.epoch == self._shared_epoch
         return kind is Planted.LATE_WRITE and self._player.epoch == 1
 
     def plant(self, kind: Planted, p: int) -> Block:
-        """Return the rows of one anomaly; partition ``p`` must not have another anomaly."""
+        """Return the rows of an anomaly in partition ``p``. Plant only one in each partition."""
         subject = _Subject(self._player, p)
         do: Callable[[_Subject], None] = getattr(self, f"_{kind.name.lower()}")
         do(subject)
@@ -124,7 +125,7 @@ class Planting:
     # Leaders
 
     def _leave_alone(self, subject: _Subject) -> None:
-        """Let the followers' log directories fail briefly: only the leader stays in the ISR."""
+        """Add failures of the followers' log directories, so that only the leader is in the ISR."""
         subject.event("LogDirEventNotification")
         for replica in subject.replicas[1:]:
             subject.take_offline(replica)
@@ -183,7 +184,10 @@ class Planting:
         )
 
     def _late_write(self, subject: _Subject) -> None:
-        """Let the previous controller remove a replica from the ISR; the leader adds it again."""
+        """Add a write by the previous controller, which removes a replica from the ISR.
+
+        The leader adds the replica again.
+        """
         replica, epoch = self._follower(subject), self._player.epoch - 1
         tile, tile_epoch = self._player.epoch_before()
         controller = tile.controller(tile_epoch)
@@ -236,7 +240,11 @@ class Planting:
 
 @dataclass(slots=True)
 class _Key:
-    """The current state of a partition or replica, since when, and its last ``key_seq``."""
+    """The current state of a partition or replica.
+
+    - ``since_ms``: time at which the state began.
+    - ``seq``: number (key_seq) of the last row about the partition or replica.
+    """
 
     since_ms: int
     seq: int
@@ -244,7 +252,7 @@ class _Key:
 
 
 class _Subject:
-    """A partition of the calm cluster that gets an anomaly, with the rows written about it."""
+    """A partition in which an anomaly is being planted, and the rows added for the anomaly."""
 
     def __init__(self, player: Player, p: int) -> None:
         layout = player.layout
@@ -258,20 +266,23 @@ class _Subject:
         self._player = player
         tile, began_ms = player.played[-1]
         self.keys: dict[int, _Key] = {}
-        """By replica; -1 for the partition."""
+        """States keyed by replica; the key -1 stands for the partition itself."""
         for replica in (-1, *self.replicas):
             since_ms, seq = tile.key(*self.recorded(replica), tile.epochs - 1)
             state = PartitionState.ONLINE.value if replica < 0 else _ONLINE_REPLICA
             self.keys[replica] = _Key(began_ms + since_ms, seq, STATE_CODES[state])
 
     def recorded(self, replica: int) -> tuple[int, int]:
-        """Return the recorded partition, and the recorded replica that stands for ``replica``."""
+        """Return the recorded partition and replica of which this partition's replica is a copy.
+
+        ``replica``: broker id, or -1 for the partition itself.
+        """
         layout = self._player.layout
         shift = int(layout.group[self.p]) * layout.brokers
         return int(layout.base[self.p]), replica - shift if replica >= 0 else replica
 
     def common(self) -> dict[str, Any]:
-        """Return the columns of every row."""
+        """Return the columns that all rows have: time, controller, epoch and event id."""
         player = self._player
         return {
             "t_ms": player.t_ms,
@@ -287,7 +298,7 @@ class _Subject:
         self.record(Kind.EVENT, detail=text)
 
     def record(self, kind: Kind, by: tuple[int, int] | None = None, **columns: Any) -> None:
-        """Add a row; ``by``: controller and epoch, if not the current ones."""
+        """Add a row. ``by``: controller and epoch; None: the current ones."""
         controller, epoch = by or (self._player.controller, self._player.epoch)
         numbers = {
             "controller": controller,
@@ -298,13 +309,13 @@ class _Subject:
         self.rows.append({**self.common(), **numbers, **kind_code, **columns})
 
     def on_key(self, kind: Kind, replica: int = -1, **columns: Any) -> None:
-        """Add a row of the partition (``replica`` -1) or of a replica, with the next key_seq."""
+        """Add a row about a replica (-1: about the partition), with the next ``key_seq``."""
         key = self.keys[replica]
         key.seq += 1
         self.record(kind, p=self.p, replica=replica, key_seq=key.seq, **columns)
 
     def move(self, to: str, replica: int = -1, **columns: Any) -> None:
-        """Add a state transition of the partition (``replica`` -1) or of a replica."""
+        """Add a state transition of a replica, or of the partition if ``replica`` is -1."""
         key, state = self.keys[replica], STATE_CODES[to]
         kind = Kind.PARTITION_TRANSITION if replica < 0 else Kind.REPLICA_TRANSITION
         moved = {"from_state": key.state, "to_state": state, "since_ms": key.since_ms}
@@ -314,12 +325,15 @@ class _Subject:
     # Leaders and ISRs
 
     def leadership(self) -> dict[str, Any]:
-        """Return the columns of the stored leadership."""
+        """Return the columns leader, leader_epoch, isr and zk_version."""
         names = ("leader", "leader_epoch", "isr", "zk_version")
         return {name: getattr(self, name) for name in names}
 
     def written(self, before: dict[str, Any]) -> dict[str, Any]:
-        """Bump the znode version; return the columns of the new and the previous leadership."""
+        """Bump the znode version. Return the columns for the new and previous leader and ISR.
+
+        ``before``: result of ``leadership`` before the change.
+        """
         self.zk_version += 1
         previous = {"prev_leader": before["leader"], "prev_isr": before["isr"]}
         return {**self.leadership(), **previous}
@@ -327,7 +341,7 @@ class _Subject:
     def lead(
         self, leader: int, election: str, isr: tuple[int, ...] | None = None, mark: int = -1
     ) -> None:
-        """Elect a leader; the ISR stays unless another is given."""
+        """Add a leader election. ``isr``: new ISR; None: unchanged."""
         before = self.leadership()
         self.leader, self.isr = leader, isr or self.isr
         self.leader_epoch += 1
@@ -336,7 +350,7 @@ class _Subject:
         self.move(PartitionState.ONLINE.value, election=code, mark=mark, **columns)
 
     def fail_election(self) -> None:
-        """Add a failed leader election: no replica is eligible for a clean election."""
+        """Add a leader election that fails because no replica in the ISR is alive."""
         key = self.keys[-1]
         self.on_key(
             Kind.PARTITION_FAILED,
@@ -348,7 +362,7 @@ class _Subject:
         )
 
     def take_offline(self, replica: int, mark: int = -1) -> None:
-        """Remove a replica from the ISR, unless it left before, and set it Offline."""
+        """Add the removal of a replica from the ISR, and its transition to OfflineReplica."""
         before = columns = self.leadership()
         if replica in self.isr:
             if self.leader == replica:
@@ -360,12 +374,12 @@ class _Subject:
         self.move(ReplicaState.OFFLINE.value, replica)
 
     def shrink_isr(self, replica: int, fate: int = WRITTEN, mark: int = -1) -> None:
-        """Let the leader remove a lagging replica from the ISR."""
+        """Add an ISR change in which the leader removes a lagging replica."""
         rest = tuple(broker for broker in self.isr if broker != replica)
         self._change_isr(rest, fate, mark)
 
     def expand_isr(self, mark: int = -1) -> None:
-        """Let the leader add all replicas to the ISR again."""
+        """Add an ISR change in which the leader adds all missing replicas."""
         if set(self.isr) != set(self.replicas):
             self._change_isr(self.replicas, WRITTEN, mark)
 

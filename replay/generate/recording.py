@@ -1,9 +1,9 @@
-"""Recordings of a simulated cluster: the segments from which a history is composed.
+"""Records the journal of a simulated cluster in episodes, from which a history is composed.
 
-One cluster is created and then goes through segments with failures, deletions, reassignments,
-elections and controller failovers. Between two segments it is calm: every broker is alive, and
-every partition has its first assignment, all replicas in sync, and its preferred leader. A segment
-begins with a controller failover, after which no journal row refers to earlier rows. Segments can
+An episode contains failures, deletions, reassignments, elections and controller failovers. Between
+two episodes the cluster is healthy and always in the same state: all brokers are alive, all
+replicas are in sync, and partitions have their initial assignments and preferred leaders. Each
+episode begins with a controller failover, after which no row refers to earlier rows. Episodes can
 therefore be repeated in any order.
 """
 
@@ -29,6 +29,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import NO_LEADER, ElectionType, TopicPartition
 from klamm.runtime.cluster import brokers_of
 from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.network import isolation
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.context import ControllerContext
@@ -37,12 +38,12 @@ from klamm.zk.znodes import ControllerZNode
 
 KEPT: Final = "kept"
 DELETED: Final = "deleted"
-"""The recorded topics: one that stays, and one that is repeatedly deleted and created."""
+"""The two topics of the recorded cluster. DELETED is repeatedly deleted and created again."""
 _ELECTED: Final = Kind.CONTROLLER_ELECTED.value
 _PRODUCER: Final = Address("client", 1)
 _CHURNS: Final = 9
 _CONTROLLER_SHARE: Final = 0.2
-"""Share of failures that hit the controller."""
+"""Fraction of the failures in which the controller fails."""
 _MAX_DEAD: Final = 2
 _TIMEOUT_MS: Final = 600_000
 _POLL_MS: Final = 250
@@ -57,10 +58,12 @@ _CONFIG: Final = {
 
 
 class Recording:
-    """A simulated cluster of ``brokers`` brokers, with the topics KEPT and DELETED.
+    """A simulated cluster whose journal is recorded, with the topics KEPT and DELETED.
 
-    ``movable``: partitions that may be reassigned. ``failure_rate``: the share of steps in which a
-    broker or the controller fails.
+    - ``brokers``: number of brokers.
+    - ``assignments``: initial replicas of each partition.
+    - ``movable``: partitions that may be reassigned.
+    - ``failure_rate``: fraction of the steps in which a broker or the controller fails.
     """
 
     def __init__(
@@ -87,14 +90,14 @@ class Recording:
         self._producer = Producer(_PRODUCER, spec.broker_ids, ProducerConfig(acks=1))
         world.add_client(self._producer)
         self._dead: dict[int, int] = {}
-        """The step in which each dead broker returns."""
+        """For each dead broker: number of the step in which the broker is started again."""
         self._moved: dict[TopicPartition, tuple[int, ...]] = {}
         self._missing = [topic for topic in (KEPT, DELETED) if self._of_topic(topic)]
         """Topics to create."""
         self._taken = 0
 
     def creation(self) -> list[JournalRow]:
-        """Record the first segment: brokers start, topics are created."""
+        """Record the first episode: the brokers start and the topics are created."""
         cluster = self._driver.cluster
         cluster.begin_start_all()
         for broker_id in filter(cluster.spec.is_candidate, cluster.spec.broker_ids):
@@ -105,19 +108,19 @@ class Recording:
         return self._take()
 
     def failover(self) -> list[JournalRow]:
-        """Record a segment with only a controller failover."""
+        """Record an episode that consists of only a controller failover."""
         self._move_controller()
-        self._wait(self._is_calm)
+        self._wait(self._is_healthy)
         return self._take()
 
-    def segment(self) -> list[JournalRow]:
-        """Record the next segment: steps in random order, with random failures."""
+    def episode(self) -> list[JournalRow]:
+        """Record the next episode: steps in random order, with random failures."""
         self._move_controller()
         steps = [self._churn] * _CHURNS + [self._elect, self._reassign, self._delete]
         self._rng.shuffle(steps)
         failing = [self._rng.random() < self._failure_rate for _ in steps]
         if self._failure_rate:
-            # Every segment has a failure, even with a low rate.
+            # Every episode has a failure, even with a low rate.
             failing[self._rng.randrange(len(steps))] |= not any(failing)
         for n, step in enumerate(steps):
             for broker in [broker for broker, until in self._dead.items() if until <= n]:
@@ -135,7 +138,7 @@ class Recording:
     def _churn(self) -> None:
         """Isolate some brokers until leaders remove them from the ISRs of some partitions.
 
-        Only partitions that are produced to are affected: the others have no lag.
+        Records are produced only to these partitions; in the other partitions no replica lags.
         """
         alive = self._alive()
         cut = set(self._rng.sample(alive, max(1, len(alive) // 6)))
@@ -144,19 +147,20 @@ class Recording:
             for tp, isr in self._isrs_led_by_others(cut)
             if tp.topic == KEPT and self._rng.random() < 0.6
         }
-        self._driver.cluster.transport.isolated = tuple(sorted(cut))
+        cluster = self._driver.cluster
+        cluster.transport.faults = (isolation(cut, cluster.spec.broker_ids),)
         for tp in behind:
             self._producer.send(tp, Counted(1, 1_000), self._clock.monotonic_ms())
         self._wait(lambda: all(behind[tp].isdisjoint(self._isr(tp)) for tp in behind))
         self._driver.run_for(self._rng.randrange(1_000, 3_000))
-        self._driver.cluster.transport.isolated = ()
+        self._driver.cluster.transport.heal()
         self._wait(lambda: all(behind[tp].issubset(self._isr(tp)) for tp in behind))
 
     def _elect(self) -> None:
         self._ask(ElectLeadersRequest(ElectionType.PREFERRED, None, _TIMEOUT_MS))
 
     def _reassign(self) -> None:
-        """Move partitions back that were moved before; if there are none, move some replicas."""
+        """Undo an earlier reassignment. If there is none to undo, reassign some partitions."""
         if self._dead:
             return
         targets = {tp: self.assignments[tp] for tp in self._moved}
@@ -172,7 +176,7 @@ class Recording:
         self._wait(lambda: not self._known().partitions_being_reassigned)
 
     def _delete(self) -> None:
-        """Delete the topic DELETED, or create it again if it is deleted."""
+        """Delete the topic DELETED, or create it again if it does not exist."""
         if self._missing or not self._of_topic(DELETED):
             self._create_missing()
             return
@@ -218,7 +222,7 @@ class Recording:
             self._reassign()
         self._wait(self._has_all_replicas_in_sync)
         self._elect()
-        self._wait(self._is_calm)
+        self._wait(self._is_healthy)
 
     def _create_missing(self) -> None:
         context = self._known()
@@ -259,7 +263,10 @@ class Recording:
     def _isrs_led_by_others(
         self, brokers: set[int]
     ) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
-        """Yield partitions led by other brokers that have some of these brokers in their ISRs."""
+        """Yield each partition that has followers on these brokers in its ISR, with the ISR.
+
+        Leaves out partitions without a leader and those that one of these brokers leads.
+        """
         for tp, at in self._known().leaderships.items():
             leader, isr = at.leader_and_isr.leader, at.leader_and_isr.isr
             if leader not in (NO_LEADER, *brokers) and not brokers.isdisjoint(isr):
@@ -272,7 +279,7 @@ class Recording:
             for tp, replicas in self.assignments.items()
         )
 
-    def _is_calm(self) -> bool:
+    def _is_healthy(self) -> bool:
         leaderships = self._known().leaderships
         return self._has_all_replicas_in_sync() and all(
             leaderships[tp].leader_and_isr.leader == replicas[0]

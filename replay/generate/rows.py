@@ -1,6 +1,6 @@
-"""Blocks of a history's rows, as columns of numbers.
+"""Blocks of rows of a history, stored as columns of numbers.
 
-A row corresponds to a row of klamm's journal, with the published codes.
+A row corresponds to a row of klamm's journal. Codes (event_schema.py) stand for strings.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from klamm.replay.generate.options import REPLICATION_FACTOR
 
 Array = NDArray[Any]
 NULL: Final = np.iinfo(np.int32).min
-"""The value of an integer column in rows without a value."""
+"""The number that stands for null in an integer column."""
 NO_BROKER: Final = -1
-"""An empty place in an ISR."""
+"""The number that pads an ISR to WIDTH broker ids."""
 WIDTH: Final = REPLICATION_FACTOR + 1
 """Maximum size of an ISR: a reassignment adds a replica before it removes another."""
 
 WRITTEN: Final = 0
 LOST: Final = 1
-"""The row is not written, but uses up its sequence number."""
+"""The row is not written, but its sequence number is used."""
 REPEATED: Final = 2
 """A copy of the previous row."""
 DAMAGED: Final = 3
@@ -58,11 +58,13 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
 }
 """Type and default value of each column.
 
-``p`` numbers all partitions of the history, ``topic`` all topics. ``reassignment``, ``outcome`` and
-``detail`` are indexes in ``Block.texts``. ``mark`` is the number of the anomaly, -1 for none.
+- ``fate``: WRITTEN, LOST, REPEATED or DAMAGED.
+- ``mark``: number of the anomaly to which the row belongs, -1 for none.
+- ``p``, ``topic``: number of the partition (counted over all topics) and of the topic, -1 for none.
+- ``reassignment``, ``outcome``, ``detail``: indexes in ``Block.texts``, -1 for none.
 """
 OR_NULL: Final = ("leader", "prev_leader", "leader_epoch", "zk_version")
-"""Columns that are NULL in rows without a value."""
+"""Columns that may be null."""
 TEXTS: Final = ("reassignment", "outcome", "detail")
 ISRS: Final = ("isr", "prev_isr")
 """Columns of broker ids, WIDTH numbers per row, with NO_BROKER for empty places. The value is null
@@ -71,14 +73,18 @@ if the row has no leader (or no previous leader)."""
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive rows: the columns in COLUMNS and ISRS by name, and the texts they refer to."""
+    """Consecutive rows of a history, stored by column.
+
+    - ``columns``: array of each column, keyed by column name.
+    - ``texts``: strings; a column of strings contains their indexes.
+    """
 
     columns: Mapping[str, Array]
     texts: list[str]
 
     @staticmethod
     def of(count: int, columns: dict[str, Array], texts: list[str]) -> Block:
-        """Create ``count`` rows; missing columns get their default value."""
+        """Create a block of ``count`` rows. Missing columns get their default value."""
         for name, (dtype, default) in COLUMNS.items():
             if name not in columns:
                 columns[name] = np.full(count, default, dtype)
@@ -86,7 +92,7 @@ class Block:
 
     @staticmethod
     def of_rows(rows: Sequence[Mapping[str, Any]]) -> Block:
-        """Create a block from rows, which are mappings of columns to values, texts and ISRs."""
+        """Create a block from rows. Each row maps columns to numbers, texts or ISRs."""
         texts = [str(row[name]) for name in TEXTS for row in rows if name in row]
         columns: dict[str, Array] = {
             name: np.array([row.get(name, default) for row in rows], dtype)
@@ -106,11 +112,11 @@ class Block:
         return len(self.columns["kind"])
 
     def first(self, count: int) -> Block:
-        """Return a block with only the first rows."""
+        """Return a block with only the first ``count`` rows."""
         return Block({name: array[:count] for name, array in self.columns.items()}, self.texts)
 
 
 def isr_column(isrs: Iterable[Iterable[int]]) -> Array:
-    """Return a column of ISRs, sorted, so that consecutive parts of a history have equal ISRs."""
+    """Return a column of ISRs. Each ISR is sorted, so that equal ISRs are equal arrays."""
     listed = [sorted(isr) for isr in isrs]
     return np.array([[*isr, *[NO_BROKER] * (WIDTH - len(isr))] for isr in listed], np.int16)

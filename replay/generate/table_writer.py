@@ -1,7 +1,7 @@
-"""Writer of a history as an event table, in this process without Spark, for many rows.
+"""Writes a history of any size directly as an event table, without a query engine.
 
-The table equals that of `klamm replay ingest` on a journal of the same history, except for file
-names: rows are encoded and stored by the same code. Rows are written block by block.
+Except for file names, the table is the same as if `klamm replay ingest` had read a journal with the
+same history.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OR_ZERO: Final = ("since_ms", "key_seq")
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of the rows written so far, for the manifest."""
+    """Counts the written rows, for the manifest of the table."""
 
     counts: Counter[str] = field(default_factory=Counter)
     kinds: Counter[int] = field(default_factory=Counter)
@@ -73,11 +73,12 @@ class _Tally:
 
 
 def write_table(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
-    """Write FOLDER/events, names, damaged and, at the end, manifest.json."""
+    """Write the event table FOLDER. Its file manifest.json is written last."""
     folder = places.folder
     tally = _Tally()
     events = folder / EVENTS / f"source={code_of(JOURNAL, SOURCES)}"
     folders = Folders(JOURNAL, events, folder / NAMES, folder / DAMAGED_FOLDER)
+    folders.create()
     write_parts(_batches(layout, places, blocks, tally), folders, _FILE)
     manifest = Manifest(SCHEMA_VERSION, [_summary(run_name(layout.options.seed), tally)])
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
@@ -86,7 +87,7 @@ def write_table(layout: Layout, places: Places, blocks: Iterable[Block]) -> None
 def _batches(
     layout: Layout, places: Places, blocks: Iterable[Block], tally: _Tally
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows and damaged lines (READ_SCHEMA)."""
+    """Yield the rows and damaged lines of a history (READ_SCHEMA)."""
     topics = pa.array([topic_name(n) for n in range(int(layout.topic[-1]) + 1)])
     last_line = 0
     for block in blocks:
@@ -137,12 +138,12 @@ def _events(
 
 
 def _taken(words: pa.Array, places: Array) -> pa.Array:
-    """Return the words at some places; null for a negative place."""
+    """Return the strings at the given indexes, and null for a negative index."""
     return words.take(pa.array(places, mask=places < 0))
 
 
 def _lists(brokers: Array, leader: Array) -> pa.Array:
-    """Return ISRs as lists; null for rows without a leadership."""
+    """Return the ISRs as an Arrow array of lists, with null for rows without a leader."""
     is_there = leader != NULL
     member = (brokers != NO_BROKER) & is_there[:, None]
     ends = np.cumsum(member.sum(axis=1), dtype=np.int32)

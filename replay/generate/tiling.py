@@ -1,8 +1,8 @@
-"""Expansion of recorded segments to any number of partitions: each recorded one has many copies.
+"""Expands recorded episodes of a small cluster to a large cluster.
 
-A row of a recorded partition, topic or broker becomes a row of each of its copies. Times,
-controller epochs, leader epochs, znode versions, and the numbers of rows and events continue where
-the previous segment ended. All operations work on columns, none on single rows.
+Each recorded partition, topic and broker has many copies, and each row about it becomes a row for
+every copy. Times, epochs, znode versions and sequence numbers continue where the previous episode
+ended. Rows are processed as columns, because single rows would take too long.
 """
 
 from __future__ import annotations
@@ -33,25 +33,27 @@ from klamm.statemachines.partition_state import PartitionState
 
 START_MS: Final = 1_760_000_000_000
 BLOCK_ROWS: Final = 250_000
-CALM_MS: Final = 400_000
-"""Time between segments: longer than the window of flapping replicas (FLAP_WINDOW_MS)."""
+PAUSE_MS: Final = 400_000
+"""Time between two episodes. It exceeds FLAP_WINDOW_MS, so that no flapping is detected."""
 _RECORDED_KEPT: Final = 36
 _RECORDED_DELETED: Final = 6
 _RECORDED_BROKERS: Final = range(6, 12)
 _DELETED_PART: Final = 10
-"""One in this many topics is deleted and created again."""
+"""One topic in ten is repeatedly deleted and created again."""
 _SHIFT: Final = 7
 _ONE, _PARTITIONS, _TOPICS, _BROKERS = range(4)
-"""Expansion of a recorded row: one row, or one for each partition, topic or broker."""
+"""How a recorded row is expanded: to one row, or to one for each copy of its partition, topic or
+broker."""
 _PLAIN: Final = ("controller", "replica", "key_seq", "event_id", "cause_id")
 _NUMBER: Final = re.compile(r"\d+")
 
 
 class Layout:
-    """Layout of the cluster: topics, partitions, and the recorded partition behind each.
+    """Layout of the large cluster, whose topics and partitions are copies of recorded ones.
 
-    Brokers are divided into groups of the size of the recorded cluster; remaining brokers are idle.
-    ``topic`` and ``number``: topic number and partition number by partition of the history.
+    Brokers form groups, each of which is a copy of the recorded cluster. Brokers that are left over
+    have no replicas. ``topic`` and ``number``: for each partition of the cluster, the number of its
+    topic, and its partition number in the topic.
     """
 
     def __init__(self, options: HistoryOptions) -> None:
@@ -62,7 +64,7 @@ class Layout:
         if count - int(is_deleted.sum()) < sum(options.planted.values()):
             is_deleted[:] = False
         self.is_deleted = is_deleted
-        """By partition."""
+        """For each partition: whether the partition's topic is repeatedly deleted."""
         self.brokers = options.brokers
         if options.brokers > _RECORDED_BROKERS[-1]:
             self.brokers = min(_RECORDED_BROKERS, key=lambda size: options.brokers % size)
@@ -70,7 +72,7 @@ class Layout:
         self.kept = min(_RECORDED_KEPT, int((~is_deleted).sum()))
         self.deleted = min(_RECORDED_DELETED, int(is_deleted.sum()))
         self.base = np.zeros(count, np.int32)
-        """By partition: its recorded partition, counted over both recorded topics."""
+        """For each partition: number of the recorded partition of which it is a copy."""
         self.group = np.zeros(count, np.int32)
         for mask, first, size in (
             (~is_deleted, 0, self.kept),
@@ -80,13 +82,13 @@ class Layout:
             self.base[mask] = first + nth % max(1, size)
             self.group[mask] = nth // max(1, size) % self.groups
         self.copies = np.argsort(self.base, kind="stable").astype(np.int32)
-        """All partitions, sorted by recorded partition."""
+        """All partitions, sorted by the recorded partition that they copy."""
         self.assignments = spread(self.kept + self.deleted, self.brokers)
-        """By recorded partition."""
+        """Replicas of each recorded partition."""
         stuck = options.planted.get(Planted.STUCK, 0)
         odd = (self.base % 2 == 1) & ~is_deleted
         self.is_moved = odd if stuck <= int((~odd & ~is_deleted).sum()) else odd & False
-        """By partition: whether recorded reassignments move it."""
+        """For each partition: whether recorded episodes reassign the partition."""
         ends = np.cumsum(np.bincount(self.base, minlength=self.kept + self.deleted))
         self.first_copy = np.concatenate(([0], ends))
         all_topics, at = np.unique(self.topic, return_index=True)
@@ -95,29 +97,29 @@ class Layout:
 
     @cached_property
     def names(self) -> list[TopicPartition]:
-        """Topic and partition number by partition."""
+        """Topic name and partition number of each partition."""
         return [
             TopicPartition(topic_name(topic), number)
             for topic, number in zip(self.topic.tolist(), self.number.tolist(), strict=True)
         ]
 
     def assignment(self, p: int) -> tuple[int, ...]:
-        """Return a partition's replicas at its creation and whenever the cluster is calm."""
+        """Return a partition's initial replicas, which it also has between episodes."""
         shift = int(self.group[p]) * self.brokers
         return tuple(broker + shift for broker in self.assignments[int(self.base[p])])
 
     def partitions_of(self, topic: int) -> tuple[int, int]:
-        """Return the range of a topic's partitions: the first, and the one after the last."""
+        """Return the range of a topic's partitions: the first index, and the last index plus 1."""
         first, end = np.searchsorted(self.topic, [topic, topic + 1])
         return int(first), int(end)
 
     def copies_of_broker(self, broker: int) -> list[int]:
-        """Return the copies of a recorded broker, one in each group."""
+        """Return the ids of the brokers that are copies of a recorded broker, one in each group."""
         return [broker + group * self.brokers for group in range(self.groups)]
 
 
 def spread(count: int, brokers: int) -> list[tuple[int, ...]]:
-    """Assign replicas to brokers like Kafka's AdminUtils.assignReplicasToBrokersRackUnaware."""
+    """Assign replicas to brokers as Kafka's AdminUtils.assignReplicasToBrokersRackUnaware does."""
     found = []
     for n in range(count):
         others = (n + 1 + (_SHIFT + n // brokers + k) % (brokers - 1) for k in range(2))
@@ -126,25 +128,32 @@ def spread(count: int, brokers: int) -> list[tuple[int, ...]]:
 
 
 def run_name(seed: int) -> str:
-    """Return the run id of a history."""
+    """Return the run id of the history with this seed."""
     return f"generated-{seed}"
 
 
 def recorded_name(base: int, kept: int) -> TopicPartition:
-    """Return the name of a recorded partition; the first ``kept`` belong to the topic KEPT."""
+    """Return the name of a recorded partition.
+
+    The first ``kept`` partitions belong to topic KEPT, all others to topic DELETED.
+    """
     return TopicPartition(KEPT, base) if base < kept else TopicPartition(DELETED, base - kept)
 
 
 def topic_name(topic: int) -> str:
-    """Return the name of a topic by its number."""
+    """Return the name of the topic with this number."""
     return f"topic-{topic:05d}"
 
 
 class Tile:
-    """A recorded segment as columns; times, epochs, leader epochs and versions are relative."""
+    """A recorded episode as columns. A Player can expand it any number of times.
+
+    Times, controller epochs, leader epochs and znode versions are relative to the start of the
+    episode.
+    """
 
     def __init__(self, rows: list[JournalRow], layout: Layout) -> None:
-        """Convert the rows of a recorded segment."""
+        """Convert the rows of a recorded episode."""
         self.texts: list[str] = [""]
         numbers: dict[str, int] = {"": 0}
 
@@ -186,9 +195,10 @@ class Tile:
         self.copies = self._copies(layout)
 
     def _make_relative(self, count: int) -> None:
-        """Make leader epochs and znode versions relative to the start of the segment.
+        """Make leader epochs and znode versions relative to the start of the episode.
 
-        From the creation of a partition on (``is_reset``) they are absolute.
+        If the episode creates a partition, later rows about that partition (``is_reset``) keep
+        absolute values.
         """
         columns, base = self.columns, self.base
         refused = code_of(Kind.ALTER_ISR_REFUSED, KINDS)
@@ -213,7 +223,7 @@ class Tile:
             self.ends[name] = end
 
     def _copies(self, layout: Layout) -> Array:
-        """Return the number of rows that each recorded row becomes."""
+        """Return the number of rows to which each recorded row is expanded."""
         topics = {name: len(found) for name, found in layout.topics.items()}
         of_topic = np.array([topics.get(name or "", 0) for name in self.topic])
         partitions = np.diff(layout.first_copy)[self.base]
@@ -222,14 +232,17 @@ class Tile:
 
     @property
     def count(self) -> int:
-        """Number of rows of the expanded segment."""
+        """Number of rows of the expanded episode."""
         return int(self.copies.sum())
 
     def key(self, base: int, replica: int, epoch: int) -> tuple[int, int]:
-        """Return when a partition or replica entered its last state of an epoch, and its key_seq.
+        """Return the time of a replica's last state change in an epoch, and its last row number.
 
-        ``replica`` -1: the partition. The epoch and the time are relative; the key_seq is that of
-        the last row in the epoch.
+        - ``base``: recorded partition.
+        - ``replica``: broker id; -1 for the partition itself instead of a replica.
+        - ``epoch``: counted from the start of the episode, like the returned time.
+
+        The row number is the column ``key_seq``.
         """
         columns = self.columns
         of_key = (self.base == base) & (columns["replica"] == replica)
@@ -239,19 +252,19 @@ class Tile:
         return int(times.max(initial=0)), int(numbers.max(initial=0))
 
     def controller(self, epoch: int) -> int:
-        """Return the controller of a relative epoch."""
+        """Return the controller of an epoch. Epochs are counted from the start of the episode."""
         return int(self.columns["controller"][self.columns["epoch"] == epoch][0])
 
 
 _FIRST_PHASE: Final = 20
-"""Codes of states are smaller, codes of reassignment phases are greater."""
+"""Codes of states are lower than this number, codes of reassignment phases are higher."""
 
 
 class Player:
-    """Plays tiles one after the other.
+    """Expands tiles (recorded episodes) one after another.
 
-    Current values: ``t_ms``, ``epoch``, ``controller``, ``event_id``; ``leader_epoch`` and
-    ``zk_version`` by partition.
+    Keeps the current time, controller epoch, controller and event id, and the leader epoch and
+    znode version of each partition. The next tile continues from these values.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -264,22 +277,25 @@ class Player:
         self.leader_epoch = np.zeros(count, np.int32)
         self.zk_version = np.zeros(count, np.int32)
         self.played: list[tuple[Tile, int]] = []
-        """The last two tiles with their start times, the newer one last."""
+        """The last two tiles and their start times, the newer one last."""
         self._seqs: dict[tuple[int, int], int] = {}
 
     def next_seqs(self, controller: int, epoch: int, count: int = 1) -> Array:
-        """Return the sequence numbers of the next rows of a controller in an epoch."""
+        """Allocate the sequence numbers of the next ``count`` rows of a controller in an epoch."""
         last = self._seqs.get((controller, epoch), 0)
         self._seqs[controller, epoch] = last + count
         return np.arange(last + 1, last + count + 1)
 
     def epoch_before(self) -> tuple[Tile, int]:
-        """Return the tile with the epoch before the current one, and its relative epoch."""
+        """Return the tile that contains the previous controller epoch, and the epoch's number.
+
+        The number is relative to the start of the tile.
+        """
         (before, _), (tile, _) = self.played[-2:] if len(self.played) > 1 else self.played * 2
         return (tile, tile.epochs - 2) if tile.epochs > 1 else (before, before.epochs - 1)
 
     def play(self, tile: Tile) -> Iterator[Block]:
-        """Yield the rows of a tile; after the last block the player is at the tile's end."""
+        """Yield a tile's expanded rows in blocks, then advance the time, epochs and versions."""
         self._seqs = {key: seq for key, seq in self._seqs.items() if key[1] >= self.epoch}
         ends = np.cumsum(tile.copies)
         first = 0
@@ -297,7 +313,7 @@ class Player:
             values[tile.was_created[base]] = 0
             values += tile.ends[name][base]
         self.played = [*self.played[-1:], (tile, self.t_ms)]
-        self.t_ms += int(tile.columns["t_ms"].max()) + CALM_MS
+        self.t_ms += int(tile.columns["t_ms"].max()) + PAUSE_MS
         self.epoch += tile.epochs
         self.event_id += tile.event_ids
         self.controller = tile.controller(tile.epochs - 1)
@@ -344,7 +360,7 @@ class Player:
         return seqs
 
     def _texts(self, tile: Tile, columns: dict[str, Array]) -> list[str]:
-        """Return the distinct texts of rows, and set the columns to their indexes."""
+        """Return the distinct strings in some rows, and store their indexes in ``columns``."""
         texts: list[str] = []
         layout, p, topic = self.layout, columns["p"], columns["topic"]
         for name in TEXTS:

@@ -1,7 +1,8 @@
-"""Writer of ZooKeeper transaction logs (version-2/log.*), readable by ZooKeeper's own tools.
+"""Writes ZooKeeper transaction logs (version-2/log.*) that ZooKeeper's own tools can read.
 
-Encodes transactions and adds checksums; does not check whether changes make sense. Counterpart of
-zk/txn_log.py; mirrors org.apache.zookeeper.server.persistence.FileTxnLog in the layout of 3.5.
+Encodes transactions and adds checksums, but does not check whether the operations are valid.
+zk/txn_log.py reads these files. The format is that of ZooKeeper 3.5
+(org.apache.zookeeper.server.persistence.FileTxnLog).
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ PADDING_BYTES: Final = 1024
 
 
 def log_name(first_zxid: int) -> str:
-    """Return the name of a log file by the zxid of its first transaction."""
+    """Return the name of a log file whose first transaction has this zxid."""
     return f"log.{first_zxid:x}"
 
 
 class TxnLogWriter:
-    """Writes a transaction log; zxids must be in ascending order."""
+    """Writes a transaction log. Transactions must be written in order of zxids."""
 
     def __init__(self, path: Path) -> None:
         """Create the file. Raises FileExistsError if it exists."""
@@ -42,7 +43,7 @@ class TxnLogWriter:
 
     @property
     def offset(self) -> int:
-        """Byte at which the next transaction will begin."""
+        """Byte offset at which the next transaction will begin."""
         return self._file.tell()
 
     def write(
@@ -72,7 +73,7 @@ class TxnLogWriter:
         self._file.write(_CORRUPT + _END_OF_RECORD)
 
     def close(self) -> None:
-        """Pad the file with zeros, like ZooKeeper (which pads up to 64 MiB), and close it."""
+        """Pad the file with zeros, as in ZooKeeper's logs, which are preallocated, and close it."""
         self._file.write(b"\0" * PADDING_BYTES)
         self._file.close()
 
@@ -131,7 +132,7 @@ def _text(text: str) -> bytes:
 
 
 def _utf_16_units(text: str) -> bytes:
-    """Encode each UTF-16 unit separately, like Jute."""
+    """Encode each UTF-16 code unit separately as UTF-8, as ZooKeeper's Jute encoding does."""
     units = text.encode("utf-16-be", "surrogatepass")
     return b"".join(
         chr(int.from_bytes(units[n : n + 2])).encode("utf-8", "surrogatepass")

@@ -1,7 +1,8 @@
-"""Writer of a history as ZooKeeper 3.5's transaction logs, with the writes of Kafka 2.8.
+"""Writes a history as ZooKeeper 3.5's transaction logs, with the writes of Kafka 2.8.
 
-Every znode is created before it is set or deleted, and every write of a controller checks
-/controller_epoch. Rows that change no znode write nothing. Mirrors kafka/zk/KafkaZkClient.scala.
+As in Kafka, a znode is created before it is changed or deleted, and a controller's transactions
+check the version of /controller_epoch. Rows that do not change a znode are left out. Mirrors
+kafka/zk/KafkaZkClient.scala.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ _Ops = list[TxnOp]
 
 
 def write_zookeeper(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
-    """Write FOLDER/version-2/log.ZXID with up to TXNS_A_FILE transactions each."""
+    """Write files FOLDER/version-2/log.ZXID with up to TXNS_A_FILE transactions each."""
     with closing(_Writer(layout, places)) as writer:
         for block in blocks:
             writer.write(block)
 
 
 class _Writer:
-    """Writes transactions; keeps the current sessions, epochs and znode versions."""
+    """Writes transactions, and keeps track of sessions, controller epochs and znode versions."""
 
     def __init__(self, layout: Layout, places: Places) -> None:
         self._layout = layout
@@ -79,7 +80,7 @@ class _Writer:
         self._epoch = 0
         self._epoch_version = 0
         self._fences: dict[tuple[int, int], int] = {}
-        """The version of /controller_epoch that each controller knows, by (controller, epoch)."""
+        """The version of /controller_epoch that a controller checks, by (controller, epoch)."""
         self._versions = np.full(layout.options.partitions, -1, np.int64)
         self._assignments: dict[int, dict[TopicPartition, ReplicaAssignment]] = {}
         self._topic_versions: dict[int, int] = {}
@@ -94,7 +95,7 @@ class _Writer:
                 self._write_row(words)
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the current log file."""
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -115,7 +116,7 @@ class _Writer:
         self._in_file += 1
 
     def _fenced(self, row: JournalRow, *ops: TxnOp, mark: int = -1) -> None:
-        """Write operations of a controller, each in a multi with the check of its epoch."""
+        """Write each operation in a multi that also checks the controller's epoch."""
         version = self._fences[row.controller, row.epoch]
         check = TxnOp(TxnType.CHECK, _EPOCH, version=version + 1)
         session = self._sessions.get(row.controller, _ADMIN)

@@ -1,5 +1,6 @@
-"""The questions of a replay: each file answers a group of them with Spark queries.
+"""The questions of a replay, as SQL queries: each module answers a group of questions.
 
-Each function takes coded events, or the result of another function, and returns a DataFrame that
-is not computed yet. Its columns hold codes; EventTable.in_words replaces them by names.
+A function takes the names of relations: events with the columns that ``judged`` adds, or the
+results of other functions. It returns a query in DuckDB's dialect, which both query engines run.
+The result contains codes, which EventTable replaces with strings.
 """

@@ -1,24 +1,25 @@
-"""Column expressions shared by the questions: kinds, keys, and conditions on a single row.
+"""SQL that all questions share: keys of rows, kinds of rows, and conditions on a single row.
 
-Legal transitions come from klamm's own state machines. They are encoded as the bits of one number,
-so that checking a row needs neither a join nor a string comparison.
+``judged`` adds the conditions to the stored events as columns. Which transitions are legal is taken
+from klamm's own state machines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final, TypeVar
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import NO_LEADER
 from klamm.replay.event_schema import (
+    JOURNAL,
     KINDS,
+    LEADERSHIP_DELETED,
     LEADERSHIP_WRITTEN,
+    SOURCES,
     STATE_CODES,
+    ZOOKEEPER_LOG,
     code_of,
 )
 from klamm.statemachines import partition_state, replica_state
@@ -27,24 +28,16 @@ from klamm.statemachines.replica_state import ReplicaState
 
 S = TypeVar("S", bound=Enum)
 
-RUN: Final = ("source", "run")
-PARTITION: Final = (*RUN, "topic", "partition")
-REPLICA: Final = (*PARTITION, "replica")
-HISTORY: Final = (*REPLICA, "controller", "epoch")
-"""The key of ``key_seq``: a partition (replica -1) or a replica in one controller's epoch."""
-AT: Final = ("file", "line", "place", "t_ms", "controller", "epoch", "seq")
-"""Place and time of a row."""
+RUN: Final = "source, run"
+PARTITION: Final = f"{RUN}, topic, partition"
+REPLICA: Final = f"{PARTITION}, replica"
+EPOCH: Final = f"{RUN}, controller, epoch"
+HISTORY: Final = f"{REPLICA}, controller, epoch"
+"""The columns that identify a partition or replica and a controller epoch. ``key_seq`` counts the
+rows in which they are the same."""
+AT: Final = "file, line, place, t_ms, controller, epoch, seq"
+"""The columns that identify the place and time at which an event was logged."""
 
-STATE_KINDS: Final = (
-    Kind.PARTITION_SNAPSHOT,
-    Kind.PARTITION_TRANSITION,
-    Kind.REPLICA_TRANSITION,
-)
-"""Kinds of rows after which a partition or replica is in ``to_state``."""
-TRANSITIONS: Final = (Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION)
-FAILURES: Final = (Kind.PARTITION_FAILED, Kind.REPLICA_FAILED)
-REPLICA_KINDS: Final = (Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED, Kind.ISR_REMOVED)
-"""Kinds of rows that belong to the history of a replica: ``key_seq`` counts them there."""
 LEADERSHIPS: Final = (
     Kind.PARTITION_SNAPSHOT,
     Kind.PARTITION_TRANSITION,
@@ -53,149 +46,122 @@ LEADERSHIPS: Final = (
     Kind.LEADER_EPOCH_BUMPED,
     LEADERSHIP_WRITTEN,
 )
-"""Kinds of rows that give the content of a state znode, if they have a leader."""
-
+"""Kinds of rows that contain a partition's leader and ISR, unless ``leader`` is null."""
 OFFLINE: Final = STATE_CODES[PartitionState.OFFLINE.value]
-ONLINE: Final = STATE_CODES[PartitionState.ONLINE.value]
+_ONLINE: Final = STATE_CODES[PartitionState.ONLINE.value]
 NO_PARTITION: Final = STATE_CODES[PartitionState.NON_EXISTENT.value]
 NO_REPLICA: Final = STATE_CODES[ReplicaState.NON_EXISTENT.value]
-_NEVER_SET: Final = 63
-_FIRST_PARTITION_STATE: Final = STATE_CODES[PartitionState.NON_EXISTENT.value]
-_FIRST_REPLICA_STATE: Final = STATE_CODES[ReplicaState.NON_EXISTENT.value]
+IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
+IS_ZOOKEEPER: Final = f"source = {code_of(ZOOKEEPER_LOG, SOURCES)}"
+_PAIR: Final = "CAST(from_state AS INTEGER) * 100 + to_state"
 
 
 def kind_code(kind: str) -> int:
-    """Return the code of a kind."""
+    """Return the code of a kind of event."""
     return code_of(kind, KINDS)
 
 
-def is_kind(*kinds: str) -> Column:
-    """Condition: the row is of one of these kinds."""
-    return F.col("kind").isin(*(kind_code(kind) for kind in kinds))
+def is_kind(*kinds: str) -> str:
+    """Return an SQL condition that is true for events of the given kinds."""
+    return f"kind IN ({', '.join(str(kind_code(kind)) for kind in kinds)})"
 
 
-def legal_bits(before: Mapping[S, frozenset[S]], first: int) -> int:
-    """Return legal transitions as bits.
-
-    For every legal pair of state codes, bit (from - first) * number of states + (to - first) is
-    set; ``first`` is the lowest code.
-    """
-    count = len(before)
-    return sum(
-        1 << (STATE_CODES[source.value] - first) * count + STATE_CODES[target.value] - first
+def legal_pairs(before: Mapping[S, Iterable[S]]) -> list[int]:
+    """Return the legal transitions of a state machine, each as 100 * (old code) + (new code)."""
+    return sorted(
+        100 * STATE_CODES[source.value] + STATE_CODES[target.value]
         for target, sources in before.items()
         for source in sources
     )
 
 
-def is_illegal() -> Column:
-    """Condition: the row is a transition that Kafka's state machine does not allow.
+def _is_illegal(kind: str, before: Mapping[S, Iterable[S]]) -> str:
+    pairs = ", ".join(map(str, legal_pairs(before)))
+    return f"{is_kind(kind)} AND {_PAIR} NOT IN ({pairs})"
 
-    Decided by the row's own ``from_state``; a row without one is not illegal.
+
+IS_SNAPSHOT: Final = is_kind(Kind.PARTITION_SNAPSHOT)
+IS_TRANSITION: Final = is_kind(Kind.PARTITION_TRANSITION)
+IS_DELETED: Final = is_kind(LEADERSHIP_DELETED)
+IS_FAILURE: Final = is_kind(Kind.PARTITION_FAILED, Kind.REPLICA_FAILED)
+IS_WRITE: Final = (
+    f"{is_kind(LEADERSHIP_WRITTEN)} OR "
+    f"(is_leadership AND NOT {IS_SNAPSHOT} AND ({IS_TRANSITION} OR prev_isr IS NOT NULL))"
+)
+"""SQL condition: the event is a write of a partition's state znode."""
+_JUDGED: Final = f"""
+SELECT *,
+  from_state <> 0 AND (
+    ({_is_illegal(Kind.PARTITION_TRANSITION, partition_state.VALID_PREVIOUS)})
+    OR ({_is_illegal(Kind.REPLICA_TRANSITION, replica_state.VALID_PREVIOUS)})
+  ) AS is_illegal,
+  {is_kind(*LEADERSHIPS)} AND leader IS NOT NULL AS is_leadership,
+  CASE WHEN {is_kind(Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED, Kind.ISR_REMOVED)}
+    THEN replica ELSE -1 END AS key_replica
+FROM {{stored}}
+"""
+_CONDITIONS: Final = f"""
+SELECT *,
+  {IS_SNAPSHOT} OR ({IS_TRANSITION} AND NOT is_illegal) AS is_partition_state,
+  {is_kind(Kind.REPLICA_TRANSITION)} AND NOT is_illegal AS is_replica_state,
+  {IS_TRANSITION} AND NOT is_illegal AND (
+    from_state = {NO_PARTITION} OR to_state = {NO_PARTITION}) AS is_birth_or_death,
+  CASE WHEN is_leadership AND NOT {IS_SNAPSHOT} AND leader > {NO_LEADER}
+      AND leader <> coalesce(prev_leader, {NO_LEADER}) AND prev_isr IS NOT NULL
+    THEN NOT list_contains(prev_isr, leader) ELSE false END AS is_unclean,
+  is_leadership AND prev_isr IS NOT NULL AND isr IS NOT NULL AND prev_isr <> isr AS moves_isr
+FROM ({_JUDGED})
+"""
+
+
+def judged(stored: str) -> str:
+    """Return a query for the stored events with these additional columns:
+
+    - ``is_illegal``: the event is a transition that Kafka's state machines do not allow. Rows
+      without ``from_state`` are never illegal.
+    - ``is_leadership``: the row contains the partition's leader and ISR.
+    - ``key_replica``: the replica that the event is about, -1 if it is about the partition.
+    - ``is_partition_state``, ``is_replica_state``: ``to_state`` is the new state of a partition or
+      replica.
+    - ``is_birth_or_death``: a partition is created or deleted.
+    - ``is_unclean``: the new leader was not in the previous ISR.
+    - ``moves_isr``: the event changes the ISR; the row contains the ISRs before and after.
     """
-    partition = _is_legal_pair(
-        legal_bits(partition_state.VALID_PREVIOUS, _FIRST_PARTITION_STATE),
-        _FIRST_PARTITION_STATE,
-        len(PartitionState),
-    )
-    replica = _is_legal_pair(
-        legal_bits(replica_state.VALID_PREVIOUS, _FIRST_REPLICA_STATE),
-        _FIRST_REPLICA_STATE,
-        len(ReplicaState),
-    )
-    is_legal = F.when(is_kind(Kind.PARTITION_TRANSITION), partition).otherwise(replica)
-    return is_kind(*TRANSITIONS) & (F.col("from_state") != 0) & ~is_legal
+    return _CONDITIONS.format(stored=stored)
 
 
-def _is_legal_pair(bits: int, first: int, count: int) -> Column:
-    before, after = (F.col(name).cast("int") - first for name in ("from_state", "to_state"))
-    is_known = before.between(0, count - 1) & after.between(0, count - 1)
-    place = F.when(is_known, before * count + after).otherwise(_NEVER_SET)
-    return F.getbit(F.lit(bits).cast("bigint"), place) == 1
+def known_state(state: str) -> str:
+    """Return SQL for a partition's state, or 0 (unknown) if Kafka's logs at INFO do not show it.
 
-
-def goes_offline() -> Column:
-    """Condition: a partition's transition to Offline from another state."""
-    return (
-        is_kind(Kind.PARTITION_TRANSITION)
-        & (F.col("to_state") == OFFLINE)
-        & (F.col("from_state") != OFFLINE)
-    )
-
-
-def is_found_offline() -> Column:
-    """Condition: a snapshot's row of a partition that lost its leader together with the controller.
-
-    Its state znode still names the dead leader. A partition that was Offline before has leader -1
-    there, and its Offline state merely continues.
+    At INFO, Kafka does not log the transitions of a partition that loses its leader. Such a
+    partition is Offline or being deleted.
     """
-    is_offline = is_kind(Kind.PARTITION_SNAPSHOT) & (F.col("to_state") == OFFLINE)
-    return is_offline & (F.col("leader") > NO_LEADER)
+    is_unknown = f"{state} = {_ONLINE} AND leader = {NO_LEADER} AND NOT {IS_JOURNAL}"
+    return f"CASE WHEN {is_unknown} THEN 0 ELSE {state} END"
 
 
-def ends_offline_piece() -> Column:
-    """Condition: a transition from Offline, to another state or to Offline again."""
-    return is_kind(Kind.PARTITION_TRANSITION) & (F.col("from_state") == OFFLINE)
+def since(relation: str, from_ms: int | None, column: str = "t_ms") -> str:
+    """Return a query for the rows at or after ``from_ms``, or for all rows if it is None."""
+    return f"SELECT * FROM {relation}" + _after(from_ms, column)
 
 
-def replica_key() -> Column:
-    """Return the replica that a row's history belongs to; -1 for the history of the partition."""
-    return F.when(is_kind(*REPLICA_KINDS), F.col("replica")).otherwise(-1)
+def _after(from_ms: int | None, column: str) -> str:
+    return "" if from_ms is None else f" WHERE {column} >= {from_ms}"
 
 
-def partition_code() -> Column:
-    """Return ``code``, a hash of the row's partition, to preselect rows of some partitions.
+def in_time(from_ms: int | None) -> str:
+    """Return an SQL condition: the event is at or after ``from_ms`` (always true for None)."""
+    return "true" if from_ms is None else f"t_ms >= {from_ms}"
 
-    A collision selects rows of another partition as well.
+
+def total(expression: str) -> str:
+    """Return SQL for a sum of integers, with 0 instead of null if there are no rows."""
+    return f"CAST(coalesce(sum({expression}), 0) AS BIGINT)"
+
+
+def equal(left: str, right: str, columns: str) -> str:
+    """Return an SQL join condition: the tables ``left`` and ``right`` have equal ``columns``.
+
+    The columns must not be null.
     """
-    return F.xxhash64(*PARTITION).alias("code")
-
-
-def is_leadership() -> Column:
-    """Condition: the row gives the content of a state znode."""
-    return is_kind(*LEADERSHIPS) & F.col("leader").isNotNull()
-
-
-def is_unclean() -> Column:
-    """Condition: the election of a leader that was not in the previous ISR."""
-    return (
-        is_leadership()
-        & ~is_kind(Kind.PARTITION_SNAPSHOT)
-        & (F.col("leader") > NO_LEADER)
-        & (F.col("leader") != F.coalesce("prev_leader", F.lit(NO_LEADER)))
-        & F.col("prev_isr").isNotNull()
-        & ~F.array_contains("prev_isr", F.col("leader"))
-    )
-
-
-def moves_isr() -> Column:
-    """Condition: the row changes the ISR, and has the ISRs before and after."""
-    are_known = F.col("prev_isr").isNotNull() & F.col("isr").isNotNull()
-    return is_leadership() & are_known & (F.col("prev_isr") != F.col("isr"))
-
-
-def isr_removed() -> Column:
-    """Return the replicas that left the ISR."""
-    return F.array_except("prev_isr", "isr")
-
-
-def isr_added(removed: Column) -> Column:
-    """Return the replicas that joined the ISR; ``removed`` are those that left it.
-
-    Often the sizes alone show that no replica joined.
-    """
-    grown = F.size("isr") - F.size("prev_isr") + F.size(removed)
-    return F.when(grown > 0, F.array_except("isr", "prev_isr")).otherwise(
-        F.array().cast("array<int>")
-    )
-
-
-def isr_removed_count() -> Column:
-    """Return the number of replicas that left the ISR in a row."""
-    return F.when(moves_isr(), F.size(isr_removed())).otherwise(0)
-
-
-def isr_added_count(removed: Column) -> Column:
-    """Return the number of replicas that joined the ISR; ``removed`` is the number that left it."""
-    grown = F.size("isr") - F.size("prev_isr")
-    return F.when(moves_isr(), grown + removed).otherwise(0)
+    return " AND ".join(f"{left}.{name} = {right}.{name}" for name in columns.split(", "))

@@ -1,27 +1,27 @@
-"""Controllers over time: epochs, failovers, epochs with two controllers, late writes.
+"""Queries about controllers: epochs, failovers, epochs with two controllers, late writes.
 
-One hash aggregation over all events gives a row for each epoch and controller. The other queries
-use that result, which is small and in one Spark partition, so that they need no shuffle.
+One aggregation over all events (``epochs``) yields a row for each controller and epoch. The other
+queries work on its result.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
-
 from klamm.cluster.journal import Kind
-from klamm.replay.event_schema import (
-    JOURNAL,
-    LEADERSHIP_WRITTEN,
-    SOURCES,
-    ZOOKEEPER_LOG,
-    code_of,
+from klamm.replay.questions.columns import (
+    AT,
+    EPOCH,
+    IS_JOURNAL,
+    IS_WRITE,
+    IS_ZOOKEEPER,
+    PARTITION,
+    RUN,
+    in_time,
+    is_kind,
 )
-from klamm.replay.questions.columns import AT, PARTITION, RUN, is_kind, is_leadership
 
-EPOCH: Final = (*RUN, "controller", "epoch")
+IS_START: Final = is_kind(Kind.RUN_START)
 _MARKS: Final = {
     "snapshot_ms": Kind.PARTITION_SNAPSHOT,
     "elected_ms": Kind.CONTROLLER_ELECTED,
@@ -29,110 +29,90 @@ _MARKS: Final = {
     "resigned_ms": Kind.CONTROLLER_RESIGNED,
     "moved_ms": Kind.CONTROLLER_MOVED,
 }
-"""The time of each event in an epoch's life is that of its first row of this kind."""
-IS_LATE: Final = "last_write_at > newer_at"
-"""Condition: an epoch that wrote after a newer epoch began."""
-IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
-_IS_ZOOKEEPER: Final = f"source = {code_of(ZOOKEEPER_LOG, SOURCES)}"
+"""Columns of ``epochs`` with the time of the epoch's first event of this kind."""
+_AT: Final = f"CASE WHEN {IS_ZOOKEEPER} THEN place ELSE t_ms END"
 
 
-def epochs(events: DataFrame, from_ms: int | None = None) -> DataFrame:
-    """Return a row for each epoch of each controller, with the times of election, readiness etc.
+def epochs(events: str, from_ms: int | None = None) -> str:
+    """Return a query with a row for each controller epoch, e.g. with the time of the election.
 
-    ``rows``: number of rows at or after ``from_ms``; all other columns consider every row.
-    ``last_write_at`` and ``newer_at`` (the first row of a newer epoch) are places in ZooKeeper's
-    logs, which have a total order, and times in other logs. ``next_snapshot_ms``: the first
-    snapshot of a newer epoch, which ends all states of this epoch.
+    - ``rows``: number of events at or after ``from_ms``; all other columns consider all events.
+    - ``last_write_at``: the epoch's last write.
+    - ``newer_at``: the first event of a newer epoch.
+
+    For ZooKeeper's logs, the last two are positions (``place``). For other logs they are times,
+    because the order of events of different controllers is uncertain.
     """
-    at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
-    seq = F.when(F.expr(IS_JOURNAL), F.col("seq"))
-    newer = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(1, Window.unboundedFollowing)
-    return (
-        events.groupBy(*EPOCH)
-        .agg(
-            F.count_if(F.lit(True) if from_ms is None else F.col("t_ms") >= from_ms).alias("rows"),
-            F.min("t_ms").alias("first_ms"),
-            F.max("t_ms").alias("last_ms"),
-            F.min(at).alias("first_at"),
-            F.max(F.when(is_write(), at)).alias("last_write_at"),
-            *(
-                F.min(F.when(is_kind(kind), F.col("t_ms"))).alias(name)
-                for name, kind in _MARKS.items()
-            ),
-            F.min(seq).alias("first_seq"),
-            F.max(seq).alias("last_seq"),
-        )
-        .coalesce(1)
-        .select(
-            *EPOCH,
-            "rows",
-            "first_ms",
-            "last_ms",
-            *_MARKS,
-            *("first_seq", "last_seq"),
-            "last_write_at",
-            F.min("first_at").over(newer).alias("newer_at"),
-            F.first("snapshot_ms", ignorenulls=True).over(newer).alias("next_snapshot_ms"),
-            F.max("last_ms").over(Window.partitionBy(*RUN)).alias("run_last_ms"),
-        )
+    marks = ", ".join(
+        f"min(CASE WHEN {is_kind(kind)} THEN t_ms END) AS {name}" for name, kind in _MARKS.items()
     )
+    return f"""
+SELECT {EPOCH}, rows, first_ms, last_ms, {", ".join(_MARKS)}, first_seq, last_seq, numbered,
+  last_write_at,
+  min(first_at) OVER (PARTITION BY {RUN} ORDER BY epoch
+    RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS newer_at
+FROM (
+  SELECT {EPOCH}, count(*) FILTER (WHERE {in_time(from_ms)}) AS rows,
+    min(t_ms) AS first_ms, max(t_ms) AS last_ms, min({_AT}) AS first_at,
+    max(CASE WHEN {IS_WRITE} THEN {_AT} END) AS last_write_at, {marks},
+    min(CASE WHEN {IS_JOURNAL} THEN seq END) AS first_seq,
+    max(CASE WHEN {IS_JOURNAL} THEN seq END) AS last_seq,
+    count(*) FILTER (WHERE {IS_JOURNAL}) AS numbered
+  FROM {events} GROUP BY {EPOCH})"""
 
 
-def failovers(found: DataFrame) -> DataFrame:
-    """Return a row for each elected controller.
+def failovers(found: str) -> str:
+    """Return a query with a row for each controller election. ``found``: result of ``epochs``.
 
-    ``silent_ms``: from the last row of any older epoch to the election; null if an older epoch has
-    later rows, and for a second controller of an epoch. ``ready_after_ms``: from the election until
-    the controller was ready. Null if the log does not have the row.
+    - ``since_older_epoch_ms``: time from the last event of all older epochs to the election; null
+      if an older epoch has later events, and for the second controller of an epoch.
+    - ``ready_after_ms``: time from the election until the controller was ready; null if unknown.
     """
-    before = Window.partitionBy(*RUN).orderBy("epoch").rangeBetween(Window.unboundedPreceding, -1)
-    silent_ms = F.col("elected_ms") - F.max("last_ms").over(before)
-    is_first = F.col("elected_ms") == F.min("elected_ms").over(Window.partitionBy(*RUN, "epoch"))
-    return found.where("epoch > 0 AND elected_ms IS NOT NULL").select(
-        *EPOCH,
-        "elected_ms",
-        "ready_ms",
-        (F.col("ready_ms") - F.col("elected_ms")).alias("ready_after_ms"),
-        F.when(is_first & (silent_ms >= 0), silent_ms).alias("silent_ms"),
-        "last_ms",
-    )
+    return f"""
+SELECT {EPOCH}, elected_ms, ready_ms, ready_ms - elected_ms AS ready_after_ms,
+  CASE WHEN elected_ms = first_elected_ms AND elected_ms >= before_ms
+    THEN elected_ms - before_ms END AS since_older_epoch_ms, last_ms
+FROM (
+  SELECT *, min(elected_ms) OVER (PARTITION BY {RUN}, epoch) AS first_elected_ms,
+    max(CASE WHEN epoch > 0 THEN last_ms END) OVER (PARTITION BY {RUN} ORDER BY epoch
+      RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ms
+  FROM {found})
+WHERE epoch > 0 AND elected_ms IS NOT NULL"""
 
 
-def shared_epochs(found: DataFrame) -> DataFrame:
-    """Return the epochs in which more than one controller acted."""
-    return (
-        found.where("epoch > 0 AND controller >= 0")
-        .groupBy(*RUN, "epoch")
-        .agg(
-            F.sort_array(F.collect_set("controller")).alias("controllers"),
-            F.min("first_ms").alias("first_ms"),
-            F.max("last_ms").alias("last_ms"),
-        )
-        .where(F.size("controllers") > 1)
-    )
+def starts(marked: str, found: str) -> str:
+    """Return a query for each start of a cluster by `klamm up`: time, run id, controller epochs.
 
-
-def late_writes(events: DataFrame, found: DataFrame) -> DataFrame:
-    """Return the writes of an epoch after a newer epoch began.
-
-    "After" is ZooKeeper's order in its own logs, else the clocks of the two controllers. Only
-    epochs that have late writes are searched.
+    ``detail`` begins with the run id. ``first_epoch`` and ``last_epoch``: the first and last epoch
+    in which a controller was elected until the next start; null if none was elected.
     """
-    late = found.where(IS_LATE).select(*EPOCH, "newer_at")
-    at = F.when(F.expr(_IS_ZOOKEEPER), F.col("place")).otherwise(F.col("t_ms"))
-    return (
-        events.where(is_write())
-        .join(F.broadcast(late), list(EPOCH))
-        .where(at > F.col("newer_at"))
-        .select(*PARTITION, "replica", "kind", "leader", "isr", *AT)
-    )
+    return f"""
+SELECT s.source, s.run, s.t_ms, s.detail, min(e.epoch) AS first_epoch, max(e.epoch) AS last_epoch
+FROM (
+  SELECT {RUN}, t_ms, detail, lead(t_ms) OVER (PARTITION BY {RUN} ORDER BY t_ms) AS until_ms
+  FROM {marked} WHERE {IS_START}) AS s
+LEFT JOIN {found} AS e ON s.source = e.source AND s.run = e.run AND e.elected_ms >= s.t_ms
+  AND (s.until_ms IS NULL OR e.elected_ms < s.until_ms)
+GROUP BY s.source, s.run, s.t_ms, s.detail"""
 
 
-def is_write() -> Column:
-    """Condition: the row records a write of a state znode."""
-    is_first = is_kind(Kind.PARTITION_TRANSITION)
-    return is_kind(LEADERSHIP_WRITTEN) | (
-        is_leadership()
-        & ~is_kind(Kind.PARTITION_SNAPSHOT)
-        & (is_first | F.col("prev_isr").isNotNull())
-    )
+def shared_epochs(found: str) -> str:
+    """Return a query for the epochs that have events of more than one controller."""
+    return f"""
+SELECT {RUN}, epoch, list_sort(list(DISTINCT controller)) AS controllers,
+  min(first_ms) AS first_ms, max(last_ms) AS last_ms
+FROM {found} WHERE epoch > 0 AND controller >= 0
+GROUP BY {RUN}, epoch HAVING count(DISTINCT controller) > 1"""
+
+
+def late_writes(events: str, found: str) -> str:
+    """Return a query for the writes that a controller made after a newer epoch had begun.
+
+    ZooKeeper's logs order writes by zxid. In other logs, the times of the controllers' clocks are
+    compared.
+    """
+    return f"""
+SELECT {PARTITION}, replica, kind, leader, isr, {AT}
+FROM {events} JOIN (
+  SELECT {EPOCH}, newer_at FROM {found} WHERE last_write_at > newer_at) USING ({EPOCH})
+WHERE ({IS_WRITE}) AND {_AT} > newer_at"""

@@ -1,76 +1,55 @@
-"""Duplicate rows, with equal (source, run, controller, epoch, seq): listing and removal.
+"""Finds and removes duplicate rows: rows with equal source, run, controller, epoch and seq.
 
-Only journals number their rows. Epochs without duplicates are not searched. Of several copies, the
-first by (file, line) is kept.
+Duplicates are found only among the rows that controllers wrote to a journal, because no other rows
+have a sequence number. The first copy by file and line is kept.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from klamm.replay.event_schema import CODED_SCHEMA
-from klamm.replay.questions.controllers import EPOCH, IS_JOURNAL
+from klamm.replay.questions.columns import EPOCH, IS_JOURNAL, equal
 
-_IDENTITY: Final = (*EPOCH, "seq")
-_SAID: Final = tuple(
-    name for name in CODED_SCHEMA.fieldNames() if name not in ("file", "line", *_IDENTITY)
+_IDENTITY: Final = f"{EPOCH}, seq"
+_SAID: Final = ", ".join(
+    f"'{name}': {name}"
+    for name in CODED_SCHEMA.names
+    if name not in ("file", "line", *_IDENTITY.split(", "))
 )
-_STRETCH_BITS: Final = 6
-"""log2 of the numbers in a stretch: a long has a bit for each."""
+_BLOCK: Final = "seq >> 5"
 
 
-def duplicates(events: DataFrame) -> DataFrame:
-    """Return a row for each sequence number that occurs more than once.
+def duplicates(events: str) -> str:
+    """Return a query with a row for each sequence number that occurs more than once.
 
-    ``copies``: number of rows. ``file`` and ``line``: place of the first copy; ``copy_file`` and
-    ``copy_line``: of the last. ``is_contradiction``: the copies differ.
+    - ``copies``: number of rows with this sequence number.
+    - ``file``, ``line``: place of the first of these rows.
+    - ``copy_file``, ``copy_line``: place of the last of them.
+    - ``is_contradiction``: these rows have different contents.
     """
-    place = F.struct("file", "line")
-    said = F.xxhash64(*_SAID)
-    return (
-        events.join(F.broadcast(_doubtful(events)), list(EPOCH), "left_semi")
-        .withColumn("_said", said)
-        .groupBy(*_IDENTITY)
-        .agg(
-            F.count("*").alias("copies"),
-            (F.min("_said") != F.max("_said")).alias("is_contradiction"),
-        )
-        .where("copies > 1")
-        .select(*_IDENTITY, "copies", "is_contradiction")
-        .join(events.select(*_IDENTITY, "file", "line"), list(_IDENTITY))
-        .groupBy(*_IDENTITY, "copies", "is_contradiction")
-        .agg(F.min(place).alias("_first"), F.max(place).alias("_last"))
-        .select(
-            *(*_IDENTITY, "copies", "is_contradiction", "_first.file", "_first.line"),
-            F.col("_last.file").alias("copy_file"),
-            F.col("_last.line").alias("copy_line"),
-        )
-    )
+    # For each block of 32 sequence numbers, the number of distinct ones (a bit set) is compared
+    # with the number of rows. Only the few blocks with duplicates are grouped by number.
+    return f"""
+SELECT {_IDENTITY}, copies, is_contradiction, first_copy.file AS file, first_copy.line AS line,
+  last_copy.file AS copy_file, last_copy.line AS copy_line
+FROM (
+  SELECT {_IDENTITY}, count(*) AS copies, min(said) <> max(said) AS is_contradiction,
+    min({{'file': file, 'line': line}}) AS first_copy,
+    max({{'file': file, 'line': line}}) AS last_copy
+  FROM (
+    SELECT {_IDENTITY}, file, line, CAST({{{_SAID}}} AS VARCHAR) AS said
+    FROM (SELECT *, {_BLOCK} AS block FROM {events})
+    JOIN (
+      SELECT {EPOCH}, {_BLOCK} AS block FROM {events} WHERE {IS_JOURNAL} AND epoch > 0
+      GROUP BY {EPOCH}, {_BLOCK}
+      HAVING count(*) > bit_count(bit_or(CAST(1 AS BIGINT) << CAST(seq & 31 AS INTEGER)))
+    ) USING ({EPOCH}, block))
+  GROUP BY {_IDENTITY} HAVING count(*) > 1)"""
 
 
-def _doubtful(events: DataFrame) -> DataFrame:
-    """Return the epochs of journals that have duplicate numbers.
-
-    For each stretch of 64 numbers, a bit set of the numbers present is compared with the row count.
-    """
-    seen = F.bit_or(F.expr("shiftleft(1L, CAST(seq & 63 AS INT))"))
-    return (
-        events.where(IS_JOURNAL)
-        .groupBy(*EPOCH, F.shiftright("seq", _STRETCH_BITS).alias("_stretch"))
-        .agg((F.count("*") - F.bit_count(seen)).alias("_repeated"))
-        .where("_repeated > 0")
-        .select(*EPOCH)
-        .distinct()
-    )
-
-
-def without(events: DataFrame, repeated: DataFrame) -> DataFrame:
-    """Return the events without duplicates; ``repeated`` is the result of ``duplicates``."""
-    kept = repeated.select(*_IDENTITY, F.col("file").alias("_file"), F.col("line").alias("_line"))
-    is_kept = F.col("_file").isNull() | (
-        (F.col("_file") == F.col("file")) & (F.col("_line") == F.col("line"))
-    )
-    return events.join(kept, list(_IDENTITY), "left").where(is_kept).select(*events.columns)
+def without(events: str, repeated: str) -> str:
+    """Return a query for the events without duplicates (``repeated``: result of ``duplicates``)."""
+    return f"""
+SELECT e.* FROM {events} AS e LEFT JOIN {repeated} AS r ON {equal("e", "r", _IDENTITY)}
+WHERE r.seq IS NULL OR (r.file = e.file AND r.line = e.line)"""

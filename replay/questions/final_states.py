@@ -1,85 +1,73 @@
-"""Final states and leaderships of partitions and replicas, or those as of a moment.
+"""Queries for the final states of partitions and replicas, and for final leaders and ISRs.
 
-The state as of a moment is the final state of the rows up to it. The pass over all events finds
-only the place of a partition's last leadership; its content is joined when it is needed.
+With ``--as-of``, only events up to that moment are read, and the result is the states as of that
+moment. ``by_replica`` finds only the position of the last row with a partition's leader and ISR;
+this module joins the row itself.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from klamm.replay.encode import state_word
+from klamm.replay.engines import Engine
 from klamm.replay.questions.columns import (
     NO_PARTITION,
     NO_REPLICA,
     PARTITION,
     REPLICA,
-    is_leadership,
+    judged,
+    known_state,
 )
-from klamm.replay.questions.histories import by_partition, by_replica, histories
+from klamm.replay.questions.histories import by_partition, by_replica
 
-LEADERSHIP: Final = ("leader", "leader_epoch", "isr", "zk_version")
+LEADERSHIP: Final = "leader, leader_epoch, isr, zk_version"
 
 
-def as_of(
-    events: DataFrame,
-    time_ms: int | None = None,
-    epoch: int | None = None,
-    zxid: int | None = None,
-) -> DataFrame:
-    """Return the rows up to a time, a controller epoch or a transaction, all inclusive.
+def final_partitions(partitions: str, events: str) -> str:
+    """Return a query for the final state, leader and ISR of each partition.
 
-    With ``zxid``, rows of sources without zxids are dropped.
+    ``partitions`` is the result of ``by_partition``. ``state`` is 0 if the log does not have the
+    last state: Kafka's logs at INFO do not show whether a partition that lost its leader is Offline
+    or being deleted. Deleted partitions are left out.
     """
-    for name, last in (("t_ms", time_ms), ("epoch", epoch), ("zxid", zxid)):
-        if last is not None:
-            events = events.where(F.col(name) <= last)
-    return events
+    # If an epoch has two controllers, both may have a row at the same place.
+    return f"""
+SELECT {PARTITION}, {known_state("coalesce(state, 0)")} AS state, {LEADERSHIP}, state_place,
+  leadership_place
+FROM (
+  SELECT *, row_number() OVER (PARTITION BY {PARTITION} ORDER BY controller DESC) AS number
+  FROM {partitions} LEFT JOIN (
+    SELECT {PARTITION}, place AS leadership_place, controller, {LEADERSHIP}
+    FROM {events} WHERE is_leadership AND NOT is_birth_or_death AND topic IS NOT NULL
+  ) USING ({PARTITION}, leadership_place))
+WHERE number = 1 AND coalesce(state <> {NO_PARTITION}, leader IS NOT NULL)
+  AND (leader IS NOT NULL OR leadership_place IS NULL OR leadership_place <= state_place)"""
 
 
-def final_partitions(partitions: DataFrame, events: DataFrame) -> DataFrame:
-    """Return state and leadership of each existing partition; ``partitions`` is ``by_partition``.
+def final_replicas(replicas: str) -> str:
+    """Return a query for the final state of each replica that exists.
 
-    ``state`` is 0 if the source has no states. Partitions with a deleted state znode are left out.
+    ``replicas`` is the result of ``by_replica``.
     """
-    leaderships = events.where(is_leadership()).select(
-        *PARTITION, F.col("place").alias("leadership_place"), *LEADERSHIP
-    )
-    # Two controllers of one epoch may both have a row at the same place.
-    found = partitions.join(leaderships, [*PARTITION, "leadership_place"], "left").dropDuplicates(
-        list(PARTITION)
-    )
-    is_there = F.coalesce(F.col("state") != NO_PARTITION, F.col("leader").isNotNull())
-    return found.where(is_there).select(
-        *PARTITION,
-        F.coalesce("state", F.lit(0)).cast("byte").alias("state"),
-        *LEADERSHIP,
-        *("state_place", "leadership_place"),
-    )
+    return f"""
+SELECT {REPLICA}, state, state_place FROM {replicas}
+WHERE replica >= 0 AND state <> {NO_REPLICA}"""
 
 
-def final_replicas(replicas: DataFrame) -> DataFrame:
-    """Return the state of each existing replica; ``replicas`` is the result of ``by_replica``."""
-    return replicas.where((F.col("replica") >= 0) & (F.col("state") != NO_REPLICA)).select(
-        *REPLICA, "state", "state_place"
-    )
+def final_tables(engine: Engine, events: str, cluster: str = "") -> tuple[str, str]:
+    """Compute the final states in stored events.
 
-
-def final_tables(events: DataFrame, *cluster: str) -> tuple[DataFrame, DataFrame]:
-    """Return the final partitions and replicas, with the names of their states.
-
-    ``cluster``: columns that distinguish clusters; they come first in the result. Without them all
-    runs are taken as one cluster.
+    Returns the names of two relations: the final states of partitions, and those of replicas.
+    ``cluster``: names of the columns that distinguish clusters, which become the first columns of
+    the relations. If empty, all events belong to one cluster.
     """
     if not cluster:
-        events = events.withColumn("run", F.lit(0).cast("long"))
-    replicas = by_replica(histories(events))
-    partitions = final_partitions(by_partition(replicas), events)
-    key, state = (*cluster, "topic", "partition"), state_word("state").alias("state")
+        events = f"(SELECT * EXCLUDE (run), CAST(0 AS BIGINT) AS run FROM {events})"
+    found = engine.view(judged(events), "judged")
+    replicas = engine.keep(by_replica(found), "replicas")
+    partitions = final_partitions(f"({by_partition(replicas)})", found)
+    key = f"{cluster}, topic, partition" if cluster else "topic, partition"
     return (
-        partitions.select(*key, state, *LEADERSHIP),
-        final_replicas(replicas).select(*key, "replica", state),
+        engine.keep(f"SELECT {key}, state, {LEADERSHIP} FROM ({partitions})", "partitions"),
+        engine.keep(f"SELECT {key}, replica, state FROM ({final_replicas(replicas)})", "replicas"),
     )

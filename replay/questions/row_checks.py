@@ -1,66 +1,151 @@
-"""Gaps in the row numbers of partitions and replicas, and illegal or failed transitions.
+"""Queries for lost rows (gaps in row numbers), and for illegal or failed transitions.
 
-A transition is judged by its row alone; see replay/questions/columns.py.
+replay/questions/columns.py decides which transitions are illegal.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from typing import Final
 
 from klamm.replay.questions.columns import (
     AT,
-    FAILURES,
+    EPOCH,
     HISTORY,
+    IS_FAILURE,
+    IS_JOURNAL,
+    IS_SNAPSHOT,
+    PARTITION,
     REPLICA,
-    is_illegal,
-    is_kind,
-    replica_key,
+    RUN,
 )
 
+_BLOCK_ROWS: Final = 4096
 
-def gap_places(events: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Return the gaps of some partitions and replicas, with their places and ``missing`` rows.
 
-    ``replicas``: their keys. ``after_*``: the row before the gap, null if the first rows are lost.
-    ``before_*``: the row after the gap.
+def doubtful_epochs(found: str) -> str:
+    """Return a query for the controller epochs in which row numbers are missing (journals only).
+
+    ``found``: result of ``controllers.epochs`` for all events without duplicates. ``missing``:
+    number of missing rows.
     """
-    rows = (
-        events.where(F.col("key_seq").isNotNull() & F.col("topic").isNotNull())
-        .withColumn("replica", replica_key())
-        .join(replicas.select(*REPLICA), list(REPLICA), "left_semi")
-        .select(*HISTORY, "key_seq", "file", "line", "t_ms")
+    return f"""
+SELECT * FROM (
+  SELECT {EPOCH}, last_seq - least(first_seq, 1) + 1 - numbered AS missing FROM {found})
+WHERE missing > 0"""
+
+
+def lost_rows(events: str, doubtful: str) -> str:
+    """Return a query for the gaps in the sequence numbers of rows in each controller epoch.
+
+    ``events`` must not contain duplicates. ``doubtful`` is the result of ``doubtful_epochs``.
+
+    - ``missing``: number of lost rows.
+    - ``after_*``: the row after which rows are missing; null if an epoch's first rows are missing.
+    - ``before_*``: the row before which rows are missing.
+
+    An epoch may have most rows of a log, too many for one task to sort. Therefore the query first
+    counts the rows in blocks of sequence numbers, and sorts only blocks next to or with a gap.
+    """
+    places, order = _beside("seq", EPOCH)
+    numbered = f"""
+    SELECT {EPOCH}, seq, file, line, t_ms, CAST(floor(seq / {_BLOCK_ROWS}) AS BIGINT) AS block
+    FROM {events} JOIN {doubtful} USING ({EPOCH})"""
+    by_block = f"PARTITION BY {EPOCH} ORDER BY block"
+    return f"""
+SELECT * EXCLUDE (follows) FROM (
+  SELECT {EPOCH}, seq - coalesce(lag(seq) OVER ({order}), 0) - 1 AS missing,
+    is_after_gap OR block = lag(block) OVER ({order}) AS follows, {places}
+  FROM ({numbered}) JOIN (
+    SELECT {EPOCH}, block, is_after_gap FROM (
+      SELECT *, first_seq - coalesce(lag(last_seq) OVER ({by_block}), 0) > 1 AS is_after_gap,
+        coalesce(lead(first_seq) OVER ({by_block}) - last_seq, 1) > 1 AS is_before_gap
+      FROM (
+        SELECT {EPOCH}, block, min(seq) AS first_seq, max(seq) AS last_seq, count(*) AS rows
+        FROM ({numbered}) GROUP BY {EPOCH}, block))
+    WHERE is_after_gap OR is_before_gap OR last_seq - first_seq + 1 > rows)
+  USING ({EPOCH}, block))
+WHERE missing > 0 AND follows"""
+
+
+def _beside(number: str, key: str) -> tuple[str, str]:
+    """Return SQL for the columns ``after_*`` and ``before_*``, and for the order of the rows."""
+    order = f"PARTITION BY {key} ORDER BY {number}, file, line"
+    names = (number, "file", "line", "t_ms")
+    after = (f"lag({name}) OVER ({order}) AS after_{name}" for name in names)
+    return ", ".join((*after, *(f"{name} AS before_{name}" for name in names))), order
+
+
+def histories_with_gaps(events: str, doubtful: str) -> str:
+    """Return a query for the partitions and replicas whose row numbers (``key_seq``) have gaps.
+
+    There are at most as many of them as lost rows.
+    """
+    return f"""
+SELECT {HISTORY} FROM ({_numbered(events, doubtful)}) GROUP BY {HISTORY}
+HAVING max(key_seq) - least(min(key_seq), 1) + 1 > count(*)"""
+
+
+def gaps(events: str, doubtful: str, found: str) -> str:
+    """Return a query for the gaps in the row numbers (``key_seq``) of each partition and replica.
+
+    ``found``: result of ``histories_with_gaps``. The result shows which partitions and replicas the
+    lost rows were about. Its columns are those of ``lost_rows``. Lost rows that were not about a
+    partition are not included.
+    """
+    places, order = _beside("key_seq", HISTORY)
+    return f"""
+SELECT * FROM (
+  SELECT {HISTORY}, key_seq - coalesce(lag(key_seq) OVER ({order}), 0) - 1 AS missing,
+    {places}
+  FROM ({_numbered(events, doubtful)}) JOIN {found} USING ({HISTORY}))
+WHERE missing > 0"""
+
+
+def _numbered(events: str, doubtful: str) -> str:
+    """Return a query for the rows about partitions and replicas in these controller epochs."""
+    return f"""
+SELECT {PARTITION}, key_replica AS replica, controller, epoch, key_seq, file, line, t_ms
+FROM {events} JOIN {doubtful} USING ({EPOCH})
+WHERE key_seq IS NOT NULL AND topic IS NOT NULL"""
+
+
+def illegal_transitions(events: str) -> str:
+    """Return a query for the transitions that Kafka's state machines do not allow."""
+    return f"SELECT {REPLICA}, from_state, to_state, {AT} FROM {events} WHERE is_illegal"
+
+
+def failed_transitions(events: str) -> str:
+    """Return a query for the transitions that failed. ``outcome`` is the reason."""
+    return f"""
+SELECT {REPLICA}, from_state, to_state, election, outcome, {AT}
+FROM {events} WHERE {IS_FAILURE}"""
+
+
+def lost_tails(events: str) -> str:
+    """Return a query for the controller epochs in journals whose last rows are lost.
+
+    Rows are known to be lost if the next controller read a leader epoch from ZooKeeper that is
+    higher than any earlier one of the partition in the journal: only controllers raise leader
+    epochs. ``epoch`` is the epoch of the next controller, ``partitions`` the number of such
+    partitions; the other columns describe the first of them.
+    """
+    before = f"PARTITION BY {PARTITION} ORDER BY epoch ROWS BETWEEN UNBOUNDED PRECEDING"
+    first = ", ".join(
+        f"arg_min({name}, place) AS {name}"
+        for name in ("topic", "partition", "leader_epoch", "known", "file", "line", "t_ms")
     )
-    order = Window.partitionBy(*HISTORY).orderBy("key_seq", "file", "line")
-    before = {name: F.lag(name).over(order) for name in ("key_seq", "file", "line", "t_ms")}
-    missing = F.col("key_seq") - F.coalesce("after_key_seq", F.lit(0)) - 1
-    return (
-        rows.select(
-            *rows.columns, *(column.alias(f"after_{name}") for name, column in before.items())
-        )
-        .withColumn("missing", missing)
-        .where("missing > 0")
-        .select(
-            *HISTORY,
-            "missing",
-            *("after_key_seq", "after_file", "after_line", "after_t_ms"),
-            *(F.col(name).alias(f"before_{name}") for name in ("key_seq", "file", "line", "t_ms")),
-        )
+    taken = ", ".join(
+        f"arg_min({name}, CASE WHEN {IS_SNAPSHOT} THEN place END) AS {name}"
+        for name in ("leader_epoch", "file", "line", "t_ms")
     )
-
-
-def illegal_transitions(events: DataFrame) -> DataFrame:
-    """Return the transitions that the state machines do not allow, with file and line."""
-    return events.where(is_illegal()).select(*REPLICA, "from_state", "to_state", *AT)
-
-
-def is_failure_or_illegal() -> Column:
-    """Condition: the row is an illegal or a failed transition."""
-    return is_illegal() | is_kind(*FAILURES)
-
-
-def failed_transitions(events: DataFrame) -> DataFrame:
-    """Return the transitions that failed; ``outcome`` is the reason."""
-    return events.where(is_kind(*FAILURES)).select(
-        *REPLICA, "from_state", "to_state", "election", "outcome", *AT
-    )
+    return f"""
+SELECT {RUN}, epoch, count(*) AS partitions, {first}
+FROM (
+  SELECT *, max(reached) OVER ({before} AND 1 PRECEDING) AS known
+  FROM (
+    SELECT {PARTITION}, epoch, max(leader_epoch) AS reached,
+      min(CASE WHEN {IS_SNAPSHOT} THEN place END) AS place, {taken}
+    FROM {events} WHERE {IS_JOURNAL} AND is_leadership AND topic IS NOT NULL
+    GROUP BY {PARTITION}, epoch))
+WHERE leader_epoch > known
+GROUP BY {RUN}, epoch"""

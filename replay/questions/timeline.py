@@ -1,186 +1,116 @@
-"""The cluster over time, in buckets: offline partitions, leaders by broker, and ISR changes.
+"""Queries for plots over time: marks of important events, and timelines of partitions.
 
-Rows that carry the previous value are differences; one hash aggregation sums them by bucket. Each
-controller epoch starts again from its snapshot. The result has rows by bucket, epoch and broker,
-is in one Spark partition, and is the input of all timelines.
+A timeline shows a partition's state, leader and ISR size over time. The queries work on the
+results of other questions; only the events of the shown partitions are read again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
-
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
 
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import NO_LEADER
-from klamm.replay.event_schema import LEADERSHIP_WRITTEN, STATE_CODES
 from klamm.replay.questions.columns import (
-    OFFLINE,
+    IS_DELETED,
+    PARTITION,
     RUN,
-    goes_offline,
-    is_illegal,
     is_kind,
-    is_leadership,
-    isr_added,
-    isr_removed,
-    moves_isr,
+    known_state,
 )
-from klamm.statemachines.partition_state import PartitionState
+from klamm.replay.questions.lives import IS_THERE
 
-BUCKETS: Final = 120
-_NEW: Final = STATE_CODES[PartitionState.NEW.value]
-
-
-def bucket(first_ms: int, width_ms: int) -> Column:
-    """Return the start of a row's bucket; all rows before ``first_ms`` share one earlier bucket."""
-    number = F.floor((F.col("t_ms") - first_ms) / width_ms)
-    # The bucket before the first one sums up the initial values.
-    return (F.greatest(number, F.lit(-1)) * width_ms + first_ms).alias("bucket_ms")
-
-
-def width_of(first_ms: int, last_ms: int, buckets: int = BUCKETS) -> int:
-    """Return the width in ms of each of ``buckets`` buckets from the first to the last time."""
-    return max(1, -(-(last_ms - first_ms + 1) // buckets))
+MARKS: Final = 240
+"""Number of time intervals in a plot. Events of the same kind in one interval share a mark."""
+IS_BROKER_FAILURE: Final = is_kind(Kind.BROKER_OFFLINE)
+BROKER_FAILURE: Final = "broker failure"
+CONTROLLER_ELECTION: Final = "controller election"
+REASSIGNMENT: Final = "reassignment"
+LEADER_ELECTION: Final = "leader election"
+MOST_CHANGES: Final = 200
+"""Maximum number of changes shown in a partition's timeline; older changes are left out."""
+_CHANGES_OF_ALL: Final = 150_000
+"""Maximum number of changes in all timelines together, to limit the size of the page."""
+_ORDER: Final = f"PARTITION BY {PARTITION} ORDER BY place, controller"
 
 
-def differences(events: DataFrame, first_ms: int, width_ms: int) -> DataFrame:
-    """Return the changes by bucket.
+def marks(marked: str, elected: str, reassigned: str, lived: str, at: tuple[int, int]) -> str:
+    """Return a query with a mark for each kind of event and time interval in which it occurred.
 
-    A row for each combination of leader lost, leader gained, replicas that left the ISR and
-    replicas that joined it, with the number of events in ``rows``. ``went_offline``, ``came_back``:
-    number of partitions. In rows of a snapshot, which start from nothing, ``went_offline`` is the
-    number of Offline partitions.
+    A mark has the time of the first event, the number of events, and the brokers if known. ``at``:
+    start of the first interval and width of all intervals, in ms.
     """
-    is_snapshot = is_kind(Kind.PARTITION_SNAPSHOT)
-    gains = is_leadership() & (
-        is_snapshot
-        | F.coalesce(F.col("prev_leader") != F.col("leader"), F.lit(False))
-        | (F.col("prev_leader").isNull() & _is_first_leadership())
+    first_ms, width_ms = at
+    kinds = (
+        f"'{BROKER_FAILURE}' AS what, t_ms, replica AS broker FROM {marked} "
+        f"WHERE {IS_BROKER_FAILURE}",
+        f"'{CONTROLLER_ELECTION}' AS what, elected_ms AS t_ms, controller AS broker FROM {elected}",
+        f"'{REASSIGNMENT}' AS what, start_ms AS t_ms, NULL AS broker FROM {reassigned}",
+        f"'{LEADER_ELECTION}' AS what, t_ms, NULL AS broker FROM {lived} WHERE leader > {NO_LEADER}"
+        " AND prev_leader <> leader",
     )
-    back = (
-        is_kind(Kind.PARTITION_TRANSITION)
-        & (F.col("from_state") == OFFLINE)
-        & (F.col("to_state") != OFFLINE)
-        & ~is_illegal()
-    )
-    offline = (goes_offline() & ~is_illegal()) | (is_snapshot & (F.col("to_state") == OFFLINE))
-    moves = moves_isr()
-    return (
-        events.where(gains | offline | back | moves)
-        .withColumn("_left", F.when(moves, isr_removed()))
-        .select(
-            *RUN,
-            "epoch",
-            bucket(first_ms, width_ms),
-            is_snapshot.alias("is_snapshot"),
-            F.when(gains, F.col("prev_leader")).alias("lost"),
-            F.when(gains, F.col("leader")).alias("gained"),
-            F.col("_left").alias("left"),
-            isr_added(F.col("_left")).alias("joined"),
-            offline.alias("_offline"),
-            back.alias("_back"),
-        )
-        .groupBy(*RUN, "epoch", "bucket_ms", "is_snapshot", "lost", "gained", "left", "joined")
-        .agg(
-            F.count("*").alias("rows"),
-            F.count_if("_offline").alias("went_offline"),
-            F.count_if("_back").alias("came_back"),
-        )
-        .coalesce(1)
-    )
+    return f"""
+SELECT {RUN}, what, min(t_ms) AS t_ms, count(*) AS times,
+  CASE WHEN max(broker) >= 0
+    THEN list_sort(list(DISTINCT broker) FILTER (WHERE broker >= 0)) END AS brokers
+FROM ({" UNION ALL ".join(f"SELECT {RUN}, {kind}" for kind in kinds)})
+WHERE t_ms >= {first_ms}
+GROUP BY {RUN}, what, CAST(floor((t_ms - {first_ms}) / {width_ms}) AS BIGINT)"""
 
 
-def offline_timeline(found: DataFrame) -> DataFrame:
-    """Return the number of Offline partitions at the end of each bucket with a change.
+def life_lines(events: str, lived: str, moved: str, first: Mapping[str, str]) -> str:
+    """Return a query for the last changes of state, leader and ISR size of some partitions.
 
-    ``most``: the largest number that may have been Offline at once in the bucket. ``went_offline``
-    includes partitions that lost their leader together with the controller; they count at the next
-    snapshot. ``found`` is the result of ``differences``.
+    The partitions in the results of the queries ``first`` are chosen first, then those with the
+    most changes, up to the maximum size of the page. ``leader`` is null if unknown, and below -1 if
+    the partition does not exist. ``changes``: total number of the partition's changes.
     """
-    # In snapshots a leader other than -1 means newly Offline, as in is_found_offline().
-    is_new = ~F.col("is_snapshot") | (F.col("gained") > NO_LEADER)
-    by_bucket = found.groupBy(*RUN, "epoch", "bucket_ms").agg(
-        F.sum(F.when(is_new, F.col("went_offline"))).alias("went_offline"),
-        F.sum("came_back").alias("came_back"),
-        F.sum(F.col("went_offline") - F.col("came_back")).alias("_change"),
-        F.bool_or(F.col("is_snapshot") | (F.col("went_offline") + F.col("came_back") > 0)).alias(
-            "_has_change"
-        ),
-    )
-    until = Window.partitionBy(*RUN, "epoch").orderBy("bucket_ms")
-    return (
-        by_bucket.where("_has_change")
-        .withColumn("offline", F.sum("_change").over(until))
-        .groupBy(*RUN, "bucket_ms")
-        .agg(
-            F.max_by("offline", "epoch").alias("offline"),
-            F.max(F.col("offline") + F.col("came_back")).alias("most"),
-            F.coalesce(F.sum("went_offline"), F.lit(0)).alias("went_offline"),
-            F.sum("came_back").alias("came_back"),
-        )
-    )
+    named = " UNION ".join(f"SELECT {PARTITION} FROM ({sql})" for sql in first.values())
+    is_gone = f"{IS_DELETED} OR is_birth_or_death"
+    gone = NO_LEADER - 1
+    return f"""
+SELECT {PARTITION}, t_ms, state, leader, in_sync, changes
+FROM (
+  SELECT *, row_number() OVER ({_ORDER.replace("place, controller", "place DESC, controller DESC")})
+    AS number, count(*) OVER (PARTITION BY {PARTITION}) AS changes
+  FROM (
+    SELECT *, lag(place) OVER ({_ORDER}) AS before, lag(state) OVER ({_ORDER}) AS last_state,
+      lag(leader) OVER ({_ORDER}) AS last_leader, lag(in_sync) OVER ({_ORDER}) AS last_in_sync
+    FROM (
+      SELECT * EXCLUDE (filled), {known_state("filled")} AS state
+      FROM (SELECT {PARTITION}, place, controller, t_ms,
+        coalesce(state, lag(state IGNORE NULLS) OVER ({_ORDER})) AS filled,
+        CASE WHEN coalesce(is_there, lag(is_there IGNORE NULLS) OVER ({_ORDER}), true)
+          THEN coalesce(leader, lag(leader IGNORE NULLS) OVER ({_ORDER})) ELSE {gone} END AS leader,
+        CASE WHEN coalesce(is_there, lag(is_there IGNORE NULLS) OVER ({_ORDER}), true)
+          THEN coalesce(in_sync, lag(in_sync IGNORE NULLS) OVER ({_ORDER})) ELSE 0 END AS in_sync
+      FROM (
+        SELECT {PARTITION}, place, controller, t_ms, {IS_THERE} AS is_there,
+          CASE WHEN is_partition_state THEN to_state END AS state,
+          CASE WHEN {is_gone} THEN {gone} WHEN is_leadership THEN leader END AS leader,
+          CASE WHEN {is_gone} THEN 0 WHEN is_leadership AND isr IS NOT NULL
+            THEN array_length(isr) END AS in_sync
+        FROM {events} JOIN ({_chosen(lived, moved, named)}) USING ({PARTITION})
+        WHERE is_partition_state OR is_leadership OR {IS_DELETED}))))
+  WHERE before IS NULL OR state IS DISTINCT FROM last_state
+    OR leader IS DISTINCT FROM last_leader OR in_sync IS DISTINCT FROM last_in_sync)
+WHERE number <= {MOST_CHANGES}
+ORDER BY {PARTITION}, number DESC"""
 
 
-def leaders_over_time(found: DataFrame) -> DataFrame:
-    """Return the number of partitions that each broker led at the end of each bucket with a change.
-
-    Broker -1: partitions without a leader. ``found`` is the result of ``differences``.
-    """
-    at = (*RUN, "epoch", "bucket_ms")
-    gained = found.where("gained IS NOT NULL").select(
-        *at, F.col("gained").alias("broker"), F.col("rows").alias("_change")
-    )
-    lost = found.where("lost IS NOT NULL").select(
-        *at, F.col("lost").alias("broker"), (-F.col("rows")).alias("_change")
-    )
-    changes = gained.unionByName(lost)
-    # A broker that a snapshot does not name leads no partition from then on.
-    without_partitions = (
-        found.where("is_snapshot")
-        .select(*at)
-        .distinct()
-        .join(changes.select(*RUN, "broker").distinct(), list(RUN))
-        .withColumn("_change", F.lit(0).cast("long"))
-    )
-    until = Window.partitionBy(*RUN, "epoch", "broker").orderBy("bucket_ms")
-    return (
-        changes.unionByName(without_partitions)
-        .groupBy(*at, "broker")
-        .agg(F.sum("_change").alias("_change"))
-        .withColumn("leaders", F.sum("_change").over(until))
-        .groupBy(*RUN, "bucket_ms", "broker")
-        .agg(F.max_by("leaders", "epoch").alias("leaders"))
-    )
-
-
-def isr_churn(found: DataFrame, first_ms: int) -> DataFrame:
-    """Return how often replicas of each broker left and joined an ISR, by bucket.
-
-    Counted from ``first_ms`` on. ``found`` is the result of ``differences``.
-    """
-    has_left = F.col("has_left")
-    return (
-        by_broker(found.where(F.col("bucket_ms") >= first_ms), "bucket_ms", "rows")
-        .groupBy(*RUN, "bucket_ms", "broker")
-        .agg(
-            F.sum(F.when(has_left, F.col("rows")).otherwise(0)).alias("shrinks"),
-            F.sum(F.when(has_left, 0).otherwise(F.col("rows"))).alias("expands"),
-        )
-    )
-
-
-def by_broker(found: DataFrame, *columns: str) -> DataFrame:
-    """Return a row for each broker in ``left`` and ``joined``; ``has_left``: it is in ``left``."""
-    return found.select(
-        *RUN,
-        *columns,
-        F.size("left").alias("_left"),
-        F.posexplode(F.concat("left", "joined")).alias("_at", "broker"),
-    ).withColumn("has_left", F.col("_at") < F.col("_left"))
-
-
-def _is_first_leadership() -> Column:
-    return (is_kind(Kind.PARTITION_TRANSITION) & (F.col("from_state") == _NEW)) | (
-        is_kind(LEADERSHIP_WRITTEN) & (F.col("zk_version") == 0)
-    )
+def _chosen(lived: str, moved: str, named: str) -> str:
+    """Return a query for the partitions whose timelines are shown."""
+    return f"""
+SELECT {PARTITION}
+FROM (
+  SELECT {PARTITION}, sum(least(changes, {MOST_CHANGES})) OVER (
+    ORDER BY is_named DESC, changes DESC, {PARTITION}
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS so_far
+  FROM (
+    SELECT {PARTITION}, changes, coalesce(is_named, false) AS is_named
+    FROM (
+      SELECT {PARTITION}, count(*) AS changes
+      FROM (SELECT {PARTITION} FROM {lived} UNION ALL SELECT {PARTITION} FROM {moved})
+      GROUP BY {PARTITION})
+    LEFT JOIN (SELECT *, true AS is_named FROM ({named})) USING ({PARTITION})))
+WHERE so_far <= {_CHANGES_OF_ALL}"""

@@ -1,40 +1,31 @@
-"""Sources of events: one module per kind of log; all yield rows of READ_SCHEMA.
+"""Sources of events: each kind of log has a module that reads it into rows of READ_SCHEMA.
 
-Defines what a source is, and helpers to build its rows; independent of the kind of log.
+This file defines the interface of a source, and functions that build rows.
 """
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
 
 from klamm.cluster.errors import UsageError
-from klamm.replay.event_schema import DAMAGED_SCHEMA, RAW_SCHEMA
+from klamm.replay.engines import Engine
+from klamm.replay.event_files import Folders
+from klamm.replay.event_schema import RAW_SCHEMA
 
-READ_SCHEMA: Final = StructType(
-    [
-        *RAW_SCHEMA,
-        StructField("problem", StringType(), nullable=True),
-        StructField("text", StringType(), nullable=True),
-    ]
+READ_SCHEMA: Final = pa.schema(
+    [*RAW_SCHEMA, pa.field("problem", pa.string()), pa.field("text", pa.string())]
 )
-"""The rows that a source reads: events, and damaged lines, which have ``problem`` and ``text``.
+"""The rows that a source yields: events and damaged lines.
 
-The other columns of a damaged line are meaningless, except source, file and line.
+For events, ``problem`` and ``text`` are null. A damaged line has only source, file, line, problem
+and text; its other columns are meaningless.
 """
-ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(READ_SCHEMA)
-"""READ_SCHEMA in Arrow, as Python workers return it to Spark."""
 TEXT_CHARACTERS: Final = 200
 _DEFAULTS: Final[dict[str, Any]] = {
     "partition": -1,
@@ -44,107 +35,64 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
-    """Information that log files do not contain.
+    """Options for reading logs, with information that the log files do not contain.
 
-    ``timezone``: IANA name of the zone of local times. ``run``: name of the run for sources that do
-    not name one (None: the directory or the chroot). Raises UsageError for an unknown time zone.
+    - ``timezone``: IANA time zone of the timestamps in Kafka's logs; None: UTC.
+    - ``run``: name of the cluster that wrote Kafka's or ZooKeeper's logs; None: use the name of the
+      log directory or the chroot.
+    - ``beside``: all of Kafka's logs that are read into the same table. Each directory of logs
+      gets a different run name.
+
+    Raises UsageError for an unknown time zone.
     """
 
     timezone: str | None = None
     run: str | None = None
+    beside: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.timezone is None:
             return
         try:
             ZoneInfo(self.timezone)
-        # The name may also be a directory of zones (ValueError, OSError) or a path outside.
+        # A directory of zones, or a path outside the zone database, raises ValueError or OSError.
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise UsageError(
                 f"unknown time zone {self.timezone!r}", hint="for example Europe/Berlin or UTC"
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
-    """Independent read tasks, 0 <= n < ``count``.
-
-    ``read`` yields the rows of task n as Arrow batches (READ_SCHEMA); it runs in any process.
-    """
-
-    count: int
-    read: Callable[[int], Iterator[pa.RecordBatch]]
-
-    def run(
-        self,
-        spark: SparkSession,
-        job: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        schema: StructType | str,
-    ) -> DataFrame:
-        """Apply ``job`` to the rows of each task in Spark's Python workers."""
-
-        def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            # Exempt imported modules from garbage collection: scanning them takes a fifth of the
-            # time.
-            gc.freeze()
-            taken = (n for batch in numbers for n in batch["id"].to_pylist())
-            return job(batch for n in taken for batch in self.read(n))
-
-        return spark.range(self.count, numPartitions=max(self.count, 1)).mapInArrow(work, schema)
-
-    def rows(self, spark: SparkSession) -> DataFrame:
-        """Return all rows (READ_SCHEMA), read lazily."""
-        return self.run(spark, iter, READ_SCHEMA)
-
-
-Find = Callable[[SparkSession, Sequence[Path], SourceOptions], Tasks | DataFrame]
+Store = Callable[[Engine, Sequence[Path], SourceOptions, Folders], str]
 
 
 class Source(NamedTuple):
     """A kind of log.
 
     - ``name``: one of event_schema.SOURCES.
-    - ``recognizes``: returns whether a file is such a log; takes its path and first 64 KiB.
-    - ``find``: returns the lines of several files (READ_SCHEMA), read lazily in one pass; as tasks,
-      unless rows of one file depend on those of others.
-    - ``has_predecessors``: its rows carry the previous state and leadership.
-    - ``unites_copies``: events that are in several files count once, so that copies are allowed.
+    - ``has_predecessors``: its rows contain the previous state, leader and ISR.
+    - ``recognizes``: function that takes a file's path and first 64 KiB, and returns whether it is
+      a log of this kind.
+    - ``store``: function that reads files, encodes and stores their rows, and returns a query for
+      the events (CODED_SCHEMA).
+    - ``unites_copies``: an event in several files counts once, so that several copies of a file may
+      be given.
     """
 
     name: str
     has_predecessors: bool
     recognizes: Callable[[Path, bytes], bool]
-    find: Find
+    store: Store
     unites_copies: bool = False
-
-    def read(self, spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> DataFrame:
-        """Return the lines of several files (READ_SCHEMA), read lazily."""
-        found = self.find(spark, paths, options)
-        return found.rows(spark) if isinstance(found, Tasks) else found
-
-
-class SourceTables(NamedTuple):
-    """Events (RAW_SCHEMA) and damaged lines (DAMAGED_SCHEMA); each of them reads the files."""
-
-    events: DataFrame
-    damaged: DataFrame
-
-
-def split(rows: DataFrame) -> SourceTables:
-    """Split the rows of a source into events and damaged lines."""
-    return SourceTables(
-        rows.where(F.col("problem").isNull()).select(*RAW_SCHEMA.fieldNames()),
-        rows.where(F.col("problem").isNotNull()).select(*DAMAGED_SCHEMA.fieldNames()),
-    )
 
 
 def event_batch(rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Build an Arrow batch of events; each column is a list, an array or one value for all rows.
+    """Build an Arrow batch of events with the given number of rows.
 
-    Missing columns are null, or 0, "" or -1 if READ_SCHEMA does not allow null.
+    The value of a column is a list, an array, or one value for all rows. Missing columns become
+    null, or 0, "" or -1 if READ_SCHEMA does not allow null.
     """
     arrays = []
-    for field in ARROW_SCHEMA:
+    for field in READ_SCHEMA:
         values = columns.get(field.name, _default(field))
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
@@ -154,11 +102,11 @@ def event_batch(rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
             arrays.append(pa.array(values, field.type))
         else:
             arrays.append(pa.repeat(pa.scalar(values, field.type), rows))
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=READ_SCHEMA)
 
 
 class Damaged(NamedTuple):
-    """A line that could not be read."""
+    """A log line that could not be read. ``problem``: reason. ``text``: the line or its start."""
 
     line: int
     problem: str

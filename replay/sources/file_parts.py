@@ -1,12 +1,11 @@
-"""Division of large text files into parts for Spark's tasks, with the line number of each part.
+"""Divides large text files into parts that can be read in parallel, with line numbers.
 
-A line belongs to the part in which it begins. Plain files are cut at equal distances; a compressed
-file is one part. Independent of the meaning of the lines.
+Parts have equal sizes in bytes, so that most begin within a line; a line belongs to the part in
+which it begins. A compressed file is not divided.
 """
 
 from __future__ import annotations
 
-import filecmp
 import gzip
 import hashlib
 import itertools
@@ -16,10 +15,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.replay.engines import Engine
 from klamm.replay.event_schema import REST_UNREAD
+from klamm.replay.locations import location
 
 PART_BYTES: Final = 64 << 20
 _LEAST_PART_BYTES: Final = 4 << 20
@@ -34,9 +34,10 @@ _TEXT_BYTES: Final = 800
 
 
 class FilePart(NamedTuple):
-    """The lines of a file that begin at ``begin`` <= byte < ``end``; ``lines_before`` precede them.
+    """A part of a file: the lines whose first byte is at ``begin`` or later, and before ``end``.
 
-    The part of a compressed file is the whole file; ``end`` is then its compressed size.
+    ``lines_before``: number of lines in the file before the part. A compressed file has one part,
+    whose ``end`` is the compressed size.
     """
 
     file: str
@@ -47,43 +48,46 @@ class FilePart(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """A block of complete lines; only the last line of a file may lack its newline."""
+    """A block of lines. All lines end with a newline, except perhaps the last one of the file."""
 
     data: bytes
     first_line: int
 
 
 class CutShort(NamedTuple):
-    """A truncated or damaged compressed file: it is unreadable from ``line`` on."""
+    """Reports that a compressed file is truncated or damaged: ``line`` and later are unreadable."""
 
     line: int
     problem: str
     text: str
 
 
-def part_size(spark: SparkSession, paths: Sequence[Path]) -> int:
-    """Return the bytes per part that let all processors finish at about the same time."""
-    size = sum(path.stat().st_size for path in paths)
-    at_once = spark.sparkContext.defaultParallelism
+def size_of(paths: Sequence[Path]) -> int:
+    """Return the total size of the files in bytes."""
+    return sum(path.stat().st_size for path in paths)
+
+
+def part_size(engine: Engine, paths: Sequence[Path]) -> int:
+    """Return a part size in bytes that gives each processor an equal number of parts."""
+    size, at_once = size_of(paths), engine.cores
     rounds = max(_LEAST_ROUNDS, -(-size // (PART_BYTES * at_once)))
     return max(_LEAST_PART_BYTES, -(-size // (rounds * at_once)))
 
 
-def cut(spark: SparkSession, paths: Sequence[Path], part_bytes: int) -> list[FilePart]:
-    """Cut files into parts, in order. A Spark job counts the lines of each part."""
+def cut(engine: Engine, paths: Sequence[Path], part_bytes: int) -> list[FilePart]:
+    """Divide files into parts, in order, and count the lines of each part."""
     files = [list(cut_file(path, part_bytes)) for path in paths]
     uncounted = [part for parts in files if len(parts) > 1 for part in parts]
     counts: dict[FilePart, int] = {}
     if uncounted:
-        tasks = spark.sparkContext.parallelize(uncounted, len(uncounted))
-        counts.update(zip(uncounted, tasks.map(count_lines).collect(), strict=True))
+        counts.update(zip(uncounted, engine.map(count_lines, uncounted), strict=True))
     return [
         part for parts in files for part in number(parts, [counts.get(part, 0) for part in parts])
     ]
 
 
 def number(parts: Sequence[FilePart], counts: Sequence[int]) -> list[FilePart]:
-    """Set ``lines_before`` of the parts of one file, from the line count of each part."""
+    """Set ``lines_before`` in the parts of a file. ``counts``: number of lines in each part."""
     before = itertools.accumulate(counts, initial=0)
     return [part._replace(lines_before=lines) for part, lines in zip(parts, before, strict=False)]
 
@@ -91,12 +95,12 @@ def number(parts: Sequence[FilePart], counts: Sequence[int]) -> list[FilePart]:
 def read_part(part: FilePart) -> Iterator[Lines | CutShort]:
     """Yield the lines of a part in blocks.
 
-    Raises EnvironmentProblem if the file has become shorter since it was cut into parts.
+    Raises EnvironmentProblem if the file has become shorter since it was divided.
     """
     if part.compression is not None:
         yield from _read_compressed(part)
         return
-    with open(part.file, "rb") as file:
+    with location(part.file).open("rb") as file:
         file.seek(max(part.begin - 1, 0))
         line = part.lines_before + 1
         if part.begin:
@@ -114,14 +118,17 @@ def read_part(part: FilePart) -> Iterator[Lines | CutShort]:
 
 
 def compression_of(head: bytes) -> str | None:
-    """Return the compression of a file with these first bytes: "gzip", "zstd" or None."""
+    """Return how a file that starts with these bytes is compressed: "gzip", "zstd" or None."""
     if head.startswith(GZIP_MAGIC):
         return "gzip"
     return "zstd" if head.startswith(ZSTD_MAGIC) else None
 
 
 def decompressed_head(head: bytes) -> bytes:
-    """Decompress the first bytes of a file, up to 64 KiB; plain bytes are returned unchanged."""
+    """Decompress the first bytes of a compressed file, and return up to 64 KiB.
+
+    The bytes of an uncompressed file are returned unchanged.
+    """
     match compression_of(head):
         case "gzip":
             try:
@@ -136,12 +143,12 @@ def decompressed_head(head: bytes) -> bytes:
     return head
 
 
-def hold_the_same(one: Path, other: Path) -> bool:
-    """Return whether two files have equal contents, ignoring compression.
+def have_equal_contents(one: Path, other: Path) -> bool:
+    """Return whether two files have equal contents, after decompression.
 
-    An unreadable compressed file equals only a file with the same bytes.
+    A damaged compressed file is equal only to a file with the same bytes.
     """
-    if filecmp.cmp(one, other, shallow=False):
+    if _have_equal_bytes(one, other):
         return True
     compressions = [_compression(path) for path in (one, other)]
     if compressions == [None, None]:
@@ -150,8 +157,18 @@ def hold_the_same(one: Path, other: Path) -> bool:
     return None not in hashes and hashes[0] == hashes[1]
 
 
+def _have_equal_bytes(one: Path, other: Path) -> bool:
+    if one.stat().st_size != other.stat().st_size:
+        return False
+    with one.open("rb") as left, other.open("rb") as right:
+        while (block := left.read(BLOCK_BYTES)) == right.read(BLOCK_BYTES):
+            if not block:
+                return True
+    return False
+
+
 def cut_file(path: Path, part_bytes: int) -> Iterator[FilePart]:
-    """Cut one file into parts without counting lines."""
+    """Divide a file into parts, without counting lines (``lines_before`` is 0)."""
     file = str(path.absolute())
     compression = _compression(path)
     size = path.stat().st_size
@@ -163,10 +180,14 @@ def cut_file(path: Path, part_bytes: int) -> Iterator[FilePart]:
 
 
 def count_lines(part: FilePart) -> int:
-    """Count the newlines between the points at which this part and the next start reading."""
+    """Count the newlines in a part, shifted towards the start of the file by one byte.
+
+    ``read_part`` shifts the part in the same way, because the part begins with a whole line only if
+    the byte before it is a newline.
+    """
     begin, end = max(part.begin - 1, 0), part.end - 1
     count = 0
-    with open(part.file, "rb") as file:
+    with location(part.file).open("rb") as file:
         file.seek(begin)
         while (left := end - file.tell()) > 0 and (data := file.read(min(BLOCK_BYTES, left))):
             count += data.count(_NEWLINE)
@@ -179,7 +200,7 @@ def _compression(path: Path) -> str | None:
 
 
 def _sha256(path: Path, compression: str | None) -> bytes | None:
-    """Return the hash of a file's decompressed content; None if it cannot be read completely."""
+    """Return the SHA-256 of a file's decompressed content, or None if the file is damaged."""
     if compression is None:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
@@ -215,11 +236,14 @@ def _read_compressed(part: FilePart) -> Iterator[Lines | CutShort]:
 
 
 class _Damage(Exception):
-    """Damage of a compressed file; its text is "truncated" or "damaged"."""
+    """Raised for a damaged compressed file; the message is "truncated" or "damaged"."""
 
 
 def _gathered(blocks: Callable[[str], Iterator[bytes]], file: str) -> Iterator[bytes]:
-    """Join small blocks; at damage, yield the data before it and then raise."""
+    """Join the small decompressed blocks of a file into larger ones.
+
+    If the file is damaged, yields the data before the damage, then raises _Damage.
+    """
     gathered: list[bytes] = []
     size = 0
     try:
@@ -236,8 +260,8 @@ def _gathered(blocks: Callable[[str], Iterator[bytes]], file: str) -> Iterator[b
 
 
 def _gzip_blocks(name: str) -> Iterator[bytes]:
-    """Yield the content of a gzip file with one or more members and optional zero padding."""
-    with gzip.open(name) as file:
+    """Yield the decompressed content of a gzip file, which may have several members and padding."""
+    with location(name).open("rb") as compressed, gzip.open(compressed) as file:
         try:
             while block := file.read1(_INPUT_BYTES):
                 yield block
@@ -248,7 +272,7 @@ def _gzip_blocks(name: str) -> Iterator[bytes]:
 
 
 def _zstd_blocks(name: str) -> Iterator[bytes]:
-    with open(name, "rb") as file, pa.CompressedInputStream(file, "zstd") as stream:
+    with location(name).open("rb") as file, pa.CompressedInputStream(file, "zstd") as stream:
         try:
             while block := stream.read(_INPUT_BYTES):
                 yield block

@@ -1,12 +1,14 @@
-"""Source for klamm's own journals: JSON lines, plain or compressed with gzip or zstd.
+"""Reads klamm's own journals: JSON lines, optionally compressed with gzip or zstd.
 
-Python workers read parts of files with known line numbers, because Spark's JSON reader does not
-give line numbers. Rows must have the schema of cluster.journal.JournalRow.
+Arrow reads the files, in parts, because the JSON readers of the query engines do not provide line
+numbers. Rows must have the schema of cluster.journal.JournalRow.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
-from pyspark.sql import DataFrame, SparkSession
 
 from klamm.cluster.journal import NOT_A_ROW, NOT_JSON, SCHEMA_VERSION, JournalRow, Kind
+from klamm.replay.engines import Engine
+from klamm.replay.event_files import Folders, Tasks, store_tasks
 from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL
 from klamm.replay.sources import (
-    ARROW_SCHEMA,
+    READ_SCHEMA,
     TEXT_CHARACTERS,
     Damaged,
     Source,
     SourceOptions,
-    Tasks,
     damaged_batch,
     event_batch,
 )
@@ -37,17 +39,19 @@ from klamm.replay.sources.file_parts import (
     decompressed_head,
     part_size,
     read_part,
+    size_of,
 )
+from klamm.replay.sources.log_tail import LogPart, read_log_part
 
 OTHER_KIND: Final = "unknown kind"
 TORN: Final = "torn"
 _COLUMN_OF: Final = {
     "run_id": "run",
+    "cluster_id": "run",
     "from": "from_state",
     "to": "to_state",
     "reassignment_id": "reassignment",
 }
-_UNUSED: Final = ("cluster_id",)
 _NEVER_NULL: Final = ("v", "run_id", "t_ms", "seq", "controller", "epoch", "kind")
 _TEXT_BYTES: Final = 4 * TEXT_CHARACTERS
 _NONE_IS_ZERO: Final = ("since_ms", "key_seq")
@@ -61,8 +65,8 @@ class _Version(msgspec.Struct):
 
 def _file_schema() -> pa.Schema:
     names = [field.encode_name for field in msgspec.structs.fields(JournalRow)]
-    known = {name: _COLUMN_OF.get(name, name) for name in names if name not in _UNUSED}
-    types = {name: ARROW_SCHEMA.field(column).type for name, column in known.items() if name != "v"}
+    known = {name: _COLUMN_OF.get(name, name) for name in names}
+    types = {name: READ_SCHEMA.field(column).type for name, column in known.items() if name != "v"}
     return pa.schema([pa.field("v", pa.int64()), *types.items()])
 
 
@@ -72,10 +76,10 @@ _row = msgspec.json.Decoder(JournalRow)
 
 
 def journal_batches(data: bytes, file: str, first_line: int) -> Iterator[pa.RecordBatch]:
-    """Parse lines into batches (READ_SCHEMA).
+    """Parse lines of a journal into batches (READ_SCHEMA) of events and damaged lines.
 
-    The last line may lack its newline; if it is also incomplete, its problem is ``torn``. ``file``
-    and ``first_line``, counted from 1, are the place of the lines.
+    ``first_line``: number of the first line in ``file``, from 1. If the last line has no newline
+    and is not valid JSON, its problem is ``torn``.
     """
     if not data:
         return
@@ -100,7 +104,7 @@ def journal_batches(data: bytes, file: str, first_line: int) -> Iterator[pa.Reco
 
 
 def is_row(line: bytes) -> bool:
-    """Return whether a line may be a row of a journal of any schema version."""
+    """Return whether a line looks like a journal row, of any schema version."""
     try:
         fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
@@ -113,8 +117,8 @@ def _counted(first: int, count: int) -> pa.Array:
 
 
 def _rows_of(data: bytes) -> pa.Table | None:
-    """Parse lines that are all valid rows; None if one is not."""
-    # Each line must be exactly one object: the reader below ignores newlines.
+    """Parse lines into an Arrow table. Return None if any line is not a valid row."""
+    # Each line must contain exactly one object, which the reader below does not check.
     if not data.startswith(b"{") or not data.endswith(b"}\n"):
         return None
     count = data.count(b"\n")
@@ -140,7 +144,7 @@ def _rows_of(data: bytes) -> pa.Table | None:
 
 
 def _problem(line: bytes) -> str | None:
-    """Return the problem of a line in a few words; None for a valid row."""
+    """Return a short reason why a line is not a valid row, or None if it is valid."""
     try:
         version = _version.decode(line).v
         if version != SCHEMA_VERSION:
@@ -157,9 +161,10 @@ def _problem(line: bytes) -> str | None:
 def _good_ones(
     lines: Sequence[bytes], problems: list[str | None]
 ) -> tuple[list[int], pa.Table | None]:
-    """Return the numbers of the valid lines, and their rows.
+    """Return the indexes of the valid lines, and their rows.
 
-    Adds to ``problems`` the lines that only the column reader rejects.
+    ``problems``: the problem of each line, None if none was found so far. Problems that only Arrow
+    finds are added to it.
     """
     good = [n for n, problem in enumerate(problems) if problem is None]
     rows = _rows_of(_joined(lines, good))
@@ -179,6 +184,12 @@ def _joined(lines: Sequence[bytes], numbers: Sequence[int]) -> bytes:
 
 def _events(rows: pa.Table, file: str, lines: pa.Array) -> pa.RecordBatch:
     columns = {_COLUMN_OF.get(name, name): rows[name] for name in rows.column_names}
+    columns["run"] = _clusters(rows)
+    is_start = pc.equal(rows["kind"], Kind.RUN_START.value)
+    if pc.any(is_start).as_py():
+        # The row of a start names its run, because the cluster has the column.
+        named = pc.binary_join_element_wise(rows["run_id"], pc.fill_null(rows["detail"], ""), " ")
+        columns["detail"] = pc.if_else(is_start, named, rows["detail"])
     epoch = pc.shift_left(rows["epoch"].cast(pa.int64()), EPOCH_SHIFT)
     known = {
         "source": JOURNAL,
@@ -196,35 +207,74 @@ def _events(rows: pa.Table, file: str, lines: pa.Array) -> pa.RecordBatch:
     return event_batch(rows.num_rows, {**columns, **known})
 
 
+def _clusters(rows: pa.Table) -> pa.ChunkedArray:
+    """Return the cluster id of each row, or the run id if the cluster is unknown.
+
+    Rows are grouped by cluster, because its controller epochs continue when klamm is restarted,
+    which begins a new run. Rows written by brokers have no cluster id; it is taken from other rows
+    of the same run.
+    """
+    if not rows["cluster_id"].null_count:
+        return rows["cluster_id"]
+    known = rows.select(["run_id", "cluster_id"]).drop_null().group_by(["run_id", "cluster_id"])
+    for row in known.aggregate([]).to_pylist():
+        is_of_it = pc.and_(rows["cluster_id"].is_null(), pc.equal(rows["run_id"], row["run_id"]))
+        clusters = pc.if_else(is_of_it, row["cluster_id"], rows["cluster_id"])
+        place = rows.schema.get_field_index("cluster_id")
+        rows = rows.set_column(place, "cluster_id", clusters)
+    return pc.coalesce(rows["cluster_id"], rows["run_id"])
+
+
+def clusters_at_ends(paths: Sequence[Path]) -> list[str]:
+    """Return the cluster ids in the first and last rows of journals, the latest cluster last.
+
+    Reads only the ends of files, and only the beginning of compressed files.
+    """
+    last_ms: dict[str, int] = {}
+    for path in paths:
+        with path.open("rb") as file:
+            head = file.read(_END_BYTES)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _END_BYTES, 0))
+            tail = file.read()
+        plain = decompressed_head(head)
+        for line in [*plain.split(b"\n"), *(tail.split(b"\n") if plain is head else ())]:
+            with suppress(msgspec.DecodeError):
+                row = _row.decode(line)
+                if row.cluster_id is not None:
+                    last_ms[row.cluster_id] = max(row.t_ms, last_ms.get(row.cluster_id, 0))
+    return sorted(last_ms, key=last_ms.__getitem__)
+
+
+_END_BYTES: Final = 64 << 10
 _LOOKED_AT: Final = 20
-_NAME: Final = "journal"
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return whether a file is a journal: by its name, or by a row among its first lines."""
+    """Return whether a file is a journal, by its name or its first lines."""
     data = decompressed_head(head)
-    is_named = path.name.startswith(_NAME) and ".jsonl" in path.suffixes
+    is_named = path.name.startswith(JOURNAL) and ".jsonl" in path.suffixes
     return is_named or any(is_row(line) for line in data.split(b"\n")[:_LOOKED_AT])
 
 
-def find_rows(
-    spark: SparkSession,
-    paths: Sequence[Path],
-    options: SourceOptions | None = None,
-    part_bytes: int | None = None,
-) -> Tasks:
-    """Return one read task per part of the journals; ``options`` are not used."""
-    parts = cut(spark, paths, part_bytes or part_size(spark, paths))
-    return Tasks(len(parts), lambda number: read_part_of_journal(parts[number]))
+def find_rows(engine: Engine, paths: Sequence[Path], part_bytes: int | None = None) -> Tasks:
+    """Return the tasks that read the journals, one for each part of a file."""
+    parts = cut(engine, paths, part_bytes or part_size(engine, paths))
+    return Tasks(parts, read_part_of_journal, size_of(paths))
 
 
 def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
-    """Yield the rows and damaged lines of a part (READ_SCHEMA)."""
+    """Yield the rows and damaged lines in a part of a journal (READ_SCHEMA)."""
     return batches_of(read_part(part), part.file)
 
 
+def batches_of_log(part: LogPart) -> Iterator[pa.RecordBatch]:
+    """Yield the rows and damaged lines in a part of a growing journal (READ_SCHEMA)."""
+    return batches_of(read_log_part(part), part.file)
+
+
 def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows and damaged lines of some blocks of a file (READ_SCHEMA)."""
+    """Parse blocks of a journal's lines. Yield rows and damaged lines (READ_SCHEMA)."""
     for found in blocks:
         if isinstance(found, CutShort):
             yield damaged_batch(JOURNAL, file, [Damaged(*found)])
@@ -232,11 +282,9 @@ def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.Rec
             yield from journal_batches(found.data, file, found.first_line)
 
 
-def read_journals(
-    spark: SparkSession, paths: Sequence[Path], part_bytes: int | None = None
-) -> DataFrame:
-    """Return the lines of journals (READ_SCHEMA), read lazily."""
-    return find_rows(spark, paths, part_bytes=part_bytes).rows(spark)
+def store(engine: Engine, paths: Sequence[Path], options: SourceOptions, folders: Folders) -> str:
+    """Read journals, and encode and store their rows. ``options`` is ignored."""
+    return store_tasks(engine, find_rows(engine, paths), folders)
 
 
-SOURCE: Final = Source(JOURNAL, True, recognizes, find_rows)
+SOURCE: Final = Source(JOURNAL, True, recognizes, store)

@@ -1,28 +1,27 @@
-"""Files of Kafka's logs: grouping by broker and cluster, order of rotation, and parts for tasks.
+"""Groups the files of Kafka's logs by broker and cluster, and divides them into parts.
 
-A part begins with a record, so that stack traces stay with their records. It knows its first line
-number, the bytes of the run before it and, in controller.log, the broker's controller epoch at its
-start. To find these, each file is read once; most of its lines are not parsed.
+A part begins with a log record, so that stack traces are not separated from their records. Each
+file is first scanned to find the state at the start of each part: the line number, the number of
+bytes before it and, in controller.log, the controller epoch.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyspark.sql import SparkSession
-
 from klamm.cluster.errors import UsageError
 from klamm.cluster.rotated_names import parse_rotated
+from klamm.replay.engines import Engine
 from klamm.replay.event_schema import EPOCH_SHIFT
 from klamm.replay.local_time import is_ambiguous
 from klamm.replay.sources.file_parts import CutShort, FilePart, compression_of, read_part
 
 NAMES: Final = ("state-change.log", "controller.log")
-_SCANS_AT_ONCE: Final = 64
 _date = re.compile(
     r"[._-]?(\d{4}-\d\d-\d\d(?:[-_T]\d\d(?:[-_:]?\d\d)?)?)(?:[.-](\d{1,4}))?(?=\.|$)"
 ).search
@@ -49,9 +48,11 @@ _UPDATING: Final = b"] Updating assignment of partition "
 
 
 class LogPart(NamedTuple):
-    """A part of one file. ``before``: uncompressed bytes of the run before it.
+    """A part of a log file.
 
-    ``epoch`` and ``names_updates``: initial arguments of ControllerLines.
+    - ``run``: name of the cluster, see ``run_names``.
+    - ``before``: number of uncompressed bytes that precede this part in the logs of the run.
+    - ``epoch``, ``names_updates``: arguments for ControllerLines, which parses the part.
     """
 
     part: FilePart
@@ -62,7 +63,12 @@ class LogPart(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """The start of a part: byte, lines before it, epoch (None: as at the start of the file)."""
+    """The start of a part of a file.
+
+    - ``begin``: byte at which the part begins.
+    - ``lines``: number of lines before that byte.
+    - ``epoch``: controller epoch at that byte; None: the same as at the start of the file.
+    """
 
     begin: int
     lines: int
@@ -70,10 +76,12 @@ class _Cut(NamedTuple):
 
 
 class _Scan(NamedTuple):
-    """Result of scanning a file.
+    """Result of scanning a file for the positions at which it can be divided.
 
-    ``size``: uncompressed bytes. ``cuts``: where parts begin. ``last_epoch``: the epoch at its end
-    (None: as at its start). ``names_updates``: whether new assignments are announced.
+    - ``size``: uncompressed size in bytes.
+    - ``cuts``: where the parts begin.
+    - ``last_epoch``: controller epoch at the end of the file; None: the same as at its start.
+    - ``names_updates``: the file contains DEBUG lines that announce new assignments.
     """
 
     size: int
@@ -83,22 +91,26 @@ class _Scan(NamedTuple):
 
 
 def plan(
-    spark: SparkSession,
+    engine: Engine,
     paths: Sequence[Path],
     *,
     run: str | None,
     zone: str | None,
     part_bytes: int,
+    beside: Sequence[Path] = (),
 ) -> list[list[LogPart]]:
-    """Divide files into parts, in the order in which they were written, grouped by task.
+    """Divide files into parts, in the order in which they were written, and assign parts to tasks.
 
-    Raises UsageError if the logs of a run are longer than 1 TiB, the range of ``place``.
+    Each inner list is a task. ``run``: name of the run; None: derived from directories. ``zone``:
+    IANA time zone. ``beside``: other logs; each directory of logs gets a different run name.
+    Raises UsageError if the logs of a run are longer than 1 TiB, because ``place`` has 40 bits for
+    the position.
     """
     groups = [group for _, group in sorted(files_of_brokers(paths).items())]
-    names = dict(zip(paths, run_names(paths), strict=True))
+    everything = [*paths, *beside]
+    names = dict(zip(everything, run_names(everything), strict=True))
     ordered = [path for group in groups for path in group]
-    tasks = spark.sparkContext.parallelize(ordered, min(len(ordered), _SCANS_AT_ONCE) or 1)
-    scanned = tasks.map(lambda path: _scan(path, zone, part_bytes)).collect()
+    scanned = engine.map(partial(_scan, zone=zone, part_bytes=part_bytes), ordered)
     scans = dict(zip(ordered, scanned, strict=True))
     parts = []
     before: dict[str, int] = {}
@@ -122,7 +134,7 @@ def plan(
 
 
 def files_of_brokers(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]:
-    """Group files by directory and name without rotation suffix, the oldest file first."""
+    """Group files by directory and name (without rotation suffix), each group oldest first."""
     groups: dict[tuple[str, str], list[tuple[tuple[int, str, int], Path]]] = {}
     for path in paths:
         stem, order = _rotation(path.name)
@@ -131,10 +143,11 @@ def files_of_brokers(paths: Iterable[Path]) -> dict[tuple[str, str], list[Path]]
 
 
 def _rotation(name: str) -> tuple[str, tuple[int, str, int]]:
-    """Split the rotation suffix off a file name; return the stem and a sort key by age.
+    """Return a file name without its rotation suffix, and a key that sorts files by age.
 
-    Dates, and numbers after a date, ascend with time; so do klamm's own suffixes. Plain numbers
-    descend: .1 is the newest rotated file. The file without a suffix is the newest.
+    Suffixes with dates, and klamm's own suffixes, are higher for newer files. Suffixes that are
+    only a number are lower for newer files: .1 is the newest rotated file. The file without a
+    suffix is the newest of all.
     """
     if rotated := parse_rotated(name):
         return rotated.live, (1, "", rotated.end)
@@ -149,10 +162,10 @@ def _rotation(name: str) -> tuple[str, tuple[int, str, int]]:
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """Return the run of each file: the end of its cluster's directory path, as short as is unique.
+    """Return the run name of each file: the name of its cluster's directory.
 
-    If directories of several brokers are siblings, the cluster's directory is their parent; else it
-    is the broker's directory.
+    If several brokers have sibling directories, the cluster's directory is their parent; otherwise
+    it is the broker's directory. Parent directories are added if names would not be unique.
     """
     folders = {path: _cluster_folder(path.parent) for path in paths}
     different = set(folders.values())
@@ -180,13 +193,13 @@ def _parts(path: Path, scan: _Scan) -> Iterator[tuple[FilePart, _Cut]]:
         yield FilePart(file, 0, own_size, compression), scan.cuts[0]
         return
     for cut, following in pairwise((*scan.cuts, _Cut(own_size, 0, None))):
-        # read_part itself counts the line that ends at the start of the part.
+        # read_part itself counts the line that ends just before the part.
         lines = cut.lines - 1 if cut.begin else 0
         yield FilePart(file, cut.begin, following.begin, None, lines), cut
 
 
 def _packed(parts: Iterable[LogPart], part_bytes: int) -> Iterator[list[LogPart]]:
-    """Group parts into tasks of up to ``part_bytes`` bytes, so that small files share a task."""
+    """Group parts into tasks of up to ``part_bytes`` bytes; several small files share a task."""
     task: list[LogPart] = []
     size = 0
     for part in parts:
@@ -228,10 +241,10 @@ def _scan(path: Path, zone: str | None, part_bytes: int) -> _Scan:
 
 
 def _cut_in(data: bytes, begin: int, zone: str | None) -> int | None:
-    """Return the start of the first record after ``begin`` at which a part may begin; None if none.
+    """Return the first byte after ``begin`` at which a part may start, or None.
 
-    Not at a line that may complete an announcement of the previous line, and not in an hour that
-    occurs twice: only earlier lines show which of the two it is.
+    A part starts with a log record, but not with a record whose meaning depends on earlier ones: a
+    line about an assignment that an earlier line announces, or a line in an hour that occurs twice.
     """
     for found in _record.finditer(data, begin + 1):
         if not is_ambiguous(zone, found[1].decode()):
@@ -240,7 +253,10 @@ def _cut_in(data: bytes, begin: int, zone: str | None) -> int | None:
 
 
 def _last_epoch(data: bytes) -> int | None:
-    """Return the epoch after the last line that changes it, 0 if it ended; None: no such line."""
+    """Return the controller epoch at the end of some lines, or None if no line changes it.
+
+    The epoch is 0 if the broker is no longer the controller.
+    """
     last = max((data.rfind(mark) for mark in _MARKS), default=-1)
     while last >= 0:
         begin = data.rfind(b"\n", 0, last) + 1

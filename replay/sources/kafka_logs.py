@@ -1,8 +1,8 @@
-"""Sources for Kafka's state-change.log and controller.log, with rotated files, of any brokers.
+"""Reads the state-change.log and controller.log of Kafka brokers, including rotated files.
 
-The logs do not number their lines, and controller.log does not name epochs: places are byte offsets
-in the run's logs, and epochs are remembered from elections. Lines are parsed by
-replay/kafka_state_changes.py and replay/kafka_controller_lines.py.
+The lines are not numbered; a row's position is its offset in all logs of the cluster. Lines
+of controller.log have no controller epoch; it is remembered from the last election.
+replay/kafka_state_changes.py and replay/kafka_controller_lines.py parse the lines.
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
+from klamm.replay.engines import Engine
+from klamm.replay.event_files import Folders, Tasks, store_tasks
 from klamm.replay.event_schema import CONTROLLER_LOG, EPOCH_SHIFT, LOG_LEVEL, STATE_CHANGE_LOG
 from klamm.replay.kafka_controller_lines import LOGGER_PREFIX, ControllerLines
-from klamm.replay.kafka_lines import UNKNOWN_LINE, Fact, Record, Said, Unreadable, records, shape
+from klamm.replay.kafka_lines import (
+    UNKNOWN_LINE,
+    Fact,
+    LoggedFacts,
+    Record,
+    Unreadable,
+    records,
+    shape,
+)
 from klamm.replay.kafka_state_changes import LOGGER, common_state_change, find_common, state_change
 from klamm.replay.local_time import LocalClock
 from klamm.replay.sources import (
     Damaged,
     Source,
     SourceOptions,
-    Tasks,
     damaged_batch,
     event_batch,
 )
@@ -37,6 +45,7 @@ from klamm.replay.sources.file_parts import (
     decompressed_head,
     part_size,
     read_part,
+    size_of,
 )
 from klamm.replay.sources.kafka_log_files import LogPart, plan
 
@@ -46,16 +55,17 @@ UTF_16: Final = "utf-16"
 _BATCH_ROWS: Final = 20_000
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _LEVELS: Final = ("TRACE", "DEBUG")
-"""The levels to look for, the most detailed first; a log with neither counts as INFO."""
-_Read = Callable[[str, Sequence[str]], Said | None]
+"""The log levels that matter, most detailed first. A log without such lines counts as INFO."""
+_Read = Callable[[str, Sequence[str]], LoggedFacts | None]
 _Row = tuple[int, int, int, int, int, Fact]
-"""Line, seq, time in ms, controller, epoch, fact."""
-_Parsed = tuple[int, int, str, str, str, str, Said | None]
-"""Line, offset, minute, second, millisecond, level, meaning (None: unknown message)."""
+"""A row: line, position in the logs of the run, time in ms, controller, controller epoch, event."""
+_Parsed = tuple[int, int, str, str, str, str, LoggedFacts | None]
+"""A parsed record: line, offset, minute, second, millisecond, log level, and the events that the
+record reports (None: unknown message)."""
 
 
 def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
-    """Return whether a file is this log: by its name, or by the logger of its first record."""
+    """Return whether a file is the log ``name``, by its file name or its first record's logger."""
     if path.name.startswith(name):
         return True
     lines = decompressed_head(head).decode("utf-8", "replace").splitlines()[:-1]
@@ -64,27 +74,40 @@ def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
     return first is not None and first.logger.startswith(logger)
 
 
-def _find_rows(
-    source: str, spark: SparkSession, paths: Sequence[Path], options: SourceOptions
-) -> Tasks:
-    """Return the read tasks of the log files: a task per part, or for several small parts."""
+def find_rows(source: str, engine: Engine, paths: Sequence[Path], options: SourceOptions) -> Tasks:
+    """Return the tasks that read the log files. A task reads a part, or several small files."""
     zone = options.timezone
-    tasks = plan(spark, paths, run=options.run, zone=zone, part_bytes=part_size(spark, paths))
+    tasks = plan(
+        engine,
+        paths,
+        run=options.run,
+        zone=zone,
+        part_bytes=part_size(engine, paths),
+        beside=options.beside,
+    )
+    return Tasks(tasks, partial(_read_parts, source, zone), size_of(paths))
 
-    def read(number: int) -> Iterator[pa.RecordBatch]:
-        for part in tasks[number]:
-            yield from _PartReader(source, part, zone).batches()
 
-    return Tasks(len(tasks), read)
+def _read_parts(
+    source: str, zone: str | None, parts: Sequence[LogPart]
+) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        yield from _PartReader(source, part, zone).batches()
+
+
+def _store(
+    source: str, engine: Engine, paths: Sequence[Path], options: SourceOptions, folders: Folders
+) -> str:
+    return store_tasks(engine, find_rows(source, engine, paths, options), folders)
 
 
 def _find_none(text: str) -> Iterator[re.Match[str]]:
-    """Find nothing: controller.log has no kind of line that is worth a separate fast path."""
+    """Yield nothing, because no message in controller.log is common enough for a faster parser."""
     return iter(())
 
 
 class _PartReader:
-    """Reads one part of a file: its events and damaged lines, in batches."""
+    """Reads the events and damaged lines in one part of a log file."""
 
     def __init__(self, source: str, log_part: LogPart, zone: str | None) -> None:
         self._source = source
@@ -106,22 +129,22 @@ class _PartReader:
             self._common = _find_none
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches of READ_SCHEMA."""
+        """Yield the events and damaged lines in batches (READ_SCHEMA)."""
         rows: list[_Row] = []
         begun_ms: int | None = None
         first_line = self._part.lines_before + (2 if self._part.begin else 1)
-        for line, offset, minute, second, ms, level, said in self._parsed(first_line):
+        for line, offset, minute, second, ms, level, logged in self._parsed(first_line):
             if len(self._damaged) >= _BATCH_ROWS:
                 yield self._damage()
             if level not in self._levels:
                 self._levels.add(level)
                 begun_ms = begun_ms or self._clock.ms(line, minute, second, ms)
-            if said is None or not said.facts:
+            if logged is None or not logged.facts:
                 continue
             t_ms = self._clock.ms(line, minute, second, ms)
             if t_ms is None:
                 continue
-            controller, epoch, facts = said
+            controller, epoch, facts = logged
             for n, fact in enumerate(facts, self._before + offset):
                 rows.append((line, n, t_ms, controller, epoch, fact))
                 if len(rows) >= _BATCH_ROWS:
@@ -141,29 +164,29 @@ class _PartReader:
         return damaged_batch(self._source, self._part.file, some)
 
     def _log_level(self, begun_ms: int) -> tuple[int, int, int, int, Fact]:
-        """Return the row with the level of the part.
+        """Return a row with the log level of the part. The caller adds the line number.
 
-        Its place is the last character of the part, where no record can begin.
+        The row's position is the last character of the part, at which no other row can begin.
         """
         level = next((name for name in _LEVELS if name in self._levels), "INFO")
         fact = Fact(LOG_LEVEL, detail=level)
         return self._before + self._characters - 1, begun_ms, -1, 0, fact
 
-    def _said(self, record: Record) -> Said | None:
+    def _logged_facts(self, record: Record) -> LoggedFacts | None:
         if not record.logger.startswith(self._logger):
             if record.logger not in self._loggers:
                 self._loggers.add(record.logger)
                 text = f"{record.logger}: {record.message}"
                 self._damaged.append(Damaged(record.line, OTHER_LOGGER, text))
             return None
-        said = self._read(record.message, record.trace)
-        if said is None:
+        logged = self._read(record.message, record.trace)
+        if logged is None:
             problem = f"{UNKNOWN_LINE}: {shape(record.message)}".rstrip(": ")
             self._damaged.append(Damaged(record.line, problem, record.message))
-        return said
+        return logged
 
     def _parsed(self, line: int) -> Iterator[_Parsed]:
-        """Parse the records of the part; ``line`` is the number of its first line."""
+        """Parse the records of the part. ``line``: number of its first line."""
         text = ""
         offset = 0
         for block in self._blocks():
@@ -179,7 +202,7 @@ class _PartReader:
         yield from self._parse(text, line, offset)
 
     def _parse(self, text: str, line: int, offset: int) -> Iterator[_Parsed]:
-        """Parse complete records: common ones by one regular expression, others one by one."""
+        """Parse complete records. A regular expression parses the most common kind quickly."""
         at = 0
         for found in self._common(text):
             begin = found.start()
@@ -187,11 +210,11 @@ class _PartReader:
                 yield from self._parse_one_by_one(text[at:begin], line, offset + at)
                 line += text.count("\n", at, begin)
             minute, second, ms, level, *_ = groups = found.groups()
-            said = common_state_change(groups[4:])
-            if said is None:
+            logged = common_state_change(groups[4:])
+            if logged is None:
                 yield from self._parse_one_by_one(found[0], line, offset + begin)
             else:
-                yield line, offset + begin, minute, second, ms, level, said
+                yield line, offset + begin, minute, second, ms, level, logged
             line += 1
             at = found.end()
         if at < len(text):
@@ -202,12 +225,12 @@ class _PartReader:
             if isinstance(record, Unreadable):
                 self._damaged.append(Damaged(*record))
                 continue
-            said = self._said(record)
+            logged = self._logged_facts(record)
             line, offset, minute, second, ms, level, *_ = record
-            yield line, begin + offset, minute, second, ms, level, said
+            yield line, begin + offset, minute, second, ms, level, logged
 
     def _blocks(self) -> Iterator[str]:
-        """Yield blocks of complete lines as text; undecodable lines are added to the damaged."""
+        """Yield blocks of complete lines as text. Lines that are not UTF-8 count as damaged."""
         for found in read_part(self._part):
             if isinstance(found, CutShort):
                 self._damaged.append(Damaged(*found))
@@ -255,7 +278,7 @@ def _source(name: str, logger: str) -> Source:
         name,
         False,
         partial(_recognizes, name, logger),
-        partial(_find_rows, name),
+        partial(_store, name),
     )
 
 

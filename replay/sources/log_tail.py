@@ -1,7 +1,6 @@
-"""Reads a growing log incrementally, including its rotated files.
+"""Reads new lines of a growing log, including its rotated files.
 
-Values and reads of single blocks; independent of Spark and of the lines' format. Line numbers are
-those of the whole log.
+Works for any log of lines. Line numbers are counted from the start of the oldest rotated file.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -30,11 +29,13 @@ _NO_FILE: Final = 0
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Read position in a log: ``byte`` of its newest file follows the last complete line.
+    """Read position in a log, at the end of a line.
 
-    ``base``: bytes of the log in rotated files before that file. ``inode``: identifies the file, 0
-    if it was not opened. ``lines``: lines of the whole log before ``byte``. ``check``: CRC-32 of up
-    to 4 KiB before ``byte``, to detect a file that was truncated and rewritten.
+    - ``file``: path of the log's newest file. ``inode``: its inode, 0 if it was not opened yet.
+    - ``byte``: position in that file. ``base``: total size of the older (rotated) files.
+    - ``lines``: number of lines before the position, in all files.
+    - ``check``: CRC-32 of up to 4 KiB before the position, to detect that the file was truncated
+      and rewritten.
     """
 
     file: str
@@ -44,15 +45,11 @@ class Place(msgspec.Struct, frozen=True):
     check: int = 0
     base: int = 0
 
-    def as_offset(self) -> dict[str, Any]:
-        """Return the position as an offset that Spark can store."""
-        return msgspec.structs.asdict(self)
-
 
 class LogPart(NamedTuple):
-    """Lines that begin at ``begin`` <= byte < ``end`` of a whole log, inside one of its files.
+    """Lines of a log in one of its files. ``begin`` and ``end``: bytes, counted over all files.
 
-    The file may be renamed by a rotation before it is read.
+    The file may be renamed by a rotation before the part is read.
     """
 
     file: str
@@ -61,13 +58,8 @@ class LogPart(NamedTuple):
     lines_before: int = 0
 
 
-def place_of(offset: dict[str, Any]) -> Place:
-    """Convert the result of ``as_offset`` back to a Place."""
-    return msgspec.convert(offset, Place)
-
-
 def beginning(path: Path) -> Place:
-    """Return the position before the first line. Raises EnvironmentProblem if there is no log."""
+    """Return the position of a log's first line. Raises EnvironmentProblem if there is no log."""
     file = str(path.absolute())
     if names := _rotated(file):
         return Place(file, _NO_FILE, base=_begin_of(file, names, 0))
@@ -78,10 +70,10 @@ def beginning(path: Path) -> Place:
 
 
 def last_line_end(place: Place) -> Place:
-    """Return the position after the last complete line; an incomplete line is not read yet.
+    """Return the position after the log's last complete line. ``place``: previous position.
 
-    Raises EnvironmentProblem if the file was removed, replaced or truncated since ``place``, or if
-    the lines after ``place`` were deleted after a rotation.
+    Raises EnvironmentProblem if the file was removed, replaced or truncated since ``place`` was
+    determined, or if a rotated file with unread lines was deleted.
     """
     while True:
         names = _rotated(place.file)
@@ -94,13 +86,13 @@ def last_line_end(place: Place) -> Place:
                 start = _after_rotation(place, base) if is_rotated else place
                 return _last_line_end(file, start)
         except FileNotFoundError:
-            if is_rotated:  # the next file is not created yet
+            if is_rotated:  # the next file has not been created yet
                 return _after_rotation(place, base)
             raise EnvironmentProblem(f"{place.file} no longer exists") from None
 
 
 def parts_between(start: Place, end: Place, part_bytes: int = PART_BYTES) -> list[LogPart]:
-    """Divide the lines between two places into parts of bounded size."""
+    """Divide the lines between two positions into parts of at most ``part_bytes`` bytes."""
     parts = []
     lines = start.lines
     begin, last = start.base + start.byte, end.base + end.byte
@@ -121,9 +113,9 @@ def count_lines(part: LogPart) -> int:
 
 
 def read_log_part(part: LogPart) -> list[Lines | CutShort]:
-    """Read the lines of a part like ``read_part``.
+    """Read the lines of a part of a growing log; see ``read_part`` for files that do not grow.
 
-    Raises EnvironmentProblem if the lines are no longer there.
+    Raises EnvironmentProblem if the lines have been deleted.
     """
     while True:
         found = locate(part)
@@ -139,9 +131,10 @@ def read_log_part(part: LogPart) -> list[Lines | CutShort]:
 
 
 def locate(part: LogPart) -> FilePart:
-    """Find the file of a part: the newest file, or a rotated one; all of a compressed one.
+    """Find out which file contains a part now: the newest one or a rotated one.
 
-    Raises EnvironmentProblem if it was deleted.
+    Returns the part's bytes in that file. For a compressed file, ``begin`` and ``end`` count
+    uncompressed bytes. Raises EnvironmentProblem if the file was deleted.
     """
     names = _rotated(part.file)
     at = next((n for n, name in enumerate(names) if name.end > part.begin), len(names))
@@ -150,7 +143,7 @@ def locate(part: LogPart) -> FilePart:
     begin, end = part.begin - base, part.end - base
     if begin < 0:
         raise EnvironmentProblem(f"{part.file}: the lines to read were rotated and deleted")
-    # A part that does not begin the file counts from the newline before it.
+    # read_part itself counts the line that ends just before the part.
     before = part.lines_before - 1 if begin else part.lines_before
     if is_newest:
         return FilePart(part.file, begin, end, None, before)
@@ -171,7 +164,7 @@ def _blocks(part: LogPart, found: FilePart) -> list[Lines | CutShort]:
 
 
 def _line_after(data: bytes, byte: int) -> int:
-    """Return where the first line at or after a byte begins."""
+    """Return the byte at which the first line at or after ``byte`` begins."""
     if not byte:
         return 0
     newline = data.find(b"\n", byte - 1)
@@ -179,7 +172,11 @@ def _line_after(data: bytes, byte: int) -> int:
 
 
 def _after_rotation(place: Place, base: int) -> Place:
-    """Return the start of the newest file, for a reader that is in an older one."""
+    """Return the position at the start of the newest file, including its number of lines so far.
+
+    ``place``: an earlier position, in a file that has since been rotated. Lines are counted from
+    there.
+    """
     end = Place(place.file, _NO_FILE, base=base)
     parts = parts_between(place, end)
     lines = parts[-1].lines_before + count_lines(parts[-1]) if parts else place.lines
@@ -212,7 +209,11 @@ def _rotated(file: str) -> list[RotatedName]:
 
 
 def _begin_of(file: str, names: list[RotatedName], at: int) -> int:
-    """Return the bytes of a log before a file; gzip gives the length of the oldest rotated one."""
+    """Return how many bytes of a log precede its file ``names[at]``.
+
+    A file name contains the position at which the file ends. The oldest file begins at this
+    position minus its uncompressed size; a compressed file has this size in the gzip trailer.
+    """
     if at or not names:
         return names[at - 1].end if names else 0
     path = os.path.join(os.path.dirname(file), names[at].name)

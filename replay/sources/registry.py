@@ -1,7 +1,7 @@
-"""Registry of the kinds of logs, and detection of the kind of each given file.
+"""Lists all kinds of logs (``SOURCES``), and determines the kind of each file.
 
-Detection uses names and first bytes; only possible copies of each other are read completely. A new
-kind of log is a new row of ``SOURCES``.
+The kind follows from a file's name and first bytes. Files that begin alike are read completely, to
+reject a file that is a copy of another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
 from klamm.replay.event_table import FileSummary
 from klamm.replay.sources import Source, journal, kafka_logs, zookeeper
-from klamm.replay.sources.file_parts import decompressed_head, hold_the_same
+from klamm.replay.sources.file_parts import decompressed_head, have_equal_contents
 
 SOURCES: Final[tuple[Source, ...]] = (
     journal.SOURCE,
@@ -30,7 +30,7 @@ _KNOWN: Final = ", ".join(source.name for source in SOURCES)
 
 
 class _Log(NamedTuple):
-    """A log file; ``begins`` are its first decompressed bytes, which copies have in common."""
+    """A log file. ``begins``: its first bytes after decompression, to find copies."""
 
     path: Path
     source: Source
@@ -39,7 +39,7 @@ class _Log(NamedTuple):
 
 
 class SourceFiles(NamedTuple):
-    """The files of one kind of log, in the order given or found."""
+    """The files of one kind of log, in the order in which they were given or found."""
 
     source: Source
     paths: list[Path]
@@ -52,22 +52,22 @@ class SourceFiles(NamedTuple):
 
 
 def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
-    """Find the logs under some paths: files, and directories, which are searched recursively.
+    """Find all logs at or below some paths, and group them by kind.
 
-    The rotated files of a log are included. In a directory, files of an unknown kind are ignored.
-    Raises UsageError for a missing path, an empty or unknown file, a directory without a log, and a
-    file that is given twice.
+    Includes the rotated files of each log. Directories are searched recursively; files in them that
+    are not logs are ignored. Raises UsageError for a path that does not exist, a file that is empty
+    or not a log, a directory without logs, and a file that is given twice.
     """
     if not paths:
-        raise UsageError("no files to read", hint="name journals, logs or their directories")
+        raise UsageError("no files to read", hint="give journals, logs or directories of logs")
     found: dict[str, SourceFiles] = {}
     seen: dict[str | bytes, list[Path]] = {}
     for path in _with_rotated(paths):
         for file, source, summary, begins in _logs_under(path):
-            # Logs of two ZooKeeper servers may be equal; their source unites copies of events.
+            # Logs of two ZooKeeper servers may be equal: their transactions are merged.
             alike = seen.setdefault(str(file) if source.unites_copies else begins, [])
             for first in alike:
-                if first == file or hold_the_same(first, file):
+                if first == file or have_equal_contents(first, file):
                     words = "is given twice" if first == file else f"is a copy of {first}"
                     raise UsageError(f"{file} {words}", hint="its events would count twice")
             alike.append(file)
@@ -78,11 +78,11 @@ def find_files(paths: Sequence[Path]) -> list[SourceFiles]:
 
 
 def _with_rotated(paths: Sequence[Path]) -> Iterator[Path]:
-    """Put the rotated files of each log, unless given themselves, before its path."""
+    """Insert the rotated files of each log before its path, unless they are in ``paths``."""
     given = {path.absolute() for path in paths}
     for path in paths:
         if path.is_file():
-            names = rotated_names(path.name, os.listdir(path.absolute().parent))
+            names = rotated_names(path.name, [at.name for at in path.absolute().parent.iterdir()])
             rotated = [path.with_name(name.name) for name in names]
             yield from (other for other in rotated if other.absolute() not in given)
             if rotated and not path.stat().st_size:
@@ -112,17 +112,19 @@ def _logs_under(path: Path) -> Iterator[_Log]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield all files except those that rotation has compressed or is compressing."""
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        finished = set(names)
-        left = (
-            name
-            for name in sorted(names)
-            if not name.endswith(UNFINISHED)
-            and not (parse_rotated(name) and f"{name}{COMPRESSED}" in finished)
-        )
-        yield from (path for name in left if (path := Path(parent, name)).is_file())
+    """Yield all files below a directory.
+
+    Leaves out incomplete compressed files, and rotated files that also exist in compressed form.
+    """
+    found = sorted(folder.iterdir(), key=lambda path: path.name)
+    finished = {path.name for path in found}
+    for path in found:
+        is_replaced = parse_rotated(path.name) and f"{path.name}{COMPRESSED}" in finished
+        if path.is_file() and not path.name.endswith(UNFINISHED) and not is_replaced:
+            yield path
+    for path in found:
+        if path.is_dir() and not path.is_symlink():
+            yield from _files(path)
 
 
 def _recognized(path: Path) -> _Log | None:

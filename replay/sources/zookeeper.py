@@ -1,29 +1,28 @@
-"""Source for ZooKeeper's transaction logs and snapshots.
+"""Reads ZooKeeper's transaction logs and snapshots.
 
-Unites the logs of several servers by zxid, reports transactions that none of them has, and rejects
-logs that contradict each other. Each chroot is a separate run. Files are read by
-replay/sources/zookeeper_reader.py; events are derived in zookeeper_events.py.
+Merges the logs of several servers by zxid, reports transactions that are missing from all logs, and
+rejects logs that contradict each other. Each chroot is a separate run. zookeeper_rows.py reads the
+files, zookeeper_events.py derives the events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-import msgspec
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from klamm.cluster.errors import UsageError
+from klamm.replay.engines import Engine, rows
+from klamm.replay.event_files import Folders, Tasks, store_tasks, write_batches, write_parts
 from klamm.replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG
-from klamm.replay.sources import Source, SourceOptions
+from klamm.replay.sources import Damaged, Source, SourceOptions, damaged_batch
+from klamm.replay.sources.file_parts import size_of
 from klamm.replay.sources.zookeeper_events import events_of
 from klamm.replay.sources.zookeeper_files import (
-    FileStretch,
-    Gap,
-    ZooKeeperFiles,
+    ZxidRange,
     find_files,
     find_gaps,
     has_overlap,
@@ -31,11 +30,18 @@ from klamm.replay.sources.zookeeper_files import (
     is_txn_log,
     start_snapshot,
 )
-from klamm.replay.sources.zookeeper_reader import CHANGES, DIGESTS, FORMAT, STRETCHES, ZooKeeperLogs
+from klamm.replay.sources.zookeeper_rows import (
+    CHANGE_KINDS,
+    CHANGES_SCHEMA,
+    DIGESTS_SCHEMA,
+    ZooKeeperFile,
+    change_batches,
+    digest_batches,
+    zxid_ranges,
+)
 from klamm.zk.snapshot_file import snapshot_zxid
 
-_UNREAD: Final = ("file", "offset", "problem", "text")
-_SAME: Final = ("zxid", "op_index", "kind", "chroot", "topic", "partition", "broker")
+_SAME: Final = "zxid, op_index, kind, run, topic, partition, broker"
 
 
 def recognizes(path: Path, head: bytes) -> bool:
@@ -43,81 +49,71 @@ def recognizes(path: Path, head: bytes) -> bool:
     return is_txn_log(path, head) or is_snapshot(path, head)
 
 
-def read(spark: SparkSession, paths: Sequence[Path], options: SourceOptions) -> DataFrame:
-    """Return events and damaged places (READ_SCHEMA) in the files of one ensemble.
+def store(engine: Engine, paths: Sequence[Path], options: SourceOptions, folders: Folders) -> str:
+    """Read the files of one ensemble and store their changes. Return a query for the events.
 
-    The ranges of transactions are read at once; the changes are cached on disk, because several
-    queries use them. At most one snapshot is used, if the logs do not begin with the first
-    transaction. Raises UsageError if two files have different transactions with the same zxid.
+    If the logs do not begin with the first transaction, one snapshot replaces the earlier logs.
+    Raises UsageError if two files have different transactions with the same zxid.
     """
-    spark.dataSource.register(ZooKeeperLogs)
     files = find_files(paths)
-    stretches = _stretches(spark, files.logs)
-    first_zxid = min((stretch.first_zxid for stretch in stretches), default=None)
+    size = size_of(files.logs)
+    ranges = [at for found in engine.map(zxid_ranges, files.logs, size) for at in found]
+    first_zxid = min((zxids.first_zxid for zxids in ranges), default=None)
     start = start_snapshot(files.snapshots, first_zxid)
-    used = ZooKeeperFiles(files.logs, () if start is None else (start,))
-    changes = _load(spark, used, CHANGES, before=-1 if first_zxid is None else first_zxid)
-    if has_overlap(stretches):
-        _refuse_disagreement(_load(spark, ZooKeeperFiles(files.logs, ()), DIGESTS))
+    before = -1 if first_zxid is None else first_zxid
+    used = [(path, False) for path in files.logs] + ([] if start is None else [(start, True)])
+    items = [ZooKeeperFile(number, *at, before) for number, at in enumerate(used)]
+    read = partial(change_batches, options.run)
+    changes = store_tasks(engine, Tasks(items, read, size, CHANGES_SCHEMA, CHANGE_KINDS), folders)
+    if has_overlap(ranges):
+        _refuse_disagreement(engine, files.logs, size, folders.events.parent / "digests")
         changes = _once(changes)
-    changes = changes.persist(StorageLevel.DISK_ONLY)
-    gaps = find_gaps(stretches, None if start is None else snapshot_zxid(start))
-    unread = changes.where(F.col("problem").isNotNull()).select(*_UNREAD)
-    damaged = unread.unionByName(_gap_rows(spark, gaps)).select(
-        F.lit(ZOOKEEPER_LOG).alias("source"), "file", F.col("offset").alias("line"), *_UNREAD[2:]
-    )
-    return events_of(changes, options.run).unionByName(damaged, allowMissingColumns=True)
+    _store_gaps(ranges, None if start is None else snapshot_zxid(start), folders)
+    return events_of(engine, engine.view(changes))
 
 
-SOURCE: Final = Source(ZOOKEEPER_LOG, False, recognizes, read, unites_copies=True)
+SOURCE: Final = Source(ZOOKEEPER_LOG, False, recognizes, store, unites_copies=True)
 
 
-def _load(
-    spark: SparkSession, files: ZooKeeperFiles, rows: str, before: int | None = None
-) -> DataFrame:
-    texts = [str(path) for path in (*files.logs, *files.snapshots)]
-    reader = spark.read.format(FORMAT).option("rows", rows)
-    if before is not None:
-        reader = reader.option("before", before)
-    return reader.option("paths", msgspec.json.encode(texts).decode()).load()
-
-
-def _stretches(spark: SparkSession, logs: Sequence[Path]) -> list[FileStretch]:
-    if not logs:
-        return []
-    found = _load(spark, ZooKeeperFiles(tuple(logs), ()), STRETCHES).collect()
-    return [FileStretch(at.first_zxid, at.last_zxid, at.file, at.offset) for at in found]
-
-
-def _refuse_disagreement(digests: DataFrame) -> None:
-    at = F.struct("digest", "file", "offset")
-    differing = (
-        digests.groupBy("zxid")
-        .agg(F.min(at).alias("one"), F.max(at).alias("other"))
-        .where("one.digest != other.digest")
-        .orderBy("zxid")
-        .limit(1)
-        .collect()
+def _refuse_disagreement(
+    engine: Engine, logs: Sequence[Path], size_bytes: int, folder: Path
+) -> None:
+    folder.mkdir()
+    engine.map(partial(_store_digests, folder), list(enumerate(logs)), size_bytes)
+    at = "{'digest': digest, 'file': file, 'line': line}"
+    differing = rows(
+        engine,
+        f"""
+SELECT * FROM (
+  SELECT zxid, min({at}) AS one, max({at}) AS other
+  FROM {engine.files(folder, DIGESTS_SCHEMA)} GROUP BY zxid)
+WHERE one.digest <> other.digest ORDER BY zxid LIMIT 1""",
     )
     if differing:
-        ((zxid, one, other),) = differing
+        zxid, one, other = (differing[0][name] for name in ("zxid", "one", "other"))
         raise UsageError(
-            f"zxid 0x{zxid:x} is a different transaction in {one.file} at byte {one.offset} and in "
-            f"{other.file} at byte {other.offset}",
+            f"zxid 0x{zxid:x} is one transaction in {one['file']} at byte {one['line']} "
+            f"and a different one in {other['file']} at byte {other['line']}",
             hint="replay the logs of one ZooKeeper ensemble at a time",
         )
 
 
-def _once(changes: DataFrame) -> DataFrame:
-    """Deduplicate transactions across files, keeping the first file's; keep all damaged places."""
-    first = Window.partitionBy(*_SAME).orderBy("file", "offset")
-    number = F.when(F.col("problem").isNull(), F.row_number().over(first)).otherwise(1)
-    return changes.withColumn("_number", number).where("_number = 1").drop("_number")
+def _store_digests(folder: Path, item: tuple[int, Path]) -> None:
+    number, path = item
+    write_batches(digest_batches(path), folder / f"{number:05d}.parquet", DIGESTS_SCHEMA)
 
 
-def _gap_rows(spark: SparkSession, gaps: Sequence[Gap]) -> DataFrame:
-    rows = [
-        (gap.file, gap.offset, LOST_TRANSACTIONS if gap.is_between else BEGINS_LATE, gap.text)
-        for gap in gaps
-    ]
-    return spark.createDataFrame(rows, "file string, offset long, problem string, text string")
+def _once(changes: str) -> str:
+    """Return a query without duplicates: if several files have a transaction, the first counts."""
+    return f"""
+SELECT * FROM ({changes})
+QUALIFY row_number() OVER (PARTITION BY {_SAME} ORDER BY number, line) = 1"""
+
+
+def _store_gaps(ranges: Sequence[ZxidRange], start_zxid: int | None, folders: Folders) -> None:
+    batches: list[pa.RecordBatch] = []
+    for gap in find_gaps(ranges, start_zxid):
+        problem = LOST_TRANSACTIONS if gap.is_between else BEGINS_LATE
+        damaged = Damaged(gap.offset, problem, gap.text)
+        batches.append(damaged_batch(ZOOKEEPER_LOG, gap.file, [damaged]))
+    write_parts(batches, folders, "gaps.parquet")

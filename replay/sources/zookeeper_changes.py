@@ -1,9 +1,8 @@
-"""Interpretation of a ZooKeeper transaction as changes of a Kafka cluster.
+"""Interprets ZooKeeper transactions as changes to a Kafka cluster.
 
-Stateless, one transaction at a time, without Spark. Facts that need several transactions (the
-broker of a session, the controller epoch of a fence) are derived in
-replay/sources/zookeeper_events.py. Mirrors kafka.zk.ZkData and the writes of
-kafka.zk.KafkaZkClient.
+Each transaction is interpreted on its own. Facts that depend on several transactions, such as which
+broker owns a session, are derived in replay/sources/zookeeper_events.py. The znodes are those of
+kafka.zk.ZkData; the transactions are those that kafka.zk.KafkaZkClient writes.
 """
 
 from __future__ import annotations
@@ -37,9 +36,12 @@ from klamm.zk.znodes import (
 
 
 class ZNode(NamedTuple):
-    """A znode that a replay reads: ``what`` it is, and its topic, broker or partition.
+    """The meaning of a znode's path.
 
-    ``number``: broker id or partition, -1 for neither. ``chroot``: "" for none.
+    - ``chroot``: "" for none.
+    - ``what``: kind of znode, one of the constants below.
+    - ``topic``: topic that the znode is about, or None.
+    - ``number``: broker id or partition that the znode is about, -1 for none.
     """
 
     chroot: str
@@ -68,7 +70,7 @@ _IDENTIFYING: Final = re.compile(
 
 @lru_cache(maxsize=65536)
 def znode_of(path: str) -> ZNode | None:
-    """Parse the path of a znode that a replay reads; None for all others."""
+    """Parse the path of a znode. Return None if a replay does not need this znode."""
     match = _IDENTIFYING.fullmatch(path)
     if match is None or match["other"]:
         return None
@@ -85,9 +87,9 @@ def znode_of(path: str) -> ZNode | None:
 
 
 EPOCH_WRITTEN: Final = "epoch_written"
-"""/controller_epoch was written in a separate transaction."""
+"""/controller_epoch was written, but not in the same transaction as /controller."""
 CONTROLLER_CREATED: Final = "controller_created"
-"""/controller was created in a separate transaction."""
+"""/controller was created, but not in the same transaction as /controller_epoch was written."""
 SESSION_CLOSED: Final = "session_closed"
 SESSION_CLOSED_DETAIL: Final = "session closed"
 _ERRORS: Final = {
@@ -103,16 +105,17 @@ _ERRORS: Final = {
     -112: "SESSIONEXPIRED",
 }
 _CAUSED_BY_ANOTHER: Final = (0, -2)
-"""Error numbers of operations that failed only because another operation of the multi did."""
+"""Error codes of operations that failed only because another operation in the same multi failed."""
 
 
 class Change(NamedTuple):
-    """A change of a Kafka cluster, as far as a single transaction shows it.
+    """A change to a Kafka cluster, as far as a single transaction shows it.
 
-    ``kind``: one of event_schema.KINDS, or of the constants above. ``op_index``: of the operation
-    in its multi. ``chroot``: "" for none, None if a rejected multi does not show it. ``epoch``: the
-    controller epoch in the data. ``fence``: the version of /controller_epoch that the writer
-    checked, None without a check.
+    - ``kind``: one of event_schema.KINDS or of the constants above.
+    - ``op_index``: index of the operation in its multi.
+    - ``chroot``: "" for none; None if unknown, because a rejected multi may not contain the path.
+    - ``epoch``: controller epoch in the znode's data.
+    - ``fence``: version of /controller_epoch that the transaction checks; None without a check.
     """
 
     kind: str
@@ -133,7 +136,10 @@ class Change(NamedTuple):
 
 
 def changes_of(txn: Txn) -> list[Change]:
-    """Return the changes of Kafka clusters in a transaction, in order; often none."""
+    """Return the changes to Kafka clusters that a transaction makes, in order.
+
+    Most transactions make no such change.
+    """
     if not txn.is_multi:
         return list(_changes_of_op(txn.ops[0], 0, None))
     if txn.is_rejected:
@@ -159,7 +165,7 @@ def _fence(ops: Iterable[TxnOp]) -> int | None:
 
 
 def _registered(changes: list[Change]) -> list[Change]:
-    """Combine the two changes of a controller's election, or of a broker's registration."""
+    """Replace the two changes of a controller election or broker registration with a single one."""
     first, second, *rest = changes
     if first.chroot == second.chroot:
         if (first.kind, second.kind) == (CONTROLLER_CREATED, EPOCH_WRITTEN):
@@ -207,7 +213,7 @@ def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[Change]
 def malformed(
     znode: ZNode, path: str, reason: str, version: int, index: int, fence: int | None
 ) -> Change:
-    """Return the change for a znode with malformed data; ``reason`` says what is wrong."""
+    """Return the change that reports malformed data in a znode. ``reason``: what is malformed."""
     return Change(
         Kind.ZNODE_MALFORMED.value,
         index,
@@ -255,9 +261,10 @@ def written(
     index: int,
     fence: int | None,
 ) -> Iterator[Change]:
-    """Yield the changes of writing a znode's data.
+    """Yield the changes that result from writing data to a znode.
 
-    Raises MalformedZNode or UnparsableJson after the changes that can be read.
+    If a part of the data is invalid, yields the changes in the valid part, and then raises
+    MalformedZNode or UnparsableJson.
     """
     chroot = znode.chroot
     match znode.what:

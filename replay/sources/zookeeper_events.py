@@ -1,27 +1,32 @@
-"""Derivation of raw events from the changes in ZooKeeper's logs.
+"""Derives events from the changes in ZooKeeper's logs, in SQL.
 
-Adds what needs more than one transaction: the controller of a fence, the broker of a session, the
-ephemeral znodes of a closed session (which logs before ZooKeeper 3.6 do not list), and the
-controller epoch. The few rows about controllers and brokers are sorted; rows about partitions are
-only joined with them. Unknown values are null, or -1 for a controller and an epoch.
+Adds the values that depend on several transactions:
+
+- which broker owns a session, and which ephemeral znodes end with it (logs of ZooKeeper 3.5 do not
+  list them),
+- which controller made a write: the write checks a version of /controller_epoch (the fence),
+- the controller epoch of changes that do not contain it.
+
+The few rows about controllers and brokers are sorted; rows about partitions are only joined with
+them. Unknown values are null; an unknown controller or epoch is -1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
-
 from klamm.cluster.journal import Kind
+from klamm.replay.encode import xxhash64
+from klamm.replay.engines import Engine
 from klamm.replay.event_schema import (
+    CODED_SCHEMA,
     LEADERSHIP_WRITTEN,
-    RAW_SCHEMA,
+    SOURCES,
     WRITE_REFUSED,
     ZK_COUNTER_SHIFT,
     ZK_EPOCH_SHIFT,
     ZOOKEEPER_LOG,
+    code_of,
 )
 from klamm.replay.sources.zookeeper_changes import (
     CONTROLLER_CREATED,
@@ -29,225 +34,188 @@ from klamm.replay.sources.zookeeper_changes import (
     SESSION_CLOSED,
     SESSION_CLOSED_DETAIL,
 )
+from klamm.replay.sources.zookeeper_rows import CHANGE_KINDS
 
-_EPOCHS: Final = (Kind.CONTROLLER_ELECTED.value, EPOCH_WRITTEN)
-_BIRTHS: Final = (Kind.CONTROLLER_ELECTED.value, CONTROLLER_CREATED, Kind.BROKER_ONLINE.value)
-_DEATHS: Final = (Kind.CONTROLLER_RESIGNED.value, Kind.BROKER_OFFLINE.value)
-_INTERNAL: Final = (CONTROLLER_CREATED, EPOCH_WRITTEN, SESSION_CLOSED)
-_ROOT: Final = "/"
 _UNKNOWN: Final = -1
 _COUNTER_MASK: Final = (1 << 32) - 1
 _LAST_INDEX: Final = (1 << ZK_COUNTER_SHIFT) - 1
-_FENCED_OFF: Final = "BADVERSION"
+_FENCED_OFF: Final = xxhash64("BADVERSION")
 _WRITER: Final = "written by broker "
 
 
-def events_of(changes: DataFrame, run: str | None) -> DataFrame:
-    """Return the events (RAW_SCHEMA) of changes, which must have each zxid once.
+def _is(*kinds: str) -> str:
+    return f"kind IN ({', '.join(str(code_of(kind, CHANGE_KINDS)) for kind in kinds)})"
 
-    ``changes`` is read several times: persist it before. ``run``: prefix of the chroot in run
-    names.
+
+def _code(kind: str) -> int:
+    return code_of(kind, CHANGE_KINDS)
+
+
+_IS_EPOCH: Final = _is(Kind.CONTROLLER_ELECTED, EPOCH_WRITTEN)
+_IS_BIRTH: Final = _is(Kind.CONTROLLER_ELECTED, CONTROLLER_CREATED, Kind.BROKER_ONLINE)
+_IS_DEATH: Final = _is(Kind.CONTROLLER_RESIGNED, Kind.BROKER_OFFLINE)
+_IS_CLOSED: Final = _is(SESSION_CLOSED)
+_IS_FENCED: Final = f"(fence IS NOT NULL OR {_is(LEADERSHIP_WRITTEN)})"
+_IS_REFUSED: Final = _is(WRITE_REFUSED)
+_PLACE: Final = "file, line, zxid, session, t_ms, op_index"
+_CONTENT: Final = (
+    "topic, partition, leader, leader_epoch, isr, zk_version, fence, reassignment, outcome"
+)
+_SAID: Final = f"{_PLACE}, {_CONTENT}, kind, run, broker, epoch, detail, controller"
+
+
+def events_of(engine: Engine, changes: str) -> str:
+    """Return a query for the events (CODED_SCHEMA). ``changes`` must not contain duplicates."""
+    few = engine.keep(
+        f"SELECT * FROM {changes} WHERE {_IS_BIRTH} OR {_IS_DEATH} OR {_IS_CLOSED} OR {_IS_EPOCH}",
+        "few",
+    )
+    sessions = engine.keep(
+        "SELECT session, min(run) AS session_run, max(broker) AS session_broker "
+        f"FROM {few} WHERE {_IS_BIRTH} GROUP BY session",
+        "sessions",
+    )
+    named = f"{_with_owners(changes, few, sessions)} UNION ALL {_deaths(few)}"
+    return _coded(f"{_fenced(changes, few, sessions)} UNION ALL {_with_epochs(named)}")
+
+
+def _lasts(beginning: str) -> str:
+    """Return a join condition: r.zxid is in the range (from_zxid, until_zxid] of ``beginning``."""
+    return (
+        f"r.zxid > {beginning}.from_zxid "
+        f"AND ({beginning}.until_zxid IS NULL OR r.zxid <= {beginning}.until_zxid)"
+    )
+
+
+def _until(key: str) -> str:
+    return f"zxid AS from_zxid, lead(zxid) OVER (PARTITION BY {key} ORDER BY zxid) AS until_zxid"
+
+
+def _of(alias: str, columns: str) -> str:
+    return ", ".join(f"{alias}.{name}" for name in columns.split(", "))
+
+
+def _fenced(changes: str, few: str, sessions: str) -> str:
+    """Return a query that adds ``controller`` and ``epoch`` to controllers' and leaders' writes.
+
+    A controller's write checks the version of /controller_epoch (the fence), which identifies the
+    controller. A leader's write of an ISR has no such check; it contains the controller epoch in
+    which the leader was elected. The current epoch is used if it is newer.
     """
-    valid = changes.where(F.col("problem").isNull())
-    births = valid.where(F.col("kind").isin(*_BIRTHS))
-    sessions = _sessions(births)
-    is_by_fence = F.coalesce(
-        F.col("fence").isNotNull() | (F.col("kind") == LEADERSHIP_WRITTEN), F.lit(False)
-    )
-    fenced = _with_generation(valid.where(is_by_fence), valid, sessions)
-    others = valid.where(~is_by_fence & ~F.col("kind").isin(*_DEATHS, SESSION_CLOSED))
-    named = _with_owners(others, sessions, births).unionByName(
-        _deaths(valid, births), allowMissingColumns=True
-    )
-    return _raw(fenced.unionByName(_with_epochs(named), allowMissingColumns=True), run)
+    return f"""
+SELECT {_of("r", _PLACE)}, {_of("r", _CONTENT)}, r.kind, r.run,
+  CAST(NULL AS INTEGER) AS broker,
+  coalesce(g.generation, greatest(c.current_epoch, r.epoch)) AS epoch,
+  coalesce(r.detail, CASE WHEN r.fence IS NULL
+    THEN '{_WRITER}' || CAST(s.session_broker AS VARCHAR) END) AS detail,
+  coalesce(g.of_broker, {_UNKNOWN}) AS controller
+FROM (SELECT * FROM {changes} WHERE {_IS_FENCED}) AS r
+LEFT JOIN (
+  SELECT run, zk_version, epoch AS generation, broker AS of_broker, {_until("run, zk_version")}
+  FROM {few} WHERE {_IS_EPOCH}
+) AS g ON r.run = g.run AND r.fence = g.zk_version AND {_lasts("g")}
+LEFT JOIN (
+  SELECT run, epoch AS current_epoch, {_until("run")} FROM {few} WHERE {_IS_EPOCH}
+) AS c ON r.fence IS NULL AND r.run = c.run AND {_lasts("c")}
+LEFT JOIN {sessions} AS s ON r.session = s.session"""
 
 
-def _sessions(births: DataFrame) -> DataFrame:
-    """Return the sessions of brokers: ``session``, ``session_chroot``, ``session_broker``."""
-    return births.groupBy("session").agg(
-        F.min("chroot").alias("session_chroot"), F.max("broker").alias("session_broker")
-    )
+def _with_owners(changes: str, few: str, sessions: str) -> str:
+    """Return a query that adds ``controller`` and ``broker`` to changes such as elections.
 
+    These are the changes that neither ``_fenced`` nor ``_deaths`` handles.
 
-def _until(rows: DataFrame, *key: str) -> DataFrame:
-    """Add ``until_zxid``: where the next row with the same key begins; null for the last one."""
-    following = Window.partitionBy(*key).orderBy("from_zxid")
-    return rows.withColumn("until_zxid", F.lead("from_zxid").over(following))
-
-
-def _lasts() -> Column:
-    return (F.col("zxid") > F.col("from_zxid")) & (
-        F.col("until_zxid").isNull() | (F.col("zxid") <= F.col("until_zxid"))
-    )
-
-
-def _with_generation(rows: DataFrame, valid: DataFrame, sessions: DataFrame) -> DataFrame:
-    """Add ``controller`` and ``epoch`` to writes of controllers and to ISRs written by leaders.
-
-    A fence is a version of /controller_epoch, which is written once per epoch.
+    Rejected writes of sessions that never belonged to a Kafka broker are dropped. A rejected multi
+    whose first operation failed is logged without paths. If its error is BADVERSION, it is the
+    write of a deposed controller, whose first operation checks the controller epoch.
     """
-    epochs = valid.where(F.col("kind").isin(*_EPOCHS)).select(
-        F.col("chroot").alias("of_chroot"),
-        F.col("zk_version").alias("of_version"),
-        F.col("zxid").alias("from_zxid"),
-        F.col("epoch").alias("generation"),
-        F.col("broker").alias("of_broker"),
-    )
-    generations = _until(epochs, "of_chroot", "of_version")
-    of_chroot = F.col("chroot") == F.col("of_chroot")
-    fenced = rows.join(
-        F.broadcast(generations),
-        of_chroot & (F.col("fence") == F.col("of_version")) & _lasts(),
-        "left",
-    ).drop("of_chroot", "of_version", "from_zxid", "until_zxid")
-    # Leaders write ISRs without a fence. The epoch in their data is that of their election, which
-    # may have ended: the current epoch is used if it is newer.
-    current = _until(epochs.withColumnRenamed("generation", "current"), "of_chroot").drop(
-        "of_version", "of_broker"
-    )
-    joined = fenced.join(
-        F.broadcast(current), F.col("fence").isNull() & of_chroot & _lasts(), "left"
-    ).join(F.broadcast(sessions), "session", "left")
-    is_leaders = F.col("fence").isNull() & F.col("session_broker").isNotNull()
-    writer = F.concat(F.lit(_WRITER), F.col("session_broker"))
-    return joined.select(
-        *rows.drop("epoch", "detail", "broker").columns,
-        F.coalesce("of_broker", F.lit(_UNKNOWN)).alias("controller"),
-        F.coalesce("generation", F.greatest("current", "epoch")).alias("epoch"),
-        F.coalesce("detail", F.when(is_leaders, writer)).alias("detail"),
-    )
+    return f"""
+SELECT {_of("r", _PLACE)}, {_of("r", _CONTENT)}, r.kind,
+  coalesce(r.run, s.session_run) AS run,
+  CASE WHEN r.{_IS_REFUSED} THEN s.session_broker ELSE r.broker END AS broker,
+  coalesce(r.epoch, e.elected_epoch) AS epoch, r.detail,
+  coalesce(CASE WHEN r.{_is(EPOCH_WRITTEN)} OR e.elected_epoch IS NOT NULL THEN s.session_broker
+    WHEN r.{_is(Kind.CONTROLLER_ELECTED)} THEN r.broker END, {_UNKNOWN}) AS controller
+FROM (
+  SELECT * FROM {changes}
+  WHERE NOT ({_IS_DEATH} OR {_IS_CLOSED}) AND NOT {_IS_FENCED}) AS r
+LEFT JOIN {sessions} AS s ON r.session = s.session
+LEFT JOIN (
+  SELECT session, epoch AS elected_epoch, {_until("session")}
+  FROM {few} WHERE {_is(Kind.CONTROLLER_ELECTED)}
+) AS e ON r.session = e.session AND r.{_IS_REFUSED} AND r.run IS NULL
+  AND r.outcome = {_FENCED_OFF} AND {_lasts("e")}
+WHERE NOT r.{_IS_REFUSED} OR s.session_run IS NOT NULL"""
 
 
-def _with_owners(rows: DataFrame, sessions: DataFrame, births: DataFrame) -> DataFrame:
-    """Add ``controller`` to rows without a fence, and the broker to rejected writes.
+def _deaths(few: str) -> str:
+    """Return a query for the ends of broker registrations and of controllers.
 
-    Rejected writes of sessions that never were brokers of a Kafka cluster are dropped.
+    An ephemeral znode ends when it is deleted, or when the session that created it is closed.
     """
-    elections = _until(
-        births.where(F.col("kind") == Kind.CONTROLLER_ELECTED.value).select(
-            F.col("session").alias("of_session"),
-            F.col("zxid").alias("from_zxid"),
-            F.col("epoch").alias("elected_epoch"),
-        ),
-        "of_session",
-    )
-    is_refused = F.col("kind") == WRITE_REFUSED
-    # A multi with a failed first operation is logged without paths: BADVERSION means the fence.
-    is_fenced_off = is_refused & F.col("chroot").isNull() & (F.col("outcome") == _FENCED_OFF)
-    is_its = is_fenced_off & (F.col("session") == F.col("of_session"))
-    joined = rows.join(F.broadcast(sessions), "session", "left").join(
-        F.broadcast(elections), is_its & _lasts(), "left"
-    )
-    is_alone = F.col("kind") == EPOCH_WRITTEN
-    was_elected = F.col("elected_epoch").isNotNull()
-    controller = (
-        F.when(is_alone | was_elected, F.col("session_broker"))
-        .when(F.col("kind") == Kind.CONTROLLER_ELECTED.value, F.col("broker"))
-        .otherwise(_UNKNOWN)
-    )
-    return joined.where(~is_refused | F.col("session_chroot").isNotNull()).select(
-        *rows.drop("chroot", "broker", "epoch").columns,
-        F.coalesce("chroot", "session_chroot").alias("chroot"),
-        F.when(is_refused, F.col("session_broker")).otherwise(F.col("broker")).alias("broker"),
-        F.coalesce("epoch", "elected_epoch").alias("epoch"),
-        F.coalesce(controller, F.lit(_UNKNOWN)).alias("controller"),
-    )
+    of_broker = _is(Kind.BROKER_ONLINE, Kind.BROKER_OFFLINE)
+    znode = f"PARTITION BY run, CASE WHEN {of_broker} THEN broker END ORDER BY zxid, op_index"
+    lives = f"""
+  SELECT *, lag(CASE WHEN NOT {of_broker} THEN broker END) OVER ({znode}) AS holder,
+    lead(zxid) OVER ({znode}) AS next_zxid
+  FROM {few} WHERE {_IS_BIRTH} OR {_IS_DEATH}"""
+    content = ", ".join(f"r.{name}" for name in _CONTENT.split(", "))
+    return f"""
+SELECT {_PLACE}, {_CONTENT}, kind, run, broker, epoch, detail,
+  coalesce(holder, {_UNKNOWN}) AS controller
+FROM ({lives}) WHERE {_IS_DEATH}
+UNION ALL
+SELECT {_of("r", _PLACE)}, {content},
+  CASE WHEN c.was_broker THEN {_code(Kind.BROKER_OFFLINE)}
+    ELSE {_code(Kind.CONTROLLER_RESIGNED)} END AS kind,
+  c.run, CASE WHEN c.was_broker THEN c.broker ELSE {_UNKNOWN} END AS broker, r.epoch,
+  '{SESSION_CLOSED_DETAIL}' AS detail,
+  CASE WHEN c.was_broker THEN {_UNKNOWN} ELSE c.broker END AS controller
+FROM (SELECT * FROM {few} WHERE {_IS_CLOSED}) AS r JOIN (
+  SELECT session, zxid AS born_zxid, next_zxid, run, broker, {_is(Kind.BROKER_ONLINE)} AS was_broker
+  FROM ({lives}) WHERE {_IS_BIRTH}
+) AS c ON r.session = c.session AND c.born_zxid < r.zxid
+  AND (c.next_zxid IS NULL OR c.next_zxid > r.zxid)"""
 
 
-def _deaths(valid: DataFrame, births: DataFrame) -> DataFrame:
-    """Return the ends of ephemeral znodes, with ``controller``: deletions and closed sessions.
-
-    A closed session removes the znodes that it created and that were not deleted before.
-    """
-    deleted = valid.where(F.col("kind").isin(*_DEATHS))
-    of_broker = F.col("kind").isin(Kind.BROKER_ONLINE.value, Kind.BROKER_OFFLINE.value)
-    znode = Window.partitionBy("chroot", F.when(of_broker, F.col("broker"))).orderBy(
-        "zxid", "op_index"
-    )
-    lives = births.unionByName(deleted).withColumns(
-        {
-            "holder": F.lag(F.when(~of_broker, F.col("broker"))).over(znode),
-            "next_zxid": F.lead("zxid").over(znode),
-        }
-    )
-    is_birth = F.col("kind").isin(*_BIRTHS)
-    was_broker = F.col("birth") == Kind.BROKER_ONLINE.value
-    created = lives.where(is_birth).select(
-        "session",
-        F.col("zxid").alias("born_zxid"),
-        "next_zxid",
-        F.col("chroot").alias("of_chroot"),
-        F.col("broker").alias("of_broker"),
-        F.col("kind").alias("birth"),
-    )
-    lasts = F.col("next_zxid").isNull() | (F.col("next_zxid") > F.col("zxid"))
-    left = (
-        valid.where(F.col("kind") == SESSION_CLOSED)
-        .join(created, "session")
-        .where((F.col("born_zxid") < F.col("zxid")) & lasts)
-        .withColumns(
-            {
-                "kind": F.when(was_broker, Kind.BROKER_OFFLINE.value).otherwise(
-                    Kind.CONTROLLER_RESIGNED.value
-                ),
-                "chroot": F.col("of_chroot"),
-                "broker": F.when(was_broker, F.col("of_broker")).otherwise(_UNKNOWN),
-                "holder": F.when(~was_broker, F.col("of_broker")),
-                "detail": F.lit(SESSION_CLOSED_DETAIL),
-            }
-        )
-    )
-    controller = F.coalesce("holder", F.lit(_UNKNOWN)).alias("controller")
-    columns: list[str | Column] = [*valid.columns, controller]
-    return lives.where(~is_birth).select(*columns).unionByName(left.select(*columns))
+def _with_epochs(rows: str) -> str:
+    """Return a query that sets a missing ``epoch`` to the controller epoch at that time."""
+    return f"""
+SELECT {_SAID.replace("epoch, detail", "coalesce(epoch, current_epoch) AS epoch, detail")}
+FROM (
+  SELECT *, last_value(CASE WHEN {_IS_EPOCH} THEN epoch END IGNORE NULLS) OVER (
+    PARTITION BY run ORDER BY zxid, op_index
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS current_epoch
+  FROM ({rows}))"""
 
 
-def _with_epochs(rows: DataFrame) -> DataFrame:
-    """Set ``epoch`` to the current controller epoch in rows that do not have one."""
-    until_now = (
-        Window.partitionBy("chroot")
-        .orderBy("zxid", "op_index")
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
-    written = F.when(F.col("kind").isin(*_EPOCHS), F.col("epoch"))
-    current = F.last(written, ignorenulls=True).over(until_now)
-    return rows.withColumn("epoch", F.coalesce("epoch", current))
-
-
-def _raw(rows: DataFrame, run: str | None) -> DataFrame:
-    """Convert rows to RAW_SCHEMA."""
-    name = F.when(F.col("chroot") == "", F.lit(_ROOT)).otherwise(F.col("chroot"))
-    if run is not None:
-        name = F.concat(F.lit(run), F.col("chroot"))
-    index = F.least(F.col("op_index"), F.lit(_LAST_INDEX)).cast("long")
-    counter = F.shiftleft(F.col("zxid").bitwiseAND(F.lit(_COUNTER_MASK)), ZK_COUNTER_SHIFT)
-    place = F.shiftleft(F.shiftright("zxid", 32), ZK_EPOCH_SHIFT) + counter + index
-    # A separate write of the epoch that is not the first one: by a controller before Kafka 2.2, or
-    # manual.
-    is_election = (F.col("kind") == EPOCH_WRITTEN) & (F.col("zk_version") > 0)
-    kind = F.when(is_election, Kind.CONTROLLER_ELECTED.value).otherwise(F.col("kind"))
-    columns: dict[str, Column] = {
-        "source": F.lit(ZOOKEEPER_LOG),
-        "run": name,
-        "line": F.col("offset"),
-        "place": place,
-        "seq": F.lit(0),
-        "epoch": F.coalesce("epoch", F.lit(_UNKNOWN)),
-        "kind": kind,
-        "replica": F.coalesce("broker", F.lit(_UNKNOWN)),
-        "event_id": F.lit(0),
-        "cause_id": F.lit(0),
-        "has_predecessors": F.lit(False),
+def _coded(rows: str) -> str:
+    """Return a query that converts rows to CODED_SCHEMA."""
+    # A write of the epoch in a separate transaction is an election before Kafka 2.2 or a manual
+    # change. The first write only creates the znode.
+    is_election = f"{_is(EPOCH_WRITTEN)} AND zk_version > 0"
+    controllers = _is(Kind.CONTROLLER_ELECTED, Kind.CONTROLLER_RESIGNED)
+    columns = {
+        "source": f"CAST({code_of(ZOOKEEPER_LOG, SOURCES)} AS TINYINT)",
+        "place": f"""((zxid >> 32) << {ZK_EPOCH_SHIFT})
+    + ((zxid & {_COUNTER_MASK}) << {ZK_COUNTER_SHIFT}) + least(op_index, {_LAST_INDEX})""",
+        "epoch": f"coalesce(epoch, {_UNKNOWN})",
+        "replica": f"CASE WHEN {controllers} THEN {_UNKNOWN} ELSE coalesce(broker, {_UNKNOWN}) END",
+        "from_state": "CAST(0 AS TINYINT)",
+        "to_state": "CAST(0 AS TINYINT)",
+        "election": "CAST(0 AS TINYINT)",
+        **dict.fromkeys(("seq", "event_id", "cause_id"), "CAST(0 AS BIGINT)"),
+        **dict.fromkeys(("since_ms", "key_seq"), "CAST(NULL AS BIGINT)"),
+        "prev_leader": "CAST(NULL AS INTEGER)",
+        "prev_isr": "CAST(NULL AS INTEGER[])",
+        "has_predecessors": "false",
     }
-    is_controllers = kind.isin(Kind.CONTROLLER_ELECTED.value, Kind.CONTROLLER_RESIGNED.value)
-    columns["replica"] = F.when(is_controllers, _UNKNOWN).otherwise(columns["replica"])
-    events = rows.where(~F.col("kind").isin(*_INTERNAL) | is_election)
-    present: Sequence[str] = events.columns
-    return events.select(
-        *(
-            columns.get(field.name, F.col(field.name) if field.name in present else F.lit(None))
-            .cast(field.dataType)
-            .alias(field.name)
-            for field in RAW_SCHEMA
-        )
+    shown = ", ".join(
+        f"{columns[name]} AS {name}" if name in columns else name for name in CODED_SCHEMA.names
     )
+    elected = f"CASE WHEN {is_election} THEN {_code(Kind.CONTROLLER_ELECTED)} ELSE kind END"
+    return f"""
+SELECT {shown}
+FROM (
+  SELECT * EXCLUDE (kind), CAST({elected} AS TINYINT) AS kind FROM ({rows})
+  WHERE {is_election} OR NOT {_is(CONTROLLER_CREATED, EPOCH_WRITTEN, SESSION_CLOSED)})"""

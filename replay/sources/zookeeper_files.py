@@ -1,7 +1,7 @@
-"""ZooKeeper's files: logs and snapshots under given paths, missing zxids, and overlaps.
+"""Finds ZooKeeper's transaction logs and snapshots, missing zxids, and overlaps between logs.
 
-Uses file names, first bytes and ranges of zxids; does not read transactions. A zxid is ZooKeeper's
-epoch << 32 | a counter, which has no gaps inside an epoch.
+Works with file names, first bytes and ranges of zxids, and does not read transactions. A zxid is
+ZooKeeper's epoch << 32 | counter; the counter has no gaps within an epoch.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _HEAD_BYTES: Final = 64 * 1024
 
 
 def is_txn_log(path: Path, head: bytes) -> bool:
-    """Return whether a file with these first bytes is a transaction log, possibly an empty one."""
+    """Return whether a file is a transaction log, which may be empty. ``head``: its first bytes."""
     if head.startswith(txn_log.MAGIC):
         return True
     return bool(_LOG_NAME.fullmatch(path.name)) and not head.strip(b"\0")
 
 
 def is_snapshot(path: Path, head: bytes) -> bool:
-    """Return whether a file with these first bytes is a snapshot, plain or compressed."""
+    """Return whether a file is a snapshot, which may be compressed. ``head``: its first bytes."""
     return head.startswith(snapshot_file.MAGIC) or (
         bool(_SNAPSHOT_NAME.fullmatch(path.name)) and head.startswith(_PACKED)
     )
 
 
 class ZooKeeperFiles(NamedTuple):
-    """Transaction logs and snapshots without duplicates."""
+    """Transaction logs and snapshots, each file once."""
 
     logs: tuple[Path, ...]
     snapshots: tuple[Path, ...]
 
 
 def find_files(paths: Iterable[Path]) -> ZooKeeperFiles:
-    """Find the logs and snapshots at the paths; of a directory, in it or in its ``version-2``.
+    """Find logs and snapshots. A path is a file, a directory, or the parent of ``version-2``.
 
-    Raises UsageError for a missing path and a directory without such files, EnvironmentProblem for
-    a file that is neither a log nor a snapshot, or of another version.
+    Raises UsageError for a path that does not exist or a directory without such files,
+    EnvironmentProblem for a file that is neither a log nor a snapshot or has an unknown version.
     """
     logs: dict[Path, Path] = {}
     snapshots: dict[Path, Path] = {}
@@ -78,7 +78,8 @@ def _files(paths: Iterable[Path]) -> Iterable[Path]:
         if not found:
             raise UsageError(
                 f"{path} has no ZooKeeper transaction logs",
-                hint=f"log.* and snapshot.* are in a server's dataLogDir/{VERSION_DIRECTORY}",
+                hint="look in the server's dataLogDir/version-2 (log.*) and dataDir/version-2 "
+                "(snapshot.*)",
             )
         yield from found
 
@@ -91,8 +92,8 @@ def _head(path: Path) -> bytes:
         raise EnvironmentProblem(f"{path} cannot be read: {error.strerror}") from error
 
 
-class FileStretch(NamedTuple):
-    """A range of consecutive transactions in a file; ``offset``: byte of the first."""
+class ZxidRange(NamedTuple):
+    """A range of consecutive transactions in a file. ``offset``: first byte of the range."""
 
     first_zxid: int
     last_zxid: int
@@ -101,10 +102,11 @@ class FileStretch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A range of transactions that no file has.
+    """A range of transactions that are missing from all files.
 
-    ``file`` and ``offset``: place of the next transaction. ``is_between``: earlier transactions, or
-    a snapshot, are known.
+    - ``file``, ``offset``: file and byte offset of the first transaction after the gap.
+    - ``is_between``: the files contain earlier transactions, or a snapshot replaces them. If false,
+      the gap is at the beginning of the logs.
     """
 
     file: str
@@ -115,45 +117,47 @@ class Gap(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Describe the missing transactions."""
+        """Text for the user with the zxids and the number of the missing transactions."""
         count = self.last_zxid - self.first_zxid + 1
         if count == 1:
             return f"zxid 0x{self.first_zxid:x}: 1 transaction"
         return f"zxid 0x{self.first_zxid:x} to 0x{self.last_zxid:x}: {count:,} transactions"
 
 
-def has_overlap(stretches: Iterable[FileStretch]) -> bool:
-    """Return whether a transaction is in more than one place."""
+def has_overlap(ranges: Iterable[ZxidRange]) -> bool:
+    """Return whether the same transaction occurs more than once."""
     last = -1
-    for stretch in sorted(stretches):
-        if stretch.first_zxid <= last:
+    for zxids in sorted(ranges):
+        if zxids.first_zxid <= last:
             return True
-        last = stretch.last_zxid
+        last = zxids.last_zxid
     return False
 
 
-def find_gaps(stretches: Iterable[FileStretch], start_zxid: int | None) -> list[Gap]:
-    """Return the gaps in the counters of each epoch, in order.
+def find_gaps(ranges: Iterable[ZxidRange], start_zxid: int | None) -> list[Gap]:
+    """Return the ranges of missing transactions, in order.
 
-    ``start_zxid``: zxid of the snapshot to start from; without one, all transactions before the
-    first are missing, too. Missing transactions at the end of an epoch cannot be detected.
+    ``start_zxid``: zxid of the snapshot that replaces earlier logs. If it is None and the logs do
+    not begin with the first transaction of an epoch, the earlier transactions of that epoch count
+    as missing. Missing transactions at the end of an epoch cannot be detected.
     """
     gaps = []
     last = -1 if start_zxid is None else start_zxid
-    for stretch in sorted(stretches):
-        first = stretch.first_zxid
+    for zxids in sorted(ranges):
+        first = zxids.first_zxid
         begins_epoch = last >> _EPOCH_BITS != first >> _EPOCH_BITS
         expected = (first >> _EPOCH_BITS << _EPOCH_BITS) + 1 if begins_epoch else last + 1
         if first > expected:
-            gaps.append(Gap(stretch.file, stretch.offset, expected, first - 1, last >= 0))
-        last = max(last, stretch.last_zxid)
+            gaps.append(Gap(zxids.file, zxids.offset, expected, first - 1, last >= 0))
+        last = max(last, zxids.last_zxid)
     return gaps
 
 
 def start_snapshot(snapshots: Sequence[Path], first_zxid: int | None) -> Path | None:
-    """Return the snapshot to start from if the logs begin at ``first_zxid`` (None: no logs).
+    """Choose the snapshot that replaces the transactions before ``first_zxid``.
 
-    The oldest snapshot that contains all earlier transactions, else the newest.
+    Returns the oldest snapshot that contains all these transactions, or else the newest snapshot.
+    ``first_zxid`` is None if there are no logs.
     """
     by_zxid = sorted(snapshots, key=snapshot_file.snapshot_zxid)
     if not by_zxid:

@@ -1,1 +1,1 @@
-"""Invariants of a cluster: brokers agree with ZooKeeper; replicas and clients lose no record."""
+"""Checks of a cluster: invariants, agreement with ZooKeeper, records, and admin operations."""

@@ -1,13 +1,14 @@
-"""Check that brokers and the active controller agree with ZooKeeper; one line per disagreement.
+"""Check that brokers and the active controller agree with ZooKeeper.
 
-Compares the partition state znodes with the state applied and cached by each broker, the live sets
-with /brokers/ids, and the active controller's context with both. Reads only and waits for nothing:
-call it when the cluster is idle, because during changes all of these may differ.
+The partition state znodes are compared with the state applied and cached by each broker, and
+/brokers/ids with the live brokers in each broker's metadata cache. The active controller's context
+is compared with all of these znodes. The checks only read and do not wait. Run them when the
+cluster is idle: during changes brokers and controller may lag behind ZooKeeper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -30,7 +31,8 @@ from klamm.zk.store import Store
 class StoredCluster(msgspec.Struct, frozen=True):
     """Contents of ZooKeeper: assignments, partition states, epochs of the registered brokers.
 
-    ``states`` lacks partitions that never had a leader. ``controller_epoch`` 0: never elected.
+    ``states`` does not contain partitions that never had a leader. ``controller_epoch`` is 0 if no
+    controller was ever elected.
     """
 
     assignments: dict[TopicPartition, ReplicaAssignment]
@@ -40,7 +42,9 @@ class StoredCluster(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, store: Store) -> StoredCluster:
-        """Read it in a few pipelined batches; skip malformed znodes, like the controller."""
+        """Read the contents of ZooKeeper in a few pipelined batches.
+
+        Malformed znodes are skipped, as in the controller."""
         client = KafkaZkClient(store)
         topics = client.get_topic_assignments(client.get_all_topics_in_cluster()).values
         assignments = {
@@ -63,25 +67,29 @@ def find_disagreements(
 ) -> list[str]:
     """Return one line for each difference between ZooKeeper and a broker or the controller.
 
-    ``brokers``: the running brokers by id. ``context``: of the active controller; None if there is
-    none, which is a disagreement, too.
+    ``brokers``: the running brokers by id. ``context``: the active controller's context, or
+    None if no controller is active, which is also reported as a difference.
 
-    A leader and every metadata cache must equal the state znode in leader, leader epoch, ISR and
-    version. A follower only needs the leader and leader epoch, because ISR changes within a leader
-    epoch are not sent to followers, which reject a LeaderAndIsr of an epoch they have. A partition
-    without a leader is compared only in the caches, because its replicas apply nothing.
+    A leader and every metadata cache must have the same leader, leader epoch, ISR and version
+    as the state znode. For a follower only the leader and leader epoch must match: ISR changes
+    within a leader epoch are not sent to followers, which reject a LeaderAndIsr for an epoch
+    that they already have. A partition without a leader is compared only in the metadata
+    caches, because its replicas are sent no LeaderAndIsr.
     """
+    deleting = () if context is None else context.topics_to_be_deleted
     return [
         *_brokers_that_differ(stored, brokers),
-        *(line for broker in brokers.values() for line in _cache_differs(stored, broker)),
-        *_replicas_that_differ(stored, brokers),
+        *(line for broker in brokers.values() for line in _cache_differs(stored, broker, deleting)),
+        *_replicas_that_differ(stored, brokers, deleting),
         *_context_differs(stored, context),
         *_failed_log_dirs_differ(stored, brokers, context),
     ]
 
 
 def check_real_cluster(cluster: RealCluster) -> list[str]:
-    """Return ``find_disagreements`` of a real cluster, with its broker thread paused."""
+    """Compare a real cluster with ZooKeeper while its broker thread is paused.
+
+    Returns the lines of ``find_disagreements``."""
     context = context_of_real_cluster(cluster)
     store = cluster.store
     with cluster.broker_thread_paused():
@@ -90,7 +98,9 @@ def check_real_cluster(cluster: RealCluster) -> list[str]:
 
 
 def check_simulated_world(world: SimulatedWorld) -> list[str]:
-    """Return ``find_disagreements`` of a simulated cluster, between two of its steps."""
+    """Compare a simulated cluster with ZooKeeper, between two steps of the simulation.
+
+    Returns the lines of ``find_disagreements``."""
     store = world.open_store()
     stored = StoredCluster.read(store)
     store.close()
@@ -99,7 +109,9 @@ def check_simulated_world(world: SimulatedWorld) -> list[str]:
 
 
 def context_of_real_cluster(cluster: RealCluster) -> ControllerContext | None:
-    """Return the active controller's context, which its thread may change; None without one."""
+    """Return the active controller's context, or None if no controller is active.
+
+    The controller's thread may change the context at any time."""
     active = cluster.active_controller
     running = None if active is None else cluster.nodes.get(active)
     controller = None if running is None else running.node.controller
@@ -107,7 +119,7 @@ def context_of_real_cluster(cluster: RealCluster) -> ControllerContext | None:
 
 
 def context_of_simulated_world(world: SimulatedWorld) -> ControllerContext | None:
-    """Return the active controller's context; None without one."""
+    """Return the active controller's context, or None if no controller is active."""
     active = [
         controller.context
         for _, running in sorted(world.nodes.items())
@@ -122,7 +134,7 @@ def context_of_simulated_world(world: SimulatedWorld) -> ControllerContext | Non
 def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -> Iterator[str]:
     registered = stored.broker_epochs
     if sorted(brokers) != sorted(registered):
-        yield f"brokers {_ids(brokers)} run, but {_ids(registered)} are in /brokers/ids"
+        yield f"brokers {_ids(brokers)} are running, but {_ids(registered)} are in /brokers/ids"
     for broker_id, broker in brokers.items():
         epoch = registered.get(broker_id, broker.broker_epoch)
         if broker.broker_epoch != epoch:
@@ -133,7 +145,7 @@ def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -
         alive = broker.metadata_cache.alive_brokers
         if sorted(alive) != sorted(registered):
             yield (
-                f"broker {broker_id} considers {_ids(alive)} alive, "
+                f"broker {broker_id} considers brokers {_ids(alive)} alive, "
                 f"but {_ids(registered)} are in /brokers/ids"
             )
 
@@ -141,25 +153,33 @@ def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -
 # Partitions
 
 
-def _cache_differs(stored: StoredCluster, broker: Broker) -> Iterator[str]:
+def _cache_differs(
+    stored: StoredCluster, broker: Broker, deleting: Container[str]
+) -> Iterator[str]:
+    """Compare a metadata cache with ZooKeeper, except for topics that are queued for deletion."""
     cache = broker.metadata_cache
     name = f"the metadata cache of broker {broker.info.id}"
     for tp, leadership in stored.states.items():
+        if tp.topic in deleting:
+            continue
         cached = cache.get(tp)
         if cached is None:
-            yield f"{tp}: {name} does not have it"
+            yield f"{tp}: {name} does not contain the partition"
         elif (seen := _leader_and_isr(cached)) != leadership.leader_and_isr:
-            yield f"{tp}: {name} has {seen}, ZooKeeper {leadership.leader_and_isr}"
+            yield f"{tp}: {name} has {seen}, but ZooKeeper has {leadership.leader_and_isr}"
     for cached in cache.states():
         tp = cached.topic_partition
         if tp not in stored.states:
-            yield f"{tp}: {name} has {_leader_and_isr(cached)}, ZooKeeper nothing"
+            yield f"{tp}: {name} has {_leader_and_isr(cached)}, but ZooKeeper has no state"
 
 
-def _replicas_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -> Iterator[str]:
+def _replicas_that_differ(
+    stored: StoredCluster, brokers: Mapping[int, Broker], deleting: Container[str]
+) -> Iterator[str]:
+    """Compare replicas with ZooKeeper. Replicas of a topic to be deleted get no new leaders."""
     for tp, leadership in stored.states.items():
         expected = leadership.leader_and_isr
-        if expected.leader == NO_LEADER:
+        if expected.leader == NO_LEADER or tp.topic in deleting:
             continue
         for broker_id in stored.assignments[tp].replicas:
             broker = brokers.get(broker_id)
@@ -167,14 +187,14 @@ def _replicas_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) 
                 continue
             if tp in broker.replica_manager.offline_partitions:
                 if broker_id in expected.isr:
-                    yield f"{tp}: broker {broker_id} is in sync, but its log directory failed"
+                    yield f"{tp}: broker {broker_id} is in the ISR, but its log directory failed"
                 continue
             replica = broker.replica_manager.partitions.get(tp)
             applied = None if replica is None else replica.leader_and_isr
             if applied is None:
-                yield f"{tp}: broker {broker_id} applied no LeaderAndIsr"
+                yield f"{tp}: broker {broker_id} has not applied any LeaderAndIsr"
             elif not _is_up_to_date(applied, expected, leads=broker_id == expected.leader):
-                yield f"{tp}: broker {broker_id} applied {applied}, ZooKeeper has {expected}"
+                yield f"{tp}: broker {broker_id} applied {applied}, but ZooKeeper has {expected}"
 
 
 def _is_up_to_date(applied: LeaderAndIsr, expected: LeaderAndIsr, *, leads: bool) -> bool:
@@ -200,10 +220,10 @@ def _failed_log_dirs_differ(
             if assignment is None or broker_id not in assignment.replicas:
                 continue
             if (tp in lost) != (tp in known):
-                here, there = ("failed", "online") if tp in lost else ("online", "failed")
+                here, there = ("offline", "online") if tp in lost else ("online", "offline")
                 yield (
                     f"{tp}: the log directory of broker {broker_id} is {here}, "
-                    f"the controller considers it {there}"
+                    f"but the controller considers it {there}"
                 )
 
 
@@ -223,28 +243,28 @@ def _context_differs(stored: StoredCluster, context: ControllerContext | None) -
     if context.epoch != stored.controller_epoch:
         yield (
             f"the controller has epoch {context.epoch}, "
-            f"/controller_epoch has {stored.controller_epoch}"
+            f"but /controller_epoch is {stored.controller_epoch}"
         )
     if context.live_broker_epochs != stored.broker_epochs:
         yield (
-            f"the controller considers {_epochs(context.live_broker_epochs)} alive, "
-            f"but {_epochs(stored.broker_epochs)} are in /brokers/ids"
+            f"the controller's live brokers (id:epoch) are {_epochs(context.live_broker_epochs)}, "
+            f"but /brokers/ids has {_epochs(stored.broker_epochs)}"
         )
     for what, known, expected in (
         ("assignment", context.assignments, stored.assignments),
-        # A replica found to be outside the ISR leaves a newer controller epoch in memory only.
-        ("leadership", _without_epoch(context.leaderships), _without_epoch(stored.states)),
+        # When a replica turns out not to be in the ISR, only the epoch in memory is updated.
+        ("leader and ISR", _without_epoch(context.leaderships), _without_epoch(stored.states)),
     ):
         for tp in sorted({*known, *expected}):
             ours, theirs = known.get(tp), expected.get(tp)
             if ours != theirs:
-                yield f"{tp}: the controller has the {what} {ours}, ZooKeeper {theirs}"
+                yield f"{tp}: the controller has {what} {ours}, but ZooKeeper has {theirs}"
     kept, fresh = context.counts(), context.recount()
     for field in kept.__struct_fields__:
         if getattr(kept, field) != getattr(fresh, field):
             yield (
-                f"the controller kept {field} {getattr(kept, field)}, "
-                f"a recount gives {getattr(fresh, field)}"
+                f"the controller's {field} is {getattr(kept, field)}, "
+                f"but a recount gives {getattr(fresh, field)}"
             )
 
 

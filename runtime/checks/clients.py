@@ -1,9 +1,11 @@
-"""Client guarantees: every acknowledged record is read, once, in order.
+"""Check the guarantees to clients: every acknowledged record is read exactly once and in order.
 
-Uses only the records of producers and consumers, so it works on any cluster; with access to a
-leader's log that can be checked, too.
-Names are those of Jepsen's checker for Kafka. Stretches of offsets are compared, never single
-records. replicas.py checks the guarantees between brokers.
+The checks use only what producers and consumers recorded, so they work on any cluster. If a
+leader's log is accessible, the acknowledged records are also looked up in that log.
+
+The violations have the names used by Jepsen's checker for Kafka. Records are compared as stretches
+(ranges of offsets written in one leader epoch), never one by one. replicas.py checks that replicas
+agree with each other.
 """
 
 from __future__ import annotations
@@ -28,14 +30,16 @@ INCONSISTENT_OFFSETS: Final = "inconsistent-offsets"
 
 
 class Finding(NamedTuple):
-    """A violation; ``kind`` is one of the names above.
+    """A violation. ``kind`` is one of these names:
 
-    ``lost-write``: acknowledged, but skipped by a consumer that has read beyond it, or missing in
-    the leader's log.
-    ``unseen``: acknowledged, and no consumer has reached it: an error only if all are at the end.
-    ``duplicate``: more records were read than were sent and may be stored.
-    ``nonmonotonic-send``, ``nonmonotonic-poll``: a later record has an earlier offset.
-    ``inconsistent-offsets``: two different records have one offset.
+    - ``lost-write``: a record was acknowledged, but a consumer that has read beyond its offset
+      skipped it, or the leader's log lacks it.
+    - ``unseen``: a record was acknowledged, but no consumer has reached it. This is an error
+      only if all consumers are at the end of the partition.
+    - ``duplicate``: more records were read than the producers can have stored.
+    - ``nonmonotonic-send``, ``nonmonotonic-poll``: a record that was sent or polled later has a
+      lower offset.
+    - ``inconsistent-offsets``: two different records have the same offset.
     """
 
     kind: str
@@ -49,7 +53,7 @@ class Finding(NamedTuple):
 def check_clients(producers: Sequence[Producer], consumers: Sequence[Consumer]) -> list[Finding]:
     """Compare the acknowledged records of all producers with the records that consumers read.
 
-    Consumers must have read from the first record of these producers on."""
+    The consumers must have started reading before the producers sent their first record."""
     findings: list[Finding] = []
     partitions = {tp: None for producer in producers for tp in producer.acknowledged}
     partitions |= {tp: None for consumer in consumers for tp in consumer.read}
@@ -57,7 +61,8 @@ def check_clients(producers: Sequence[Producer], consumers: Sequence[Consumer]) 
         acknowledged = [one.acknowledged.get(tp, []) for one in producers]
         reads = [one.read.get(tp, []) for one in consumers]
         may_be_stored = sum(
-            lost.record_count for one in producers for lost in one.indefinite.get(tp, ())
+            one.undecided_in(tp) + sum(lost.record_count for lost in one.indefinite.get(tp, ()))
+            for one in producers
         )
         findings += check_partition(tp, acknowledged, reads, may_be_stored)
     return findings
@@ -66,19 +71,30 @@ def check_clients(producers: Sequence[Producer], consumers: Sequence[Consumer]) 
 def check_leader(
     tp: TopicPartition, acknowledged: Iterable[Acknowledged], leader: int, log: ReplicaLog
 ) -> list[Finding]:
-    """Return the acknowledged records that a leader's log lacks.
+    """Return a finding for each range of acknowledged records that is not in the leader's log.
 
-    Records before the log start were deleted by retention, and are not reported."""
-    findings: list[Finding] = []
+    Records before the log start offset were deleted by retention and are not reported."""
+    return [
+        Finding(
+            LOST_WRITE,
+            tp,
+            f"offsets {first} to {end - 1} were acknowledged, but are not in the log of leader "
+            f"{leader}",
+        )
+        for first, end in lost_offsets(acknowledged, log)
+    ]
+
+
+def lost_offsets(acknowledged: Iterable[Acknowledged], log: ReplicaLog) -> list[tuple[int, int]]:
+    """Return the offset ranges of acknowledged records that are not in a leader's log."""
+    found: list[tuple[int, int]] = []
     intervals = log.intervals()
     for one in acknowledged:
         epoch, start, _ = one.stretch
         expected = one.stretch._replace(start=max(start, log.log_start_offset))
         there = [(i.start, i.end) for i in intervals if i.leader_epoch == epoch]
-        for first, end in _gaps(expected, there):
-            text = f"{first}-{end - 1} were acknowledged, but leader {leader} does not have them"
-            findings.append(Finding(LOST_WRITE, tp, text))
-    return findings
+        found += _gaps(expected, there)
+    return found
 
 
 def check_partition(
@@ -87,9 +103,11 @@ def check_partition(
     reads: Sequence[Sequence[Stretch]],
     may_be_stored: int,
 ) -> list[Finding]:
-    """Check one partition: ``acknowledged`` by producer, ``reads`` by consumer in poll order.
+    """Return the violations in one partition.
 
-    ``may_be_stored``: number of records that were sent without an acknowledgement."""
+    ``acknowledged``: the acknowledged records of each producer. ``reads``: the records that each
+    consumer read, in poll order. ``may_be_stored``: number of records that were sent but not
+    acknowledged, which brokers may or may not have stored."""
     findings: list[Finding] = []
     stretches = [one.stretch for mine in acknowledged for one in mine]
     for mine in acknowledged:
@@ -102,11 +120,13 @@ def check_partition(
     for stretch in stretches:
         for start, missing_end in _gaps(stretch, seen):
             kind = LOST_WRITE if start < end else UNSEEN
-            findings.append(Finding(kind, tp, f"offsets {start} to {missing_end - 1} of {stretch}"))
+            text = f"offsets {start} to {missing_end - 1} of {stretch} were not read"
+            findings.append(Finding(kind, tp, text))
     sent = sum(end - start for start, end in _joined(stretches)) + may_be_stored
     read = sum(end - start for start, end in seen)
     if stretches and read > sent:
-        findings.append(Finding(DUPLICATE, tp, f"{read} records were read, at most {sent} sent"))
+        text = f"{read} records were read, but at most {sent} were sent"
+        findings.append(Finding(DUPLICATE, tp, text))
     return findings
 
 
@@ -116,8 +136,8 @@ def _check_send_order(tp: TopicPartition, mine: Sequence[Acknowledged]) -> list[
         Finding(
             NONMONOTONIC_SEND,
             tp,
-            f"record {after.first_number} is at offset {after.stretch.start}, "
-            f"record {before.first_number} at {before.stretch.start}",
+            f"record {after.first_number} is at offset {after.stretch.start}, but "
+            f"record {before.first_number}, sent earlier, at {before.stretch.start}",
         )
         for before, after in pairwise(in_order)
         if after.stretch.start < before.stretch.end
@@ -135,7 +155,9 @@ def _check_poll_order(tp: TopicPartition, polled: Sequence[Stretch]) -> list[Fin
 def _check_offsets(
     tp: TopicPartition, stretches: Sequence[Stretch], reads: Sequence[Stretch]
 ) -> list[Finding]:
-    """Find offsets with two epochs; acknowledgements of an unknown epoch are ignored."""
+    """Find offsets that were read or acknowledged in two different leader epochs.
+
+    Acknowledgements with an unknown leader epoch are ignored."""
     known = sorted(
         (*(one for one in stretches if one.leader_epoch != NO_EPOCH), *reads),
         key=lambda one: (one.start, one.end),
@@ -155,7 +177,7 @@ def _check_offsets(
 
 
 def _joined(stretches: Iterable[Stretch]) -> list[tuple[int, int]]:
-    """Return the covered offsets as disjoint ranges, regardless of their epochs."""
+    """Return the offsets of the stretches as disjoint ranges, regardless of their leader epochs."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted((one.start, one.end) for one in stretches):
         if joined and start <= joined[-1][1]:
@@ -166,7 +188,7 @@ def _joined(stretches: Iterable[Stretch]) -> list[tuple[int, int]]:
 
 
 def _gaps(stretch: Stretch, seen: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of a stretch outside the ranges ``seen``, which are sorted."""
+    """Return the offset ranges of a stretch that are not in ``seen``, which must be sorted."""
     gaps: list[tuple[int, int]] = []
     at = stretch.start
     for start, end in seen:

@@ -1,16 +1,19 @@
 """Replication invariants: log matching, acknowledged records, high watermarks.
 
-Inspects logs and messages from outside; changes nothing. Checked after every step: replicas agree
-below the smaller high watermark (log matching); the newest leader has every record acknowledged to
-a producer with acks -1 (leader completeness); a leader's high watermark never decreases within its
-epoch; an epoch has one leader.
+The checks only read logs and messages. After every step of the simulation they verify:
+
+- Log matching: two replicas have the same records below the smaller of their high watermarks.
+- Leader completeness: the newest leader has every record that was acknowledged with acks=-1.
+- The high watermark of a leader never decreases within a leader epoch.
+- A leader epoch of a partition has only one leader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from klamm.brokers.logs.record_batch import parse_header
 from klamm.cluster.api_errors import Errors
@@ -19,30 +22,94 @@ from klamm.cluster.records import CountedBatch, Interval, Stretch
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 
+LOG_MATCHING: Final = "log-matching"
+LEADER_COMPLETENESS: Final = "leader-completeness"
+MONOTONIC_HIGH_WATERMARK: Final = "high-watermark-does-not-decrease"
+ONE_LEADER: Final = "one-broker-leads-an-epoch"
+_START: Final = attrgetter("start")
+
 
 class ReplicaView(NamedTuple):
-    """Snapshot of a replica. ``leading_epoch``: the epoch at which it leads, -1 if it does not."""
+    """Snapshot of a replica.
+
+    ``leading_epoch``: the leader epoch at which the replica leads, or -1 if it is not the
+    leader. ``applied_epoch``: the leader epoch of the last LeaderAndIsr that was applied, or -1
+    if unknown."""
 
     partition: TopicPartition
     broker_id: int
     intervals: tuple[Interval, ...]
     high_watermark: int
     leading_epoch: int = NO_EPOCH
+    applied_epoch: int = NO_EPOCH
+    start: int = 0
+    end: int = 0
+
+    def begins_like(self, other: ReplicaView, end: int) -> bool:
+        """Quick check: return True if both replicas certainly have the same records below ``end``.
+
+        False means unknown."""
+        if self.end < end or not _have_a_common_start(self.intervals, other.intervals):
+            return False
+        return self.start == other.start
+
+
+class _Found(NamedTuple):
+    """Acknowledged records that were found in the intervals at the beginning of a leader's log.
+
+    ``start``: the log start offset."""
+
+    start: int
+    stretches: list[Stretch]
+    intervals: tuple[Interval, ...]
+
+    def is_part_of(self, view: ReplicaView, stretches: list[Stretch]) -> bool:
+        """Return True if a leader's log still begins with these intervals."""
+        return (
+            self.start == view.start
+            and stretches[: len(self.stretches)] == self.stretches
+            and view.intervals[: len(self.intervals)] == self.intervals
+        )
 
 
 class ReplicationChecker:
-    """Records acknowledgements, and collects each violation once, as text, in ``violations``."""
+    """Checks the replication invariants, and remembers which records were acknowledged.
+
+    ``names``: the name of the violated invariant, keyed by the text of the violation."""
 
     def __init__(self) -> None:
-        self.violations: list[str] = []
+        self.names: dict[str, str] = {}
         self.acknowledged: dict[TopicPartition, list[Stretch]] = {}
         self._requests: dict[tuple[Address, int], ProduceRequest] = {}
+        self._found: dict[TopicPartition, _Found] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._latest_epochs: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[tuple[TopicPartition, int], int] = {}
 
+    @property
+    def violations(self) -> list[str]:
+        """One line for each violation so far, without duplicates."""
+        return list(self.names)
+
+    def forget(self, topic: str) -> None:
+        """Discard all data about a deleted topic: a new topic may have the same name."""
+        for tp in [tp for tp in self._latest_epochs if tp.topic == topic]:
+            del self._latest_epochs[tp]
+            self.acknowledged.pop(tp, None)
+            self._found.pop(tp, None)
+        for by_epoch in (self._leaders, self._high_watermarks):
+            for key in [key for key in by_epoch if key[0].topic == topic]:
+                del by_epoch[key]
+
+    def on_restart(self, broker_id: int) -> None:
+        """Forget a restarted broker's high watermarks: its checkpoints may be lower."""
+        for key in [key for key, leader in self._leaders.items() if leader == broker_id]:
+            self._high_watermarks.pop(key, None)
+
     def on_message(self, message: Message, views: Sequence[ReplicaView]) -> None:
-        """Record a message as it is sent, with the replicas at that time."""
+        """Remember which records are acknowledged. Call this for each produce request and response.
+
+        ``views``: for a response, the replicas on the broker that sends it."""
         body = message.body
         if isinstance(body, ProduceRequest):
             self._requests[message.source, message.correlation_id] = body
@@ -64,16 +131,34 @@ class ReplicationChecker:
             if produced.error is not Errors.NONE:
                 continue
             start, end = produced.base_offset, produced.base_offset + count
-            [view] = [v for v in views if v.broker_id == broker_id and v.partition == tp]
-            found = _between(view.intervals, start, end)
-            self.acknowledged.setdefault(tp, []).extend(found)
+            found_views = (v for v in views if (v.broker_id, v.partition) == (broker_id, tp))
+            view = next(found_views, None)
+            if view is None:
+                continue  # its log directory has failed since the append
+            found = records_between(view.intervals, start, end)
+            self._add_acknowledged(tp, found)
             if sum(stretch.end - stretch.start for stretch in found) != count:
                 self._report(
-                    f"{tp}: broker {broker_id} acknowledged {start}-{end} and does not have it"
+                    LEADER_COMPLETENESS,
+                    f"{tp}: broker {broker_id} acknowledged offsets {start} to {end - 1}, but they "
+                    "are not all in its log",
                 )
 
+    def _add_acknowledged(self, tp: TopicPartition, found: Iterable[Stretch]) -> None:
+        known = self.acknowledged.setdefault(tp, [])
+        for one in found:
+            # A leader acknowledges a batch again if the producer resends it, and a deposed leader
+            # may do so late. check_has_all needs stretches that do not overlap.
+            if any(map(one.is_within, known)):
+                continue
+            last = known[-1] if known else None
+            if last and (last.leader_epoch, last.end) == (one.leader_epoch, one.start):
+                known[-1] = last._replace(end=one.end)
+            else:
+                known.append(one)
+
     def check(self, views: Iterable[ReplicaView]) -> None:
-        """Check all replicas, of running and of stopped brokers."""
+        """Check the invariants. ``views``: all replicas, including those on stopped brokers."""
         by_partition: dict[TopicPartition, list[ReplicaView]] = {}
         for view in views:
             by_partition.setdefault(view.partition, []).append(view)
@@ -89,15 +174,16 @@ class ReplicationChecker:
                     self.check_has_all(tp, view)
 
     def _check_agreement(self, tp: TopicPartition, one: ReplicaView, other: ReplicaView) -> None:
-        if _begin_alike(one.intervals, other.intervals):
+        if _have_a_common_start(one.intervals, other.intervals):
             return
         end = min(one.high_watermark, other.high_watermark)
-        mine = _between(one.intervals, 0, end)
-        theirs = _between(other.intervals, 0, end)
+        mine = records_between(one.intervals, 0, end)
+        theirs = records_between(other.intervals, 0, end)
         if mine != theirs:
             self._report(
-                f"{tp}: brokers {one.broker_id} and {other.broker_id} differ below {end}: "
-                f"{mine}, {theirs}"
+                LOG_MATCHING,
+                f"{tp}: the logs of brokers {one.broker_id} and {other.broker_id} differ below "
+                f"offset {end}: {mine} and {theirs}",
             )
 
     def _check_leader(self, tp: TopicPartition, view: ReplicaView) -> None:
@@ -106,48 +192,75 @@ class ReplicationChecker:
         leader = self._leaders.setdefault(key, view.broker_id)
         if leader != view.broker_id:
             self._report(
-                f"{tp}: brokers {leader} and {view.broker_id} both lead epoch {view.leading_epoch}"
+                ONE_LEADER,
+                f"{tp}: brokers {leader} and {view.broker_id} both lead at leader epoch "
+                f"{view.leading_epoch}",
             )
         before = self._high_watermarks.get(key, 0)
         if view.high_watermark < before:
             self._report(
+                MONOTONIC_HIGH_WATERMARK,
                 f"{tp}: the high watermark of leader {leader} fell from {before} to "
-                f"{view.high_watermark}"
+                f"{view.high_watermark}",
             )
         self._high_watermarks[key] = view.high_watermark
 
     def check_has_all(self, tp: TopicPartition, view: ReplicaView) -> None:
         """Check that a replica has every acknowledged record."""
-        for stretch in self.acknowledged.get(tp, ()):
-            if _between(view.intervals, stretch.start, stretch.end) != [stretch]:
+        intervals = view.intervals
+        stretches = sorted(self.acknowledged.get(tp, ()), key=_START)
+        found = self._found.get(tp)
+        if found is None or not found.is_part_of(view, stretches):
+            found = self._found[tp] = _Found(view.start, [], ())
+        at = len(found.intervals)
+        for number in range(len(found.stretches), len(stretches)):
+            stretch = stretches[number]
+            start = max(stretch.start, view.start)
+            if start >= stretch.end:
+                continue
+            while at < len(intervals) and intervals[at].end <= start:
+                at += 1
+            if at > len(found.intervals):
+                found = self._found[tp] = _Found(view.start, stretches[:number], intervals[:at])
+            there = intervals[at] if at < len(intervals) else None
+            if (
+                there is None
+                or there.leader_epoch != stretch.leader_epoch
+                or not there.start <= start < stretch.end <= there.end
+            ):
                 self._report(
-                    f"{tp}: broker {view.broker_id} lacks {stretch}, which was acknowledged"
+                    LEADER_COMPLETENESS,
+                    f"{tp}: {stretch} was acknowledged, but is not in the log of leader "
+                    f"{view.broker_id}",
                 )
 
-    def _report(self, violation: str) -> None:
-        if violation not in self.violations:
-            self.violations.append(violation)
+    def _report(self, name: str, violation: str) -> None:
+        self.names.setdefault(violation, name)
 
 
-def _begin_alike(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
-    """Return True if two logs differ at most in their ends: the usual case, detected quickly."""
-    if not ones or len(ones) != len(others):
+def _have_a_common_start(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
+    """Return True if one log is a prefix of the other."""
+    if not ones or not others:
         return False
-    ends_apart = False
-    for one, other in zip(ones, others, strict=True):
-        if ends_apart or one.leader_epoch != other.leader_epoch or one.start != other.start:
+    # Most logs have the same intervals but for the last: Python compares them quickly.
+    last = min(len(ones), len(others)) - 1
+    first = last if ones[:last] == others[:last] else 0
+    for one, other in zip(ones[first:], others[first:], strict=False):
+        if one.leader_epoch != other.leader_epoch or one.start != other.start:
             return False
-        ends_apart = one.end != other.end
+        if one.end != other.end:
+            shorter, log = (one, ones) if one.end < other.end else (other, others)
+            return shorter is log[-1]
     return True
 
 
 def _count(batch: bytes) -> int:
-    """Return the number of records of a batch as a producer sends it, with base offset 0."""
+    # The producer sets the base offset to 0, so the next offset is the number of records.
     return parse_header(batch).next_offset
 
 
-def _between(intervals: Iterable[Interval], start: int, end: int) -> list[Stretch]:
-    """Return the part of a log from ``start`` to ``end`` (exclusive), without sizes."""
+def records_between(intervals: Iterable[Interval], start: int, end: int) -> list[Stretch]:
+    """Return a log's stretches between the offsets ``start`` and ``end`` (exclusive)."""
     found: list[Stretch] = []
     for interval in intervals:
         if interval.end <= start:

@@ -1,1 +1,1 @@
-"""The real world: a cluster over a real ZooKeeper, with threads and the machine's clock."""
+"""The real world: a cluster on a real ZooKeeper, with threads and the machine's clock."""

@@ -1,8 +1,8 @@
 """The thread that runs all simulated brokers of a real-world cluster.
 
-One thread with one greenlet scheduler: a broker's store call is submitted to kazoo and yields.
-kazoo's callback puts the broker on a thread-safe queue that this thread drains. No counterpart in
-Kafka, where each broker is a process.
+The thread runs one greenlet scheduler. A broker's store call is submitted to kazoo, and other
+brokers run until kazoo's callback puts the broker on a queue that this thread reads. Kafka has no
+counterpart, because each of its brokers is a process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ERRORS_KEPT = 100
 
 
 class BrokerHub:
-    """Runs actors on one thread until ``close``; ``call`` and ``post`` are thread-safe."""
+    """Runs actors on one thread until ``close``. ``call`` and ``post`` are thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -43,28 +43,29 @@ class BrokerHub:
         self.errors: deque[tuple[Address, BaseException]] = deque(maxlen=_ERRORS_KEPT)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the hub's thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop after the event in progress; idempotent."""
+        """Stop the thread after the event in progress; idempotent."""
         self._closing = True
         self.soon(lambda: None)
         if self._thread.is_alive():
             self._thread.join()
 
     def post(self, address: Address, event: object) -> None:
-        """Give an event to an actor; without an actor it is lost, like a packet."""
+        """Queue an event for an actor. The event is lost if no actor has this address."""
         self.soon(lambda: self.give(address, event))
 
     def give(self, address: Address, event: object) -> None:
-        """Give an event to an actor; for code on the hub's thread."""
+        """Queue an event for an actor. Call this only on the hub's thread."""
         self._scheduler.give(address, event)
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Run ``function`` on the hub's thread, outside of any event, without waiting.
+        """Run ``function`` on the hub's thread between two events. Does not wait for it.
 
-        If that thread has stopped, by an error or ``close``, ``function`` runs at once.
+        If the hub's thread has stopped because of an error or ``close``, ``function`` runs on the
+        caller's thread.
         """
         with self._lock:
             if not self._is_over:
@@ -73,7 +74,9 @@ class BrokerHub:
         function()
 
     def call(self, function: Callable[[], T]) -> Future[T]:
-        """Run ``function`` on the hub's thread, outside of any event; cancel the future to stop."""
+        """Run ``function`` on the hub's thread between two events. Returns a future of its result.
+
+        Cancelling the future prevents a call that has not begun."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -90,11 +93,11 @@ class BrokerHub:
         return future
 
     def add(self, actor: Actor) -> None:
-        """Add an actor."""
+        """Add an actor to the scheduler."""
         self.call(lambda: self._scheduler.add(actor)).result()
 
     def remove(self, address: Address) -> None:
-        """Remove an actor at once."""
+        """Remove an actor at once; an event in progress is never resumed."""
         self.call(lambda: self._scheduler.remove(address)).result()
 
     def set_paused(self, address: Address, paused: bool) -> None:
@@ -109,7 +112,7 @@ class BrokerHub:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Run no actor within the context."""
+        """Context manager that pauses all actors while its body runs."""
         is_held, may_go_on = threading.Event(), threading.Event()
 
         def hold() -> None:
@@ -128,14 +131,18 @@ class BrokerHub:
             may_go_on.set()
 
     def wait(self, completion: Completion) -> None:
-        """Suspend the current event: the ``wait`` strategy of the brokers' stores."""
+        """Suspend the current event until ``completion`` is done.
+
+        The brokers' stores wait for results with this method."""
         self._scheduler.wait(
             completion, lambda actor: self.soon(lambda: self._scheduler.woken(actor))
         )
 
     @property
     def is_idle(self) -> bool:
-        """True if no event is queued or running and no timer is due soon, except paused actors."""
+        """True if no event is queued or in progress, and no timer is due soon.
+
+        Paused actors are ignored."""
         soon_ms = self._clock.monotonic_ms() + _SOON_MS
         return self._queue.empty() and all(
             actor.paused or _is_idle_until(actor, soon_ms)
@@ -149,7 +156,7 @@ class BrokerHub:
                 for actor in self._scheduler.runnable(self._clock):
                     self._scheduler.resume(actor)
         finally:
-            # A caller that waits, for example to stop a broker, must not wait forever.
+            # Without this, a caller that waits (for example, to stop a broker) would wait forever.
             with self._lock:
                 self._is_over = True
             self._run_rest()
@@ -167,7 +174,7 @@ class BrokerHub:
             try:
                 self._queue.get_nowait()()
             except Exception:
-                logger.exception("a call failed after the end of the brokers' thread")
+                logger.exception("a queued call failed after the broker thread had stopped")
 
     def _wait_s(self) -> float:
         ready = [

@@ -1,8 +1,9 @@
 """A cluster of simulated brokers on a real ZooKeeper, in this process.
 
-One thread for each controller candidate, one for all brokers, one connection for each session.
-Creates, kills, stops, pauses and restarts nodes; decides nothing about partitions. The counterpart
-in the simulated world is runtime/simulated/world.py.
+There is one thread for each controller candidate, one thread for all brokers, and one connection
+for each ZooKeeper session. This module creates, kills, stops, pauses and restarts nodes; decisions
+about partitions are left to controllers and brokers. The counterpart in the simulated world is
+runtime/simulated/world.py.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.status import broker_status
 from klamm.brokers.storage.faults import FaultyDisk
-from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.errors import KlammError, UsageError, WrongState
 from klamm.cluster.protocols import Journal
-from klamm.cluster.requests import Address
+from klamm.cluster.requests import Address, Message
 from klamm.controller.candidacy import Candidacy
 from klamm.controller.request_sender import RequestTap
 from klamm.runtime.bandwidth import Bandwidth
-from klamm.runtime.clock import WallClock
+from klamm.runtime.clock import MachineClocks, WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.disks import ClusterDisks, local_disk
 from klamm.runtime.journal_guard import JournalGuard
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.log_stores import LogStores
+from klamm.runtime.network import ZOOKEEPER, LinkFault
 from klamm.runtime.node import build_node
 from klamm.runtime.node_actors import (
     BeginCandidacy,
@@ -42,10 +44,13 @@ from klamm.runtime.node_actors import (
 )
 from klamm.runtime.real.broker_hub import BrokerHub
 from klamm.runtime.real.hub_clients import HubClients
+from klamm.runtime.real.late_messages import ADDRESS as LATE_MESSAGES
+from klamm.runtime.real.late_messages import LateMessage, LateMessages
 from klamm.runtime.real.running_node import EventThread, MortalJournal, MortalTransport, RunningNode
 from klamm.runtime.real.running_nodes import RunningNodes
 from klamm.runtime.real.sessions import OwnSession, SessionPool
 from klamm.runtime.transport import RoutedTransport
+from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.store import ANY_VERSION, Delete, SessionState
 
@@ -55,11 +60,11 @@ _START_MARGIN_MS = 5_000.0
 
 
 class RealCluster:
-    """Brokers and controllers of one ``klamm up``; thread-safe.
+    """The brokers and controllers of one ``klamm up`` process; thread-safe.
 
-    ``logs``: the Kafka logs of the controllers, if they have any. ``disk`` has the files of the
-    brokers, and of the journal. ``on_failure`` is called, on any thread, when the cluster cannot
-    continue."""
+    ``logs``: the Kafka-like log files of the controllers, or None for no such files. ``disk``:
+    stores the files of the brokers and the journal. ``on_failure`` may be called on any thread; it
+    is called when the cluster cannot continue."""
 
     def __init__(
         self,
@@ -73,6 +78,7 @@ class RealCluster:
         self.spec = spec
         self.connect_string = connect_string
         self.clock = WallClock()
+        self.clocks = MachineClocks(self.clock)
         self.transport = RoutedTransport()
         self.nodes = RunningNodes()
         self.request_taps: list[RequestTap] = []
@@ -85,7 +91,7 @@ class RealCluster:
         self._copying = Copying(
             self.clock, self.transport.send, self._hub.give, self.transport.reaches
         )
-        self.transport.on_change = lambda: self._call(self._copying.on_links_cut)
+        self.transport.on_change = self._on_network_change
         self._random = random.Random(spec.seed)
         self._pool = SessionPool(connect_string, spec, lambda: self.newest_zxid)
         self._incarnations, self._is_closed = 0, False
@@ -98,48 +104,53 @@ class RealCluster:
         self._hub.start()
         self._hub.add(Bandwidth(self._copying))
         self._hub.add(self.journal)
+        self._hub.add(LateMessages(self.transport.deliver_late, self.clock))
+        self.transport.deliver_later = self._deliver_later
 
     @property
     def store(self) -> KazooStore:
-        """The cluster's session for commands and checks; a new one if it expired.
+        """The ZooKeeper session for commands and checks. An expired session is replaced.
 
-        Its calls raise ZooKeeperUnavailable if ZooKeeper does not answer within STORE_TIMEOUT_S.
+        Calls raise ZooKeeperUnavailable if ZooKeeper does not respond within STORE_TIMEOUT_S.
         """
         return self.own_session.store()
 
     @property
     def session_state(self) -> SessionState:
-        """The state of the session that is used by ``store``."""
+        """The state of the session that ``store`` uses."""
         return self.own_session.state
 
     @property
     def newest_zxid(self) -> int:
-        """The newest zxid seen by any session of the cluster."""
+        """The newest zxid that any session of the cluster has seen."""
         return max(self.own_session.last_zxid, self.nodes.newest_zxid)
 
     # -- starting and stopping
 
     def start(self, broker_id: int, *, wait_for_session: bool = True) -> None:
-        """Start a broker; return when it is registered.
+        """Start a broker and wait until it is registered.
 
-        While its former session is alive, waits for its expiry, or, with ``wait_for_session``
-        False, fails with Kafka's error. Raises UsageError if the broker is running.
+        If its previous session is still alive, wait until that session has expired, or, if
+        ``wait_for_session`` is false, fail with Kafka's error. Raises WrongState if the broker is
+        already running.
         """
         self.begin_start(broker_id, wait_for_session=wait_for_session).result()
 
     def begin_start(
         self, broker_id: int, *, wait_for_session: bool = True, holds_controller: bool = False
     ) -> Future[None]:
-        """Start a broker without waiting: the future completes when it is registered.
+        """Start a broker without waiting. The future completes when the broker is registered.
 
-        With ``holds_controller`` its controller is held until ``begin_candidacy``. A broker that
-        cannot register is released before its future fails.
+        If ``holds_controller``, its controller does not take part in elections until
+        ``begin_candidacy``. If the broker cannot register, its resources are released before the
+        future fails.
         """
         self.nodes.await_end(broker_id)
         if broker_id in self.nodes:
-            raise UsageError(f"broker {broker_id} is already running")
+            raise WrongState(f"broker {broker_id} is already running")
         running = self._build(broker_id)
         started = self.nodes.add(broker_id, running)
+        self._cut_from_zookeeper()
         actor = BrokerActor(
             running.node, self.clock, self._on_started, self.nodes.on_drained, self._on_halted
         )
@@ -161,12 +172,16 @@ class RealCluster:
         return started
 
     def begin_start_all(self) -> None:
-        """Start every broker without waiting; their controllers are held."""
+        """Start every broker without waiting until they are registered.
+
+        Their controllers do not take part in elections until ``begin_candidacy``."""
         for broker_id in self.spec.broker_ids:
             self.begin_start(broker_id, holds_controller=True)
 
     def begin_candidacy(self, broker_id: int) -> None:
-        """Make a held controller a candidate. Raises UsageError if it is not running."""
+        """Let the controller on a broker take part in elections.
+
+        Raises WrongState if the broker is not running."""
         self._hub.post(self.nodes.running(broker_id).node.broker.address, BeginCandidacy())
 
     def _build(self, broker_id: int) -> RunningNode:
@@ -182,7 +197,7 @@ class RealCluster:
                 broker_store=KazooStore(session, self._hub.wait),
                 controller_store=KazooStore(session),
                 transport=transport,
-                clock=self.clock,
+                clock=self.clocks[broker_id],
                 journal=journal,
                 state_change_log=self._logs.open(broker_id) if self._logs else None,
                 incarnation=self._incarnations,
@@ -199,7 +214,7 @@ class RealCluster:
 
     def _on_started(self, broker_id: int, error: Exception | None) -> None:
         if error is not None:
-            # Not on this thread, because _free waits for it.
+            # Use another thread, because _free waits for the hub's thread.
             name = f"broker-{broker_id}-give-up"
             threading.Thread(target=self._give_up, args=(broker_id, error), name=name).start()
             return
@@ -215,7 +230,10 @@ class RealCluster:
                 started.set_exception(error)
 
     def _free(self, broker_id: int, running: RunningNode) -> None:
-        """Release a node without resigning; a pooled session keeps its registration."""
+        """Release the resources of a node: its actors, threads and session.
+
+        Its controller does not resign. If the node shares its session with others, its registration
+        stays in ZooKeeper."""
         running.silence()
         self._detach(broker_id, running)
         running.end_controller()
@@ -225,11 +243,11 @@ class RealCluster:
         running.node.broker.log_maintenance.shutdown()
 
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
-        """Kill a broker; its session is not closed, and ZooKeeper expires it after its timeout.
+        """Kill a broker. Its session is not closed: ZooKeeper expires it after the session timeout.
 
-        With a pooled session its registration is deleted at once. Its data is still there after a
-        restart. With ``loses_unflushed`` the machine crashes, too: each log loses its unflushed
-        data from a randomly chosen offset onward.
+        If the broker shares its session with others, its registration is deleted at once. The
+        broker's logs survive. If ``loses_unflushed``, the machine crashes as well: each log loses
+        its unflushed data from a randomly chosen offset onward.
         """
         running = self.nodes.take(broker_id)
         running.silence()
@@ -247,8 +265,8 @@ class RealCluster:
         """Make the controller move leadership away from a broker, as before a shutdown.
 
         Returns when the controller has responded, or could not be reached. The broker keeps
-        running, outside every ISR. Does nothing if it is paused or not registered yet, or
-        while ZooKeeper is unreachable. Raises UsageError if it is not running.
+        running, but is in no ISR. Does nothing if the broker is paused or not registered yet, or if
+        ZooKeeper is unreachable. Raises WrongState if the broker is not running.
         """
         running = self.nodes.running(broker_id)
         is_lost = self.session_state is SessionState.DISCONNECTED
@@ -260,9 +278,9 @@ class RealCluster:
             over.result(running.node.broker.controlled_shutdown.timeout_ms / 1000)
 
     def shut_down(self, broker_id: int, *, drain: bool = True) -> None:
-        """Stop a broker: drain its leaderships, then close its session.
+        """Stop a broker: move its leadership to other brokers, then close its session.
 
-        Raises UsageError if it is not running, or is stopped by another call meanwhile."""
+        Raises WrongState if the broker is not running, or if another call is stopping it."""
         if drain:
             self.drain(broker_id)
         running = self.nodes.take(broker_id)
@@ -279,10 +297,10 @@ class RealCluster:
         running.node.broker.log_maintenance.shutdown()
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
-        """Fail a log directory of a broker, which handles it in its next event.
+        """Fail a log directory of a broker, which handles the failure in its next event.
 
-        A broker is killed if its last directory fails. Raises UsageError if the broker is not
-        running, NotFound if it has no such directory.
+        If the broker's last log directory fails, the broker is killed. Raises WrongState if the
+        broker is not running, and NotFound if it has no such directory.
         """
         check_log_dir(self.nodes.running(broker_id).node.broker, path)
         self._send_event(broker_id, FailLogDir(path))
@@ -290,26 +308,59 @@ class RealCluster:
     def _send_event(self, broker_id: int, event: FailLogDir) -> None:
         self._hub.post(Address("broker", broker_id), event)
 
+    def check_link_fault(self, fault: LinkFault) -> None:
+        """Raise UsageError for delays and lags of ZooKeeper, which klamm cannot cause."""
+        if (fault.delay_ms or fault.lag_ms) and any(
+            ZOOKEEPER in link for link in fault.links or ()
+        ):
+            raise UsageError(
+                "delays and lags of zookeeper require the simulated world",
+                hint="use cut, or run the drill without --real",
+            )
+
+    def _on_network_change(self) -> None:
+        self._call(self._copying.on_links_cut)
+        self._cut_from_zookeeper()
+
+    def _cut_from_zookeeper(self) -> None:
+        """Cut the links between brokers and ZooKeeper that have this fault, and no others.
+
+        Brokers that share a session are cut off together."""
+        cuts: dict[KazooSession, tuple[bool, bool]] = {}
+        for broker_id, running in tuple(self.nodes.items()):
+            is_mute, is_deaf = (
+                effect is not None and effect.is_cut
+                for effect in self.transport.with_zookeeper(broker_id)
+            )
+            before = cuts.get(running.session, (False, False))
+            cuts[running.session] = (is_mute or before[0], is_deaf or before[1])
+        for session, (is_mute, is_deaf) in cuts.items():
+            session.cut(is_mute=is_mute, is_deaf=is_deaf)
+
+    def _deliver_later(self, message: Message, delay_ms: float, in_order: bool) -> None:
+        due_ms = self.clock.monotonic_ms() + delay_ms
+        self._hub.post(LATE_MESSAGES, LateMessage(due_ms, message, in_order))
+
     def _call(self, function: Callable[[], None]) -> None:
         self._hub.call(function).result()
 
     def _on_halted(self, broker_id: int, reason: str) -> None:
         logger.warning("broker %d failed: %s", broker_id, reason)
-        # Not on this thread, because kill waits for it.
+        # Use another thread, because kill waits for the hub's thread.
         name = f"broker-{broker_id}-halt"
         thread = threading.Thread(target=self._end_halted, args=(broker_id,), name=name)
         thread.start()
         self.nodes.on_failed(broker_id, reason, thread)
 
     def _end_halted(self, broker_id: int) -> None:
-        with contextlib.suppress(UsageError):  # already stopped in another way
+        with contextlib.suppress(WrongState):  # already stopped in another way
             self.kill(broker_id)
 
     def pause(self, broker_id: int) -> None:
-        """Freeze a broker and its controller: nothing is processed, no heartbeat is sent."""
+        """Freeze a broker and its controller: they process nothing and send no heartbeats."""
         running = self.nodes.running(broker_id)
         if running.is_pooled:
-            raise UsageError(
+            raise WrongState(
                 f"broker {broker_id} shares its ZooKeeper session with other brokers and cannot "
                 "be paused"
             )
@@ -322,23 +373,30 @@ class RealCluster:
         running.resume()
         self._set_paused(broker_id, False)
 
+    @property
+    def paused_broker_ids(self) -> frozenset[int]:
+        """Ids of the paused brokers."""
+        return frozenset(id_ for id_, one in tuple(self.nodes.items()) if one.is_paused)
+
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self._hub.set_paused(Address("broker", broker_id), paused)
         self._call(lambda: self._copying.set_paused(broker_id, paused))
 
     def add_broker(self, broker_id: int, rack: str | None = None) -> None:
-        """Add a broker to the cluster without starting it. Raises UsageError if it exists."""
+        """Add a broker to the cluster without starting it.
+
+        Raises WrongState if the cluster already has a broker with this id."""
         if broker_id in self.spec.broker_ids:
-            raise UsageError(
+            raise WrongState(
                 f"broker {broker_id} already exists",
-                hint="klamm status shows all brokers; a new one needs another id",
+                hint="klamm status lists all brokers; choose an id that is not in use",
             )
         self.spec = self.spec.with_broker(broker_id, rack)
 
     def close(self) -> None:
         """Stop every broker at once and release all connections and threads; idempotent.
 
-        No broker or controller reacts, so leaders and ISRs in ZooKeeper stay as they are.
+        No controller elects new leaders, so leaders and ISRs in ZooKeeper stay unchanged.
         """
         if self._is_closed:
             return
@@ -353,7 +411,7 @@ class RealCluster:
                 stack.callback(self._close_node, broker_id)
 
     def _close_node(self, broker_id: int) -> None:
-        with contextlib.suppress(UsageError):  # given up in the meantime
+        with contextlib.suppress(WrongState):  # given up in the meantime
             self._free(broker_id, self.nodes.take(broker_id))
 
     def __enter__(self) -> RealCluster:
@@ -366,26 +424,31 @@ class RealCluster:
 
     @property
     def is_idle(self) -> bool:
-        """True if no event is queued or in progress, and no request to a live broker in flight."""
+        """True if no event is queued or in progress, and no request to a live broker is pending."""
         return self._hub.is_idle and self.nodes.is_idle
 
     @property
     def active_controller(self) -> int | None:
-        """Id of the broker with the active controller; None without one."""
+        """The id of the broker with the active controller, or None."""
         return self.nodes.active_controller
 
     @property
     def isolated_broker_ids(self) -> list[int]:
-        """The brokers cut off from the others."""
-        return sorted(self.transport.isolated)
+        """The ids of isolated brokers."""
+        return self.transport.isolated_broker_ids
+
+    @property
+    def network_faults(self) -> list[str]:
+        """Descriptions of all faults of the network, except the isolation of brokers."""
+        return self.transport.fault_texts
 
     @property
     def errors(self) -> list[str]:
-        """Internal errors of brokers, one line each: these are bugs."""
+        """Internal errors of brokers, one line each. Each of them is a bug."""
         return [f"{address}: {error!r}" for address, error in tuple(self._hub.errors)]
 
     def status(self) -> dict[str, Any]:
-        """Return brokers and controllers as plain values."""
+        """Return the state of brokers and controllers as plain values."""
         nodes = sorted(self.nodes.copy().items())
         with self._hub.held():
             brokers = [{**broker_status(r.node.broker), "paused": r.is_paused} for _, r in nodes]
@@ -398,7 +461,10 @@ class RealCluster:
 
     @contextlib.contextmanager
     def broker_thread_paused(self) -> Iterator[None]:
-        """Process no broker event within the context, to read several brokers at one moment."""
+        """Context manager that pauses the processing of broker events while its body runs.
+
+        This gives the body a consistent view of several brokers.
+        """
         with self._hub.held():
             yield
 

@@ -1,6 +1,6 @@
-"""Producers and consumers of a real-world cluster, on the brokers' thread.
+"""Runs the producers and consumers of a real-world cluster on the brokers' thread.
 
-Adds, removes and inspects clients; what they do is defined in brokers/clients/.
+The behaviour of producers and consumers is defined in brokers/clients/.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ _Wait = tuple[Future[None], Callable[[], bool]]
 
 
 class _HubClient(ClientActor):
-    """Actor of one client that caches its next due time, because hundreds may wait.
+    """Actor that runs one client, and caches the due time of the client's next timer.
 
-    ``after_event`` is called after each of its events.
+    The cache saves time, because a cluster may have hundreds of clients.
+
+    ``after_event`` is called after each event of the client.
     """
 
     def __init__(
@@ -35,18 +37,18 @@ class _HubClient(ClientActor):
         self._due_ms: float | None = None
 
     def next_due_ms(self) -> float | None:
-        """Return when the client is due."""
+        """Return the due time of the client's next timer, in monotonic milliseconds."""
         if not self._is_due_known:
             self._due_ms = super().next_due_ms()
             self._is_due_known = True
         return self._due_ms
 
     def changed(self) -> None:
-        """Discard the cached due time."""
+        """Discard the cached due time, because the client may have changed."""
         self._is_due_known = False
 
     def run_event(self) -> None:
-        """Handle one message, or due timers."""
+        """Handle one message, or the timers that are due."""
         self.changed()
         super().run_event()
         self.changed()
@@ -54,20 +56,20 @@ class _HubClient(ClientActor):
 
 
 class HubClients:
-    """The clients of one cluster. For all threads except the hub's."""
+    """The clients of one cluster. Call its methods on any thread except the hub's."""
 
     def __init__(self, hub: BrokerHub, transport: RoutedTransport, clock: Clock) -> None:
         self._hub = hub
         self._transport = transport
         self._clock = clock
-        # Accessed only on the hub's thread.
+        # Use these only on the hub's thread.
         self._actors: dict[Address, _HubClient] = {}
         self._waits: dict[Address, list[_Wait]] = {}
 
     def add(self, client: Client) -> None:
-        """Add a client; it is notified of stopped brokers."""
+        """Add a client. It is notified when a broker that it is connected to stops."""
         actor = _HubClient(
-            client, self._transport, self._clock, lambda: self._look_at_waits(client.address)
+            client, self._transport, self._clock, lambda: self._check_waits(client.address)
         )
 
         def begin() -> None:
@@ -83,13 +85,18 @@ class HubClients:
         self._hub.add(actor)
 
     def remove(self, address: Address) -> None:
-        """End a client without flushing; pending waits get an error."""
+        """Remove a client without flushing its records.
+
+        Its pending ``when`` futures fail with an error."""
         self._transport.unregister(address)
         self._hub.remove(address)
         self._hub.call(lambda: self._forget(address)).result()
 
     def call(self, function: Callable[[float], T]) -> Future[T]:
-        """Run ``function`` with the monotonic time in milliseconds, while no client runs."""
+        """Run ``function`` on the brokers' thread while no client or broker is running.
+
+        The argument of ``function`` is the monotonic time in milliseconds. Returns a future of the
+        result."""
 
         def run() -> T:
             try:
@@ -101,23 +108,24 @@ class HubClients:
         return self._hub.call(run)
 
     def when(self, address: Address, condition: Callable[[], bool]) -> Future[None]:
-        """Return a future that is done once ``condition`` holds.
+        """Return a future that completes when ``condition`` on a client holds.
 
-        The condition is checked now and after each event of the client; cancel the future to stop.
+        The condition is checked now and after each event of the client. Cancel the future to stop
+        the checks.
         """
         future: Future[None] = Future()
 
         def begin() -> None:
             if address in self._waits:
                 self._waits[address].append((future, condition))
-                self._look_at_waits(address)
+                self._check_waits(address)
             else:
                 _fail_closed(future)
 
         self._hub.soon(begin)
         return future
 
-    def _look_at_waits(self, address: Address) -> None:
+    def _check_waits(self, address: Address) -> None:
         if self._waits.get(address):
             self._waits[address] = [wait for wait in self._waits[address] if _is_open(wait)]
 
@@ -133,7 +141,7 @@ def _fail_closed(future: Future[None]) -> None:
 
 
 def _is_open(wait: _Wait) -> bool:
-    """Complete a wait if its condition holds; return True if it must be checked again."""
+    """Complete a future if its condition holds; return True if it must be checked again."""
     future, condition = wait
     if future.cancelled():
         return False

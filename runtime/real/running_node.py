@@ -1,8 +1,8 @@
-"""A running node of a real-world cluster: its parts, and operations on all of them.
+"""A running node of a real-world cluster: broker, controller, event thread and session.
 
-runtime/real/cluster.py decides when to start and stop a node. A killed node's event thread may be
-in the middle of an event: everything it sends and journals from then on is dropped. EventThread
-mirrors kafka.controller.ControllerEventManager.ControllerEventThread.
+runtime/real/cluster.py decides when to start and stop a node. When a node is killed, its event
+thread may be in the middle of an event; whatever this event then sends or journals is dropped.
+EventThread mirrors kafka.controller.ControllerEventManager.ControllerEventThread.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from klamm.zk.store import Listener
 
 
 class EventThread:
-    """Processes a controller's events until ``stop`` or ``kill``.
+    """Thread that processes the events of a controller until ``stop`` or ``kill``.
 
-    These may come before ``start``, if a cluster is closed while one of its brokers starts."""
+    ``stop`` and ``kill`` may be called before ``start``, if a cluster is closed while one of its
+    brokers is starting."""
 
     def __init__(self, controller: KafkaController, clock: Clock) -> None:
         self._controller = controller
@@ -41,33 +42,35 @@ class EventThread:
         self._thread.start()
 
     def pause(self) -> None:
-        """Pause before the next event, as in a long garbage collection."""
+        """Stop processing before the next event, as in a long garbage collection pause."""
         self._may_run.clear()
 
     def resume(self) -> None:
-        """Continue with the next event."""
+        """Continue processing with the next event."""
         self._may_run.set()
 
     def stop(self) -> None:
-        """Make the controller resign, then stop."""
+        """Make the controller resign, then stop the thread."""
         self._controller.shutdown()
         self.resume()
         self._join()
 
     def end(self) -> None:
-        """Stop after the event in progress, without resigning and without waiting."""
+        """Stop the thread after the event in progress, without resigning. Does not wait."""
         self._ended = True
         self.resume()
         self._awake.set()
 
     def kill(self) -> None:
-        """Stop after the event in progress; its ZooKeeper operations fail from now on."""
+        """Stop the thread after the event in progress, without resigning. Waits for the thread.
+
+        The caller has closed the session, so ZooKeeper operations of that event fail."""
         self.end()
         if self._thread is not threading.current_thread():
             self._join()
 
     def _join(self) -> None:
-        """Wait for the thread; one that is not started yet will stop at once."""
+        # A thread that has not been started yet ends at once when it is started.
         if self._thread.is_alive():
             self._thread.join()
 
@@ -86,7 +89,7 @@ class EventThread:
 
 
 class MortalTransport:
-    """A Transport of one node; messages are dropped once ``is_dead`` is set."""
+    """Transport of one node. Messages are dropped once ``is_dead`` is set."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -99,27 +102,28 @@ class MortalTransport:
 
 
 class MortalJournal:
-    """A Journal of one node; rows are dropped once ``is_dead`` is set."""
+    """Journal of one node. Rows are dropped once ``is_dead`` is set."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.is_dead = False
 
     def append(self, rows: Iterable[JournalRow]) -> None:
-        """Add rows unless the node is dead."""
+        """Append rows unless the node is dead."""
         if not self.is_dead:
             self._journal.append(rows)
 
     def flush(self) -> None:
-        """Hand the rows to the operating system."""
+        """Write the rows to the operating system."""
         self._journal.flush()
 
 
 @dataclass(kw_only=True)
 class RunningNode:
-    """A broker and its controller with their session; ``is_pooled``: shared with other nodes.
+    """A broker and its controller with their ZooKeeper session.
 
-    ``event_thread``: of the controller, None without one. ``listener``: of the broker."""
+    ``is_pooled``: the session is shared with other nodes. ``event_thread``: the controller's
+    thread, or None. ``listener``: receives the session's events for the broker."""
 
     node: Node
     session: KazooSession
@@ -132,7 +136,7 @@ class RunningNode:
 
     @property
     def is_idle(self) -> bool:
-        """True if its controller has nothing to do, is paused, or does not exist."""
+        """True if the node's controller has nothing to do, is paused, or does not exist."""
         c = self.node.controller
         return (
             c is None
@@ -142,14 +146,14 @@ class RunningNode:
 
     @property
     def active_epoch(self) -> int | None:
-        """The epoch of its controller if that is active and not paused."""
+        """The epoch of the node's controller if it is active and not paused, otherwise None."""
         controller = self.node.controller
         if controller is None or not controller.is_active or self.is_paused:
             return None
         return controller.context.epoch
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` for events of the session, until ``silence``."""
+        """Pass the session's events to ``listener`` until ``silence`` is called."""
         self.listener = listener
         self.session.add_listener(listener)
 
@@ -160,25 +164,25 @@ class RunningNode:
             self.session.remove_listener(self.listener)
 
     def pause(self) -> None:
-        """Stop heartbeats and the controller's event processing."""
+        """Stop the heartbeats and the processing of controller events."""
         self.is_paused = True
         self.session.suspend()
         if self.event_thread is not None:
             self.event_thread.pause()
 
     def resume(self) -> None:
-        """Resume heartbeats and event processing."""
+        """Resume the heartbeats and the processing of controller events."""
         self.is_paused = False
         self.session.resume()
         if self.event_thread is not None:
             self.event_thread.resume()
 
     def end_controller(self) -> None:
-        """Stop the controller after its current event; it does not resign."""
+        """Stop the controller after its current event. The controller does not resign."""
         if self.event_thread is not None:
             self.event_thread.end()
 
     def kill_controller(self) -> None:
-        """Stop the controller after its event; its ZooKeeper operations fail already."""
+        """Stop the controller after its current event, and wait until it has stopped."""
         if self.event_thread is not None:
             self.event_thread.kill()

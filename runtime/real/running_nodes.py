@@ -1,7 +1,7 @@
-"""Bookkeeping of a real-world cluster's nodes: starting, running, stopping.
+"""Keeps track of which nodes of a real-world cluster are starting, running or stopping.
 
-Several threads start, drain and stop brokers. Exactly one of them gets to stop a node, and others
-can wait for it. runtime/real/cluster.py performs the operations on nodes.
+Several threads start, drain and stop brokers. Only one of them may stop a given node; the others
+can wait until it has stopped. The operations on nodes are in runtime/real/cluster.py.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 
-from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.errors import KlammError, WrongState
 from klamm.runtime.real.running_node import RunningNode
 
 
 class RunningNodes(dict[int, RunningNode]):
-    """The nodes by broker id, thread-safe: copying a dictionary is atomic.
+    """The starting and running nodes by broker id. Thread-safe, because dict operations are atomic.
 
-    Only ``add``, ``give_up`` and ``take`` change it. ``failures``: reasons of failed brokers that
-    are not running.
+    Only ``add``, ``give_up`` and ``take`` add or remove nodes. ``failures``: for each broker that
+    failed and is not running, the reason.
     """
 
     def __init__(self) -> None:
@@ -28,37 +28,37 @@ class RunningNodes(dict[int, RunningNode]):
         self._drained: dict[int, Future[None]] = {}
 
     def running(self, broker_id: int) -> RunningNode:
-        """Return a node. Raises UsageError if it is not running."""
+        """Return the node of a broker. Raises WrongState if the broker is not running."""
         running = self.get(broker_id)
         if running is None:
-            raise UsageError(f"broker {broker_id} is not running")
+            raise WrongState(f"broker {broker_id} is not running")
         return running
 
     @property
     def newest_zxid(self) -> int:
-        """The newest zxid seen by any of their sessions."""
+        """The newest zxid that the sessions of these nodes have seen."""
         return max((running.session.last_zxid for running in self.copy().values()), default=0)
 
     # -- starting
 
     def add(self, broker_id: int, running: RunningNode) -> Future[None]:
-        """Add a starting node; the future completes when it is registered, or fails."""
+        """Add a starting node. The future completes when its broker is registered."""
         self[broker_id] = running
         self.failures.pop(broker_id, None)
         started = self._starting[broker_id] = Future[None]()
         return started
 
     def is_starting(self, broker_id: int) -> bool:
-        """Return True if the broker is not registered yet."""
+        """Return True if the broker was started but is not registered yet."""
         return broker_id in self._starting
 
     @property
     def starting_broker_ids(self) -> list[int]:
-        """The brokers not registered yet."""
+        """The ids of the brokers that were started but are not registered yet."""
         return sorted(self._starting)
 
     def on_started(self, broker_id: int) -> None:
-        """Complete the future of a broker that is now registered."""
+        """Complete the future of a broker that has just been registered."""
         started = self._starting.pop(broker_id, None)
         if started is not None:
             started.set_result(None)
@@ -66,9 +66,10 @@ class RunningNodes(dict[int, RunningNode]):
     def give_up(
         self, broker_id: int, error: Exception
     ) -> tuple[RunningNode | None, Future[None] | None]:
-        """Remove a node that could not register, and its future, which fails once it is released.
+        """Remove a node that could not register. Return the node and the future from ``add``.
 
-        None for what another thread has removed already."""
+        The caller must release the node and then fail the future. The node or the future is None if
+        another thread has already removed it."""
         hint = error.hint if isinstance(error, KlammError) else None
         self.failures[broker_id] = f"{error} ({hint})" if hint else str(error)
         return self.pop(broker_id, None), self._starting.pop(broker_id, None)
@@ -76,31 +77,36 @@ class RunningNodes(dict[int, RunningNode]):
     # -- stopping
 
     def on_failed(self, broker_id: int, reason: str, ending: threading.Thread) -> None:
-        """Record that the broker cannot continue; the thread ``ending`` ends it."""
+        """Record why a broker failed. The thread ``ending`` is releasing the broker's resources."""
         self.failures[broker_id] = reason
         self._ending[broker_id] = ending
 
     def await_end(self, broker_id: int) -> None:
-        """Wait until a failed broker has ended and released its resources."""
+        """Wait until a failed broker has stopped and released its resources."""
         ending = self._ending.pop(broker_id, None)
         if ending is not None:
             ending.join()
 
     def drain_of(self, broker_id: int) -> Future[None]:
-        """Return a future that completes once the broker is drained, gave up, or was stopped."""
+        """Return a future that completes when a broker's controlled shutdown is over.
+
+        This is the case when the controller has moved leadership away from the broker, when the
+        last retry has failed, or when the broker has been stopped."""
         return self._drained.setdefault(broker_id, Future())
 
     def on_drained(self, broker_id: int) -> None:
-        """Record that the broker is drained, or gave up."""
+        """Record that a broker's controlled shutdown succeeded, or failed after the last retry."""
         over = self._drained.get(broker_id)
         if over is not None and not over.done():
             over.set_result(None)
 
     def take(self, broker_id: int) -> RunningNode:
-        """Remove a node, so that only the caller stops it. Raises UsageError if not running."""
+        """Remove and return a node that the caller will stop.
+
+        Raises WrongState if the broker is not running."""
         running = self.pop(broker_id, None)
         if running is None:
-            raise UsageError(f"broker {broker_id} is not running")
+            raise WrongState(f"broker {broker_id} is not running")
         self.on_drained(broker_id)
         self._drained.pop(broker_id, None)
         started = self._starting.pop(broker_id, None)
@@ -113,20 +119,21 @@ class RunningNodes(dict[int, RunningNode]):
 
     @property
     def is_idle(self) -> bool:
-        """True if no controller has anything to do."""
+        """True if all controllers are idle."""
         return all(running.is_idle for running in tuple(self.values()))
 
     def on_candidacy_changed(self) -> None:
-        """Notify the controllers that candidacy was held or released."""
+        """Notify all controllers that their eligibility for election has changed."""
         for running in self.copy().values():
             if running.node.controller is not None:
                 running.node.controller.on_candidacy_changed()
 
     @property
     def active_controller(self) -> int | None:
-        """Id of the broker with the active controller; None without one.
+        """The id of the broker with the active controller, or None.
 
-        If a deposed controller has not learned of it yet, the one with the higher epoch.
+        A deposed controller may not have noticed yet that it is no longer active. Therefore this is
+        the active controller with the highest epoch.
         """
         active = [
             (epoch, broker_id)

@@ -1,8 +1,9 @@
-"""ZooKeeper sessions of a real cluster: those of its brokers, and one without ephemeral znodes.
+"""ZooKeeper sessions of a real cluster: the brokers' sessions, and one for the cluster itself.
 
-In a small cluster each broker has a separate session; in a large one brokers share sessions. A
-controller candidate always has a separate one, because its death must remove both ephemerals.
-Commands, checks and the ZooKeeper monitor use the session without ephemerals.
+In a small cluster each broker has a separate session; in a large cluster brokers share sessions. A
+controller candidate always has a separate session, because its ephemeral znodes (registration and
+/controller) must disappear when it dies. Commands, checks and the ZooKeeper monitor use the
+cluster's own session, which has no ephemeral znodes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ BROKERS_PER_SESSION = 25
 
 
 class SessionPool:
-    """Opens sessions on demand; shared ones stay open until ``close``.
+    """Opens ZooKeeper sessions for brokers. Shared sessions stay open until ``close``.
 
-    ``newest_zxid`` returns the newest zxid that the cluster has seen: a session never connects to
-    a server that is behind it.
+    ``newest_zxid`` returns the newest zxid that the cluster has seen. A session does not connect to
+    a ZooKeeper server that is behind this zxid.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class SessionPool:
         self._shared: dict[int, KazooSession] = {}
 
     def session_of(self, broker_id: int) -> tuple[KazooSession, bool]:
-        """Return a session for this broker, and whether it is shared.
+        """Return a session for this broker, and whether other brokers share it.
 
         Raises ZooKeeperUnavailable.
         """
@@ -65,17 +66,18 @@ class SessionPool:
         )
 
 
-# Long, because no failover waits for its expiry, and a busy machine must not lose the session.
+# The timeout is long, because no failover waits for this session to expire, and a busy machine must
+# not lose it.
 _TIMEOUT_MIN_MS: Final = 30_000
 STORE_TIMEOUT_S: Final = 15.0
-"""How long a command waits for ZooKeeper."""
+"""How long commands and checks wait for a response from ZooKeeper."""
 
 
 class OwnSession:
-    """The cluster's session without ephemerals. ``state``: its last reported state."""
+    """The cluster's own session, without ephemeral znodes. ``state``: its last reported state."""
 
     def __init__(self, connect_string: str, spec: ClusterSpec) -> None:
-        # A hanging server counts as lost as soon as the brokers' sessions lose it.
+        # If a server hangs, this session counts as lost at the same time as the brokers' sessions.
         self._session = KazooSession(
             connect_string,
             max(spec.session_timeout_ms, _TIMEOUT_MIN_MS),
@@ -91,21 +93,23 @@ class OwnSession:
 
     @property
     def last_zxid(self) -> int:
-        """The zxid of ZooKeeper's last response."""
+        """The zxid in ZooKeeper's most recent response."""
         return self._session.last_zxid
 
     @property
     def refusals(self) -> int:
-        """Number of consecutive times that ZooKeeper refused the session."""
+        """How many times in succession ZooKeeper has refused the session."""
         return self._session.refusals
 
     def store(self, wait: Wait | None = None) -> KazooStore:
-        """Return the session as a store with this ``wait``; a new session if it expired."""
+        """Return a store that uses the session. An expired session is replaced first.
+
+        The store waits for results with ``wait``, by default for up to STORE_TIMEOUT_S."""
         store = KazooStore(self._session, wait or within(STORE_TIMEOUT_S))
         if self.state is SessionState.EXPIRED:
             store.reopen()
         return store
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         self._session.close()

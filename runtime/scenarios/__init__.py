@@ -1,1 +1,1 @@
-"""Scenarios: steps on a cluster, and comparison with recordings of real brokers."""
+"""Scenarios: steps executed on a cluster, and a comparison with recordings of real brokers."""

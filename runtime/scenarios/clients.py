@@ -1,12 +1,14 @@
 """Clients of scenarios: a producer, a consumer, and an operator that sends admin requests.
 
-Records are sent while brokers fail, and none may be lost. So the producer is idempotent with acks
--1, and the consumer reads every partition from the producer's first record on.
-runtime/checks/clients.py checks the results.
+The producer sends records while brokers fail, and no record may be lost. Therefore the producer is
+idempotent and uses acks=-1, and the consumer reads every partition from the first record that the
+producer sent. runtime/checks/clients.py checks the results.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,8 +18,8 @@ from klamm.brokers.clients.consumer import Consumer
 from klamm.brokers.clients.producer import Producer
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.logs.records import Record
+from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.errors import KlammError, RequestTimedOut
-from klamm.cluster.records import NO_TIMESTAMP
 from klamm.cluster.requests import (
     NO_CORRELATION_ID,
     Address,
@@ -27,9 +29,9 @@ from klamm.cluster.requests import (
     Response,
 )
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.checks.clients import Finding, check_clients, check_leader
+from klamm.runtime.checks.clients import Finding, check_clients, check_leader, lost_offsets
 from klamm.runtime.client_actor import Client
-from klamm.runtime.cluster import brokers_of
+from klamm.runtime.cluster import brokers_of, leader_of
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
@@ -41,17 +43,19 @@ PRODUCER: Final = Address("client", 1)
 CONSUMER: Final = Address("client", 2)
 BATCH_RECORDS: Final = 10
 RECORD_BYTES: Final = 100
+_FIRST_ADDED_ID: Final = 1_000_000
+_READ_TIMEOUT_MS: Final = 2_000
 _FETCH_WAIT_MS: Final = 20_000
-_RECORD: Final = Record(NO_TIMESTAMP, None, b"v" * RECORD_BYTES)
+_VALUE: Final = b"v" * RECORD_BYTES
 
 T = TypeVar("T")
 
 
 class ScenarioClients:
-    """The producer and consumer of one scenario; ``bootstrap``: ids of the brokers to begin with.
+    """The producers and the consumers of one scenario. ``bootstrap``: ids of the bootstrap brokers.
 
-    ``log_journal`` receives rows about corrupt batches. ``has_files``: logs on disk with records,
-    not offset-only logs."""
+    ``log_journal`` receives rows about corrupt batches. ``has_files``: brokers store records in
+    segment files; otherwise they have in-memory (offset-only) logs."""
 
     def __init__(
         self,
@@ -64,19 +68,21 @@ class ScenarioClients:
         self._host = host
         self._has_files = has_files
         config = ProducerConfig(acks=-1, enable_idempotence=True)
-        brokers = tuple(bootstrap)
+        self._brokers = brokers = tuple(bootstrap)
         self._producer = Producer(PRODUCER, brokers, config)
-        # Long idle fetches: a cluster without writes can then become idle.
+        self._produced: Counter[TopicPartition] = Counter()
+        self._added: list[Producer] = []
+        self._readers: dict[TopicPartition, Consumer] = {}
+        # Fetches wait long, so that a cluster without writes can become idle.
         reads = ConsumerConfig(auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS)
         self._consumer = Consumer(CONSUMER, brokers, reads, log_journal=log_journal)
+        self._log_journal = log_journal
         self._has_begun = False
 
     def produce(self, tp: TopicPartition, count: int) -> None:
-        """Pass records to the producer, which sends and retries them."""
-        if not self._has_begun:
-            self._has_begun = True
-            for client in (self._producer, self._consumer):
-                self._host.add_client(client)
+        """Pass ``count`` records to the producer, which sends them and retries if necessary."""
+        self._begin()
+        self._produced[tp] += count
 
         def give(now_ms: float) -> None:
             if tp not in self._consumer.partitions:
@@ -87,16 +93,52 @@ class ScenarioClients:
                 records = min(BATCH_RECORDS, count - sent)
                 payload: Payload = Counted(records, records * RECORD_BYTES)
                 if self._has_files:
-                    payload = (_RECORD,) * records
+                    # As in Kafka's producer, every record has a timestamp. Without it, the leader
+                    # would forget the producer at its next retention check.
+                    payload = (Record(self._host.cluster.clock.now_ms(), None, _VALUE),) * records
                 self._producer.send(tp, payload, now_ms)
 
         self._host.call_client(give)
 
+    def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            for client in (self._producer, self._consumer):
+                self._host.add_client(client)
+
+    def add_producer(self, config: ProducerConfig) -> Producer:
+        """Add a producer. Records that it was acknowledged with acks=-1 must be in leaders' logs.
+
+        The scenario's consumer does not follow the partitions of added producers."""
+        self._begin()
+        producer = Producer(self._new_address(), self._brokers, config)
+        self._added.append(producer)
+        self._host.add_client(producer)
+        return producer
+
+    def reader(self, tp: TopicPartition) -> Consumer:
+        """Return the consumer that keeps the records of this partition; it is paused at first."""
+        if tp not in self._readers:
+            self._begin()
+            # A short timeout, because a bootstrap broker may be paused.
+            config = ConsumerConfig(request_timeout_ms=_READ_TIMEOUT_MS)
+            address, brokers, journal = self._new_address(), self._brokers, self._log_journal
+            reader = Consumer(address, brokers, config, keeps_records=True, log_journal=journal)
+            reader.is_paused = True
+            reader.assign([tp])
+            self._readers[tp] = reader
+            self._host.add_client(reader)
+        return self._readers[tp]
+
+    def _new_address(self) -> Address:
+        return Address("client", _FIRST_ADDED_ID + len(self._added) + len(self._readers))
+
     def reconnect(self, broker_ids: Iterable[int]) -> None:
-        """Move the clients to a new process of the cluster; their old connections are lost."""
+        """Connect the clients to the cluster's new process, and close their old connections."""
         if not self._has_begun:
             return
-        clients: tuple[Client, ...] = (self._producer, self._consumer)
+        readers = self._readers.values()
+        clients: tuple[Client, ...] = (self._producer, self._consumer, *self._added, *readers)
         for client in clients:
             self._host.add_client(client)
 
@@ -110,7 +152,7 @@ class ScenarioClients:
         self._host.call_client(lose)
 
     def _end_of(self, tp: TopicPartition) -> int:
-        """Return the end of preloaded logs: earlier records are not the producer's."""
+        """Return a partition's log end offset. The consumer starts there, after preloading."""
         found = (
             broker.replica_manager.partitions.get(tp) for broker in brokers_of(self._host.cluster)
         )
@@ -118,74 +160,128 @@ class ScenarioClients:
         return max(ends, default=0)
 
     def acknowledged(self, tp: TopicPartition) -> int:
-        """Return the number of records of a partition that the whole ISR has."""
+        """Return how many of the producer's records were acknowledged (with acks=-1)."""
         known = self._host.call_client(lambda _: tuple(self._producer.acknowledged.get(tp, ())))
         return sum(one.stretch.end - one.stretch.start for one in known)
 
     def consumed(self, tp: TopicPartition) -> int:
-        """Return the number of records read from a partition."""
+        """Return how many records the consumer has read from a partition."""
         read = self._host.call_client(lambda _: tuple(self._consumer.read.get(tp, ())))
         return sum(one.end - one.start for one in read)
 
+    def records_in_doubt(self, tp: TopicPartition) -> int | None:
+        """Return how many of the producer's records were neither acknowledged nor refused.
+
+        Return None if the producer has sent none to the partition."""
+        if tp not in self._produced:
+            return None
+        refused = self._host.call_client(lambda _: tuple(self._producer.failed.get(tp, ())))
+        refused_count = sum(one.record_count for one in refused)
+        return self._produced[tp] - self.acknowledged(tp) - refused_count
+
+    def records_lost(self, tp: TopicPartition) -> int | None:
+        """Return how many acknowledged records of the producer the leader's log lacks.
+
+        Return None if the producer has sent none to the partition, or if no running broker leads
+        it."""
+
+        def lost(_: float) -> int | None:
+            if tp not in self._produced or (led := self._leader_of(tp)) is None:
+                return None
+            ranges = lost_offsets(self._producer.acknowledged.get(tp, ()), led[1])
+            return sum(end - start for start, end in ranges)
+
+        return self._host.call_client(lost)
+
     def findings(self) -> list[str]:
-        """Return violations of client guarantees, one line each."""
+        """Return the violations of client guarantees, one line each."""
         if not self._has_begun:
             return []
 
         def find(_: float) -> list[Finding]:
-            return [*check_clients([self._producer], [self._consumer]), *self._lost_by_leaders()]
+            shared = {tp for one in self._added for tp in (*one.acknowledged, *one.indefinite)}
+            found = check_clients([self._producer], [self._consumer])
+            return [
+                *(one for one in found if one.topic_partition not in shared),
+                *self._lost_by_leaders(),
+            ]
 
         return list(map(str, self._host.call_client(find)))
 
     def _lost_by_leaders(self) -> Iterator[Finding]:
-        """Find acknowledged records that leaders lack; they may be lost after they were read."""
-        for tp, acknowledged in self._producer.acknowledged.items():
-            leaders = [
-                (partition.leader_epoch, broker.info.id, partition.log)
-                for broker in brokers_of(self._host.cluster)
-                if (partition := broker.replica_manager.partitions.get(tp)) is not None
-                and partition.is_leader(broker.info.id)
-                and partition.log is not None
-            ]
-            if not leaders:
-                continue
-            _, leader, log = max(leaders, key=lambda found: found[0])
-            yield from check_leader(tp, acknowledged, leader, log)
+        """Find acknowledged records that are not in the leader's log.
+
+        The consumer's reads do not show this if it read the records before they were lost."""
+        for tp, acknowledged in itertools.chain.from_iterable(
+            producer.acknowledged.items() for producer in (self._producer, *self._added)
+        ):
+            if (led := self._leader_of(tp)) is not None:
+                yield from check_leader(tp, acknowledged, *led)
+
+    def _leader_of(self, tp: TopicPartition) -> tuple[int, ReplicaLog] | None:
+        """Return the running leader with the highest epoch, and its log; None without a leader."""
+        led = leader_of(tp, brokers_of(self._host.cluster))
+        return None if led is None or led[1].log is None else (led[0], led[1].log)
 
 
 class OperatorClient:
-    """Sends requests to the controller and brokers of a scenario's cluster."""
+    """Sends admin requests to the controller and the brokers of a scenario's cluster.
+
+    The cluster runs while the client waits for a response. ``_answers``: the responses to the
+    requests that wait for one, keyed by correlation id; None before it arrives."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
         self._asked = 0
+        self._answers: dict[int, Message | None] = {}
 
     def ask(self, request: Request, broker_id: int | None = None) -> Response:
-        """Send a request to a broker, or (None) to the controller; return the response.
+        """Send a request to a broker (None: to the active controller) and return the response.
 
-        Raises RequestTimedOut without a response, KlammError if there is no controller."""
+        Raises RequestTimedOut if there is no response, KlammError if there is no controller."""
+        if broker_id is not None:
+            return self._ask(request, Address("broker", broker_id))
+        history, elected = self._driver.admin_history, self._elected()
+        called = history.call()
+        response = None
+        try:
+            response = self._ask(request, Address("controller", elected[0]))
+        finally:
+            is_current = self._is_elected(elected)
+            history.answered(called, request, response, is_current=is_current)
+        return response
+
+    def _ask(self, request: Request, destination: Address) -> Response:
         driver = self._driver
-        if broker_id is None:
-            destination = self._controller()
-        else:
-            destination = Address("broker", broker_id)
         self._asked += 1
-        answers: list[Message] = []
-        driver.cluster.transport.register(OPERATOR, answers.append)
-        driver.cluster.transport.send(Message(OPERATOR, destination, self._asked, request))
-
-        def answered() -> list[Message]:
-            """Return the response; late ones to earlier requests are ignored."""
-            return [one for one in answers if one.correlation_id == self._asked]
-
-        if not driver.run_until(lambda: bool(answered()), STEP_TIMEOUT_MS):
+        asked = self._asked
+        self._answers[asked] = None
+        driver.cluster.transport.register(OPERATOR, self._receive)
+        driver.cluster.transport.send(Message(OPERATOR, destination, asked, request))
+        try:
+            driver.run_until(lambda: self._answers[asked] is not None, STEP_TIMEOUT_MS)
+        finally:
+            answer = self._answers.pop(asked)
+        if answer is None:
             raise RequestTimedOut(f"{destination.role} {destination.id} did not respond")
-        body = answered()[0].body
-        assert isinstance(body, Response), "only answers come to a client"
-        return body
+        assert isinstance(answer.body, Response), "not a response"
+        return answer.body
 
-    def _controller(self) -> Address:
-        controller_id = KafkaZkClient(self._driver.store).get_controller_id()
+    def _receive(self, answer: Message) -> None:
+        if answer.correlation_id in self._answers:
+            self._answers[answer.correlation_id] = answer
+
+    def _elected(self) -> tuple[int, object]:
+        """Return the controller's id and the controller epoch. Raises KlammError without one."""
+        zk = KafkaZkClient(self._driver.store)
+        controller_id = zk.get_controller_id()
         if controller_id is None:
             raise KlammError("there is no active controller")
-        return Address("controller", controller_id)
+        return controller_id, zk.get_controller_epoch()
+
+    def _is_elected(self, elected: tuple[int, object]) -> bool:
+        """Return True if ZooKeeper confirms that this is still the controller."""
+        try:
+            return self._elected() == elected
+        except KlammError:
+            return False

@@ -1,7 +1,7 @@
-"""Conditions that a scenario can wait for or expect: how each is observed and judged.
+"""Conditions that a scenario can wait for or expect, and how they are evaluated.
 
-An observation has the shape of the expected value, so that a failure can show both. It only reads,
-and waits for nothing.
+The value that is observed for a condition has the same structure as the expected value, so that a
+failure can show both. An evaluation only reads, and does not wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from klamm.cluster.journal import JournalRow
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.runtime.cluster import brokers_of
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import Check, Condition, Step, ToolResult
@@ -24,42 +24,49 @@ Json = dict[str, Any]
 NONE: Final = "none"
 MOVED: Final = "moved"
 _DELETE_TOPICS: Final = "/admin/delete_topics"
+_REQUESTS: Final = ("/admin/reassign_partitions", "/admin/preferred_replica_election")
+_MAX_LINES: Final = 10
 _TOPICS: Final = "/brokers/topics"
 
 
 class ClusterView:
-    """Read access to a scenario's cluster; stores its state at the beginning of a step."""
+    """Read access to a scenario's cluster, and to what has changed since the current step began."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self.driver = driver
         self.tool: ToolResult | None = None
+        self.unhealthy: tuple[int, list[str]] | None = None
         self._epoch_before = 0
         self._rows_before = 0
 
     def begin_step(self, step: Step) -> None:
-        """Make ``has_moved`` and ``new_rows`` refer to this step from now on.
+        """Remember the current state, with which ``has_moved`` and ``new_rows`` compare.
 
-        ZooKeeper is read only for a step with a condition on the controller: in other steps
-        ZooKeeper may be lost.
+        ZooKeeper is read only if the step waits for a new controller, because ZooKeeper may be
+        unreachable in other steps.
         """
         self.tool = None
         if Condition("controller", MOVED) in [
             check.condition for check in step.checks if isinstance(check, Check)
         ]:
             self._epoch_before = self.controller_epoch()
+        self.skip_rows()
+
+    def skip_rows(self) -> None:
+        """From now on, ``new_rows`` omits the rows that exist already."""
         self._rows_before = len(self.driver.rows)
 
     @property
     def new_rows(self) -> Sequence[JournalRow]:
-        """The journal rows since the step began."""
+        """The journal rows that were added since the step began."""
         return self.driver.rows[self._rows_before :]
 
     def read(self, path: str) -> ReadResult:
-        """Return a znode, or the reason why it cannot be read."""
+        """Read a znode. The result code is not OK if the znode cannot be read."""
         return self.driver.store.read([GetData(path)])[0]
 
     def read_json(self, path: str) -> Json | None:
-        """Return a znode's JSON object; None if there is none."""
+        """Return the JSON object in a znode, or None if there is no znode or no JSON object."""
         data = self.read(path).data
         try:
             value = json.loads(data) if data else None
@@ -68,7 +75,7 @@ class ClusterView:
         return value if isinstance(value, dict) else None
 
     def children(self, path: str) -> list[str]:
-        """Return the names of a znode's children, in order."""
+        """Return the sorted names of a znode's children."""
         return sorted(self.driver.store.read([GetChildren(path)])[0].children or ())
 
     def exists(self, path: str) -> bool:
@@ -76,35 +83,35 @@ class ClusterView:
         return self.read(path).code is ResultCode.OK
 
     def controller_id(self) -> int | None:
-        """Return the broker id in /controller; None without a controller."""
+        """Return the broker id in /controller, or None if there is no controller."""
         node = self.read_json("/controller")
         return None if node is None else int(node["brokerid"])
 
     def controller_epoch(self) -> int:
-        """Return the controller epoch in ZooKeeper; 0 before the first election."""
+        """Return the controller epoch in ZooKeeper, or 0 before the first election."""
         data = self.read("/controller_epoch").data
         return int(data) if data else 0
 
     def has_moved(self) -> bool:
-        """Return True if a controller was elected since the step began and /controller exists."""
+        """Return True if /controller exists and a controller was elected since the step began."""
         return self.controller_epoch() > self._epoch_before and self.exists("/controller")
 
     def state(self, topic_partition: str) -> Json:
-        """Return the JSON of a partition state znode; {} if there is none."""
+        """Return the JSON of a partition state znode, or {} if it does not exist."""
         return self.read_json(state_path(topic_partition)) or {}
 
     def topic(self, topic: str) -> Json:
-        """Return the JSON of a topic znode; {} if there is none."""
+        """Return the JSON of a topic znode, or {} if it does not exist."""
         return self.read_json(f"{_TOPICS}/{topic}") or {}
 
     def replicas(self, topic_partition: str) -> list[int] | None:
-        """Return the replicas of a partition in its topic's znode."""
+        """Return a partition's replicas from the topic znode, or None if they are not listed."""
         topic, _, partition = topic_partition.rpartition("-")
         replicas: list[int] | None = self.topic(topic).get("partitions", {}).get(partition)
         return replicas
 
     def reassigned(self, topics: Sequence[str]) -> list[str]:
-        """Return the partitions of these topics that are being reassigned, in order."""
+        """Return which partitions of these topics are being reassigned, as sorted names."""
         found = []
         for name in topics:
             node = self.topic(name)
@@ -120,13 +127,13 @@ def state_path(topic_partition: str) -> str:
 
 
 def partition_of(name: str) -> TopicPartition:
-    """Parse the name of a partition."""
+    """Parse the name of a partition, such as t-0."""
     topic, _, partition = name.rpartition("-")
     return TopicPartition(topic, int(partition))
 
 
 def as_listed(value: Any) -> list[Any]:
-    """Return one value or several as a list."""
+    """Return a list of the items of a list or tuple; wrap any other value in a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -134,14 +141,16 @@ Look = Callable[[ClusterView, Any], Any]
 
 
 class Kind(NamedTuple):
-    """A kind of condition: how to observe the actual value, and how to compare it."""
+    """How a kind of condition is evaluated.
+
+    ``look`` returns the actual value; ``accepts`` compares it with the expected value."""
 
     look: Look
     accepts: Callable[[Any, Any], Any] = operator.eq
 
 
-def look_at(condition: Condition, view: ClusterView) -> tuple[bool, Any]:
-    """Return whether a condition holds right now, and the observed value."""
+def evaluate_condition(condition: Condition, view: ClusterView) -> tuple[bool, Any]:
+    """Return whether a condition holds now, and the actual value."""
     kind = CONDITIONS[condition.kind]
     seen = kind.look(view, condition.wanted)
     return bool(kind.accepts(seen, condition.wanted)), seen
@@ -149,6 +158,10 @@ def look_at(condition: Condition, view: ClusterView) -> tuple[bool, Any]:
 
 def _brokers(view: ClusterView, _: Any) -> list[int]:
     return sorted(map(int, view.children("/brokers/ids")))
+
+
+def _unregistered(view: ClusterView, wanted: Sequence[int]) -> list[int]:
+    return sorted({*wanted}.difference(_brokers(view, None)))
 
 
 def _for_each(look: Callable[[ClusterView, str], Any]) -> Look:
@@ -242,6 +255,34 @@ def _nothing(seen: Any, _: Any) -> bool:
     return not seen
 
 
+def _unhealthy(view: ClusterView, _: Any) -> list[str]:
+    """Return the first few reasons why the cluster is not healthy, one line each.
+
+    The result is cached until ZooKeeper changes, because reading all topics is slow."""
+    changes = view.driver.zookeeper_changes
+    if view.unhealthy is None or view.unhealthy[0] != changes:
+        view.unhealthy = changes, _find_unhealthy(view)
+    return view.unhealthy[1]
+
+
+def _find_unhealthy(view: ClusterView) -> list[str]:
+    wanted = sorted(view.driver.cluster.spec.broker_ids)
+    brokers = _brokers(view, None)
+    found = [] if brokers == wanted else [f"brokers {brokers} are registered"]
+    pending = view.children(_DELETE_TOPICS)
+    found += [f"topic {topic} is queued for deletion" for topic in pending]
+    found += [f"{path} exists" for path in _REQUESTS if view.exists(path)]
+    topics = view.children(_TOPICS)
+    found += [f"{tp} is being reassigned" for tp in view.reassigned(topics)]
+    for topic in topics:
+        for number, replicas in view.topic(topic).get("partitions", {}).items():
+            state = view.state(f"{topic}-{number}")
+            leader, isr = state.get("leader", NO_LEADER), state.get("isr", [])
+            if leader not in replicas or sorted(isr) != sorted(replicas):
+                found.append(f"{topic}-{number}: leader {leader}, ISR {isr}, replicas {replicas}")
+    return found[:_MAX_LINES]
+
+
 def _exit_code(view: ClusterView, _: Any) -> int | None:
     return None if view.tool is None else view.tool.rc
 
@@ -256,11 +297,12 @@ def _contains(seen: str, wanted: Any) -> bool:
 
 def _journal(view: ClusterView, wanted: Json) -> str:
     rows = view.new_rows
-    found = sum(_is_such(row, wanted) for row in rows)
-    return f"{found} such of {len(rows)} new rows"
+    found = sum(matches_row(row, wanted) for row in rows)
+    return f"{found} of {len(rows)} new rows match"
 
 
-def _is_such(row: JournalRow, wanted: Json) -> bool:
+def matches_row(row: JournalRow, wanted: Mapping[str, Any]) -> bool:
+    """Return True if a journal row has these values."""
     if row.kind != wanted.get("kind", row.kind):
         return False
     values: Json = msgspec.to_builtins(row)
@@ -273,6 +315,7 @@ def _some(seen: str, _: Any) -> bool:
 
 CONDITIONS: Final[Mapping[str, Kind]] = {
     "brokers": Kind(_brokers, lambda seen, wanted: seen == sorted(map(int, wanted))),
+    "unregistered": Kind(_unregistered),
     "leader": Kind(_for_each(lambda view, tp: view.state(tp).get("leader"))),
     "isr": Kind(_for_each(_isr), _same_isrs),
     "leader_epoch": Kind(_for_each(lambda view, tp: view.state(tp).get("leader_epoch"))),
@@ -291,8 +334,10 @@ CONDITIONS: Final[Mapping[str, Kind]] = {
     "deleted": Kind(_deleted, _all_there),
     "reassigning": Kind(_reassigning, lambda seen, wanted: sorted(seen) == sorted(wanted)),
     "not_reassigning": Kind(_not_reassigning, _nothing),
+    "healthy": Kind(_unhealthy, _nothing),
+    "agrees": Kind(lambda view, _: view.driver.disagreements_with_zookeeper(), _nothing),
     "exit_code": Kind(_exit_code),
     "output": Kind(_output, _contains),
     "journal": Kind(_journal, _some),
 }
-"""Every kind of condition by its name."""
+"""The kinds of conditions, keyed by their names in scenarios."""

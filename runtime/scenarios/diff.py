@@ -1,10 +1,17 @@
 """Compares klamm's behaviour in a scenario with the recorded behaviour of Kafka 2.8.2 brokers.
 
-Ignored is only what differs between two runs of real Kafka, too: the broker that wins an election,
-timestamps, topic ids, the order between partitions and between replicas of a batch, the order of an
-ISR (followers race), the grouping of AlterIsr requests, and how many brokers are registered when
-the controller reads them. Requests count when they are queued, as in Kafka's log, also for brokers
-that are dead already. ``ignore`` of a scenario names whole sections.
+The comparison ignores only what also differs between two runs of real Kafka:
+
+- which broker wins the controller election
+- timestamps and topic ids
+- the order of partitions, and of the replicas in one batch of state changes
+- the order of an ISR, because followers race
+- how AlterIsr requests are grouped
+- how many brokers are registered when the controller reads the registrations.
+
+A request is compared if the controller queued it, as in Kafka's log, even if the receiving broker
+was already dead. The ``ignore`` list of a scenario names sections (such as requests) that
+are not compared.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from klamm.runtime.scenarios.steps import ToolResult
 
 
 def compare_scenario(scenario: Json, seen: Sequence[StepRecord]) -> list[str]:
-    """Return the differences between a recorded scenario and klamm's run, one line each."""
+    """Return the differences between what Kafka and klamm did in a scenario, one line each."""
     lines = []
     tree: Json = {}
     for number, (recorded, record) in enumerate(zip(scenario["steps"], seen, strict=False)):
@@ -65,7 +72,7 @@ def _compare_tools(recorded: Json | None, seen: ToolResult | None) -> list[str]:
 
 
 def _masked(text: str) -> str:
-    """Mask topic ids and Java's identity hashes, as in the recording."""
+    """Replace topic ids and Java's identity hashes with placeholders, as in the recording."""
     text = re.sub(r"(?<=TopicId: )[A-Za-z0-9_-]{22}", "<id>", text)
     return re.sub(r"(?<=\[I@)[0-9a-f]+", "<hash>", text)
 
@@ -75,7 +82,7 @@ def _compare_trees(recorded: Json, seen: Json) -> list[str]:
     for path in sorted(recorded.keys() | seen.keys()):
         expected, actual = (_tree_node(path, tree.get(path)) for tree in (recorded, seen))
         if expected != actual:
-            lines.append(f"tree {path}: Kafka {_text(expected)}, klamm {_text(actual)}")
+            lines.append(f"znode {path}: Kafka {_text(expected)}, klamm {_text(actual)}")
     return lines
 
 
@@ -94,7 +101,9 @@ def _with_sorted_isr(state: Any) -> Any:
 
 
 def _compare_transitions(recorded: Sequence[Any], seen: Sequence[Any]) -> list[str]:
-    """Compare transitions in order for each partition and replica; ``assigned`` is in the tree."""
+    """Compare the order of transitions for each partition and each replica.
+
+    Assignments are not compared here, because the comparison of znodes includes them."""
     expected, actual = _by_key(recorded), _by_key(seen)
     return [
         f"transitions {key}: Kafka {_text(expected.get(key))}, klamm {_text(actual.get(key))}"
@@ -118,18 +127,24 @@ def _compare_requests(recorded: Sequence[Json], seen: Sequence[Json], expanded: 
     lines = []
     for api in ("LeaderAndIsr", "StopReplica"):
         expected, actual = (_rows(requests, api) for requests in (recorded, seen))
-        lines += [f"{api} only by Kafka: {row} x{n}" for row, n in (expected - actual).items()]
-        lines += [f"{api} only by klamm: {row} x{n}" for row, n in (actual - expected).items()]
+        lines += _only_by(api, expected, actual)
     expected, actual = (_metadata(requests, expanded) for requests in (recorded, seen))
-    lines += [f"UpdateMetadata only by Kafka: {row} x{n}" for row, n in (expected - actual).items()]
-    lines += [f"UpdateMetadata only by klamm: {row} x{n}" for row, n in (actual - expected).items()]
-    return lines
+    return lines + _only_by("UpdateMetadata", expected, actual)
+
+
+def _only_by(api: str, expected: Counter[str], actual: Counter[str]) -> list[str]:
+    return [
+        f"{api} sent only by {who}: {row} x{n}"
+        for who, rows in (("Kafka", expected - actual), ("klamm", actual - expected))
+        for row, n in rows.items()
+    ]
 
 
 def _comparable_requests(requests: Sequence[Json], recorded: Json) -> list[Json]:
-    """Return the requests to compare.
+    """Return the requests that can be compared.
 
-    In the first step, in which brokers register, without requests that only list live brokers."""
+    In the first step, brokers register in any order, so UpdateMetadata requests that contain only
+    live brokers (no partitions) are omitted."""
     is_first = recorded["step"]["op"] == "up"
     return [r for r in requests if not (is_first and r.get("partitions") == 0)]
 
@@ -146,10 +161,10 @@ def _rows(requests: Sequence[Json], api: str) -> Counter[str]:
 
 
 def _metadata(requests: Sequence[Json], expanded: int) -> Counter[str]:
-    """Count all UpdateMetadata requests by broker and number of partitions.
+    """Count the UpdateMetadata requests by broker and number of partitions.
 
-    If ``expanded`` partitions regained followers, their number of requests depends on timing:
-    requests of up to that many partitions are ignored.
+    ``expanded``: number of partitions whose ISR grew. Timing decides how the updates about these
+    partitions are split into requests, so requests with up to that many partitions are ignored.
     """
     return Counter(
         f"to {broker}: {request['partitions']} partitions"
@@ -160,7 +175,7 @@ def _metadata(requests: Sequence[Json], expanded: int) -> Counter[str]:
 
 
 def _expanded_partitions(recorded: Json, tree_before: Json) -> int:
-    """Return the number of partitions with ISRs that a step expanded at the same epoch."""
+    """Return the number of partitions whose ISR grew in a step without a new leader epoch."""
     epochs = {
         path: node["data"]["leader_epoch"]
         for path, node in tree_before.items()

@@ -1,6 +1,6 @@
-"""Interface between a scenario and a cluster, with one implementation for each world.
+"""Interface between a scenario and a real or simulated cluster.
 
-These are simulated_driver.py and real_driver.py; they decide nothing.
+The implementations are simulated_driver.py and real_driver.py.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from typing import Protocol, TypeVar
 
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.admin_history import AdminHistory
 from klamm.runtime.client_actor import Client
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
-from klamm.runtime.transport import NetworkFaults
+from klamm.runtime.scenarios.turns import Turns
+from klamm.runtime.simulated.breakpoints import Breakpoint
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import Store
 
@@ -21,16 +23,21 @@ T = TypeVar("T")
 
 
 class ScenarioDriver(Protocol):
-    """A cluster that a scenario acts on and inspects."""
+    """A cluster that a scenario changes and inspects."""
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster; a new one after ``kill_all`` in the real world."""
+        """The cluster. In the real world, ``kill_all`` replaces it with a new one."""
         ...
 
     @property
     def operator(self) -> OperatorClient:
-        """Client for requests to the controller or a broker, while the cluster runs."""
+        """Client for admin requests to the controller or a broker."""
+        ...
+
+    @property
+    def admin_history(self) -> AdminHistory:
+        """The history of the scenario's admin operations."""
         ...
 
     @property
@@ -40,35 +47,46 @@ class ScenarioDriver(Protocol):
 
     @property
     def store(self) -> Store:
-        """A private session of the scenario, to read znodes."""
+        """The scenario's ZooKeeper session, for reading and writing znodes.
+
+        Its writes are recorded in ``admin_history``."""
         ...
 
     @property
     def rows(self) -> Sequence[JournalRow]:
-        """The cluster's journal so far."""
+        """All journal rows of the cluster so far."""
+        ...
+
+    @property
+    def turns(self) -> Turns:
+        """Runs the cluster for this driver, with its observers and branches."""
+        ...
+
+    @property
+    def zookeeper_changes(self) -> int:
+        """A number that changes whenever a znode changes, so that callers can cache reads."""
         ...
 
     @property
     def elapsed_ms(self) -> float:
-        """Age of the cluster: virtual time in the simulated world."""
+        """Age of the cluster in milliseconds (virtual time in the simulated world)."""
+        ...
+
+    @property
+    def steps_run(self) -> int:
+        """Number of steps that the simulated world has run. Raises UsageError in the real world."""
         ...
 
     def kill_all(self) -> list[int]:
-        """Kill the process of the whole cluster; return the brokers that were running.
+        """Kill the process of the whole cluster. Return the ids of the brokers that were running.
 
         ZooKeeper, the disks and the scenario's clients survive."""
         ...
 
-    def degrade_network(self, faults: NetworkFaults) -> None:
-        """Lose, repeat and reorder messages that carry records.
-
-        Raises UsageError if this world does not support it."""
-        ...
-
     def act_on_zookeeper(self, action: str, server: str) -> None:
-        """Kill, start, pause or resume a ZooKeeper server, or lose or regain the quorum.
+        """Kill, start, pause or resume a ZooKeeper server, or end or restore the quorum.
 
-        Raises UsageError if this world does not support it."""
+        Raises UsageError if the scenario has no private ZooKeeper servers."""
         ...
 
     def add_client(self, client: Client) -> None:
@@ -76,25 +94,50 @@ class ScenarioDriver(Protocol):
         ...
 
     def call_client(self, function: Callable[[float], T]) -> T:
-        """Run ``function`` with the monotonic time in ms, while no client or broker runs."""
+        """Call ``function`` with the monotonic time in ms while no client or broker is running."""
         ...
 
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
-        """Start a producer with constant rates by partition.
+        """Start a producer with constant rates, in records per second for each partition.
 
-        Raises UsageError if this world does not support it."""
+        Raises UsageError in the real world."""
         ...
 
     def acknowledged(self, partition: TopicPartition) -> int:
-        """Return the number of records of a partition that the whole ISR has."""
+        """Return how many of the records sent to a partition were acknowledged (with acks=-1)."""
         ...
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Run the cluster until ``condition`` holds; return False after the timeout."""
+        """Run the cluster until ``condition`` holds. Return False after the timeout."""
         ...
 
     def run_for(self, duration_ms: float) -> None:
-        """Run the cluster for this long."""
+        """Run the cluster for this many milliseconds."""
+        ...
+
+    def advance(self, count: int) -> None:
+        """Run this many steps of the simulated world.
+
+        Raises UsageError in the real world."""
+        ...
+
+    def break_session(self, broker_id: int, how: str) -> None:
+        """Break a broker's ZooKeeper session or connection. Raises UsageError in the real world.
+
+        ``how`` is a value that ``steps.BreakSession`` describes."""
+        ...
+
+    def break_at(self, point: Breakpoint) -> Callable[[], bool]:
+        """Stop a controller, once, at a moment of its work, so that others can act before it.
+
+        Returns a function that returns True once the controller has been stopped. Raises UsageError
+        in the real world."""
+        ...
+
+    def watch(self, names: Sequence[str]) -> None:
+        """Check these invariants after every event from now on. Has no effect in the real world.
+
+        After a violation, each method that runs the cluster raises InvariantViolated."""
         ...
 
     def quiesce(self) -> None:
@@ -102,9 +145,15 @@ class ScenarioDriver(Protocol):
         ...
 
     def controller_context(self) -> ControllerContext | None:
-        """Return the active controller's context, read-only; None without one."""
+        """Return the active controller's context, or None. The context must not be changed."""
+        ...
+
+    def disagreements_with_zookeeper(self) -> list[str]:
+        """Return the differences between ZooKeeper, the brokers and the controller, as lines."""
         ...
 
     def disagreements(self) -> list[str]:
-        """Return the findings of runtime/checks/agreement.py and clients.py, one line each."""
+        """Return the findings of all checks at the end of a run, one line each.
+
+        The checks are those in runtime/checks/agreement.py and runtime/checks/clients.py."""
         ...

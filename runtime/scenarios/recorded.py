@@ -1,8 +1,8 @@
-"""Recorded scenarios of Kafka 2.8.2 brokers: conversion from JSON to steps, and klamm's results.
+"""Recorded scenarios of Kafka 2.8.2 brokers: converts their JSON to steps, and runs them.
 
-The JSON has, step by step, the actions on the brokers and their observed behaviour.
-``run_recorded`` repeats the steps and returns the same observations; runtime/scenarios/diff.py
-compares the two.
+For each step, the JSON contains the actions on the Kafka brokers and what these brokers did.
+``run_recorded`` repeats the actions with klamm and records what klamm does in the same format;
+runtime/scenarios/diff.py compares the two.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _OF_A_BROKER: Final[Mapping[str, type[actions.BrokerAction]]] = {
 
 
 class StepRecord(msgspec.Struct, frozen=True):
-    """Observations of one step, in the shape of a recorded step."""
+    """What klamm did in one step, in the format of a recorded step."""
 
     tree: Json
     transitions: list[list[Any]]
@@ -69,7 +69,7 @@ class StepRecord(msgspec.Struct, frozen=True):
 
 
 class _RecordedStep(msgspec.Struct):
-    """The fields that every recorded step has."""
+    """The fields that every recorded step must have."""
 
     step: Json
     tree: dict[str, Json]
@@ -79,7 +79,7 @@ class _RecordedStep(msgspec.Struct):
 
 
 class _Recorded(msgspec.Struct):
-    """The fields that every recorded scenario has."""
+    """The fields that every recorded scenario must have."""
 
     brokers: int
     racks: bool
@@ -89,7 +89,7 @@ class _Recorded(msgspec.Struct):
 
 
 def load_scenario(path: Path) -> Json:
-    """Load a recorded scenario. Raises UsageError if the file is not one."""
+    """Load a recorded scenario. Raises UsageError if the file does not contain one."""
     try:
         data = path.read_bytes()
         msgspec.json.decode(data, type=_Recorded)
@@ -106,7 +106,7 @@ def load_scenario(path: Path) -> Json:
 
 
 def recorded_spec(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:
-    """Return the specification of the cluster that a scenario was recorded on."""
+    """Return the specification of the cluster on which a scenario was recorded."""
     broker_ids = tuple(range(scenario["brokers"]))
     racks = [f"rack{broker_id}" for broker_id in broker_ids] if scenario["racks"] else []
     return ClusterSpec(
@@ -123,7 +123,7 @@ def recorded_spec(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:
 def run_recorded(
     scenario: Json, driver: ScenarioDriver, count: int | None = None
 ) -> list[StepRecord]:
-    """Run the first ``count`` steps of a scenario (all by default); return a record for each.
+    """Run the first ``count`` steps of a scenario (all by default). Return a record for each step.
 
     Raises UsageError for an unknown step or condition.
     """
@@ -136,7 +136,7 @@ def run_recorded(
 
 
 def recorded_steps(scenario: Json) -> list[Step]:
-    """Compile the steps of a recorded scenario. Raises UsageError for unknown steps."""
+    """Compile the steps of a recorded scenario. Raises UsageError for an unknown step."""
     recorded = scenario["steps"]
     before = ({"tree": {}}, *recorded)
     return [
@@ -153,8 +153,8 @@ def _step(recorded: Json, scenario: Json, registered_before: Iterable[int]) -> S
         _check(_condition(wanted), came_about and not _was_passed(wanted, recorded["tree"]))
         for wanted, came_about in zip(step.get("until", ()), met, strict=True)
     ]
-    # Sessions expire at their own pace: a step ends when the brokers lost in the recording are
-    # gone here, too.
+    # When sessions expire depends on timing. A step ends when all brokers that the recording lost
+    # are gone here, too.
     registered = Condition("brokers", _brokers_of(recorded["tree"]))
     return Step(
         name=step.get("name", step["op"]),
@@ -211,7 +211,7 @@ def _action(step: Json, scenario: Json) -> Action:
 
 
 def _data(value: Any) -> bytes | None:
-    """Return znode data: null for none, text unchanged, anything else as JSON."""
+    """Return the data of a znode to write: None for null, text unchanged, other values as JSON."""
     if value is None:
         return None
     return (value if isinstance(value, str) else json.dumps(value)).encode()
@@ -225,7 +225,7 @@ def _tool(kafka_class: str) -> str:
 
 
 def _registrations(scenario: Json) -> tuple[int, ...]:
-    """Return the brokers in the order of their recorded registrations."""
+    """Return the broker ids in the order in which the recorded brokers registered."""
     prefix = "/brokers/ids/"
     writes = scenario["steps"][0]["zk_writes"]
     return tuple(
@@ -241,7 +241,7 @@ def _brokers_of(tree: Iterable[str]) -> list[int]:
 
 
 def _was_passed(condition: Json, tree_after: Json) -> bool:
-    """Return True for a transient condition: an ISR that had changed again when the step ended."""
+    """Return True if the ISR that the step waited for had changed again when the step ended."""
     return any(
         sorted(tree_after[state_path(tp)]["data"]["isr"]) != sorted(isr)
         for tp, isr in condition.get("isr", {}).items()
@@ -252,7 +252,7 @@ def _was_passed(condition: Json, tree_after: Json) -> bool:
 
 
 class Recorder:
-    """Records a cluster's behaviour from now on."""
+    """Records what a cluster does after the recorder is created."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
@@ -263,7 +263,7 @@ class Recorder:
         driver.cluster.request_taps.append(lambda *queued: self._queued.append(queued))
 
     def record(self, result: StepResult) -> StepRecord:
-        """Return the observations since the last record."""
+        """Return what the cluster did since the previous call."""
         rows = self._driver.rows[self._rows_seen :]
         self._rows_seen += len(rows)
         queued, self._queued = self._queued, []

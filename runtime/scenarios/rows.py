@@ -1,6 +1,6 @@
-"""Transitions and requests of a cluster, in the shape in which real brokers were recorded.
+"""Converts journal rows and control requests to the format of the recordings of real brokers.
 
-Journal rows and requests in, plain lists and dictionaries out. Nothing is judged here.
+The format consists of plain lists and dictionaries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TRANSITIONS = {
 
 
 def transition_of(row: JournalRow) -> list[Any] | None:
-    """Return a journal row as a recorded transition; None if it is not one."""
+    """Convert a journal row to a recorded transition. Return None for other kinds of rows."""
     kind = _TRANSITIONS.get(Kind(row.kind))
     if kind is None:
         return None
@@ -45,14 +45,16 @@ def transition_of(row: JournalRow) -> list[Any] | None:
 
 
 def _assignment(text: str) -> Json:
-    """Parse a ReplicaAssignment as Kafka prints it into the shape of a recorded one."""
+    """Parse the text of a ReplicaAssignment, as Kafka prints it."""
     lists = re.findall(r"=([\d,]*?)[,)](?: |$)", text)
     replicas, adding, removing = ([int(i) for i in ids.split(",") if i] for ids in lists)
     return {"replicas": replicas, "adding": adding, "removing": removing}
 
 
 def requests_of(to: int, body: ControlRequest) -> list[Json]:
-    """Return a control request as recorded rows: one per partition, or one per UpdateMetadata."""
+    """Convert a control request to recorded rows.
+
+    LeaderAndIsr and StopReplica give one row per partition, UpdateMetadata one row per request."""
     if isinstance(body, UpdateMetadataRequest):
         return [{"api": "UpdateMetadata", "to": [to], "partitions": len(body.partition_states)}]
     if isinstance(body, StopReplicaRequest):

@@ -1,21 +1,23 @@
-"""Runs the steps of a scenario on a cluster, in either world, and returns their results.
+"""Runs the steps of a scenario on a real or simulated cluster, and returns their results.
 
-Recorded scenarios and drills share this runner; both are compiled to the values of
-runtime/scenarios/steps.py. It judges single conditions; its caller interprets a failed one.
+Recorded scenarios and drills share this runner; both are compiled to the classes in
+runtime/scenarios/steps.py. The runner reports whether each condition held. The caller decides what
+a failed condition means.
 """
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
 
 from klamm.cluster.errors import KlammError
-from klamm.cluster.types import TopicPartition
-from klamm.runtime.actions import DEAD, KILLED, PAUSED, STOPPED, BrokerRef
+from klamm.cluster.types import NO_LEADER, TopicPartition
+from klamm.runtime.actions import DEAD, ENDED, PAUSED, BrokerRef, InRack, IsrFollower
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.conditions import ClusterView, look_at
+from klamm.runtime.scenarios.conditions import ClusterView, evaluate_condition
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Step, ToolResult
 from klamm.runtime.scenarios.tools import ScenarioTools
@@ -23,7 +25,7 @@ from klamm.zk.store import ResultCode, Store, WriteOp
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """Result of a check: whether its condition held, the last observed value, and its time."""
+    """Result of a check: whether its condition held, and the actual value at time ``at_ms``."""
 
     check: Check
     is_met: bool
@@ -32,32 +34,42 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """Result of a step. ``tool``: output of its tool, or of the controller's response."""
+    """Result of a step.
+
+    ``tool``: the output of the step's tool, or the controller's response as text. ``refusal``: why
+    an action was not possible, or None if the step was run."""
 
     step: Step
     began_ms: float
     ended_ms: float
     checks: tuple[CheckResult, ...]
     tool: ToolResult | None = None
+    refusal: str | None = None
+
+    @property
+    def has_held(self) -> bool:
+        """True if every condition held."""
+        return all(check.is_met for check in self.checks)
 
 
 class ScenarioRunner:
-    """One run of one scenario.
+    """A single run of a scenario.
 
-    ``states``: the states in which steps left brokers. ``produced``: partitions with a producer;
-    True: at a constant rate."""
+    ``states``: the state (such as ``killed``) of each broker on which a step has acted. Runners of
+    the branches of one scenario share it."""
 
-    def __init__(self, driver: ScenarioDriver) -> None:
+    def __init__(self, driver: ScenarioDriver, states: dict[int, str] | None = None) -> None:
         self.driver = driver
         self.view = ClusterView(driver)
         self.tools = ScenarioTools(driver.cluster.spec)
-        self.produced: dict[TopicPartition, bool] = {}
-        self.states: dict[int, str] = {}
+        self.states = {} if states is None else states
 
     def run_step(self, step: Step) -> StepResult:
-        """Run one step. Raises KlammError if it is not possible."""
+        """Run one step. Raises KlammError if one of its actions is not possible."""
         driver, view = self.driver, self.view
         began_ms = driver.elapsed_ms
+        for tap in driver.turns.step_taps:
+            tap(step)
         view.begin_step(step)
         for action in step.actions:
             view.tool = action.act(self) or view.tool
@@ -73,51 +85,49 @@ class ScenarioRunner:
         return StepResult(step, began_ms, driver.elapsed_ms, tuple(results), view.tool)
 
     def _check(self, check: Check) -> CheckResult:
-        if check.moment is steps.Moment.UNTIL:
+        if check.moment.is_awaited:
             self.wait_for(check.condition, check.timeout_ms)
-        is_met, seen = look_at(check.condition, self.view)
+        is_met, seen = evaluate_condition(check.condition, self.view)
         return CheckResult(check, is_met, seen, self.driver.elapsed_ms)
 
     def wait_for(self, condition: Condition, timeout_ms: float = STEP_TIMEOUT_MS) -> bool:
-        """Wait for a condition; return False if it does not hold in time."""
-        return self.driver.run_until(lambda: look_at(condition, self.view)[0], timeout_ms)
+        """Wait for a condition. Return False if it does not hold within ``timeout_ms``."""
+        return self.driver.run_until(
+            lambda: evaluate_condition(condition, self.view)[0], timeout_ms
+        )
 
     # -- used by actions
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster; a new one after its process was killed in the real world."""
+        """The cluster. In the real world, it is replaced when the whole cluster is restarted."""
         return self.driver.cluster
 
     @property
     def store(self) -> Store:
-        """The scenario's session."""
+        """The scenario's ZooKeeper session."""
         return self.driver.store
 
     def write(self, op: WriteOp) -> None:
-        """Write a znode. Raises KlammError if ZooKeeper refuses."""
+        """Write a znode. Raises KlammError if ZooKeeper refuses the write."""
         code = self.store.write([[op]])[0].code
         if code is not ResultCode.OK:
             raise KlammError(f"cannot write {op.path}: {code.name}")
 
-    def check_may_produce(self, tp: TopicPartition, *, constantly: bool) -> None:
-        """Raise KlammError if a partition does not exist, or another producer excludes this one."""
+    def check_may_produce(self, tp: TopicPartition) -> None:
+        """Raise KlammError if a partition does not exist."""
         node = self.view.read_json(f"/brokers/topics/{tp.topic}")
         if node is None or str(tp.partition) not in node["partitions"]:
             raise KlammError(f"cannot produce to {tp}: the partition does not exist")
-        before = self.produced.get(tp)
-        if before is not None and (constantly or before):
-            raise KlammError(
-                f"{tp} already has a producer; produce_constantly must be its only one"
-            )
-        self.produced[tp] = constantly
 
     def note_state(self, broker_id: int, state: str) -> None:
-        """Record the state in which an action leaves a broker."""
+        """Record the state of a broker, e.g. ``killed``, after an action."""
         self.states[broker_id] = state
 
     def broker_ids(self, broker: BrokerRef) -> list[int]:
-        """Resolve a reference to broker ids. Raises KlammError if it matches none."""
+        """Return the ids of the brokers that a reference, e.g. ``dead``, stands for.
+
+        Raises KlammError if there are none."""
         if isinstance(broker, int):
             return [broker]
         if isinstance(broker, TopicPartition):
@@ -125,8 +135,13 @@ class ScenarioRunner:
             if leader is None or leader < 0:
                 raise KlammError(f"cannot act on the leader of {broker}: it has no leader")
             return [leader]
+        if isinstance(broker, InRack):
+            racks = self.cluster.spec.racks
+            return sorted(id_ for id_, rack in racks.items() if rack == broker.rack)
+        if isinstance(broker, IsrFollower):
+            return [self._any_isr_follower(broker.partition)]
         if broker in (DEAD, PAUSED):
-            wanted = (PAUSED,) if broker == PAUSED else (KILLED, STOPPED)
+            wanted = (PAUSED,) if broker == PAUSED else ENDED
             found = sorted(id_ for id_, state in self.states.items() if state in wanted)
             if not found:
                 raise KlammError(f"no broker is {broker}")
@@ -135,3 +150,13 @@ class ScenarioRunner:
         if controller_id is None:
             raise KlammError("cannot act on the controller: there is no active controller")
         return [controller_id]
+
+    def _any_isr_follower(self, partition: str) -> int:
+        """Return a running follower in the ISR. The seed and the time determine which."""
+        state = self.view.state(partition)
+        others = {*state.get("isr", ())} - {state.get("leader")}
+        followers = sorted(others.intersection(self.cluster.nodes))
+        if not followers or state["leader"] == NO_LEADER:
+            raise KlammError(f"cannot act on an ISR follower of {partition}: it has none")
+        rng = random.Random(f"{self.cluster.spec.seed} {self.driver.elapsed_ms}")
+        return rng.choice(followers)

@@ -9,7 +9,9 @@ from klamm.brokers.constant_rate.producer import Rate
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
 from klamm.runtime.checks.agreement import check_simulated_world, context_of_simulated_world
+from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.client_actor import Client
 from klamm.runtime.scenarios.clients import (
     CONSUMER,
@@ -17,9 +19,10 @@ from klamm.runtime.scenarios.clients import (
     OperatorClient,
     ScenarioClients,
 )
+from klamm.runtime.scenarios.turns import Turns
+from klamm.runtime.simulated.breakpoints import Breakpoint, Breakpoints
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload
-from klamm.runtime.transport import NetworkFaults
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import Store
 
@@ -27,11 +30,12 @@ T = TypeVar("T")
 
 
 class SimulatedDriver:
-    """Drives a SimulatedWorld."""
+    """ScenarioDriver for a SimulatedWorld (simulated ZooKeeper, network and time)."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self.cluster = world
-        self.store: Store = world.open_store()
+        self.admin_history = AdminHistory(world.clock.monotonic_ms)
+        self.store: Store = RecordedStore(world.open_store(), self.admin_history)
         self.operator = OperatorClient(self)
         self.clients = ScenarioClients(
             self,
@@ -39,42 +43,53 @@ class SimulatedDriver:
             world.log_stores.journal,
             has_files=world.spec.segments is not None,
         )
+        self.turns = Turns(self._run_until, world.clock.monotonic_ms)
         self._workloads: list[WorkloadChecker] = []
+        self._watcher: Watcher | None = None
+        self._breakpoints = Breakpoints(world)
 
     @property
     def rows(self) -> Sequence[JournalRow]:
-        """The world's journal so far."""
+        """All journal rows of the simulated world so far."""
         return self.cluster.journal.rows
 
     @property
+    def zookeeper_changes(self) -> int:
+        """The zxid of the last change in the simulated ZooKeeper."""
+        return self.cluster.server.zxid
+
+    @property
     def elapsed_ms(self) -> float:
-        """Virtual time since the start of the world."""
+        """Virtual time since the start of the simulated world, in milliseconds."""
         return self.cluster.clock.monotonic_ms()
 
+    @property
+    def steps_run(self) -> int:
+        """Number of steps that the simulated world has run."""
+        return self.cluster.steps_run
+
     def kill_all(self) -> list[int]:
-        """Kill every node at once."""
+        """Kill every node at once. Return the ids of the brokers that were running."""
         killed = list(self.cluster.nodes)
         self.cluster.kill_all()
         return killed
 
-    def degrade_network(self, faults: NetworkFaults) -> None:
-        """Apply faults to messages that carry records."""
-        self.cluster.transport.faults = faults
-
     def act_on_zookeeper(self, action: str, server: str) -> None:
-        """Raise UsageError: the simulated ZooKeeper has no server processes."""
+        """Raise UsageError, because the simulated ZooKeeper has no server processes."""
         raise UsageError(
             "the simulated world has no ZooKeeper servers", hint="run the drill with --real"
         )
 
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
-        """Add a producer with constant rates."""
+        """Start a producer with constant rates, in records per second for each partition."""
         rates = {tp: Rate(rate, RECORD_BYTES) for tp, rate in records_per_s.items()}
         producer = begin_workload(self.cluster, rates, CONSUMER.id + 1 + len(self._workloads))
         self._workloads.append(WorkloadChecker(self.cluster, producer))
+        if self._watcher is not None:
+            self._watcher.add_constant_rates(producer)
 
     def acknowledged(self, partition: TopicPartition) -> int:
-        """Return the number of records that the whole ISR has."""
+        """Return how many of the records sent to a partition were acknowledged."""
         for workload in self._workloads:
             if partition in workload.partitions:
                 return workload.acknowledged(partition)
@@ -85,28 +100,68 @@ class SimulatedDriver:
         self.cluster.add_client(client)
 
     def call_client(self, function: Callable[[float], T]) -> T:
-        """Run ``function`` at once: no other actor is running."""
+        """Call ``function`` now: between two steps, no client or broker is running."""
         return function(self.cluster.clock.monotonic_ms())
 
+    def watch(self, names: Sequence[str]) -> None:
+        """Check these invariants after every event from now on."""
+        if names:
+            self._watcher = Watcher(self.cluster, names)
+
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Advance simulated time until ``condition`` holds; return False after the timeout."""
-        return self.cluster.run_until(condition, timeout_ms=timeout_ms)
+        """Advance simulated time until ``condition`` holds. Return False after the timeout."""
+        return self.turns.run_until(condition, timeout_ms)
+
+    def _run_until(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
+        watcher = self._watcher
+        if watcher is None:
+            return self.cluster.run_before(condition, deadline_ms)
+        found = watcher.violations
+        is_met = self.cluster.run_before(lambda: bool(found) or condition(), deadline_ms)
+        watcher.raise_violation()
+        return is_met
 
     def run_for(self, duration_ms: float) -> None:
-        """Advance simulated time by this much."""
-        self.cluster.run_for(duration_ms)
+        """Advance simulated time by this many milliseconds."""
+        self.run_until(lambda: False, duration_ms)
+
+    def break_session(self, broker_id: int, how: str) -> None:
+        """Break a broker's ZooKeeper session or connection, as described at BreakSession."""
+        if how == "expire_session":
+            self.cluster.expire_session(broker_id)
+        elif how == "fail_authentication":
+            self.cluster.fail_authentication(broker_id)
+        else:
+            self.cluster.lose_next_write(broker_id, is_applied=how == "lose_reply")
+
+    def break_at(self, point: Breakpoint) -> Callable[[], bool]:
+        """Stop a controller, once, at a moment of its work."""
+        return self._breakpoints.add(point)
+
+    def advance(self, count: int) -> None:
+        """Run this many steps, or fewer if nothing is left to do."""
+        for _ in range(count):
+            if not self.cluster.step():
+                break
+            self.turns.take()
+        if self._watcher is not None:
+            self._watcher.raise_violation()
 
     def quiesce(self) -> None:
-        """Advance simulated time by two seconds: longer than any retry in the cluster."""
-        self.cluster.run_for(2_000)
+        """Advance simulated time by two seconds, which is longer than any retry interval."""
+        self.run_for(2_000)
 
     def controller_context(self) -> ControllerContext | None:
-        """The active controller's context."""
+        """Return the active controller's context, or None."""
         return context_of_simulated_world(self.cluster)
 
+    def disagreements_with_zookeeper(self) -> list[str]:
+        """Return the differences between ZooKeeper, the brokers and the controller."""
+        return check_simulated_world(self.cluster)
+
     def disagreements(self) -> list[str]:
-        """Return the findings of all checks."""
+        """Return the findings of all checks, one line each."""
         for workload in self._workloads:
             workload.check()
         lost = [line for workload in self._workloads for line in workload.violations]
-        return check_simulated_world(self.cluster) + self.clients.findings() + lost
+        return self.disagreements_with_zookeeper() + self.clients.findings() + lost

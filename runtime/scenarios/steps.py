@@ -1,15 +1,15 @@
 """The steps of a scenario as values: actions, and conditions to wait for or to check.
 
-Recorded scenarios (runtime/scenarios/recorded.py) and drills compile to these, and
-runtime/scenarios/runner.py runs them. An action is one class with its arguments and its effect.
-runtime/actions.py has the actions that are in the HTTP API, too.
+Recorded scenarios (runtime/scenarios/recorded.py) and drills are compiled to these classes, and
+runtime/scenarios/runner.py runs them. Each action is one class, with its arguments and its effect.
+Actions that are also in the HTTP API are in runtime/actions.py.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,20 +26,25 @@ from klamm.cluster.requests import (
     ElectLeadersResponse,
 )
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.runtime.actions import KILLED, Action
-from klamm.runtime.cluster import brokers_of
+from klamm.runtime.actions import KILLED, Action, BrokerRef, HealNetwork
+from klamm.runtime.cluster import Cluster, brokers_of
 from klamm.runtime.preloading import preload_replicas
-from klamm.runtime.transport import NO_FAULTS, NetworkFaults
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
 
 if TYPE_CHECKING:
+    from klamm.brokers.broker import Broker
     from klamm.runtime.scenarios.runner import ScenarioRunner
+    from klamm.runtime.scenarios.triggers import Trigger
 
 STEP_TIMEOUT_MS: Final = 30_000.0
+_REQUESTS_TIMEOUT_MS: Final = 60_000.0
+"""Time limit that is longer than the timeout of a control request."""
+_SHUTDOWN_TIMEOUT_MS: Final = 180_000.0
+"""Time limit that is longer than a controlled shutdown with all its retries."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """Output and exit code of a Kafka tool."""
+    """The output and the exit code of a Kafka tool."""
 
     stdout: str
     stderr: str
@@ -47,7 +52,7 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class BringUp(Action, frozen=True):
-    """Start brokers one at a time, each when the previous one is registered and idle."""
+    """Start brokers one by one, each after the previous broker has registered and is idle."""
 
     broker_ids: tuple[int, ...]
 
@@ -60,8 +65,10 @@ class BringUp(Action, frozen=True):
 
 
 class RunTool(Action, frozen=True):
-    """Run a Kafka tool. In ``args``, ``{zk}`` and ``{bootstrap}`` stand for the cluster, and
-    ``{file:NAME}`` for a file with the contents ``files[NAME]``."""
+    """Run a Kafka tool.
+
+    In ``args``, ``{zk}`` and ``{bootstrap}`` stand for the addresses of the cluster, and
+    ``{file:NAME}`` for the path of a file whose contents are ``files[NAME]``."""
 
     tool: str
     args: tuple[str, ...]
@@ -78,7 +85,7 @@ class RunTool(Action, frozen=True):
 
 
 class CreateZnode(Action, frozen=True):
-    """Create a znode manually; a sequential one gets a ten-digit suffix."""
+    """Create a znode directly. A sequential znode gets a ten-digit suffix."""
 
     path: str
     data: bytes | None
@@ -89,7 +96,7 @@ class CreateZnode(Action, frozen=True):
 
 
 class SetZnode(Action, frozen=True):
-    """Overwrite a znode, regardless of its version."""
+    """Overwrite the data of a znode, regardless of its version."""
 
     path: str
     data: bytes | None
@@ -108,7 +115,8 @@ class DeleteZnode(Action, frozen=True):
 
 
 class SetTopicPartitions(Action, frozen=True):
-    """Edit partitions (number to replicas) in a topic's znode, as an operator does manually."""
+    """Edit a topic's znode directly, as an operator might. ``partitions`` maps partition numbers to
+    replicas."""
 
     topic: str
     partitions: Mapping[str, list[int]]
@@ -131,48 +139,29 @@ class KillAll(Action, frozen=True):
 
 
 class UpAgain(Action, frozen=True):
-    """Restart the whole cluster with the data that its process left.
+    """Restart the whole cluster with the data that the killed process had on disk.
 
-    As ``klamm up`` does: a controller that is elected before all brokers have registered considers
-    the others dead. Old sessions must have expired first.
+    First wait until the sessions of that process have expired. As with ``klamm up``, no controller
+    is elected before all brokers have registered: a controller elected earlier would consider the
+    missing brokers dead.
     """
 
     def act(self, run: ScenarioRunner) -> None:
         if not run.wait_for(Condition("brokers", [])):
-            raise KlammError("brokers of the former process are still registered")
+            raise KlammError("brokers of the killed process are still registered")
         run.cluster.begin_start_all()
         broker_ids = sorted(run.cluster.spec.broker_ids)
         if not run.wait_for(Condition("brokers", broker_ids)):
-            raise KlammError("not all brokers registered again")
+            raise KlammError("not all brokers have registered again")
         for broker_id in filter(run.cluster.spec.is_candidate, broker_ids):
             run.cluster.begin_candidacy(broker_id)
         run.states.clear()
 
 
-class DegradeNetwork(Action, frozen=True):
-    """Set the shares of messages with records that are lost, repeated, and reordered."""
-
-    loss: float = 0.0
-    repetition: float = 0.0
-    reordering: float = 0.0
-
-    def act(self, run: ScenarioRunner) -> None:
-        run.driver.degrade_network(
-            NetworkFaults(loss=self.loss, repetition=self.repetition, reordering=self.reordering)
-        )
-
-
-class HealNetwork(Action, frozen=True):
-    """End all message faults and isolation."""
-
-    def act(self, run: ScenarioRunner) -> None:
-        run.cluster.transport.isolated = ()
-        run.driver.degrade_network(NO_FAULTS)
-
-
 class ActOnZooKeeper(Action, frozen=True):
-    """``kill``, ``start``, ``pause`` or ``resume`` one of the scenario's ZooKeeper servers (an id,
-    ``leader`` or ``follower``); ``lose_quorum`` or ``regain_quorum`` act on all of them."""
+    """Act on the scenario's ZooKeeper servers. ``kill``, ``start``, ``pause`` and ``resume`` affect
+    one server (an id, ``leader`` or ``follower``); ``lose_quorum`` and ``regain_quorum`` affect the
+    whole ensemble."""
 
     action: str
     server: str = ""
@@ -182,7 +171,7 @@ class ActOnZooKeeper(Action, frozen=True):
 
 
 class Reassign(Action, frozen=True):
-    """Ask the controller to reassign partitions; None instead of replicas cancels."""
+    """Ask the controller to reassign partitions. None as the target cancels a reassignment."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
@@ -193,7 +182,10 @@ class Reassign(Action, frozen=True):
 
 
 class ElectLeaders(Action, frozen=True):
-    """Ask the controller to elect leaders of partitions, or None: of all that need it."""
+    """Ask the controller to elect leaders for partitions.
+
+    ``partitions``: None for all partitions that need an election.
+    """
 
     election_type: ElectionType
     partitions: tuple[TopicPartition, ...] | None
@@ -206,44 +198,42 @@ class ElectLeaders(Action, frozen=True):
 
 
 class Produce(Action, frozen=True):
-    """Give the scenario's producer records for partitions."""
+    """Send records to partitions. ``records``: the number of records for each partition."""
 
     records: Mapping[TopicPartition, int]
 
     def act(self, run: ScenarioRunner) -> None:
         for tp, count in self.records.items():
-            run.check_may_produce(tp, constantly=False)
+            run.check_may_produce(tp)
             run.driver.clients.produce(tp, count)
 
 
 class ProduceConstantly(Action, frozen=True):
-    """Start a producer with constant rates, in records per second by partition."""
+    """Start a producer with constant rates, in records per second for each partition."""
 
     records_per_s: Mapping[TopicPartition, float]
 
     def act(self, run: ScenarioRunner) -> None:
         for tp in self.records_per_s:
-            run.check_may_produce(tp, constantly=True)
+            run.check_may_produce(tp)
         run.driver.produce_constantly(self.records_per_s)
 
 
 class Preload(Action, frozen=True):
-    """Add this many bytes of records to all replicas of a partition, without producing them."""
+    """Add ``size_bytes`` of records to all replicas of a partition, without produce requests."""
 
     partition: TopicPartition
     size_bytes: int
 
     def act(self, run: ScenarioRunner) -> None:
         tp, cluster = self.partition, run.cluster
-        if tp in run.produced:
-            raise KlammError(f"cannot preload {tp}: it already has a producer; preload it first")
         run.driver.call_client(
             lambda _: preload_replicas(brokers_of(cluster), tp, self.size_bytes, cluster.clock)
         )
 
 
 class Wait(Action, frozen=True):
-    """Wait for a time."""
+    """Wait for a fixed time."""
 
     duration_ms: float
 
@@ -251,8 +241,76 @@ class Wait(Action, frozen=True):
         run.driver.run_for(self.duration_ms)
 
 
+class Advance(Action, frozen=True):
+    """Run a number of steps of the simulated world. In a step, one actor runs, or time advances."""
+
+    count: int
+
+    def act(self, run: ScenarioRunner) -> None:
+        run.driver.advance(self.count)
+
+
+class BreakSession(Action, frozen=True):
+    """Break the ZooKeeper sessions or the ZooKeeper connections of brokers.
+
+    The values of ``how`` are:
+
+    - ``expire_session``: the session expires.
+    - ``fail_authentication``: an authentication fails, but the session stays alive.
+    - ``lose_request``: the connection breaks and the next write is lost.
+    - ``lose_reply``: the next write succeeds, but its reply is lost."""
+
+    broker: BrokerRef
+    how: str
+
+    def act(self, run: ScenarioRunner) -> None:
+        for broker_id in run.broker_ids(self.broker):
+            run.driver.break_session(broker_id, self.how)
+
+
+class HealAll(Action, frozen=True):
+    """End every fault, and restart brokers that are dead or have failed log directories."""
+
+    def act(self, run: ScenarioRunner) -> None:
+        cluster = run.cluster
+        HealNetwork().act(run)
+        cluster.disks.heal()
+        cluster.clocks.heal()
+        for broker_id in sorted(cluster.nodes):
+            cluster.resume(broker_id)
+        run.driver.quiesce()
+        run.driver.run_until(
+            lambda: not any(map(_is_shutting_down, brokers_of(cluster))), _SHUTDOWN_TIMEOUT_MS
+        )
+        # A broker that was paused during its registration may halt now.
+        run.driver.quiesce()
+        for broker in brokers_of(cluster):
+            if broker.replica_manager.log_dirs.offline:
+                cluster.kill(broker.info.id)
+        for broker_id in cluster.spec.broker_ids:
+            if broker_id not in cluster.nodes:
+                cluster.start(broker_id)
+        run.states.clear()
+        # A request that the network has lost is sent again after its timeout.
+        run.driver.run_until(lambda: not _has_control_requests(cluster), _REQUESTS_TIMEOUT_MS)
+
+
+def _has_control_requests(cluster: Cluster) -> bool:
+    """Return True if the active controller waits for a broker's response."""
+    return any(
+        controller is not None and controller.is_active and not controller.channels.is_idle()
+        for controller in (running.node.controller for running in tuple(cluster.nodes.values()))
+    )
+
+
+def _is_shutting_down(broker: Broker) -> bool:
+    return broker.replica_manager.is_shutting_down
+
+
 def _answer(error: ApiError, partitions: Mapping[TopicPartition, ApiError]) -> ToolResult:
-    """Format a controller's response like a tool: a line for each error, exit code 1 if any."""
+    """Format a controller's response like a tool's output: one line for each error.
+
+    The exit code is 1 if there are errors."""
     if error.error is not Errors.NONE:
         refusals = [_worded(error)]
     else:
@@ -269,7 +327,7 @@ def _worded(error: ApiError) -> str:
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A condition of runtime/scenarios/conditions.py, and its expected value."""
+    """A condition (see runtime/scenarios/conditions.py) and its expected value."""
 
     kind: str
     wanted: Any
@@ -279,18 +337,27 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Moment(Enum):
-    """When a condition is judged."""
+    """When a condition is checked."""
 
     UNTIL = "until"
-    """Waited for, up to the check's timeout."""
+    """Repeatedly, until the condition holds or the check times out."""
     EXPECT = "expect"
-    """Checked once."""
+    """Only once."""
+    EVENTUALLY = "eventually"
+    """Repeatedly, after all faults have ended, until the condition holds or the check times out."""
+    SOMETIMES = "sometimes"
+    """After every event, until the condition has held once."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """True if the cluster runs until the condition holds."""
+        return self in (Moment.UNTIL, Moment.EVENTUALLY)
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A condition, and when it is judged. ``place``: its source as FILE:LINE:COLUMN.
+    """A condition, and when it is checked. ``place``: FILE:LINE:COLUMN in the drill file.
 
-    If an ``is_required`` check fails, the following checks of the step are skipped.
+    If a check with ``is_required`` fails, the remaining checks of the step are skipped.
     """
 
     moment: Moment
@@ -301,20 +368,33 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Quiesce(msgspec.Struct, frozen=True):
-    """Among a step's checks: wait until the cluster is idle before the next one."""
+    """Wait until the cluster is idle before the next checks of the same step."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Actions, and the checks that follow, in this order."""
+    """A step of a scenario: its actions, followed by its checks.
+
+    ``branches``: sequences of steps that run at the same time, instead of actions and checks.
+    ``trigger``: what the branch of such a step waits for while the following steps run."""
 
     name: str
     actions: tuple[Action, ...] = ()
     checks: tuple[Check | Quiesce, ...] = ()
     place: str = ""
+    branches: tuple[tuple[Step, ...], ...] = ()
+    trigger: Trigger | None = None
+
+
+def every_step(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield the steps and all steps in their branches."""
+    for step in steps:
+        yield step
+        for branch in step.branches:
+            yield from every_step(branch)
 
 
 def plain_text(value: Any) -> str:
-    """Format a plain value in one line of YAML."""
+    """Format a plain value as one line of YAML."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k}: {plain_text(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -1,30 +1,36 @@
-"""Kafka's tools in scenarios: klamm's implementations, in this process, on the scenario's cluster.
+"""klamm's implementations of Kafka's tools, run in this process on a scenario's cluster.
 
-``--zookeeper`` selects the scenario's store and ``--bootstrap-server`` its cluster, regardless of
-the address. admin/ implements the tools.
+``--zookeeper`` selects the scenario's store and ``--bootstrap-server`` its cluster, whatever
+address is given. The tools are implemented in admin/.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from klamm.admin import log_dirs_command as log_dirs
 from klamm.admin.admin_channel import is_not_controller, timed_out
 from klamm.admin.command_result import CommandResult
 from klamm.admin.configs.command import run_configs_command
-from klamm.admin.elections.command import run_election_command
-from klamm.admin.elections.preferred_command import run_preferred_election_command
+from klamm.admin.configs.config_resource import TOPICS, ConfigResource
+from klamm.admin.configs.options import PARSER as CONFIGS_PARSER
+from klamm.admin.elections import command as elections
+from klamm.admin.elections import preferred_command as preferred
+from klamm.admin.jopt import OptionParser
 from klamm.admin.kafka_admin import KafkaAdmin
-from klamm.admin.log_dirs_command import run_log_dirs_command
 from klamm.admin.reassignments.command import run_reassign_command
+from klamm.admin.reassignments.options import PARSER as REASSIGN_PARSER
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.command import run_topic_command
+from klamm.admin.topics.options import PARSER as TOPICS_PARSER
 from klamm.brokers.topic_metadata import NO_CONTROLLER_ID
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.cluster.errors import RequestTimedOut, UsageError
-from klamm.cluster.requests import Request, Response
+from klamm.cluster.requests import ApiError, NewPartitions, Request, Response
 from klamm.cluster.types import (
     NO_LEADER,
     LeaderAndIsr,
@@ -34,6 +40,7 @@ from klamm.cluster.types import (
     TopicPartition,
 )
 from klamm.placement.draws import JavaRandom
+from klamm.runtime.checks.admin_history import AdminHistory
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, ToolResult
@@ -42,31 +49,41 @@ from klamm.zk.znodes import BrokerIdZNode
 
 R = TypeVar("R", bound=Response)
 
-_TOOLS: Final[Mapping[str, Callable[[Sequence[str], ToolServices], CommandResult]]] = {
-    "topics": run_topic_command,
-    "reassign-partitions": run_reassign_command,
-    "preferred-replica-election": run_preferred_election_command,
-    "leader-election": run_election_command,
-    "configs": run_configs_command,
-    "log-dirs": run_log_dirs_command,
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One of Kafka's tools: the function that runs it, and the parser of its options."""
+
+    run: Callable[[Sequence[str], ToolServices], CommandResult]
+    parser: OptionParser
+
+
+TOOLS: Final[Mapping[str, Tool]] = {
+    "topics": Tool(run_topic_command, TOPICS_PARSER),
+    "reassign-partitions": Tool(run_reassign_command, REASSIGN_PARSER),
+    "preferred-replica-election": Tool(preferred.run_preferred_election_command, preferred.PARSER),
+    "leader-election": Tool(elections.run_election_command, elections.PARSER),
+    "configs": Tool(run_configs_command, CONFIGS_PARSER),
+    "log-dirs": Tool(log_dirs.run_log_dirs_command, log_dirs.PARSER),
 }
-TOOL_NAMES: Final = tuple(_TOOLS)
+"""Kafka's tools, keyed by their names on klamm's command line."""
 
 
 class ScenarioTools:
-    """The tools by their names on klamm's command line, on the cluster of one scenario."""
+    """Runs Kafka's tools, by their names on klamm's command line, on a scenario's cluster."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self._spec = spec
         self._random = JavaRandom(spec.seed)
 
     def __call__(self, name: str, args: Sequence[str], driver: ScenarioDriver) -> ToolResult:
-        """Run a tool. Raises UsageError for an unknown name."""
-        tool = _TOOLS.get(name)
+        """Run a tool. Raises UsageError if no tool has this name."""
+        tool = TOOLS.get(name)
         if tool is None:
-            raise UsageError(f"unknown tool {name}", hint=f"tools: {', '.join(TOOL_NAMES)}")
+            raise UsageError(f"unknown tool {name}", hint=f"tools: {', '.join(TOOLS)}")
         spec = self._spec
-        admin = KafkaAdmin(DriverChannel(driver), spec.config, spec.pools, spec.partition_limits)
+        channel = DriverChannel(driver)
+        admin = RecordedAdmin(driver.admin_history, channel, spec)
         services = ToolServices(
             open_store=_opener(driver.store),
             open_cluster=_opener(admin),
@@ -75,7 +92,7 @@ class ScenarioTools:
             now_ms=lambda: driver.elapsed_ms,
             sleep_ms=driver.run_for,
         )
-        result = tool(args, services)
+        result = tool.run(args, services)
         return ToolResult(result.stdout, result.stderr, result.exit_code)
 
 
@@ -87,21 +104,55 @@ def _opener(opened: Any) -> Any:
     return open_it
 
 
+class RecordedAdmin(KafkaAdmin):
+    """KafkaAdmin that records in a history what its calls find and achieve in ZooKeeper.
+
+    DriverChannel records requests to the controller, and RecordedStore records writes."""
+
+    def __init__(self, history: AdminHistory, channel: DriverChannel, spec: ClusterSpec) -> None:
+        super().__init__(channel, spec.config, spec.pools, spec.partition_limits)
+        self._history = history
+
+    def create_partitions(
+        self, topics: Mapping[str, NewPartitions], timeout_ms: int
+    ) -> Mapping[str, ApiError]:
+        """Add partitions to topics, and record the result."""
+        called = self._history.call()
+        failures = super().create_partitions(topics, timeout_ms)
+        for topic, wanted in topics.items():
+            error = failures[topic].error if topic in failures else Errors.NONE
+            self._history.added_partitions(called, topic, wanted.total_count, error)
+        return failures
+
+    def incremental_alter_configs(
+        self, entities: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> Mapping[ConfigResource, Mapping[str, str]]:
+        """Change configs of topics and brokers, and record the result if all changes succeeded."""
+        called = self._history.call()
+        overrides = super().incremental_alter_configs(entities)
+        for entity, wanted in entities.items():
+            if entity.entity_type == TOPICS:
+                self._history.altered_configs(called, entity.name, wanted)
+        return overrides
+
+
 class DriverChannel:
-    """AdminChannel of a scenario's cluster, which runs while a response is awaited."""
+    """AdminChannel to a scenario's cluster.
+
+    The cluster runs while the channel waits for responses."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
 
     @property
     def zk(self) -> KafkaZkClient:
-        """The scenario's session."""
+        """The scenario's ZooKeeper session."""
         return KafkaZkClient(self._driver.store)
 
     def ask_controller(
         self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
     ) -> R:
-        """Send a request to the controller until the active one responds."""
+        """Send a request to the controller. Retry while the response is NOT_CONTROLLER."""
         while True:
             self.await_controller(call)
             response = self._driver.operator.ask(request)
@@ -112,7 +163,9 @@ class DriverChannel:
     def ask_brokers(
         self, call: str, requests: Mapping[int, Request], kind: type[R]
     ) -> Mapping[int, R]:
-        """Send requests to brokers one at a time, once all are registered or after a timeout."""
+        """Send a request to each broker in turn. Return the responses by broker id.
+
+        First waits, up to a timeout, until all these brokers are registered."""
         self._driver.run_until(lambda: all(map(self.is_registered, requests)), STEP_TIMEOUT_MS)
         answers: dict[int, R] = {}
         for broker_id in filter(self.is_registered, requests):
@@ -123,7 +176,7 @@ class DriverChannel:
         return answers
 
     def await_controller(self, call: str, timeout_ms: float = STEP_TIMEOUT_MS) -> None:
-        """Wait for an active controller."""
+        """Wait until a controller is active."""
         if not self._driver.run_until(
             lambda: self._driver.controller_context() is not None, timeout_ms
         ):
@@ -133,7 +186,12 @@ class DriverChannel:
         """Wait until a broker is registered."""
         wait_ms = STEP_TIMEOUT_MS if timeout_ms is None else timeout_ms
         if not self._driver.run_until(lambda: self.is_registered(broker_id), wait_ms):
-            raise timed_out(call, self.now_ms(), f"broker {broker_id} did not respond")
+            raise self.no_response(call, [broker_id])
+
+    def no_response(self, call: str, broker_ids: Sequence[int]) -> RequestTimedOut:
+        """Return the error to raise if none of these brokers has responded to a call."""
+        hint = f"no response from broker {', '.join(map(str, broker_ids))}"
+        return timed_out(call, self.now_ms(), hint)
 
     def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
         """Wait until each partition has a leader; return False after the timeout."""
@@ -151,13 +209,14 @@ class DriverChannel:
         return self.zk.path_exists(BrokerIdZNode.path(broker_id))
 
     def topic_names(self) -> Sequence[str]:
-        """Return the topics in ZooKeeper."""
+        """Return the topics that exist in ZooKeeper."""
         return sorted(self.zk.get_all_topics_in_cluster())
 
     def metadata(self, topics: Sequence[str]) -> MetadataResponse:
-        """Return metadata of topics and brokers from ZooKeeper.
+        """Return the metadata of topics and brokers, as read from ZooKeeper.
 
-        A broker's metadata cache may be behind the conditions that the last step waited for.
+        It is not read from a broker's metadata cache, which may lack changes that the previous step
+        waited for.
         """
         zk = self.zk
         brokers = zk.get_all_brokers_and_epochs_in_cluster().values
@@ -171,17 +230,20 @@ class DriverChannel:
         )
 
     def partition_count(self) -> int | None:
-        """Return the number of partitions in the controller's context; None without one."""
+        """Return the number of partitions that the active controller knows.
+
+        Returns None if no controller is active.
+        """
         context = self._driver.controller_context()
         return None if context is None else len(context.assignments)
 
     def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the running reassignments in the controller's context."""
+        """Return the reassignments in progress, as known to the active controller."""
         context = self._driver.controller_context()
         return {} if context is None else context.running_reassignments()
 
     def now_ms(self) -> int:
-        """Return the age of the cluster."""
+        """Return the age of the cluster in milliseconds."""
         return int(self._driver.elapsed_ms)
 
 

@@ -1,9 +1,9 @@
 """The event loop of a simulated world: run an actor, deliver messages, or advance the time.
 
-The clock does not advance while an actor is runnable. The choice among several runnable actors is
-recorded. The due time of an actor changes only when it runs, receives an event, or the clock
-advances, so it is read again only then. Code that changes an actor in another way calls
-``look_at_all``. runtime/simulated/world.py defines the effect of events on a node.
+The clock does not advance while an actor is runnable. If several actors are runnable, one is
+chosen, and the choice is recorded. The time at which an actor becomes runnable is cached until the
+actor runs or receives an event, or until the clock advances. Code that changes an actor in any
+other way must call ``recheck_all``. runtime/simulated/world.py defines what events do to a node.
 """
 
 from __future__ import annotations
@@ -20,45 +20,49 @@ from klamm.zk.memory_store import MemoryServer
 
 
 class Agenda:
-    """Run queue of a scheduler's actors: those to check, and a heap of the others by due time."""
+    """Finds the runnable actors of a scheduler without checking all actors in every step.
+
+    Only actors that ran, received an event or are due are checked. The others are in a heap,
+    ordered by due time.
+    """
 
     def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
         self._scheduler = scheduler
         self._clock = clock
-        self._to_ask: dict[Actor, None] = {}
+        self._to_recheck: dict[Actor, None] = {}
         self._due: list[tuple[float, int, Actor]] = []
         self._due_ms: dict[Actor, float] = {}
         self._added = 0
 
-    def look_at(self, actor: Actor) -> None:
-        """Check an actor again: it ran, or received an event."""
-        self._to_ask[actor] = None
+    def recheck(self, actor: Actor) -> None:
+        """Check an actor again before the next step, because it ran or received an event."""
+        self._to_recheck[actor] = None
 
-    def look_at_all(self) -> None:
-        """Check all actors again."""
+    def recheck_all(self) -> None:
+        """Check all actors again before the next step."""
         self._due.clear()
         self._due_ms.clear()
-        self._to_ask = dict.fromkeys(self._scheduler.actors.values())
+        self._to_recheck = dict.fromkeys(self._scheduler.actors.values())
 
     def runnable(self) -> list[Actor]:
-        """Return the runnable actors in the order they were added to the scheduler."""
+        """Return the runnable actors, in the order in which they were added to the scheduler."""
         now_ms = self._clock.monotonic_ms()
         self._take_due(now_ms)
-        if not self._to_ask:
+        if not self._to_recheck:
             return []
         found = []
-        for actor in list(self._to_ask):
+        for actor in list(self._to_recheck):
             ready_ms = actor.ready_ms()
             if ready_ms is not None and ready_ms <= now_ms:
                 found.append(actor)
             else:
-                del self._to_ask[actor]
+                del self._to_recheck[actor]
                 self._expect(actor, ready_ms)
         found.sort(key=self._scheduler.order_of)
         return found
 
     def next_due_ms(self) -> float | None:
-        """Return when the first actor that is not runnable now is due, in monotonic ms."""
+        """Return the time at which another actor becomes runnable, in monotonic milliseconds."""
         self.runnable()
         due = self._due
         while due and not self._is_expected(due[0]):
@@ -71,7 +75,7 @@ class Agenda:
             entry = heapq.heappop(due)
             if self._is_expected(entry):
                 del self._due_ms[entry[2]]
-                self._to_ask[entry[2]] = None
+                self._to_recheck[entry[2]] = None
 
     def _expect(self, actor: Actor, due_ms: float | None) -> None:
         if due_ms is None:
@@ -87,13 +91,15 @@ class Agenda:
 
 
 Chooser = Callable[[int], int]
-"""Chooses one of the given number of runnable actors."""
+"""Called with the number of runnable actors. Returns the index of the actor to run."""
 
 
 class RunLoop:
-    """Runs a world step by step. ``choices``: the choices among runnable actors so far.
+    """Runs a simulated world step by step.
 
-    ``resume`` runs an actor. ``choose`` None: choices are drawn from ``rng``.
+    ``resume`` runs an actor. ``choose`` chooses among runnable actors; if it is None, the choice is
+    drawn from ``rng``. ``choices``: all choices so far, as indexes into the runnable
+    actors. ``steps_run``: number of steps so far.
     """
 
     def __init__(
@@ -107,6 +113,7 @@ class RunLoop:
         choose: Chooser | None,
     ) -> None:
         self.choices: list[int] = []
+        self.steps_run = 0
         self.choose = choose
         self._agenda = agenda
         self._transport = transport
@@ -116,45 +123,43 @@ class RunLoop:
         self._rng = rng
 
     def step(self) -> bool:
-        """Run one step; return False if no further step is possible without external input."""
-        self._agenda.look_at_all()
+        """Run one step. Return False if nothing can happen without external input."""
+        self._agenda.recheck_all()
         return self.do_next(self._agenda.runnable())
 
     def do_next(self, runnable: list[Actor]) -> bool:
-        """Run one of these actors; if there are none, deliver messages or advance the time.
+        """Run one of the runnable actors. If there are none, deliver messages or advance the time.
 
         Return False if nothing is left to do."""
         if runnable:
             index = self._pick(len(runnable))
             self.choices.append(index)
             self._resume(runnable[index])
-            return True
-        if self._transport.deliver_due():
-            return True
-        due_ms = self._next_due_ms()
-        if due_ms is None:
-            return False
-        self._clock.advance_to(due_ms)
-        self._server.expire_due()
+        elif not self._transport.deliver_due():
+            due_ms = self._next_due_ms()
+            if due_ms is None:
+                return False
+            self._clock.advance_to(due_ms)
+            self._server.expire_due()
+        self.steps_run += 1
         return True
 
     def next_due_ms(self) -> float | None:
-        """Return when the next timer, message or session expiry is due, in monotonic ms."""
-        self._agenda.look_at_all()
+        """Return the due time of the next timer, message or session expiry, in monotonic ms."""
+        self._agenda.recheck_all()
         return self._next_due_ms()
 
-    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Run until ``condition`` holds; return False if it does not within ``timeout_ms``."""
-        self._agenda.look_at_all()
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+    def run_before(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
+        """Run until ``condition`` holds. Return False at ``deadline_ms``, a monotonic time."""
+        self._agenda.recheck_all()
         while not condition():
             if not self._step_by(deadline_ms):
                 return condition()
         return True
 
     def run_for(self, duration_ms: float) -> None:
-        """Run until this much time has passed and everything due by then is done."""
-        self._agenda.look_at_all()
+        """Run for this many simulated milliseconds, including what is due exactly at the end."""
+        self._agenda.recheck_all()
         deadline_ms = self._clock.monotonic_ms() + duration_ms
         while self._step_by(deadline_ms):
             pass
@@ -168,7 +173,9 @@ class RunLoop:
         return min((d for d in due if d is not None), default=None)
 
     def _step_by(self, deadline_ms: float) -> bool:
-        """Run one step due by the deadline; otherwise advance to the deadline and return False."""
+        """Run one step if it is due by the deadline.
+
+        Otherwise advance the time to the deadline and return False."""
         runnable = self._agenda.runnable()
         if not runnable and not self._transport.in_flight_before(deadline_ms):
             due_ms = self._next_due_ms()

@@ -1,8 +1,8 @@
 """A whole cluster in one thread on virtual time: the same seed gives the same journal.
 
-Every broker and every controller is an actor; a store call yields to the others, so any
-interleaving of their ZooKeeper operations can happen. run_loop.py chooses the next step.
-Nothing here sleeps, reads the machine's clock or iterates over a set.
+Every broker and every controller is an actor. A store call yields to the other actors, so any
+interleaving of ZooKeeper operations can occur. run_loop.py chooses the next step. To keep runs
+repeatable, nothing here sleeps, reads the machine's clock or iterates over a set.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import math
 import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.constant_rate.connections import CertainConnections
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.logs.replica_log import ReplicaLog
-from klamm.cluster.errors import UsageError
+from klamm.brokers.status import broker_status
+from klamm.cluster.errors import WrongState
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
@@ -29,12 +31,13 @@ from klamm.controller.state_change_log import StateChangeLog
 from klamm.runtime.actors import Actor, Scheduler
 from klamm.runtime.bandwidth import Bandwidth
 from klamm.runtime.client_actor import Client, ClientActor
-from klamm.runtime.clock import VirtualClock
+from klamm.runtime.clock import MachineClocks, VirtualClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.disks import ClusterDisks, simulated_disk
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.journal_guard import JournalGuard
 from klamm.runtime.log_stores import LogStores
+from klamm.runtime.network import LinkFault
 from klamm.runtime.node import Node, build_node
 from klamm.runtime.node_actors import (
     BeginCandidacy,
@@ -46,28 +49,46 @@ from klamm.runtime.node_actors import (
     check_log_dir,
 )
 from klamm.runtime.simulated.run_loop import Agenda, Chooser, RunLoop
+from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
 from klamm.runtime.transport import SimulatedTransport
-from klamm.zk.memory_store import Crashed, MemoryServer, MemoryStore
+from klamm.zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
+from klamm.zk.store import ReadOp, Transaction
 
 OpenLog = Callable[[int, Clock], StateChangeLog]
 
 
+class Observer(Protocol):
+    """Interface of an object that is called before and after an actor runs."""
+
+    def before(self, actor: Actor) -> None:
+        """Called before an actor begins or continues an event."""
+        ...
+
+    def after(self, actor: Actor) -> None:
+        """Called after an actor has finished or suspended an event."""
+        ...
+
+
 @dataclass
 class SimulatedNode:
-    """One node of the world: its session, broker and controller."""
+    """A running node of the simulated world: its session, broker and controller."""
 
     store: MemoryStore
     node: Node
 
 
 class SimulatedWorld:
-    """A cluster, its ZooKeeper and its network, run step by step.
+    """A simulated cluster with its ZooKeeper and its network, run step by step.
 
     A step resumes one actor, or delivers messages, or advances the time to the next due event.
-    ``choose(n)`` chooses one of n runnable actors; by default it draws from the seed. If a hook of
-    the server raises Crashed in an actor, ``on_crash`` is called with its node's id; by default it
-    kills the node. ``log_stores``: the brokers' disks, which outlive them; with
-    ``has_memory_disk`` their files are in memory. ``open_log`` returns a controller's Kafka logs.
+
+    - ``choose(n)`` returns the index of the actor to run, out of n runnable actors. By default the
+      seed determines the choice.
+    - ``on_crash`` is called with the broker id if a hook of the ZooKeeper server raises Crashed in
+      an actor. By default the node is killed.
+    - ``log_stores`` has the logs of the brokers, which survive when a broker crashes.
+    - ``has_memory_disk``: log segments are stored in memory instead of on the machine's disk.
+    - ``open_log`` returns the Kafka-like logs of a controller.
     """
 
     def __init__(
@@ -80,6 +101,7 @@ class SimulatedWorld:
     ) -> None:
         self.spec = spec
         self.clock = VirtualClock()
+        self.clocks = MachineClocks(self.clock)
         self._rng = random.Random(spec.seed)
         self.journal = MemoryJournal()
         self.server = MemoryServer(self.clock)
@@ -94,19 +116,24 @@ class SimulatedWorld:
             self.transport.max_delay_ms,
         )
         self.transport.on_change = self._on_network_change
+        self._zookeeper_links = ZooKeeperLinks(
+            self.transport, self.server, self.scheduler, self.clock, self._agenda.recheck
+        )
+        self.add_actor(self._zookeeper_links)
         self._connect(Bandwidth(self.copying))
         self.nodes: dict[int, SimulatedNode] = {}
         self.request_taps: list[RequestTap] = []
-        self._candidacy = Candidacy(self.clock)
+        self.candidacy = Candidacy(self.clock)
         changed = self._on_candidacy_changed
-        self._guard = JournalGuard(self.journal, None, self.clock, give, self._candidacy, changed)
-        self._connect(self._guard)
-        log_journal = LogJournal(self._guard, self.clock, spec.run_id)
+        self.guard = JournalGuard(self.journal, None, self.clock, give, self.candidacy, changed)
+        self._connect(self.guard)
+        log_journal = LogJournal(self.guard, self.clock, spec.run_id)
         disk = simulated_disk(self.clock, spec.seed, is_in_memory=has_memory_disk)
         self.log_stores = stores = LogStores(spec.segments, log_journal, disk)
         self.disks = ClusterDisks(spec, stores, self.copying, self.journal, self._send_event)
         self.errors: list[str] = []
         self.on_crash = self.kill
+        self.observer: Observer | None = None
         self._open_log = open_log
         self._shut_down: list[int] = []
         self._halted: list[int] = []
@@ -120,35 +147,56 @@ class SimulatedWorld:
 
     @property
     def choices(self) -> list[int]:
-        """The choices among runnable actors so far."""
+        """All choices so far, as indexes into the runnable actors."""
         return self._loop.choices
 
+    @property
+    def steps_run(self) -> int:
+        """Number of steps so far."""
+        return self._loop.steps_run
+
     def choose_by(self, choose: Chooser | None) -> None:
-        """From now on choose actors by ``choose``; None: by draws from the seed."""
+        """Use ``choose`` from now on to choose actors.
+
+        If ``choose`` is None, the choices are random and determined by the seed."""
         self._loop.choose = choose
 
     def step(self) -> bool:
-        """Run one step; return False if no further step is possible without external input."""
+        """Run one step. Return False if nothing can happen without external input."""
         return self._loop.step()
 
     def next_due_ms(self) -> float | None:
-        """Return when the next timer, message or session expiry is due, in monotonic ms."""
+        """Return the due time of the next timer, message or session expiry, in monotonic ms."""
         return self._loop.next_due_ms()
 
     def run_until(self, condition: Callable[[], bool], *, timeout_ms: float = 60_000) -> bool:
-        """Run until ``condition`` holds; return False if it does not within ``timeout_ms``."""
-        return self._loop.run_until(condition, timeout_ms)
+        """Run until ``condition`` holds. Return False if this takes longer than ``timeout_ms``."""
+        return self.run_before(condition, self.clock.monotonic_ms() + timeout_ms)
+
+    def run_before(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
+        """Run until ``condition`` holds. Return False at ``deadline_ms``, a monotonic time."""
+        return self._loop.run_before(condition, deadline_ms)
 
     def run_for(self, duration_ms: float) -> None:
-        """Run until this much time has passed and everything due by then is done."""
+        """Run for this many simulated milliseconds, including what is due exactly at the end."""
         self._loop.run_for(duration_ms)
 
+    def run_event(self, actor: Actor) -> None:
+        """Let an actor process one event, or the timers that are due, without other actors."""
+        self._resume(actor)
+        while actor.task is not None and not actor.stopped:
+            self._resume(actor)
+
     def _resume(self, actor: Actor) -> None:
+        if self.observer is not None:
+            self.observer.before(actor)
         try:
             self.scheduler.resume(actor)
         except Crashed:
             self.on_crash(actor.address.id)
-        self._agenda.look_at(actor)
+        if self.observer is not None:
+            self.observer.after(actor)
+        self._agenda.recheck(actor)
         while self._shut_down:
             self.stop(self._shut_down.pop())
         while self._halted:
@@ -168,6 +216,7 @@ class SimulatedWorld:
     def _on_network_change(self) -> None:
         self.connections.review()
         self.copying.on_links_cut()
+        self._zookeeper_links.review()
 
     def _failed(self, actor: Actor, error: BaseException) -> None:
         self.errors.append(f"{actor.address}: {type(error).__name__}: {error}")
@@ -175,13 +224,13 @@ class SimulatedWorld:
     # -- nodes and their faults
 
     def start(self, broker_id: int, *, holds_controller: bool = False) -> None:
-        """Start a broker, and its controller if it is a candidate.
+        """Start a broker, and its controller if the broker is a controller candidate.
 
-        Registration waits while a former session of the broker is alive. With ``holds_controller``
-        its controller is held until ``begin_candidacy``.
+        The broker registers once its previous session has expired. If ``holds_controller``, its
+        controller does not take part in elections until ``begin_candidacy``.
         """
         if broker_id in self.nodes:
-            raise UsageError(f"broker {broker_id} is already running")
+            raise WrongState(f"broker {broker_id} is already running")
         store = self.open_store()
         self._incarnations += 1
         node = build_node(
@@ -190,15 +239,15 @@ class SimulatedWorld:
             broker_store=store,
             controller_store=store,
             transport=self.transport,
-            clock=self.clock,
-            journal=self._guard,
+            clock=self.clocks[broker_id],
+            journal=self.guard,
             state_change_log=self._open_log and self._open_log(broker_id, self.clock),
             incarnation=self._incarnations,
             log_store=self.log_stores[broker_id],
             connections=self.connections,
             log_journal=self.log_stores.journal,
             copying=self.copying,
-            candidacy=self._candidacy,
+            candidacy=self.candidacy,
             request_taps=self.request_taps,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
@@ -209,29 +258,32 @@ class SimulatedWorld:
         store.add_listener(broker.on_store_event)
         if node.controller is not None:
             self._connect(ControllerActor(node.controller, self.clock))
+        self._zookeeper_links.add(broker_id, store)
         broker.give(StartUp(math.inf, holds_controller))
 
     def begin_start_all(self) -> None:
-        """Start every broker; their controllers are held until ``begin_candidacy``."""
+        """Start every broker. No controller takes part in elections until ``begin_candidacy``."""
         for broker_id in self.spec.broker_ids:
             self.start(broker_id, holds_controller=True)
 
     def begin_candidacy(self, broker_id: int) -> None:
-        """Make a held controller a candidate."""
+        """Let the controller on a broker take part in elections."""
         self._node(broker_id)
         self.scheduler.actors[Address("broker", broker_id)].give(BeginCandidacy())
 
     def open_store(self) -> MemoryStore:
-        """Open a session of the world's ZooKeeper; outside actors its calls complete at once."""
+        """Open a session with the simulated ZooKeeper.
+
+        Calls by an actor yield to other actors; other calls complete at once."""
         return MemoryStore(
             self.server, self.spec.session_timeout_ms, yield_control=self.scheduler.yield_control
         )
 
     def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
-        """Crash a node in the middle of any operation; its session expires after its timeout.
+        """Crash a node, even in the middle of an operation. Its session expires after its timeout.
 
-        Its data is still there after a restart. With ``loses_unflushed`` the machine crashes, too:
-        each log loses its unflushed data from a randomly chosen offset onward.
+        The broker's logs survive. If ``loses_unflushed``, the machine crashes as well: each log
+        loses its unflushed data from a randomly chosen offset onward.
         """
         node = self._node(broker_id)
         self._disconnect(broker_id)
@@ -241,7 +293,7 @@ class SimulatedWorld:
         del self.nodes[broker_id]
 
     def stop(self, broker_id: int) -> None:
-        """Stop a node and close its session; its ephemerals are deleted at once."""
+        """Stop a node and close its session, so that its ephemeral znodes are deleted at once."""
         node = self._node(broker_id)
         self._disconnect(broker_id)
         node.store.close()
@@ -250,62 +302,95 @@ class SimulatedWorld:
         del self.nodes[broker_id]
 
     def shut_down(self, broker_id: int) -> None:
-        """Begin a controlled shutdown: the node stops once drained, or after the last retry."""
+        """Start a controlled shutdown.
+
+        The node stops when the shutdown has succeeded, or when the last retry has failed."""
         self._node(broker_id)
         self.scheduler.actors[Address("broker", broker_id)].give(ShutDown())
 
     def fail_log_dir(self, broker_id: int, path: str) -> None:
-        """Fail a log directory of a broker; a broker is killed if its last one fails."""
+        """Fail a log directory of a broker.
+
+        If no other log directory works, the broker is killed."""
         check_log_dir(self._node(broker_id).node.broker, path)
         self._send_event(broker_id, FailLogDir(path))
 
     def _send_event(self, broker_id: int, event: FailLogDir) -> None:
         self.scheduler.give(Address("broker", broker_id), event)
 
-    def kill_all(self) -> None:
-        """Kill the process of the whole cluster: every node and all in-memory logs.
+    def check_link_fault(self, fault: LinkFault) -> None:
+        """Do nothing: the simulated world can have all faults of network links."""
 
-        Also ends network faults. ZooKeeper and the disks stay."""
+    def kill_all(self) -> None:
+        """Kill the process of the whole cluster: every node, with all in-memory logs.
+
+        This also ends network faults. ZooKeeper and the disks survive."""
         for broker_id in tuple(self.nodes):
             self.kill(broker_id)
         self.log_stores.end_process()
         self.transport.heal()
 
     def pause(self, broker_id: int) -> None:
-        """Freeze a node, as in a long garbage collection: no heartbeats are sent either."""
+        """Freeze a node, as in a long garbage collection pause: it sends no heartbeats."""
         self.server.disconnect(self._node(broker_id).store.session_id, notify=False)
         self.connections.pause(Address("broker", broker_id))
         self._node(broker_id).node.broker.rates.on_pause()
         self._set_paused(broker_id, True)
 
     def resume(self, broker_id: int) -> None:
-        """Resume a paused node, which then learns whether its session expired."""
+        """Resume a paused node. It is notified if its session has expired meanwhile."""
         self.connections.resume(Address("broker", broker_id))
         self._set_paused(broker_id, False)
         self.server.reconnect(self._node(broker_id).store.session_id)
 
+    @property
+    def paused_broker_ids(self) -> frozenset[int]:
+        """Ids of the paused brokers."""
+        actors = self.scheduler.actors
+        return frozenset(id_ for id_ in self.nodes if actors[Address("broker", id_)].paused)
+
     def expire_session(self, broker_id: int) -> None:
-        """Expire a node's session now; a paused node is notified when it resumes."""
-        address = Address("broker", broker_id)
-        is_paused = self.scheduler.actors[address].paused
+        """Expire a node's session now. A paused node is notified when it resumes."""
         session_id = self._node(broker_id).store.session_id
+        is_paused = self.scheduler.actors[Address("broker", broker_id)].paused
         self.server.expire_session(session_id, notify=not is_paused)
 
+    def fail_authentication(self, broker_id: int) -> None:
+        """Notify a node of a failed authentication with ZooKeeper. Its session stays alive."""
+        self.server.fail_authentication(self._node(broker_id).store.session_id)
+
+    def lose_next_write(self, broker_id: int, *, is_applied: bool) -> None:
+        """Break a node's connection at its next write. If ``is_applied``, the write takes effect.
+
+        Replaces any earlier call, even for another node, whose write has not happened yet."""
+        lost_session = self._node(broker_id).store.session_id
+
+        def lose(session_id: int, op: ReadOp | Transaction, *_: object) -> None:
+            if session_id == lost_session and not isinstance(op, ReadOp):
+                self.server.before_op = self.server.after_op = None
+                raise LostReply
+
+        self.server.before_op, self.server.after_op = (None, lose) if is_applied else (lose, None)
+
     def add_client(self, client: Client) -> None:
-        """Add a producer or consumer, which is notified of broken connections."""
+        """Add a producer or consumer. It is notified of broken connections."""
         actor = ClientActor(client, self.transport, self.clock)
         self._connect(actor, notify_disconnects=True)
+
+    def add_actor(self, actor: Actor) -> None:
+        """Add an actor that receives no messages, such as a timer of a fault."""
+        self.scheduler.add(actor)
+        actor.on_given = self._agenda.recheck
+        self._agenda.recheck(actor)
 
     def _node(self, broker_id: int) -> SimulatedNode:
         node = self.nodes.get(broker_id)
         if node is None:
-            raise UsageError(f"broker {broker_id} is not running")
+            raise WrongState(f"broker {broker_id} is not running")
         return node
 
     def _connect(self, actor: Actor, *, notify_disconnects: bool = False) -> None:
-        self.scheduler.add(actor)
-        actor.on_given = self._agenda.look_at
-        self._agenda.look_at(actor)
+        self.add_actor(actor)
         self.transport.register(actor.address, actor.receive, notify_disconnects=notify_disconnects)
 
     def _disconnect(self, broker_id: int) -> None:
@@ -314,6 +399,7 @@ class SimulatedWorld:
             self.transport.unregister(address)
             self.scheduler.remove(address)
         self.connections.remove(Address("broker", broker_id))
+        self._zookeeper_links.remove(broker_id)
 
     def _set_paused(self, broker_id: int, paused: bool) -> None:
         self.copying.set_paused(broker_id, paused)
@@ -321,18 +407,20 @@ class SimulatedWorld:
             actor = self.scheduler.actors.get(Address(role, broker_id))
             if actor is not None:
                 actor.paused = paused
-                self._agenda.look_at(actor)
+                self._agenda.recheck(actor)
 
     # -- snapshots
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the world. Only between events: greenlets cannot be copied."""
+        """Return a snapshot of the world.
+
+        Call this only between events, because greenlets cannot be copied."""
         inside = self.scheduler.inside_an_event
-        assert not inside, f"snapshot while {inside} are inside an event"
+        assert not inside, f"no snapshot is possible: {inside} are in the middle of an event"
         return Snapshot(copy.deepcopy(self))
 
     def fingerprint(self) -> str:
-        """Return a hash that is equal for equal worlds. Only between events."""
+        """Return a hash that is equal for equal worlds. Call this only between events."""
         assert not self.scheduler.inside_an_event
         digest = hashlib.sha256()
         digest.update(repr(self.clock.monotonic_ms()).encode())
@@ -348,13 +436,24 @@ class SimulatedWorld:
         running.node.broker.replica_manager.break_connections()
         running.node.broker.rates.materialize_all()
 
+    def status(self) -> dict[str, Any]:
+        """Return the state of brokers and controllers as plain values, like RealCluster."""
+        nodes = [self.nodes[broker_id].node for broker_id in sorted(self.nodes)]
+        controllers = [one for node in nodes if (one := node.controller) is not None]
+        active = [(c.context.epoch, c.config.broker_id) for c in controllers if c.is_active]
+        return {
+            "active_controller": max(active, default=(0, None))[1],
+            "brokers": [broker_status(node.broker) for node in nodes],
+            "controllers": [one.status() for one in controllers],
+        }
+
     def replicas_of(
         self, broker_id: int, of: Container[TopicPartition] | None = None
     ) -> Iterator[tuple[TopicPartition, ReplicaLog, int]]:
-        """Yield a broker's current logs with their high watermarks.
+        """Yield (partition, log, high watermark) for each replica of a broker.
 
-        If the broker is not running: the in-memory logs that it left. ``of``: only these
-        partitions."""
+        If the broker is not running, only in-memory logs are included. ``of``: the partitions to
+        include, by default all."""
         running = self.nodes.get(broker_id)
         if running is not None:
             rates = running.node.broker.rates
@@ -373,7 +472,7 @@ class SimulatedWorld:
                     yield tp, log, min(high_watermarks.get(tp, 0), log.log_end_offset)
 
     def _logs(self) -> list[tuple[int, TopicPartition, ReplicaLog, int]]:
-        """Return every log that ever had a record, with its broker and high watermark."""
+        """Return every log that has ever had a record, with its broker and high watermark."""
         return [
             (broker_id, *replica)
             for broker_id in sorted(self.log_stores)
@@ -383,16 +482,19 @@ class SimulatedWorld:
 
 
 class Snapshot:
-    """A snapshot of a world; ``restore`` may be called any number of times.
+    """A snapshot of a simulated world. ``restore`` may be called any number of times.
 
-    To reach a state inside an event, restore and repeat the recorded ``choices``.
+    To reach a state in the middle of an event, restore an earlier snapshot and repeat the recorded
+    ``choices``.
     """
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
 
     def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
-        """Return a world that continues from here, by ``choose`` or by the draws of the seed."""
+        """Return a world that continues from the snapshot.
+
+        ``choose`` is used as in SimulatedWorld."""
         world = copy.deepcopy(self._world)
         world.choose_by(choose)
         return world

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from klamm.cli.broker import shutdown_text
+from klamm.cli.broker import rack_warning, shutdown_text
 from klamm.cluster.journal import Kind
 from klamm.runtime.journal import read_journal
-from tests.serving import Up, klamm_up
+from tests.serving import KLAMM, Up, environ_for, klamm_up
 from tests.waiting import wait_until
 
 
@@ -27,10 +29,18 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 @pytest.mark.slow
-def test_a_controlled_shutdown_that_fails_is_told(up: Up) -> None:
+def test_a_failed_controlled_shutdown_is_reported(up: Up) -> None:
     server = ("--bootstrap-server", up.url.removeprefix("http://"))
     up.ok("topics", *server, "--create", "--topic", "led", "--replica-assignment", "2:1,2:1")
     assert up.ok("broker", "stop", "1") == "broker 1 is stopped\n"
+    assert up.run("broker", "pause", "1").stderr == (
+        "error: broker 1 is not running\nhint: its state is 'stopped'\n"
+    )
+    assert up.ok("network", "isolate", "0", "2") == (
+        "brokers 0, 2 are isolated, but no running broker is cut off from another; "
+        "not running: broker 1\n"
+    )
+    assert up.ok("network", "heal") == "brokers 0, 2 are no longer isolated\n"
     stopped = up.run("broker", "stop", "2")
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert stopped.stdout == (
@@ -55,14 +65,32 @@ def test_a_controlled_shutdown_that_fails_is_told(up: Up) -> None:
 
 
 @pytest.mark.slow
+def test_a_killed_controller_still_leads_until_its_session_expires(up: Up) -> None:
+    controller = up.json("controller", "move")["to"]
+    assert isinstance(controller, dict)
+    killed = str(controller["id"])
+    up.ok("topics", "--create", "--topic", "its", "--replica-assignment", killed)
+    up.ok("broker", "kill", killed)
+    text = up.ok("status")
+    assert "Controller:  none" in text
+    led = rf"Broker {killed} is dead but leads ([\w-]+, )*its-0[^:]*: the next controller elects"
+    assert re.search(led, text), text
+    wait_until(lambda: "is dead but leads" not in up.ok("status"), 20)
+    up.ok("broker", "start", killed)
+
+
+@pytest.mark.slow
 def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
     """What both lose, the ISR has: what was acknowledged is read in the end.
 
     The controller keeps its power: if it is back before the next one has read who lives, nobody
     knows that its records are missing (docs/failures.md).
     """
-    lag = ("replica.lag.time.max.ms=1500", "replica.socket.timeout.ms=1000")
-    configs = [word for config in lag for word in ("--config", config)]
+    values = (
+        *("replica.lag.time.max.ms=1500", "replica.socket.timeout.ms=1000"),
+        "controlled.shutdown.retry.backoff.ms=1000",
+    )
+    configs = [word for config in values for word in ("--config", config)]
     with klamm_up(
         tmp_path,
         *("--brokers", "3", "--controllers", "1", "--session-timeout-ms", "4000", "--segments"),
@@ -70,14 +98,27 @@ def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
     ) as up:
         server = ("--bootstrap-server", up.url.removeprefix("http://"))
         up.ok("topics", *server, "--create", "--topic", "t", "--replica-assignment", "1:0:2")
-        assert up.ok("network", "isolate", "2") == "broker 2 is isolated\n"
+        up.ok("network", "isolate", "0")
+        reconnected = "broker 2 is isolated; broker 0 is reconnected\n"
+        assert up.ok("network", "isolate", "2") == reconnected
         assert "Isolated: broker 2 (klamm network heal)" in up.ok("status")
         up.ok("produce", "--topic", "t", "--records", "100")
         wait_until(lambda: up.json("status")["brokers"][1]["under_replicated"] == 1, 20)
-        assert up.ok("network", "heal") == "no broker is isolated\n"
+        assert up.ok("network", "heal") == "broker 2 is no longer isolated\n"
+        assert up.ok("network", "heal") == "the network has no faults\n"
         wait_until(lambda: up.json("status")["brokers"][1]["under_replicated"] == 0, 20)
         assert up.ok("broker", "power-off", "1").startswith("broker 1 is powered off; its session ")
+        text = up.ok("status")
+        assert re.search(r"(?m)^1 .* powered off +yes ", text)
+        assert (
+            "Broker 1 is dead but leads t-0: the controller elects other leaders when the "
+            "broker's session expires, after at most 4000 ms"
+        ) in text
+        assert "Offline:     0 partitions; 1 without a live leader; " in text
+        leads = [{"broker": 1, "partition_count": 1, "partitions": ["t-0"]}]
+        assert up.json("status")["dead_leaders"] == leads
         up.ok("broker", "start", "1")
+        assert "is dead but leads" not in up.ok("status")
         everything = ("--from-beginning", "--max-messages", "100", "--timeout-ms", "20000")
         read = up.ok("consume", "--topic", "t", *everything)
         assert len(read.splitlines()) == 100
@@ -86,7 +127,7 @@ def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
         assert {(row.topic, row.partition, row.replica) for row in repaired} == {("t", 0, 1)}
         refused = up.run("network", "isolate", "7")
         assert (refused.returncode, refused.stderr.splitlines()) == (
-            2,
+            1,
             [
                 "error: broker 7 does not exist",
                 "hint: brokers: 0, 1, 2; klamm broker add 7 adds it",
@@ -94,18 +135,46 @@ def test_a_broker_without_power_and_one_that_is_cut_off(tmp_path: Path) -> None:
         )
         refused = up.run("network", "isolate", "0", "1", "2")
         assert (refused.returncode, refused.stderr.splitlines()[0]) == (
-            2,
-            "error: all brokers of the cluster cannot be isolated: no other broker is left",
+            1,
+            "error: cannot isolate all brokers of the cluster: no other broker would be left",
         )
         assert "Isolated" not in up.ok("status")
+        cut = "cut: 1 -> others (only control)\n"
+        assert up.ok("network", "cut", "--one-way", "--only", "control", "1", "others") == cut
+        assert "Network cut: 1 -> others (only control) (klamm network heal)" in up.ok("status")
+        refused = up.run("network", "cut", "1", "0,1")
+        assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+            2,
+            "error: 1 is named twice",
+        )
+        assert up.ok("network", "heal") == f"ended: {cut}"
+        start_while_it_is_stopped(up, server)
+
+
+def start_while_it_is_stopped(up: Up, server: tuple[str, str]) -> None:
+    """Start a broker while it still tries to hand over its leaderships."""
+    up.ok("topics", *server, "--create", "--topic", "led", "--replica-assignment", "1:2")
+    up.ok("broker", "stop", "2")
+    command = [*KLAMM, "broker", "stop", "1"]
+    with subprocess.Popen(
+        command, env=environ_for(up.data_dir), stdout=subprocess.PIPE, text=True
+    ) as stop:
+        wait_until(lambda: re.search(r"(?m)^1 .* stopping ", up.ok("status")))
+        started = up.run("broker", "start", "1")
+        said, _ = stop.communicate(timeout=10)
+    assert started.stderr == "waiting for broker 1 to stop\n"
+    assert (stop.returncode, started.returncode) == (0, 0)
+    assert said.startswith("broker 1 is stopped; its controlled shutdown failed: ")
+    assert started.stdout.startswith("broker 1 is registered (after ")
+    wait_until(lambda: re.search(r"(?m)^1 .* running +yes ", up.ok("status")))
 
 
 def test_words_for_every_end_of_a_controlled_shutdown() -> None:
     failed = {"outcome": "failed", "error": "NONE", "remaining": []}
     assert shutdown_text({**failed, "outcome": "succeeded"}) == ""
-    assert shutdown_text(failed).endswith("failed: no controller answered")
+    assert shutdown_text(failed).endswith("failed: no controller responded")
     stale = {**failed, "error": "STALE_BROKER_EPOCH"}
-    assert shutdown_text(stale).endswith("failed: the controller answered STALE_BROKER_EPOCH")
+    assert shutdown_text(stale).endswith("failed: the controller responded with STALE_BROKER_EPOCH")
     many = {**failed, "remaining": [f"t-{n}" for n in range(12)]}
     assert shutdown_text(many).endswith(
         "it still led " + ", ".join(many["remaining"][:10]) + " and 2 more"
@@ -113,21 +182,32 @@ def test_words_for_every_end_of_a_controlled_shutdown() -> None:
 
 
 @pytest.mark.slow
-def test_a_last_log_directory_that_fails_is_told(up: Up) -> None:
+def test_a_failure_of_the_last_log_directory_is_reported(up: Up) -> None:
     assert up.ok("broker", "fail-log-dir", "0", "d1") == (
         "log directory d1 of broker 0 has failed\n"
     )
+    assert "brings them back):\n  broker 0, log directory d1\n" in f"{up.ok('status')}\n"
+    assert up.json("status")["failed_log_dirs"] == [{"broker": 0, "log_dir": "d1"}]
     assert up.ok("broker", "fail-log-dir", "0", "d0") == (
         "log directory d0 of broker 0 has failed; it was the last: the broker has halted, "
         "its session expires within about 4000 ms\n"
     )
     up.ok("broker", "start", "0")
+    assert up.json("status")["failed_log_dirs"] == []
+    assert up.ok("disk", "heal") == "there were no disk faults\n"
     up.ok("broker", "fail-log-dir", "0", "d1")
     up.ok("broker", "pause", "0")
     answer = up.json("broker", "fail-log-dir", "0", "d0")
     assert (answer["halted"], answer["state"]) == (True, "paused")
     up.ok("broker", "resume", "0")
     wait_until(lambda: "Broker 0 failed: all log directories" in up.ok("status"), 20)
+    assert re.search(r"(?m)^Broker 0 failed: .* \(klamm broker start 0\)$", up.ok("status"))
+    up.ok("disk", "slow", "--broker", "1", "--bytes-per-s", "1000")
+    assert up.ok("disk", "heal").splitlines() == [
+        "healed: broker 1, log directory d0: slow, 1000 bytes/s",
+        "healed: broker 1, log directory d1: slow, 1000 bytes/s",
+        "broker 0 is still failed: klamm broker start 0",
+    ]
     up.ok("broker", "start", "0")
 
 
@@ -157,3 +237,14 @@ def test_a_paused_target_holds_a_reassignment_for_all_to_see(tmp_path: Path) -> 
         up.ok("broker", "resume", "2")
         done = "Reassignment of partition t-0 is complete."
         wait_until(lambda: done in up.ok("reassign-partitions", *server, *file, "--verify"), 30)
+
+
+def test_a_warning_says_that_only_some_brokers_have_a_rack() -> None:
+    brokers = [{"id": id_, "rack": rack} for id_, rack in enumerate(["a", "b", None])]
+    warning, hint = rack_warning(2, brokers)
+    assert warning.startswith("warning: broker 2 has no rack, but brokers 0, 1 have one: ")
+    assert hint == "hint: klamm broker stop 2, then add another broker with --rack"
+    assert rack_warning(1, brokers[:2]) == []
+    assert rack_warning(0, [{"id": 0, "rack": "a"}, brokers[2]])[0].startswith(
+        "warning: broker 0 has a rack, but brokers 2 have none: "
+    )

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pexpect
 import pytest
 
+from klamm.cli.main import main
+from klamm.server.data_dir import ADDRESS_FILE
 from tests.serving import KLAMM, ROOT, Up, environ_for, klamm_up
 
 
@@ -45,12 +52,38 @@ def complete(data_dir: Path, words: str, shell: str = "bash") -> str:
         ("klamm replay ge", ["generate"]),
         ("klamm topics --desc", ["--describe"]),
         ("klamm reassign-partitions --boot", ["--bootstrap-server"]),
+        ("klamm reassign-partitions --ser", ["--server"]),
         ("klamm disk fail --kind e", ["enospc", "eio"]),
         ("klamm broker kill ", []),
+        ("klamm broker kill --data-dir nowhere ", []),
+        ("klamm consume --data-dir nowhere --topic ", []),
+        ("klamm topics --data-dir nowhere --topic ", []),
+        ("klamm drill run leader-l", ["leader-loss"]),
+        (
+            "klamm drill run leader-loss drills/shipped/leader-l",
+            ["drills/shipped/leader-loss.yaml"],
+        ),
+        ("klamm drill show leader-l", ["leader-loss"]),
+        ("klamm produce --acks a", ["all"]),
+        ("klamm up --zookeeper-servers ", ["1", "3", "5"]),
+        ("klamm hunt --faults kill,pau", ["kill,pause"]),
+        ("klamm leader-election --election-type un", ["unclean"]),
+        ("klamm configs --entity-type ", ["topics", "brokers"]),
     ],
 )
 def test_commands_and_options(tmp_path: Path, words: str, completed: list[str]) -> None:
     assert complete(tmp_path, words).split() == completed
+
+
+def test_a_damaged_address_file_prints_nothing(tmp_path: Path) -> None:
+    (tmp_path / ADDRESS_FILE).mkdir()
+    assert complete(tmp_path, f"klamm broker kill --data-dir {tmp_path} ").split() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["klamm broker kill", "klamm network isolate 0"])
+def test_the_data_directory_of_the_line(tmp_path: Path, up: Up, words: str) -> None:
+    assert complete(tmp_path, f"{words} --data-dir {up.data_dir} ").split() == ["0", "1"]
 
 
 @pytest.mark.slow
@@ -65,19 +98,92 @@ def test_commands_and_options(tmp_path: Path, words: str, completed: list[str]) 
         ("klamm consume --topic x", []),
         ("klamm topics --describe --topic ", ["orders"]),
         ("klamm explain ", ["orders-0", "orders-1"]),
+        ("klamm consume --topic orders --partition ", ["0", "1"]),
+        ("klamm produce --topic orders --partition ", ["0", "1"]),
+        ("klamm broker fail-log-dir 1 ", ["kafka-logs"]),
+        ("klamm disk fail --broker 1 --log-dir k", ["kafka-logs"]),
+        ("klamm zk kill ", ["1", "follower", "leader"]),
+        ("klamm configs --broker ", ["0", "1"]),
+        ("klamm configs --entity-type brokers --entity-name ", ["0", "1"]),
+        ("klamm configs --entity-type topics --entity-name ", ["orders"]),
+        ("klamm log-dirs --broker-list 0,", ["0,1"]),
+        ("klamm log-dirs --topic-list or", ["orders"]),
+        ("klamm reassign-partitions --broker-list ", ["0", "1"]),
+        ("klamm leader-election --topic orders --partition ", ["0", "1"]),
     ],
 )
 def test_brokers_topics_and_partitions(up: Up, words: str, completed: list[str]) -> None:
     assert complete(up.data_dir, words).split() == completed
 
 
+SHELLS = ("bash", "zsh", "fish")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_tab_key_completes_in_a_shell_on_a_terminal(tmp_path: Path, up: Up, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = environ_for(up.data_dir, PATH=path, HOME=str(tmp_path), TERM="xterm")
+    installed = subprocess.run(
+        [*KLAMM, "--install-completion", shell],
+        env=environ,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert installed.stdout.startswith(f"{shell} completion is installed in {tmp_path}")
+    process = pexpect.spawn(shell, env=environ, encoding="utf-8", timeout=30, dimensions=(40, 200))
+    try:
+        process.sendline("echo start''ed")
+        process.expect_exact("started")
+        for words, added in (
+            ("klamm broker pow", "er-off"),
+            ("klamm status --js", "on"),
+            ("klamm consume --topic or", "ders"),
+        ):
+            process.send(f"\x15{words}\t")
+            # fish repaints the whole word in colours.
+            process.expect_exact(f"{words.split()[-1]}{added}")
+    finally:
+        process.close(force=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("words", "completed"), [("klamm consume --topic or", "orders"), ("klamm broker kill ", "1")]
+)
+def test_three_shells_are_answered_with_topics_and_brokers(
+    up: Up, shell: str, words: str, completed: str
+) -> None:
+    assert re.search(rf"\b{completed}\b", complete(up.data_dir, words, shell))
+
+
 @pytest.mark.parametrize(
     ("shell", "line"),
     [
         ("bash", "drill\n"),
-        ("zsh", '"drill":"Run scripted failures, simulated or for real."'),
-        ("fish", "drill\tRun scripted failures, simulated or for real."),
+        ("zsh", '"drill":"Run scripted failures, in simulation or on a real ZooKeeper."'),
+        ("fish", "drill\tRun scripted failures, in simulation or on a real ZooKeeper."),
     ],
 )
 def test_three_shells_are_answered(tmp_path: Path, shell: str, line: str) -> None:
     assert line in complete(tmp_path, "klamm dr", shell)
+
+
+def test_a_group_completes_its_commands_with_whole_help_lines(tmp_path: Path) -> None:
+    line = (
+        "power-off\tPower off the machine of a broker, so that the broker's unflushed data is lost."
+    )
+    assert line in complete(tmp_path, "klamm broker pow", "fish")
+
+
+def test_the_script_of_the_shell_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell, part in (("bash", "complete -o"), ("zsh", "#compdef klamm"), ("fish", "--no-files")):
+        assert main(["--show-completion", shell]) == 0
+        assert part in capsys.readouterr().out
+    assert main(["--show-completion", "tcsh"]) == 2
+    assert "'tcsh' is not one of" in capsys.readouterr().err

@@ -36,14 +36,17 @@ def test_a_damaged_line_is_skipped_and_named(tmp_path: Path, capsys: Capture) ->
     ):
         assert main(arguments) == 0
         printed = capsys.readouterr()
-        assert printed.err == warning
+        *ended, damage = printed.err.splitlines(keepends=True)
+        assert damage == warning
+        assert [" has ended: " in line for line in ended] == [True] * ("--data-dir" in arguments)
         assert "orders-0" in printed.out
 
 
 def test_of_very_many_damaged_lines_the_first_are_named(tmp_path: Path, capsys: Capture) -> None:
     lines = journal_of_a_creation()
     (tmp_path / "journal.jsonl").write_bytes(b"{}\n" * 1_000 + b"".join(lines))
-    assert main(["explain", "orders-0", "--data-dir", str(tmp_path)]) == 0
+    journal = str(tmp_path / "journal.jsonl")
+    assert main(["explain", "orders-0", "--journal", journal]) == 0
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 11
     assert warnings[-1].endswith("11: not a row; further damage is not shown")

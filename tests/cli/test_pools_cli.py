@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from klamm.cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPa
 from klamm.zk.dump import ZNode, dump
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicPartitionStateZNode, TopicZNode
+from tests.waiting import WaitingEnds
 
 POOLS = str(Path(__file__).parents[1] / "data" / "pools" / "article.yaml")
 Topics = dict[str, list[ReplicaAssignment]]
@@ -105,14 +107,15 @@ def test_plan_is_kafkas_json_and_leaves_nothing_to_find(run: Any, tmp_path: Path
         '{"topic":"T4","partition":0,"replicas":[4,5],"log_dirs":["any","any"]}]}\n',
     )
     assert err == (
-        "2 partitions, 2 replica moves (to broker 2: 1, 5: 1), 1 preferred leaders change.\n"
+        "2 partitions, 2 replica moves (1 to broker 2, 1 to broker 5), "
+        "1 change of preferred leader.\n"
     )
     (tmp_path / "plan.json").write_text(out)
     left = run("check", tree(TOPICS), "--after", str(tmp_path / "plan.json"))
     assert left[:2] == (0, "0 violations, 3 topics, 5 partitions\nTopics without a pool: other\n")
 
 
-def test_plan_as_json_says_what_was_and_what_shall_be(run: Any) -> None:
+def test_plan_as_json_has_current_and_proposed_assignments(run: Any) -> None:
     code, out, err = run("plan", tree({"T1": lists((4, 2))}), "--json")
     assert (code, err) == (0, "")
     where = {"topic": "T1", "partition": 0, "log_dirs": ["any", "any"]}
@@ -121,7 +124,32 @@ def test_plan_as_json_says_what_was_and_what_shall_be(run: Any) -> None:
         "leader_moves": 1,
         "current": {"version": 1, "partitions": [where | {"replicas": [4, 2]}]},
         "proposed": {"version": 1, "partitions": [where | {"replicas": [2, 1]}]},
+        "not_planned": [],
     }
+    only_three = tree({"T1": lists((4, 2)), "T4": lists((9,))}, range(3, 10))
+    code, out, _ = run("plan", only_three, "--json")
+    planned = json.loads(out)
+    assert (code, planned["replica_moves"]) == (14, 1)
+    assert planned["not_planned"] == [
+        {
+            "topic": "T1",
+            "partition": 0,
+            "reason": "replication factor 2 needs 2 live brokers in pool pool1; it has 1",
+        }
+    ]
+
+
+def test_a_dump_that_takes_long_to_read_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("klamm.cli.waiting.PLAIN_AFTER_S", 0)
+    pipe = tmp_path / "dump.json"
+    os.mkfifo(pipe)
+    said = f"waiting for {pipe} to be read\n"
+    errors = WaitingEnds(lambda: pipe.write_bytes(msgspec.json.encode(tree(TOPICS))))
+    monkeypatch.setattr("sys.stderr", errors)
+    assert main(["pools", "check", "--pools", POOLS, "--dump", str(pipe)]) == 14
+    assert (errors.getvalue(), "2 violations" in capsys.readouterr().out) == (said, True)
 
 
 def test_nothing_to_move(run: Any) -> None:
@@ -130,7 +158,7 @@ def test_nothing_to_move(run: Any) -> None:
     assert run("check", right) == (0, "0 violations, 1 topic, 1 partition\n", "")
 
 
-def test_racks_count_unless_they_shall_not(run: Any) -> None:
+def test_racks_are_respected_unless_disabled(run: Any) -> None:
     same_rack = tree({"T1": lists((1, 2))}, racks="aabcccccc")
     assert run("check", same_rack)[0] == 14
     assert '"replicas":[1,3]' in run("plan", same_rack)[1]
@@ -145,14 +173,18 @@ def test_a_replication_factor_changes_only_when_asked(run: Any) -> None:
     assert [one["replicas"] for one in json.loads(out)["partitions"]] == [[1, 2]]
 
 
-def test_dead_brokers_are_told_and_replaced_only_when_asked(run: Any) -> None:
+def test_dead_brokers_are_reported_and_replaced_only_on_request(run: Any) -> None:
     alone = tree({"T1": lists((2, 1), (2,))}, brokers=range(3, 10))
     code, out, _ = run("check", alone)
-    assert (code, out.splitlines()[0]) == (14, "pool pool1: brokers 1,2 not registered")
+    assert (code, out.splitlines()[0]) == (14, "pool pool1 has unregistered brokers 1,2")
     assert run("plan", alone)[2] == "Nothing to move.\n"
     code, out, err = run("plan", tree({"T1": lists((2, 1), (2,))}, range(3, 10)), "--replace-dead")
-    assert (code, out) == (1, "")
-    assert err.startswith("error: Replication factor: 2 larger than available brokers: 1.\n")
+    assert (code, [one["replicas"] for one in json.loads(out)["partitions"]]) == (14, [[3]])
+    assert err == (
+        "1 partition, 1 replica move (1 to broker 3), 1 change of preferred leader.\n"
+        "not planned: T1-0: replication factor 2 needs 2 live brokers in pool pool1; it has 1\n"
+        "warning: T1-1 has no live replica to copy from: it waits for broker 2\n"
+    )
     code, out, err = run("plan", tree({"T1": lists((2,))}, range(3, 10)), "--replace-dead")
     assert (code, json.loads(out)["partitions"][0]["replicas"]) == (0, [3])
     assert "warning: T1-0 has no live replica to copy from: it waits for broker 2\n" in err
@@ -163,7 +195,7 @@ def test_topics_that_are_being_deleted_are_left_out(run: Any) -> None:
     assert "T1" not in run("check", [*tree(TOPICS), *marked])[1]
 
 
-def test_a_malformed_topic_is_told_and_makes_a_clean_check_inconclusive(run: Any) -> None:
+def test_a_malformed_topic_is_reported_and_makes_a_clean_check_inconclusive(run: Any) -> None:
     broken = ZNode("/brokers/topics/T2", "{")
     code, out, err = run("check", [*tree({"T1": lists((1,))}), broken])
     assert (code, out) == (12, "0 violations, 1 topic, 1 partition\n")
@@ -199,17 +231,28 @@ def test_show_lists_pools_patterns_and_what_is_where(
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (["check"], 2, "error: no cluster is given"),
-        (["check", "--dump", "a", "--zookeeper", "b:1"], 2, "error: give either --zookeeper"),
-        (["check", "--dump", "/nothing"], 2, "error: /nothing: No such file"),
-        (["check", "--dump", POOLS], 2, "error: not a dump: line 1: JSON is malformed"),
+        (["check"], 1, "error: no running klamm found"),
+        (["check", "--zookeeper", "b:1", "--server", "a"], 2, "error: --server and --data-dir"),
+        (
+            ["check", "--dump", "a", "--zookeeper", "b:1"],
+            2,
+            "error: --dump cannot be combined with --zoo",
+        ),
+        (["check", "--dump", "/nothing"], 2, "error: cannot read the dump /nothing: No such file"),
+        (["check", "--dump", POOLS], 2, f"error: {POOLS} is not a dump: line 1: JSON is malformed"),
         (["plan", "--replication-factor", "2"], 2, "error: --replication-factor requires --topic"),
         (["plan", "--replication-factor", "0"], 2, "error: Invalid value"),
     ],
 )
 def test_what_is_wrong_is_one_line(
-    args: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+    args: list[str],
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.setenv("KLAMM_DATA_DIR", str(tmp_path))
     assert main(["pools", *args, "--pools", POOLS]) == code
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -224,13 +267,13 @@ def test_what_is_wrong_is_one_line(
         (
             [ZNode("brokers", None)],
             2,
-            "error: not a dump: line 1: 'brokers' is not a valid znode path\n",
+            " is not a dump: line 1: 'brokers' is not a valid znode path\n",
         ),
-        ([ZNode("/a", base64="?")], 2, "error: not a dump: line 1: invalid base64 of /a"),
+        ([ZNode("/a", base64="?")], 2, " is not a dump: line 1: invalid base64 data of /a"),
         (
             [ZNode("/a", "", ephemeral_owner="x")],
             2,
-            "error: not a dump: line 1: the ephemeral_owner of /a",
+            " is not a dump: line 1: the ephemeral_owner of /a",
         ),
     ],
 )
@@ -239,7 +282,7 @@ def test_a_dump_of_something_else_is_one_line(
 ) -> None:
     ended, out, err = run("check", znodes)
     assert (ended, out) == (code, "")
-    assert err.startswith(said)
+    assert err.startswith("error: ") and said in err
 
 
 def test_unknown_topics_and_partitions_are_refused(run: Any, tmp_path: Path) -> None:

@@ -48,17 +48,31 @@ def test_generate_with_a_seed_execute_and_verify(
     assert "is still in progress" in capsys.readouterr().out
     assert main([*where, "--verify", *file, "--yes", "--json"]) == 12
     report = json.loads(capsys.readouterr().out)
-    assert (report["state"], report["error"]) == ("in_progress", None)
+    assert report["state"] == "in_progress"
     assert main([*where, "--execute", *file, "--yes", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["error"]["message"].startswith("Cannot execute")
+    assert json.loads(capsys.readouterr().err)["error"]["message"].startswith("Cannot execute")
 
 
-def test_nobody_to_ask_means_no(where: list[str], tmp_path: Path, capsys: Capture) -> None:
+def test_without_standard_input_the_answer_is_no(
+    where: list[str], tmp_path: Path, capsys: Capture
+) -> None:
     file = written(tmp_path, "plan", plan(("t", 0, [1, 2])))
     assert main([*where, "--execute", "--reassignment-json-file", file]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "hint: --yes writes without asking" in printed.err
+
+
+def test_an_error_in_the_plan_names_its_file(
+    where: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    for content, error in (("{", "AdminOperationException"), ("[]", "JsonMappingException")):
+        file = tmp_path / "plan.json"
+        file.write_text(content)
+        assert main([*where, "--execute", "--yes", "--reassignment-json-file", str(file)]) == 1
+        printed = capsys.readouterr()
+        assert error in printed.out
+        assert printed.err == f"hint: the error is in {file}\n"
 
 
 @pytest.mark.parametrize(

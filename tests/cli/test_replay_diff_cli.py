@@ -18,13 +18,6 @@ from klamm.zk.dump import ZNode, dump
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(300),
-    pytest.mark.usefixtures("commands_share_spark"),
-]
-
 CHANGED = TopicPartition("t", 0)
 
 
@@ -94,7 +87,27 @@ def test_a_source_or_run_that_no_side_has_is_refused(
 ) -> None:
     for option, asked in (("--source", "controller.log"), ("--run", "nowhere")):
         assert main(["replay", "diff", str(journal), str(dumped), option, asked]) == 2
-        assert f"error: {option} {asked}: neither A nor B has it\n" in capsys.readouterr().err
+        assert f"error: {option} {asked} is neither in A nor in B\n" in capsys.readouterr().err
+
+
+def test_the_latest_of_several_clusters_is_compared(
+    journal: Path, world: SimulatedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cluster_id,) = {row.cluster_id or row.run_id for row in world.journal.rows}
+    older = [
+        msgspec.structs.replace(row, run_id="older", cluster_id="older", t_ms=row.t_ms - 1)
+        for row in world.journal.rows[: len(world.journal.rows) // 2]
+    ]
+    both = written(tmp_path / "both.jsonl", older + world.journal.rows)
+    assert main(["replay", "diff", str(journal), str(both)]) == 0
+    told = capsys.readouterr()
+    first, second, *_ = told.err.splitlines()
+    assert first == (
+        f"{both}: comparing {cluster_id}, the latest of several clusters; --run selects another"
+    )
+    assert second == f"{journal}: reading logs into a temporary event table"
+    assert "The final states agree." in told.out
+    assert main(["replay", "diff", str(journal), str(both), "--run", "older"]) == 14
 
 
 def test_two_logs_that_differ_end_in_14_and_say_where(
@@ -108,7 +121,7 @@ def test_two_logs_that_differ_end_in_14_and_say_where(
     code, told = diff(capsys, journal, written(tmp_path / "other.jsonl", changed))
     assert (code, told[3:5]) == (14, ["Differences: 1", "  t-0: leader 0 in A, 1 in B"])
     assert told[5].startswith(f"First divergence: {journal}:{last + 1} in A, ")
-    assert told[5].endswith("; B never had it.") and len(told) == 6
+    assert told[5].endswith("; B never had this state.") and len(told) == 6
 
 
 def test_two_logs_that_part_and_end_alike_end_in_14(

@@ -4,6 +4,10 @@ anything is read, and paths that the disk refuses."""
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +17,7 @@ from klamm.cli.main import main
 from tests.unit.report.pages import read_page
 
 ROW = '{"v":1,"run_id":"r","t_ms":1767348900250,"seq":1,"controller":0,"epoch":1,"kind":"event"}\n'
-HINT = "hint: --out needs a writable place\n"
+HINT = "hint: --out needs a writable directory\n"
 
 
 @pytest.fixture
@@ -24,12 +28,59 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("out", ["/proc/foo", "/proc/foo/bar"])
-def test_a_directory_that_the_disk_refuses_is_told_by_the_name_it_was_given(
+def test_an_unwritable_directory_is_reported_with_the_given_name(
     out: str, journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", "run", str(journal), "--out", out]) == 1
     told = capsys.readouterr().err
     assert told == f"error: {out} cannot be created: No such file or directory\n{HINT}"
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "said", "hint"),
+    [
+        (
+            "gopher://host/events",
+            2,
+            "gopher://host/events: klamm cannot read gopher:// URLs",
+            "a local path, or a URL that begins with hdfs, s3, s3a",
+        ),
+        (
+            "hdfs://127.0.0.1:1/events",
+            1,
+            "hdfs://127.0.0.1:1/events is not accessible: [Errno 111] Connection refused",
+            "the URL needs the namenode's host and port, or HADOOP_CONF_DIR a core-site.xml",
+        ),
+    ],
+)
+def test_a_url_that_cannot_be_opened_is_refused_at_once(
+    url: str, code: int, said: str, hint: str, journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = f"error: {said}\nhint: {hint}\n"
+    for command in (
+        ("run", url),
+        ("sql", "SELECT 1", url),
+        ("ingest", str(journal), "--out", url),
+        ("run", str(journal), "--out", url),
+    ):
+        assert main(["replay", *command]) == code
+        assert capsys.readouterr().err == told
+
+
+def test_a_process_that_has_opened_hdfs_can_fork() -> None:
+    program = (
+        "import subprocess\n"
+        "from klamm.replay.locations import file_system, location\n"
+        "file_system(location('hdfs://127.0.0.1:1/events'))\n"
+        "subprocess.run(['true'], preexec_fn=lambda: None)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as process:
+        try:
+            assert process.wait(30) == 0
+        except subprocess.TimeoutExpired:
+            # The child that hangs is another process of the same group.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def test_an_archive_is_made_with_the_directories_above_it(
@@ -46,10 +97,6 @@ def test_an_archive_is_made_with_the_directories_above_it(
     assert not long.parent.exists()
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(400)
-@pytest.mark.usefixtures("commands_share_spark")
 def test_damaged_lines_stand_in_every_answer_with_their_places(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,10 +115,6 @@ def test_damaged_lines_stand_in_every_answer_with_their_places(
     assert f"{journal.name}:2" in read_page((out / "page.html").read_text(encoding="utf-8")).text
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(400)
-@pytest.mark.usefixtures("commands_share_spark")
 def test_what_is_no_query_is_refused_before_anything_is_read(
     journal: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +125,6 @@ def test_what_is_no_query_is_refused_before_anything_is_read(
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("TZ", "Asia/Kolkata")
         time.tzset()
-        assert main(["replay", "sql", "SELECT at FROM events", str(journal), "--json"]) == 0
+        assert main(["replay", "sql", "SELECT time FROM events", str(journal), "--json"]) == 0
     time.tzset()
     assert json.loads(capsys.readouterr().out)["rows"] == [["2026-01-02 10:15:00.250"]]

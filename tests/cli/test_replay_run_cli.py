@@ -51,13 +51,14 @@ def journal(tmp_path: Path) -> Path:
         (["run", "JOURNAL", "--out", "FOLDER", "--overwrite"], "is not overwritten"),
         (["run", "JOURNAL", "--master", "cluster7"], "cluster7 is not a Spark master"),
         (["run", "JOURNAL", "JOURNAL"], "is given twice"),
-        (["diff", "JOURNAL"], "give either B or --zookeeper, and not both"),
+        (["diff", "JOURNAL"], "give either B or --zookeeper, but not both"),
         (["diff", "JOURNAL", "JOURNAL", "--zookeeper", "localhost:1"], "give either B or"),
         (["diff", "JOURNAL", "NOWHERE"], "NOWHERE does not exist"),
         (["sql", "SELECT 1", "NOWHERE"], "NOWHERE does not exist"),
-        (["sql", "SELEC 1", "JOURNAL"], "SELEC does not start a query"),
-        (["sql", "/* 1 */ -- SELECT\n (drop TABLE events", "JOURNAL"], "DROP does not start a"),
+        (["sql", "SELEC 1", "JOURNAL"], "a query cannot begin with SELEC"),
+        (["sql", "/* 1 */ -- SELECT\n (drop TABLE events", "JOURNAL"], "cannot begin with DROP"),
         (["sql", " ", "JOURNAL"], "the query is empty"),
+        (["sql", "DESCRIBE events; DROP VIEW events", "JOURNAL"], "only one SELECT or DESCRIBE"),
     ],
 )
 def test_what_will_not_do_is_refused_in_one_line_and_a_hint(
@@ -85,7 +86,7 @@ def test_a_master_that_does_not_answer_ends_in_1(
     journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", "run", str(journal), "--master", "spark://127.0.0.1:1"]) == 1
-    assert "error: no Spark master answers at spark://127.0.0.1:1" in capsys.readouterr().err
+    assert "error: no Spark master responds at spark://127.0.0.1:1" in capsys.readouterr().err
 
 
 def test_what_holds_no_cluster_is_refused_before_spark_starts(
@@ -121,10 +122,6 @@ def test_filters_of_the_command_line() -> None:
     assert read_filters("2026-01-02", (), (), None, None) == Filters(as_of_ms=1767312000000)
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(TIMEOUT_S)
-@pytest.mark.usefixtures("commands_share_spark")
 def test_planted_violations_end_in_14_and_stand_on_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,9 +148,16 @@ def test_planted_violations_end_in_14_and_stand_on_the_page(
     assert f"{out} already exists" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(TIMEOUT_S)
+def test_lost_rows_that_are_about_no_partition_end_in_14(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(b"".join(ROW.replace(b'"seq":1', b'"seq":%d' % n) for n in (1, 2, 5)))
+    assert main(["replay", "run", str(journal)]) == 14
+    told = capsys.readouterr().out
+    assert "Violations: 2 lost rows." in told and "journal.jsonl:3" in told
+
+
 def test_an_interrupted_run_leaves_nothing(journal: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -166,10 +170,11 @@ def test_an_interrupted_run_leaves_nothing(journal: Path, tmp_path: Path) -> Non
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_until(lambda: list(temporary.glob("klamm-spark-*/spark.log")), TIMEOUT_S / 2)
+        wait_until(lambda: list(temporary.glob("klamm-duckdb-*")), TIMEOUT_S / 2)
         process.send_signal(signal.SIGINT)
         told, errors = process.communicate(timeout=TIMEOUT_S / 2)
     assert (process.returncode, told) == (130, "")
-    assert errors == f"{journal}: reading logs into a temporary event table\n"
+    assert errors.splitlines()[0] == f"{journal}: reading logs into a temporary event table"
+    assert errors.splitlines()[-1] == "Interrupted"
     assert list(temporary.iterdir()) == []
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("answers")] == []

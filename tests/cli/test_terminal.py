@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import io
 import logging
-import os
-import pty
-import subprocess
+from collections import deque
 from pathlib import Path
 
 import msgspec
+import pexpect
 import pytest
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.options import table_lines
 from klamm.cli.own_log import FileLines, OneLine
+from klamm.cli.terminal import JsonStream
+from klamm.cli.watch import Watcher, events_table, notes_text, page
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.plain_text import harmless, harmless_line
 from klamm.controller.state_change_log import StateChangeLog
 from klamm.runtime.clock import WallClock
-from tests.serving import KLAMM, ROOT, environ_for
+from klamm.runtime.journal_text import EventNames
+from tests.serving import on_terminal
 
 EVIL = "orders\x1b[2J\x9b31m\x07\u202egnp.exe\nforged line\r\u2066\x7f"
 HARMLESS = r"orders\u001b[2J\u009b31m\u0007\u202egnp.exe\u000aforged line\u000d\u2066\u007f"
@@ -43,30 +46,20 @@ def test_json_stays_json_and_means_the_same(text: str) -> None:
 
 def on_a_terminal(data_dir: Path, *args: str) -> str:
     """Return everything that a command prints to a terminal."""
-    controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [*KLAMM, *args], cwd=ROOT, env=environ_for(data_dir), stdout=terminal, stderr=terminal
-    )
-    os.close(terminal)
-    printed = b""
-    try:
-        while data := os.read(controller, 4096):
-            printed += data
-    except OSError:
-        pass  # end of a terminal on Linux after its other side was closed
-    finally:
-        os.close(controller)
-        process.wait(60)
-    return printed.decode().replace("\r\n", "\n")
+    with on_terminal(data_dir, *args, columns=10_000) as process:
+        process.expect(pexpect.EOF)
+        return str(process.before).replace("\r\n", "\n")
 
 
 def test_a_row_of_the_journal_on_a_terminal(tmp_path: Path) -> None:
     row = JournalRow(1, "run", 0, 1, 1, 1, Kind.TOPIC_CREATED, topic=EVIL, detail=EVIL)
     (tmp_path / "journal.jsonl").write_bytes(msgspec.json.encode(row) + b"\n")
     text = on_a_terminal(tmp_path, "journal", "tail")
-    assert text.count("\n") == 1
-    assert text.endswith(f"topic created {HARMLESS} {HARMLESS}\n")
+    warning, shown = text.splitlines(keepends=True)
+    assert warning.endswith(" has ended: these are its last rows\n")
+    assert shown.endswith(f"topic created {HARMLESS} {HARMLESS}\n")
     document = on_a_terminal(tmp_path, "journal", "tail", "--json")
+    document = document.partition("\n")[2]
     assert all(character.isprintable() for character in document.removesuffix("\n"))
     assert msgspec.json.decode(document, type=JournalRow) == row
     error = on_a_terminal(tmp_path, "explain", f"{EVIL}-0")
@@ -113,3 +106,84 @@ def test_kafka_logs_and_klamm_log() -> None:
     record = logging.LogRecord("klamm", logging.WARNING, __file__, 1, EVIL, None, None)
     assert OneLine().format(record) == f"warning: {HARMLESS}"
     assert FileLines().format(record).endswith(f" WARNING klamm: {HARMLESS}")
+
+
+def test_watch_shows_causes_at_80_columns_and_what_status_says_of_dead_brokers() -> None:
+    detail = "the reassignment of a topic with a long name"
+    row = {"kind": Kind.TOPIC_CREATED, "t_ms": 1, "controller": 0, "epoch": 1, "detail": detail}
+    names = EventNames()
+    caused = {**row, "detail": "t", "event_id": 7}
+    console = Console(file=io.StringIO(), width=80)
+    console.print(events_table([row, caused], names, room=5))
+    assert isinstance(console.file, io.StringIO)
+    first, second = console.file.getvalue().splitlines()
+    assert first.rstrip().endswith(detail)
+    assert second.rstrip().endswith("  topic created t  #7")
+    status: dict[str, object] = {
+        "brokers": [{"id": 1, "state": "failed", "reason": "its last log directory failed"}],
+        "controller": {},
+        "dead_leaders": [{"broker": 1, "partition_count": 1, "partitions": ["t-0"]}],
+        "session_timeout_ms": 6000,
+        "zookeeper": {"is_stale": False},
+        "failed_log_dirs": [{"broker": 0, "log_dir": "d1"}],
+        "isolated_brokers": [0, 2],
+        "network_faults": ["cut: 1 | zookeeper"],
+    }
+    dead, failed, log_dir, isolated, network = notes_text(status).plain.splitlines()
+    assert log_dir == "Failed: broker 0, log directory d1"
+    assert isolated == "Isolated: brokers 0,2 (klamm network heal)"
+    assert network == "Network cut: 1 | zookeeper (klamm network heal)"
+    assert failed == "Broker 1 failed: its last log directory failed (klamm broker start 1)"
+    assert dead.startswith("Broker 1 is dead but leads t-0: the controller elects other leaders ")
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines", "events"),
+    [(90, 14, 0), (60, 12, 0), (90, 17, 3), (90, 30, 12), (60, 7, 0)],
+)
+def test_watch_in_a_low_terminal_shows_whole_panels(columns: int, lines: int, events: int) -> None:
+    watcher = Watcher.__new__(Watcher)
+    watcher.names = EventNames()
+    row = {"kind": Kind.TOPIC_CREATED, "t_ms": 1, "controller": 0, "epoch": 1, "detail": "t"}
+    watcher.rows = deque([row] * 30)
+    broker = {"rack": None, "partitions": 4, "leaders": 2, "under_replicated": 0, "reason": None}
+    controller: dict[str, object] = {
+        **{"controller_id": 0, "epoch": 3, "state": "Idle", "event_queue_size": 0},
+        **{"requests_waiting": {}, "offline_partitions": 0, "preferred_replica_imbalance": 0},
+        **{"partitions": {}, "replicas": {}, "malformed": []},
+    }
+    watcher.status = {
+        "zookeeper": {"connect": "zk:1", "state": "CONNECTED", "is_stale": False, "malformed": []},
+        "controller": controller,
+        "partitions_without_live_leader": 1,
+        "session_timeout_ms": 6000,
+        "dead_leaders": [{"broker": 1, "partition_count": 1, "partitions": ["t-0"]}],
+        "failed_log_dirs": [],
+        "isolated_brokers": [0],
+        "network_faults": [],
+        "brokers": [
+            {"id": n, "state": "running", "is_controller": n == 0, **broker} for n in range(3)
+        ],
+    }
+    console = Console(file=io.StringIO(), width=columns, height=lines)
+    console.print(page(watcher, console))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue().splitlines()[:lines]
+    assert shown[0].startswith("Broker 1 is dead but leads t-0")
+    assert sum(line.startswith("╭") for line in shown) == sum(
+        line.startswith("╰") for line in shown
+    )
+    assert sum("topic created t" in line for line in shown) == events
+
+
+def test_standard_error_has_one_json_object_per_line() -> None:
+    stream = io.StringIO()
+    errors = JsonStream(stream)
+    for text in ("warning: a: ", "b\nhint: c\n", '{"error":{}}\n', "Processed 2\n\n"):
+        errors.write(text)
+    assert stream.getvalue().splitlines() == [
+        '{"warning":"a: b"}',
+        '{"hint":"c"}',
+        '{"error":{}}',
+        '{"note":"Processed 2"}',
+    ]

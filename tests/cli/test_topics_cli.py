@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from klamm.cli.main import main
+from tests.serving import without_slowness
 
 CREATE = ["--create", "--topic", "t", "--replica-assignment", "0:1,1:0"]
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -52,7 +53,10 @@ def test_create_list_describe_delete(chroot: str, capsys: pytest.CaptureFixture[
     )
 
 
-def test_json_and_klamms_exit_codes(chroot: str, capsys: pytest.CaptureFixture[str]) -> None:
+UNKNOWN = "UnknownTopicOrPartition"
+
+
+def test_json_has_the_exit_codes_of_klamm(chroot: str, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["topics", "--zookeeper", chroot]
     assert main([*where, *CREATE, "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
@@ -60,10 +64,18 @@ def test_json_and_klamms_exit_codes(chroot: str, capsys: pytest.CaptureFixture[s
         {"topic": "t", "created": True, "replicas": {"0": [0, 1], "1": [1, 0]}}
     ]
     assert main([*where, "--json", *CREATE]) == 1
-    failed = json.loads(capsys.readouterr().out)
-    assert failed["error"]["code"] == "TOPIC_ALREADY_EXISTS"
-    assert main([*where, "--json"]) == 2
-    assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.err)["error"]["code"] == "TOPIC_ALREADY_EXISTS"
+    assert "error" not in json.loads(printed.out)
+    wrong = (["--create"], ["--describe", "--foo"], ["--list", "--create"], [])
+    missing = ["--describe", "--topic", "nope"]
+    expected = [*((line, 2, "UsageError") for line in wrong), (missing, 1, UNKNOWN)]
+    for line, code, kind in expected:
+        assert (main([*where, *line]), main([*where, *line, "--json"])) == (1, code)
+        printed = capsys.readouterr()
+        assert json.loads(printed.out.splitlines()[-1])["exit_code"] == code
+        failed = json.loads(printed.err.splitlines()[-1])
+        assert (failed["error"]["error"], failed["exit_code"]) == (kind, code)
 
 
 def test_too_many_partitions_are_refused_before_they_are_placed(
@@ -81,10 +93,10 @@ def test_a_chroot_that_is_not_there_gets_a_hint(
     assert main(["topics", "--zookeeper", f"{chroot}/no/such", *CREATE]) == 1
     printed = capsys.readouterr()
     assert printed.out == "Error while executing topic command : Path length must be > 0\n"
-    assert printed.err.startswith("hint: the chroot of --zookeeper does not exist")
+    assert printed.err.startswith("hint: the chroot given with --zookeeper does not exist")
 
 
-def test_nobody_to_ask_means_no(
+def test_without_standard_input_the_answer_is_no(
     foreign: str, zookeeper_client: KazooClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["topics", "--zookeeper", foreign, *CREATE]) == 1
@@ -92,11 +104,12 @@ def test_nobody_to_ask_means_no(
     assert printed.out == ""
     assert CLUSTER_ID in printed.err
     assert printed.err.endswith("hint: --yes writes without asking\n")
-    assert "error: nothing was written: standard input is not a terminal" in printed.err
+    assert "error: nothing was written: confirmation is required" in printed.err
     assert not topic_is_there(zookeeper_client, foreign)
     assert main(["topics", "--zookeeper", foreign, "--list"]) == 0
     assert main(["topics", "--json", "--zookeeper", foreign, *CREATE]) == 1
-    assert json.loads(capsys.readouterr().out)["error"]["error"] == "NotKlamm"
+    printed = capsys.readouterr()
+    assert json.loads(printed.err.splitlines()[-1])["error"]["error"] == "NotKlamm"
 
 
 def test_yes_needs_no_question(
@@ -152,7 +165,8 @@ def test_no_zookeeper_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "--list", "--zookeeper", "127.0.0.1:1"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("error: no ZooKeeper answers at 127.0.0.1:1 within")
+    said = without_slowness(printed.err)
+    assert said.startswith("error: no ZooKeeper server responds at 127.0.0.1:1 within")
 
 
 def test_no_klamm_at_the_bootstrap_server(capsys: pytest.CaptureFixture[str]) -> None:

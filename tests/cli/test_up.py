@@ -1,22 +1,33 @@
-"""klamm up as a process of its own, and every command that talks to it."""
+"""klamm up in a separate process, and every command that talks to it."""
 
 from __future__ import annotations
 
 import http.client
-import os
-import pty
-import select
+import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from itertools import dropwhile
 from pathlib import Path
 
 import msgspec
+import pexpect
 import pytest
 from kazoo.client import KazooClient
 
-from tests.serving import KLAMM, ROOT, Up, environ_for, klamm, klamm_up, processes_naming
+from klamm.runtime.journal_text import time_zone
+from klamm.zk.ports import free_port
+from tests.serving import (
+    KLAMM,
+    ROOT,
+    Up,
+    environ_for,
+    klamm,
+    klamm_up,
+    on_terminal,
+    processes_naming,
+)
 from tests.waiting import wait_until
 
 
@@ -31,8 +42,10 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def one_line_and_hint(done: subprocess.CompletedProcess[str]) -> str:
-    """The error's line; a second one may only be a hint."""
-    first, *rest = done.stderr.splitlines()
+    """The error's line, after what a start has said; a second one may only be a hint."""
+    first, *rest = dropwhile(
+        lambda line: line.startswith(("Starting ", "Connecting ")), done.stderr.splitlines()
+    )
     assert first.startswith("error: ")
     assert len(rest) <= 1 and all(line.startswith("hint: ") for line in rest)
     return first
@@ -79,6 +92,55 @@ def test_topics_through_bootstrap_server(up: Up) -> None:
     assert not [line for line in described if "none" in line]
 
 
+def test_kafkas_tools_find_the_server_as_other_commands_do(up: Up) -> None:
+    address = up.url.removeprefix("http://")
+    up.ok("topics", "--create", "--topic", "found", "--partitions", "1")
+    places = {"--bootstrap-server": address, "--server": up.url, "--data-dir": str(up.data_dir)}
+    for place in ((), *places.items()):
+        assert "found" in up.ok("topics", *place, "--list").splitlines()
+        assert up.ok("reassign-partitions", *place, "--list")
+        assert "found-0" in up.ok("log-dirs", *place, "--describe")
+        assert "found" in up.ok("configs", *place, "--describe", "--topic", "found")
+        election = ("--election-type", "preferred", "--all-topic-partitions")
+        up.ok("leader-election", *place, *election)
+    assert up.ok("preferred-replica-election", "--server", up.url)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("klamm.cli.client.DEFAULT_PORT", int(address.rpartition(":")[2]))
+        for bootstrap in (up.url, "127.0.0.1", "http://127.0.0.1", f"{address},other:9092"):
+            listed = up.ok("topics", "--bootstrap-server", bootstrap, "--list")
+            assert "found" in listed.splitlines()
+    elsewhere = klamm(up.data_dir / "none", "topics", "--list", KLAMM_SERVER=address)
+    assert "found" in elsewhere.stdout.splitlines()
+    nowhere = klamm(up.data_dir / "none", "topics", "--list")
+    assert nowhere.returncode == 1
+    assert one_line_and_hint(nowhere).startswith("error: no running klamm found: --server is not")
+    wrong = klamm(up.data_dir / "none", "topics", "--nonsense")
+    assert "nonsense is not a recognized option" in wrong.stderr
+    both = up.run("topics", "--server", up.url, "--zookeeper", "localhost:1", "--list")
+    assert (both.returncode, "cannot be combined" in both.stderr) == (2, True)
+
+
+def test_commands_that_read_zookeeper_find_that_of_the_running_klamm(
+    up: Up, tmp_path: Path
+) -> None:
+    for where in ((), ("--server", up.url)):
+        (ids,) = msgspec.json.decode(up.ok("zk", "dump", "/brokers/ids/0", *where))
+        assert ids["path"] == "/brokers/ids/0"
+    pools = tmp_path / "pools.yaml"
+    pools.write_text("pools:\n  all: [0]\ntopics:\n  none: all\n")
+    assert up.ok("pools", "check", "--pools", str(pools)).startswith("0 violations, ")
+    assert up.json("pools", "plan", "--pools", str(pools), "--server", up.url)["not_planned"] == []
+
+
+def test_an_error_of_kafkas_tool_is_json_too(up: Up) -> None:
+    refused = up.run("topics", "--delete", "--topic", "missing", "--json")
+    assert refused.returncode == 1
+    error = msgspec.json.decode(refused.stderr)
+    report = msgspec.json.decode(refused.stdout)
+    assert ("error" in report, report["exit_code"], error["exit_code"]) == (False, 1, 1)
+    assert "missing" in error["error"]["message"]
+
+
 def test_bootstrap_server_is_not_kafkas_protocol(up: Up) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(20)
@@ -105,11 +167,13 @@ def test_kill_and_start_inside_the_session_timeout(up: Up) -> None:
     refused = up.run("broker", "start", "1", "--no-wait")
     assert refused.returncode == 1
     line = one_line_and_hint(refused)
-    assert "Error while creating ephemeral at /brokers/ids/1, node already exists and owner" in line
-    assert "does not match current session" in line
+    assert line == "error: broker 1 cannot register: its previous session has not expired"
     started = up.run("broker", "start", "1")
     assert started.returncode == 0, started.stderr
-    assert "waiting until it expires" in started.stderr
+    assert re.fullmatch(
+        r"waiting for ZooKeeper to expire session \S+ of broker 1 \(timeout \d+ ms\)\n",
+        started.stderr,
+    )
     assert "broker 1 is registered" in started.stdout
     brokers = up.json("status")["brokers"]
     assert isinstance(brokers, list)
@@ -123,17 +187,41 @@ def test_stop_start_pause_resume_add(up: Up) -> None:
     assert up.run("broker", "start", "2").stderr == ""
     up.ok("broker", "pause", "2")
     paused = up.run("broker", "start", "2")
-    assert paused.returncode == 2
+    assert paused.returncode == 1
     assert one_line_and_hint(paused) == "error: broker 2 is paused"
     up.ok("broker", "resume", "2")
     added = up.json("broker", "add", "--rack", "b")
     assert added == {"id": 3, "state": "running", "took_ms": added["took_ms"], "rack": "b"}
     twice = up.run("broker", "add", "3")
     assert one_line_and_hint(twice) == "error: broker 3 already exists"
-    assert "hint: klamm status shows all brokers" in twice.stderr
+    assert "hint: klamm status lists all brokers" in twice.stderr
     unknown = up.run("broker", "kill", "99")
-    assert unknown.returncode == 2
+    assert unknown.returncode == 1
     assert one_line_and_hint(unknown) == "error: broker 99 does not exist"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(f"broker {verb} 99" for verb in ("kill", "stop", "start", "pause", "resume")),
+        "broker power-off 99",
+        "broker fail-log-dir 99 d0",
+        "network isolate 99",
+        "disk fail --broker 99 --kind eio",
+        "disk slow --broker 99 --bytes-per-s 1",
+    ],
+)
+def test_a_mistyped_broker_gets_a_hint_that_lists_the_brokers(up: Up, words: str) -> None:
+    refused = up.run(*words.split())
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert re.fullmatch(
+        r"error: broker 99 does not exist\nhint: brokers: 0, 1, 2(, 3)?; klamm broker add 99 adds "
+        r"it\n",
+        refused.stderr,
+    )
+    refused = up.run(*words.split(), "--json")
+    hint = msgspec.json.decode(refused.stderr)["error"]["hint"]
+    assert (refused.returncode, hint[:16]) == (1, "brokers: 0, 1, 2")
 
 
 def test_controller_move_raises_the_epoch(up: Up) -> None:
@@ -182,44 +270,40 @@ def test_following_shows_what_happens_and_ends_with_ctrl_c(up: Up, command: tupl
         if process.poll() is None:
             process.kill()
             process.communicate()
-    assert (process.returncode, stderr) == (130, "")
+    assert (process.returncode, stderr) == (130, "Interrupted\n")
 
 
-def test_watch_on_a_terminal_gives_the_screen_back(up: Up) -> None:
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [*KLAMM, "watch"],
-        cwd=ROOT,
-        env={**environ_for(up.data_dir), "TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    seen = b""
+def test_watch_uses_the_width_of_the_terminal_and_gives_the_screen_back(up: Up) -> None:
+    title = f"Last events ({time_zone()})"
+    with on_terminal(up.data_dir, "watch", "--interval", "0.1", columns=150) as watch:
+        for columns in (150, 80):
+            watch.setwinsize(40, columns)
+            for _ in range(2):
+                watch.expect_exact(f"╭─ {title} {'─' * (columns - 5 - len(title))}╮")
+            page = plain(watch.before).splitlines()
+            assert any(line.endswith(f"╭─ klamm {'─' * (columns - 10)}╮") for line in page)
+            [heading] = [line for line in page if "Under-replicated" in line]
+            assert columns - 4 <= len(heading) <= columns
+            events = [line for line in page if re.match(r"│ \d\d:", line)]
+            assert events and {len(line) for line in events} == {columns}
+        watch.setwinsize(40, 40)
+        for _ in range(2):
+            watch.expect_exact(f"╭─ {title} {'─' * (35 - len(title))}╮")
+        narrow = plain(watch.before)
+        assert re.search(r"(?m)^ +Broker +State +Leads *$", narrow), narrow
+        assert re.search(r"(?m)^ +\d +running \(controller\) +\d+ *($|╭)", narrow), narrow
+        watch.sendintr()
+        watch.expect_exact("\x1b[?1049l")
+        watch.expect(pexpect.EOF)
+        assert plain(watch.before) == "Interrupted\n"
+        watch.close()
+        assert watch.exitstatus == 130
 
-    def shown(word: bytes) -> bool:
-        nonlocal seen
-        if select.select([master], [], [], 0)[0]:
-            try:
-                seen += os.read(master, 1 << 16)
-            except OSError:  # the other side is closed
-                return word in seen
-        return word in seen
 
-    try:
-        wait_until(lambda: shown(b"Last events"), 20)
-        for word in (b"ZooKeeper", b"Controller", b"(controller)", b"Under-replicated"):
-            assert word in seen
-        process.send_signal(signal.SIGINT)
-        wait_until(lambda: shown(b"\x1b[?1049l") and process.poll() is not None, 20)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        os.close(master)
-    assert process.returncode == 130
-    assert b"Traceback" not in seen
+def plain(printed: str) -> str:
+    """What a terminal printed, without its control sequences and without an erased line."""
+    text = re.sub(r"\x1b\[\??[0-9;]*[A-JL-Za-z]", "", printed.replace("\r\n", "\n"))
+    return re.sub(r"[^\n]*\r\x1b\[K", "", text)
 
 
 @pytest.mark.parametrize(
@@ -242,23 +326,53 @@ def test_a_port_in_use_is_one_line_and_nothing_is_written(up: Up, tmp_path: Path
     data_dir = tmp_path / "data"
     refused = klamm(data_dir, "up", "--brokers", "1", "--port", port)
     assert refused.returncode == 1
-    assert one_line_and_hint(refused) == f"error: port {port} of 127.0.0.1 is in use"
+    assert one_line_and_hint(refused) == f"error: port {port} on 127.0.0.1 is in use"
     assert not data_dir.exists()
 
 
-def test_a_data_directory_serves_one_cluster(up: Up) -> None:
-    refused = up.run("up", "--brokers", "1", "--port", "0")
+def test_the_port_of_the_embedded_zookeeper_is_chosen_and_shown(up: Up, tmp_path: Path) -> None:
+    taken = connect_string(up).rpartition(":")[2]
+    words = ("up", "--brokers", "1", "--port", "0", "--zookeeper-port", taken)
+    refused = klamm(tmp_path / "data", *words)
     assert refused.returncode == 1
-    assert f"process {up.process.pid} ({up.url}) runs in {up.data_dir}" in one_line_and_hint(
-        refused
-    )
+    assert one_line_and_hint(refused) == f"error: port {taken} is in use"
+    assert "hint: choose another port with --zookeeper-port, or stop " in refused.stderr
+    assert not (tmp_path / "data").exists()
+    port = str(free_port())
+    with klamm_up(tmp_path, "--brokers", "1", "--zookeeper-port", port) as other:
+        assert f"ZooKeeper started: 127.0.0.1:{port}\n" in other.output()
+        assert f"ZooKeeper:   127.0.0.1:{port} (connected, embedded)" in other.ok("status")
+        assert connect_string(other) == f"127.0.0.1:{port}"
+
+
+def connect_string(up: Up) -> str:
+    zookeeper = up.json("status")["zookeeper"]
+    assert isinstance(zookeeper, dict)
+    return str(zookeeper["connect"])
+
+
+def test_a_data_directory_serves_one_cluster(up: Up) -> None:
+    for port in ("0", up.url.rpartition(":")[2]):
+        refused = up.run("up", "--brokers", "1", "--port", port)
+        assert refused.returncode == 1
+        said = one_line_and_hint(refused)
+        assert f"process {up.process.pid} ({up.url}) is running in {up.data_dir}" in said
     assert up.json("status")["url"] == up.url
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--brokers", "0"), "0 brokers are out of range"),
+        (("--brokers", "0"), "a cluster cannot have 0 brokers"),
+        (("--brokers", "1", "--zookeeper-port", "65536"), "--zookeeper-port 65536 is not a valid"),
+        (
+            ("--brokers", "1", "--zookeeper-port", "65534", "--zookeeper-servers", "3"),
+            "--zookeeper-port 65534 is not a valid port",
+        ),
+        (
+            ("--brokers", "1", "--zookeeper-port", "2181", "--zookeeper", "h:2181"),
+            "give either --zookeeper or --zookeeper-port, but not both",
+        ),
         (("--brokers", "3", "--controllers", "4"), "--controllers 4: out of range for 3 brokers"),
         (("--brokers", "3", "--config", "num.partition=3"), "unknown config num.partition"),
         (
@@ -312,8 +426,8 @@ def test_a_signal_ends_everything(tmp_path: Path, number: int, code: int) -> Non
     assert up.process.returncode == code
     plain = [line for line in output.splitlines() if not line.startswith("ZooKeeper started")]
     assert plain[0] == "Starting ZooKeeper"
-    assert plain[1:3] == ["Brokers registered: 1/2", "Brokers registered: 2/2"]
-    assert plain[3].startswith("Controller elected: broker ")
+    assert plain[1:4] == ["Starting 2 brokers", *(f"Brokers registered: {n}/2" for n in (1, 2))]
+    assert plain[4].startswith("Controller elected: broker ")
     assert plain[-1] == "klamm has ended"
     assert "\x1b" not in output
     assert not (tmp_path / "server.json").exists()
@@ -392,7 +506,10 @@ def test_a_token_an_external_zookeeper_and_quirks(
         detail = msgspec.json.decode(start["detail"])
         assert (detail["quirks"], detail["seed"]) == (["KAFKA-13225", "C2"], 7)
         assert not processes_naming(str(data_dir / "zookeeper"))
-        assert up.end().splitlines()[0] == f"ZooKeeper found: {chroot}/a/b"
+        assert up.end().splitlines()[:2] == [
+            f"Connecting to ZooKeeper: {chroot}/a/b",
+            f"ZooKeeper found: {chroot}/a/b",
+        ]
     root = f"/{chroot.rpartition('/')[2]}/a/b"
     assert zookeeper_client.get_children(f"{root}/brokers/ids") == []
     assert zookeeper_client.exists(f"{root}/klamm")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli.client import ServerClient, ServerUnavailable, find_server
+from klamm.cli.client import SERVER_VARIABLE, ServerClient, ServerUnavailable, find_server
 from klamm.cli.journal import FileSource, ServerSource, journal_source
 from klamm.cluster.errors import (
     EnvironmentProblem,
@@ -60,6 +60,14 @@ def answering(status: int, body: bytes) -> Iterator[tuple[str, Sequence[str]]]:
             thread.join()
 
 
+def test_an_empty_server_option_is_refused(tmp_path: Path) -> None:
+    variable = {SERVER_VARIABLE: ""}
+    with pytest.raises(UsageError, match="'' is not the address of a klamm server"):
+        find_server("", tmp_path, variable)
+    with pytest.raises(EnvironmentProblem, match="no running klamm found"):
+        find_server(None, tmp_path, variable)
+
+
 def test_the_flag_goes_before_the_variable_and_the_file(data_dir: Path) -> None:
     environ = {"KLAMM_SERVER": "variable:2", "KLAMM_DATA_DIR": str(data_dir)}
     assert find_server("flag:3", None, environ).url == "http://flag:3"
@@ -84,6 +92,7 @@ def test_a_data_directory_on_the_command_line_goes_before_the_variable(data_dir:
         (None, {}, "Bearer from-file"),
         (None, {"KLAMM_TOKEN": "mine"}, "Bearer mine"),
         ("same", {}, "Bearer from-file"),
+        ("localhost", {}, "Bearer from-file"),
         ("same", {"KLAMM_TOKEN": "mine"}, "Bearer mine"),
         ("other", {}, ""),
     ],
@@ -95,13 +104,14 @@ def test_a_token_goes_only_to_its_server(
         held = DataDir(tmp_path)
         held.open()
         held.write_address(ServerAddress(f"http://{address}", os.getpid(), "from-file"))
-        named = {"same": address, "other": other, None: None}[server]
+        by_name = address.replace("127.0.0.1", "localhost")
+        named = {"same": address, "localhost": by_name, "other": other, None: None}[server]
         find_server(named, tmp_path, environ).get("/status")
         held.close()
     assert [*seen, *seen_other] == [expected]
 
 
-def test_a_server_that_has_ended_is_told_from_none(tmp_path: Path) -> None:
+def test_a_server_that_has_ended_is_distinguished_from_none(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match=r"--server .* KLAMM_SERVER .*server\.json"):
         find_server(None, None, {"KLAMM_DATA_DIR": str(tmp_path)})
     held = DataDir(tmp_path)
@@ -118,6 +128,9 @@ def test_a_server_that_has_ended_is_told_from_none(tmp_path: Path) -> None:
         ("h:1", "http://h:1"),
         ("http://h:1/", "http://h:1"),
         ("https://h", "https://h:443"),
+        ("localhost", "http://localhost:8282"),
+        ("http://h", "http://h:8282"),
+        ("[::1]", "http://[::1]:8282"),
         ("[::1]:5", "http://[::1]:5"),
         ("h:1,g:2", "http://h:1"),
     ],

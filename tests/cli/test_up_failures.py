@@ -46,7 +46,7 @@ def test_failovers_that_always_fail_are_shown_and_end_up(
         zookeeper_client.delete(chroot_path(chroot) + "/controller")
         wait_until(lambda: status(up)["failovers"]["failed"] >= 2)
         text = "\n".join(status_lines(status(up)))
-        assert "Failovers:" in text and "has another name" in text
+        assert "Failovers:" in text and "already belongs to another topic" in text
         output = up.wait()
     assert up.process.returncode == 1
     (line,) = [line for line in output.splitlines() if line.startswith("error: ")]

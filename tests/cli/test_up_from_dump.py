@@ -124,8 +124,8 @@ def test_a_copy_runs_with_its_ids_and_goes_on_where_it_was(
         )
         output = up.end()
     lines = output.splitlines()
-    assert lines[0] == f"Dump loaded: 16 znodes of {path}"
-    assert lines[1] == "Dead in the dump, not started: brokers 90000"
+    assert lines[0] == f"Dump loaded: 16 znodes from {path}"
+    assert lines[1] == "Brokers not started, because they are dead in the dump: 90000"
     assert lines[-1] == "klamm has ended"
 
 
@@ -168,8 +168,8 @@ def test_ctrl_c_while_it_is_loaded_and_the_same_command_again(
     assert process.returncode == 130, output
     interrupted, ended = output.splitlines()[-2:]
     assert interrupted.startswith("Interrupted: at least ")
-    assert "of 60017 znodes are written, and /klamm-loading; run the same command" in interrupted
-    assert ended == "klamm has ended before it was up: nothing is left running"
+    assert "of 60017 znodes and /klamm-loading were written; run the same command" in interrupted
+    assert ended == "klamm has ended before the cluster was up; nothing is left running"
     assert not (tmp_path / "data").exists()
     assert zookeeper_client.exists(f"{root}/klamm-loading")
     with klamm_up(tmp_path / "data", *command[4:]) as up:
@@ -182,8 +182,8 @@ def test_ctrl_c_while_it_is_loaded_and_the_same_command_again(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--brokers", "3"), "give either --from-dump or --brokers, not both"),
-        (("--racks", "a,b"), "give either --from-dump or --racks, not both"),
+        (("--brokers", "3"), "give either --from-dump or --brokers, but not both"),
+        (("--racks", "a,b"), "give either --from-dump or --racks, but not both"),
         (("--controllers", "4"), "--controllers 4: out of range for 3 brokers"),
         (("--pools", "POOLS"), "broker 5 of pool p is not in the cluster"),
     ],

@@ -1,4 +1,4 @@
-"""cli/journal_text.py: rows as people read them."""
+"""runtime/journal_text.py: rows as people read them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from klamm.cli.journal import row_line
-from klamm.cli.journal_text import EventNames, controller_text, summary_text
 from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.runtime.journal_text import EventNames, controller_text, summary_text
 
 
 def row(kind: Kind, **fields: Any) -> dict[str, Any]:
@@ -83,5 +83,5 @@ def test_why_it_happened() -> None:
 
 def test_a_line_that_is_no_row() -> None:
     for line in (b"{", b"{}", b"[]"):
-        with pytest.raises(KlammError, match="not a row of a journal"):
+        with pytest.raises(KlammError, match="not a journal row"):
             row_line(line, EventNames())

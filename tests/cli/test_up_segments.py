@@ -83,5 +83,8 @@ def test_log_dirs_elsewhere_are_refused(tmp_path: Path, log_dirs: str) -> None:
     assert refused.returncode == 2
     first, hint = refused.stderr.splitlines()
     refused_dir = log_dirs.split(",")[-1]
-    assert first == f"error: log directory {refused_dir} is not relative, as --segments requires"
+    assert first == (
+        f"error: log directory {refused_dir}: with --segments, log directories must be relative "
+        "paths without '..'"
+    )
     assert hint.startswith("hint: set log.dirs to folder names, such as d0,d1")

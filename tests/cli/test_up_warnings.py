@@ -64,7 +64,7 @@ def test_an_interrupt_while_it_starts_leaves_nothing_and_says_so(tmp_path: Path)
             process.kill()
             process.communicate()
     assert process.returncode == 130
-    assert output == "klamm has ended before it was up: nothing is left running\n"
+    assert output == "klamm has ended before the cluster was up; nothing is left running\n"
     assert not processes_naming(str(tmp_path))
 
 
@@ -83,5 +83,6 @@ def test_a_reader_of_the_journal_that_has_enough_hears_no_complaint(tmp_path: Pa
         assert process.stderr is not None
         assert process.stdout.readline() == row
         process.stdout.close()
-        assert process.stderr.read() == b""
+        warnings = [msgspec.json.decode(line)["warning"] for line in process.stderr]
+        assert len(warnings) == 1 and "has ended" in warnings[0]
         assert process.wait(60) == 141

@@ -67,12 +67,12 @@ def test_its_own_zookeeper_is_started_again(up: Up, victim: str) -> None:
     server = ("--bootstrap-server", up.url.removeprefix("http://"))
     assert up.ok("topics", *server, "--list").split() == ["after", "before"]
     # Sessions may be back before the server's own start was seen to be over.
-    wait_until(lambda: "runs again" in up.output(), 20)
+    wait_until(lambda: "is running again" in up.output(), 20)
     told = [line for line in up.end().splitlines() if ": ZooKeeper at" in line]
     expected = {
         "has ended: restarting it": "warning",
-        "is lost": "warning",
-        "runs again": "info",
+        "does not respond": "warning",
+        "is running again": "info",
         "is back after": "info",
     }
     for words, level in expected.items():
@@ -104,7 +104,11 @@ def test_a_dead_zookeeper_neither_hides_the_status_nor_holds_up_the_end(tmp_path
     with EmbeddedZooKeeper() as server:
         where = server.connect_string
         with klamm_up(tmp_path, "--brokers", "2", "--zookeeper", f"{where}/k") as up:
+            up.ok("topics", "--create", "--topic", "t", "--replica-assignment", "0:1,1:0")
             assert "last" not in up.ok("status")
+            before = msgspec.convert(up.json("status")["controller"], dict[str, object])
+            dead = 1 if before["controller_id"] == 0 else 0
+            up.ok("broker", "kill", str(dead))
             server.kill()
             wait_until(lambda: zookeeper_of(up)["is_stale"] is True, 20)
             status = up.json("status")
@@ -112,9 +116,17 @@ def test_a_dead_zookeeper_neither_hides_the_status_nor_holds_up_the_end(tmp_path
             assert [broker["live"] for broker in brokers] == [None, None]
             lines = up.ok("status").splitlines()
             assert lines[1] == f"ZooKeeper:   {where}/k (disconnected)"
-            assert "is unreachable; the values below are the last known" in lines[2]
+            assert "is unreachable; the values below are the last known ones" in lines[2]
             assert lines[3].startswith("Controller:  last known: broker ")
-            refused = up.run("broker", "start", "0")
+            leads = [{"broker": dead, "partition_count": 1, "partitions": [f"t-{dead}"]}]
+            assert status["dead_leaders"] == leads
+            assert any("0 partitions; 1 without a live leader; " in line for line in lines)
+            assert lines[-1] == (
+                f"Broker {dead} is dead but leads t-{dead}: the controller elects other leaders "
+                "when ZooKeeper is reachable again and the broker's session expires, after at most "
+                "6000 ms"
+            )
+            refused = up.run("broker", "start", str(dead))
             assert refused.returncode == 1
             assert "does not respond" in refused.stderr
             up.end()

@@ -74,7 +74,7 @@ def test_null_is_not_empty(chroot: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.usefixtures("tree")
-def test_waves_smaller_than_the_tree_give_the_same(
+def test_batches_smaller_than_the_tree_give_the_same(
     chroot: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = dump(capsys, "--zookeeper", chroot)
@@ -107,5 +107,5 @@ def test_a_chroot_that_does_not_exist_is_named(
     assert printed.out == ""
     assert printed.err == (
         f"error: the chroot {chroot[chroot.index('/') :]}/nosuch does not exist\n"
-        "hint: klamm zk dump --zookeeper HOST:PORT, without a chroot, shows all znodes\n"
+        "hint: klamm zk dump --zookeeper HOST:PORT, without a chroot, prints all znodes\n"
     )

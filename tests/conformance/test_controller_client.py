@@ -147,7 +147,7 @@ def test_states_of_a_topic_that_is_gone_fail_alone(store: Store) -> None:
 
 
 @pytest.mark.parametrize("group_size", [1, 2, 500])
-def test_update_leader_and_isr_tells_each_partition_apart(store: Store, group_size: int) -> None:
+def test_update_leader_and_isr_distinguishes_each_partition(store: Store, group_size: int) -> None:
     prepared(store, "t")
     client = ControllerZkClient(store, group_size=group_size)
     epoch, version = client.register_controller_and_increment_epoch(1, NOW_MS)

@@ -64,7 +64,7 @@ def fill(link: Link, count: int) -> list[str]:
 
 
 class InThread:
-    """A call that waits for the connection, on a thread of its own."""
+    """A call that waits for the connection in a separate thread."""
 
     def __init__(self, call: Callable[[], Sequence[ReadResult | TxnResult]]) -> None:
         self.results: Sequence[ReadResult | TxnResult] = ()
@@ -139,7 +139,7 @@ def test_deleted_with_data_and_child_watch_is_one_event(
     assert watch_events(link) == [WatchEvent(WatchKind.DELETED, paths[0])]
 
 
-def test_a_watch_armed_again_after_its_deletion_was_told_is_kept(link: Link) -> None:
+def test_a_watch_armed_again_after_its_deletion_was_notified_is_kept(link: Link) -> None:
     [path] = fill(link, 1)
     link.store.read([GetData(path, watch=True), GetChildren(path, watch=True)])
     link.disconnect()
@@ -174,7 +174,7 @@ def test_an_answer_that_comes_first_hides_no_event(link: Link, count: int) -> No
     assert watch_events(link) == [WatchEvent(WatchKind.DATA_CHANGED, paths[0])]
 
 
-def test_a_change_told_before_the_cut_is_not_told_again(link: Link) -> None:
+def test_a_change_notified_before_the_cut_is_not_notified_again(link: Link) -> None:
     [path] = fill(link, 1)
     link.store.read([GetData(path, watch=True)])
     write(link, SetData(path, b"told"))
@@ -212,7 +212,7 @@ def test_a_connection_lost_while_arming_again_loses_nothing(link: Link) -> None:
 
 
 @pytest.mark.parametrize("replies_before", [0, 1, 2])
-def test_a_connection_lost_in_a_wave_of_watched_reads(link: Link, replies_before: int) -> None:
+def test_a_connection_lost_in_a_batch_of_watched_reads(link: Link, replies_before: int) -> None:
     paths = fill(link, MANY)
     link.store.read([GetData(path) for path in paths])
     link.lose_reply(replies_before)
@@ -246,7 +246,7 @@ def test_a_write_whose_reply_is_lost_says_so_and_took_place(link: Link) -> None:
     assert found.stat.version == 1
 
 
-def test_of_a_wave_of_writes_the_answered_ones_are_known(link: Link) -> None:
+def test_of_a_batch_of_writes_the_answered_ones_are_known(link: Link) -> None:
     paths = fill(link, 3)
     link.lose_reply(replies_before=1)
     results = link.store.write([[SetData(path, b"after", 0)] for path in paths])

@@ -91,7 +91,7 @@ def test_a_read_has_one_batch_at_least(log_factory: LogFactory, log: ReplicaLog)
     assert epochs_of(follower) == epochs_of(log)
 
 
-def test_a_read_ends_where_it_is_told(log_factory: LogFactory, log: ReplicaLog) -> None:
+def test_a_read_ends_at_its_limit(log_factory: LogFactory, log: ReplicaLog) -> None:
     lead(log_factory, log, (0, 4), (1, 4), (1, 4))
     follower = log_factory.create()
     follower.append_as_follower(log.read(0, MIB, 8))

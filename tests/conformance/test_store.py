@@ -82,7 +82,7 @@ def test_reads_of_an_absent_znode(store: Store) -> None:
         )
 
 
-def test_a_wave_of_reads_answers_in_order(store: Store) -> None:
+def test_a_batch_of_reads_answers_in_order(store: Store) -> None:
     ok(store, Create("/p", None), *(Create(f"/p/{i}", b"%d" % i) for i in range(50)))
     ops = [GetData(f"/p/{i}") if i % 2 else Exists(f"/p/{i}") for i in range(60)]
     ops[10] = GetChildren("/p")  # type: ignore[call-overload]
@@ -243,7 +243,7 @@ def test_a_failed_transaction_names_its_operation_and_leaves_nothing(
     assert store.read([GetData(path) for path in paths]) == before
 
 
-def test_a_wave_of_transactions_goes_in_order_past_failures(store: Store) -> None:
+def test_a_batch_of_transactions_goes_in_order_past_failures(store: Store) -> None:
     results = store.write(
         [
             [Create("/a", b"")],
@@ -266,7 +266,7 @@ def test_a_wave_of_transactions_goes_in_order_past_failures(store: Store) -> Non
     assert zxids == sorted(set(zxids))
 
 
-def test_a_big_wave(store: Store) -> None:
+def test_a_big_batch(store: Store) -> None:
     count = 3_000
     ok(store, Create("/many", None))
     created = store.write(

@@ -153,7 +153,7 @@ def test_a_removed_listener_hears_nothing(store: Store) -> None:
     assert heard == []
 
 
-def test_the_end_of_a_session_tells_who_watches_its_ephemerals(
+def test_the_end_of_a_session_notifies_watchers_of_its_ephemerals(
     store_factory: StoreFactory,
 ) -> None:
     store, other = store_factory.open(), store_factory.open()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import socket
+import subprocess
 from collections.abc import Collection, Iterator
 
 import pytest
 
-from tests.containers.compose import Project, why_no_docker
+from tests.containers.compose import Project
 
 FREE_PORTS = range(20_000, 32_000)
 """Below the ephemeral ports, which outgoing connections take."""
@@ -18,23 +19,24 @@ _chroots = itertools.count(1)
 @pytest.fixture(scope="session", autouse=True)
 def docker_there() -> None:
     """Skip without an engine; tests/containers/run.py fails if an engine was available."""
-    reason = why_no_docker()
-    if reason is not None:
-        pytest.skip(reason)
+    try:
+        Project().get_containers()
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"docker compose ps: {error.stderr.decode().strip()}")
 
 
 @pytest.fixture(scope="session")
 def zookeeper_project() -> Iterator[Project]:
     """The service zookeeper, for tests that leave it running."""
-    with Project() as project:
-        project.up("zookeeper")
+    with Project("zookeeper") as project:
         yield project
 
 
 @pytest.fixture(scope="session")
 def container_zookeeper(zookeeper_project: Project) -> str:
     """``host:port`` of the shared ZooKeeper."""
-    return zookeeper_project.address("zookeeper", 2181)
+    host, port = zookeeper_project.get_service_host_and_port("zookeeper", 2181)
+    return f"{host}:{port}"
 
 
 @pytest.fixture
@@ -47,8 +49,7 @@ def container_chroot(container_zookeeper: str) -> str:
 def restartable_zookeeper() -> Iterator[tuple[Project, str]]:
     """A ZooKeeper to break, and its address: the port stays when the container starts again."""
     port = free_port()
-    with Project(KLAMM_ZOOKEEPER_PORT=str(port)) as project:
-        project.up("zookeeper")
+    with Project("zookeeper", KLAMM_ZOOKEEPER_PORT=str(port)) as project:
         yield project, f"127.0.0.1:{port}"
 
 

@@ -7,19 +7,18 @@ its build has no network: pip on this machine collects the wheels, and the build
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
-import tarfile
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 
+from docker.errors import BuildError
+from docker.utils import exclude_paths
+from testcontainers.core.docker_client import DockerClient
+
 from tests.containers.engine import Engine, Failed, Shell
-from tests.containers.stand_ins import WHEELS, has_label, python_image, zookeeper_image
+from tests.containers.stand_ins import LABEL, WHEELS, has_label, python_image, zookeeper_image
 
 ROOT = Path(__file__).parents[2]
 ZOOKEEPER = "zookeeper:3.9"
@@ -27,8 +26,7 @@ PYTHON = "python:3.11-slim"
 KLAMM = "klamm-test"
 STAND_IN_PREFIX = "klamm-stand-in/"
 PULL_TIMEOUT_S = 120.0
-BUILD_TIMEOUT_S = 600.0
-_INPUTS_LABEL = "klamm.inputs"
+BUILD_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +48,12 @@ def make_images(engine: Engine, cache: Path, shell: Shell) -> Images:
         zookeeper = STAND_IN_PREFIX + ZOOKEEPER
         zookeeper_image(zookeeper, shell)
     if _have(PYTHON, engine, shell):
-        _build_klamm(["--build-arg", f"PYTHON_IMAGE={PYTHON}"], shell)
+        _build_klamm(shell, PYTHON_IMAGE=PYTHON)
     else:
         python = STAND_IN_PREFIX + PYTHON
         python_image(python, _collect_wheels(cache, shell), shell)
-        offline = {"PYTHON_IMAGE": python, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}
-        arguments = [word for item in offline.items() for word in ("--build-arg", "=".join(item))]
-        _build_klamm(["--network=none", *arguments], shell)
+        offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}
+        _build_klamm(shell, network="none", PYTHON_IMAGE=python, **offline)
     return Images(zookeeper, KLAMM)
 
 
@@ -94,62 +91,34 @@ def _collect_wheels(cache: Path, shell: Shell) -> Path:
     return draft.rename(folder)
 
 
-def _build_klamm(options: list[str], shell: Shell) -> None:
-    """Build klamm's image, unless it was built from the same files."""
-    files = list(_context_files())
-    inputs = [f"{name} {path.stat().st_mode} {_file_digest(path)}" for name, path in files]
-    digest = _digest([*options, *inputs])
-    if has_label(KLAMM, _INPUTS_LABEL, digest):
-        return
-    shell.say("building klamm's image with the project's Dockerfile")
-    options = [*options, "--tag", KLAMM, "--label", f"{_INPUTS_LABEL}={digest}"]
-    with (
-        shell.log.open("ab") as log,
-        subprocess.Popen(
-            ["docker", "build", *options, "-"],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            # The classic builder needs no plugin. The Dockerfile works with both.
-            env={**os.environ, "DOCKER_BUILDKIT": "0"},
-        ) as build,
-    ):
-        assert build.stdin is not None
-        try:
-            with tarfile.open(fileobj=build.stdin, mode="w|") as context:
-                for name, path in files:
-                    _add(context, name, path)
-            build.stdin.close()
-        except BrokenPipeError:
-            build.kill()
-        if build.wait(BUILD_TIMEOUT_S) != 0:
-            raise Failed(f"the Dockerfile does not build: {shell.last_line()}")
-    # The image that had the tag before.
-    shell.ok("docker", "image", "prune", "--force")
-
-
-def _context_files() -> Iterator[tuple[str, Path]]:
-    """(name in the context, file) of what .dockerignore leaves."""
+def _build_klamm(shell: Shell, network: str | None = None, **arguments: str) -> None:
+    """Build klamm's image, unless it was built from the same files. Raises Failed."""
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     ignored = [line for line in lines if line and not line.startswith("#")]
-    everywhere = [line.removeprefix("**/") for line in ignored if line.startswith("**/")]
-    for folder, folders, names in os.walk(ROOT):
-        relative = Path(folder).relative_to(ROOT)
-        patterns = ignored + everywhere if relative == Path() else everywhere
-        kept = [name for name in folders if not any(fnmatch(name, each) for each in patterns)]
-        folders[:] = sorted(kept)
-        for name in sorted(names):
-            if not any(fnmatch(name, each) for each in patterns):
-                yield (relative / name).as_posix(), Path(folder) / name
-
-
-def _add(context: tarfile.TarFile, name: str, path: Path) -> None:
-    """Add a file without owner and time, so that they do not change the digest."""
-    entry = tarfile.TarInfo(name)
-    entry.size = path.stat().st_size
-    entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
-    with path.open("rb") as file:
-        context.addfile(entry, file)
+    names = sorted(exclude_paths(str(ROOT), ignored))
+    files = [(name, path) for name in names if (path := ROOT / name).is_file()]
+    inputs = [f"{name} {path.stat().st_mode} {_file_digest(path)}" for name, path in files]
+    digest = _digest([*arguments.values(), *inputs])
+    if has_label(KLAMM, digest):
+        return
+    shell.say("building klamm's image with the project's Dockerfile")
+    images = DockerClient().client.images
+    try:
+        images.build(
+            path=str(ROOT),
+            tag=KLAMM,
+            labels={LABEL: digest},
+            buildargs=arguments,
+            network_mode=network,
+            rm=True,
+            timeout=BUILD_TIMEOUT_S,
+        )
+    except BuildError as error:
+        with shell.log.open("a") as log:
+            log.writelines(line.get("stream", "") for line in error.build_log)
+        raise Failed(f"the Dockerfile does not build: {error}") from error
+    # The image that had the tag before.
+    images.prune({"label": LABEL})
 
 
 def _file_digest(path: Path) -> str:

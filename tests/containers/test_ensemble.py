@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klamm.zk.embedded import four_letter_word
-from tests.containers.compose import Project, docker
+from tests.containers.compose import Project
 from tests.containers.conftest import free_port
 from tests.containers.load import Load, count_records, create_topic, is_live, is_lost
 from tests.serving import klamm_up
@@ -27,8 +27,7 @@ def ensemble() -> Iterator[tuple[Project, dict[str, int]]]:
     for service in SERVICES:
         ports[service] = free_port(ports.values())
     names = {f"KLAMM_ZOOKEEPER_{n}_PORT": str(ports[f"zookeeper-{n}"]) for n in (1, 2, 3)}
-    with Project(**names) as project:
-        project.up(*SERVICES, profile="ensemble")
+    with Project(*SERVICES, **names) as project:
         yield project, ports
 
 
@@ -73,13 +72,13 @@ def test_the_leader_of_the_ensemble_is_killed(
     with klamm_up(tmp_path, "--brokers", "3", *where, *timeout) as up:
         with Load(up, seconds=6) as load:
             old = leader_of(ports)
-            docker("kill", project.container(old))
+            project.container(old).kill()
             wait_until(lambda: "leader" in modes(ports).values(), 30, "another leader")
             assert leader_of(ports) != old
             wait_until(lambda: is_live(up), SESSION_TIMEOUT_S + 5, "the cluster to be live")
         assert load.acknowledged == load.sent == count_records(up)
         create_topic(up, "by-two-servers")
-    docker("start", project.container(old))
+    project.container(old).start()
     wait_for_all(ports)
 
 
@@ -93,10 +92,12 @@ def test_quorum_is_lost_and_regained(
     with klamm_up(tmp_path, "--brokers", "3", *where, *timeout) as up:
         with Load(up, seconds=8) as load:
             killed = [project.container(service) for service in SERVICES[:2]]
-            docker("kill", *killed)
+            for container in killed:
+                container.kill()
             wait_until(lambda: is_lost(up), 30, "the loss of quorum to be noticed")
             assert modes(ports) == {}
-            docker("start", *killed)
+            for container in killed:
+                container.start()
             wait_until(lambda: len(modes(ports)) >= 2, 60, "quorum")
             wait_until(lambda: is_live(up), SESSION_TIMEOUT_S + 5, "the cluster to be live")
         assert load.acknowledged == load.sent == count_records(up)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
-from tests.containers.compose import Project, docker
+from tests.containers.compose import Project
 from tests.waiting import wait_until
 
 TOKEN_FILE = "/var/lib/klamm/token"
@@ -20,18 +21,23 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def project() -> Iterator[Project]:
     """ZooKeeper and a klamm with three brokers, both healthy."""
-    with Project() as project:
-        project.up()
+    with Project("klamm") as project:
         yield project
 
 
+def execute(project: Project, *command: str) -> str:
+    """Run a command in klamm's container; its output. Raises CalledProcessError."""
+    return project.exec_in_container([*command], "klamm")[0]
+
+
 def token_of(project: Project) -> str:
-    return project.execute("klamm", "cat", TOKEN_FILE).strip()
+    return execute(project, "cat", TOKEN_FILE).strip()
 
 
 def status(project: Project, token: str | None, host: str | None = None) -> tuple[int, bytes]:
     """Code and body of a GET /status from this machine."""
-    request = urllib.request.Request(f"http://{project.address('klamm', 8282)}/status")
+    name, port = project.get_service_host_and_port("klamm", 8282)
+    request = urllib.request.Request(f"http://{name}:{port}/status")
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
     if host is not None:
@@ -45,7 +51,7 @@ def status(project: Project, token: str | None, host: str | None = None) -> tupl
 
 
 def test_klamm_is_healthy_and_answers_this_machine(project: Project) -> None:
-    assert project.inspect("klamm")["State"]["Health"]["Status"] == "healthy"
+    assert project.get_container("klamm").Health == "healthy"
     code, body = status(project, token_of(project))
     assert code == 200
     answer = json.loads(body)
@@ -60,24 +66,25 @@ def test_without_the_token_or_by_another_name_nothing_is_answered(project: Proje
 
 
 def test_klamm_runs_without_privileges(project: Project) -> None:
-    assert project.execute("klamm", "id", "-u").strip() == "10001"
-    refused = project.run("exec", "-T", "klamm", "touch", "/opt/klamm/new")
-    assert refused.returncode != 0
-    assert "Permission denied" in refused.stderr
+    assert execute(project, "id", "-u").strip() == "10001"
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        execute(project, "touch", "/opt/klamm/new")
+    assert b"Permission denied" in refused.value.stderr
 
 
 def test_the_token_is_in_the_volume_alone(project: Project) -> None:
     token = token_of(project)
     assert len(token) >= 40
-    listed = project.execute("klamm", "ls", "-l", TOKEN_FILE)
+    listed = execute(project, "ls", "-l", TOKEN_FILE)
     assert listed.startswith("-rw-------"), listed
+    container = project.container("klamm")
     seen = (
-        docker("inspect", project.container("klamm")),
-        docker("image", "inspect", project.inspect("klamm")["Image"]),
-        docker("history", "--no-trunc", project.inspect("klamm")["Image"]),
-        project("logs", "klamm"),
-        project.execute("klamm", "cat", "/proc/1/environ"),
-        project.execute("klamm", "cat", "/proc/1/cmdline"),
+        str(container.attrs),
+        str(container.image.attrs),
+        str(container.image.history()),
+        *project.get_logs("klamm"),
+        execute(project, "cat", "/proc/1/environ"),
+        execute(project, "cat", "/proc/1/cmdline"),
     )
     assert [text for text in seen if token in text] == []
 
@@ -87,21 +94,22 @@ def test_a_restart_keeps_token_topics_and_journal(project: Project) -> None:
     before = json.loads(status(project, token)[1])
     create = ("klamm", "topics", "--bootstrap-server", "127.0.0.1:8282", "--create")
     topic = ("--topic", "kept", "--partitions", "3", "--replication-factor", "3")
-    assert "Created topic kept." in project.execute("klamm", *create, *topic)
-    project("stop", "--timeout", "30", "klamm")
-    assert project.inspect("klamm")["State"]["ExitCode"] == 0, project("logs", "klamm")
-    project.up("klamm")
+    assert "Created topic kept." in execute(project, *create, *topic)
+    project.container("klamm").stop(timeout=30)
+    stopped = project.get_container("klamm", include_all=True)
+    assert stopped.ExitCode == 0, project.get_logs("klamm")
+    project.start()
     assert token_of(project) == token
     after = json.loads(status(project, token)[1])
     assert after["cluster_id"] == before["cluster_id"]
     assert after["run_id"] != before["run_id"]
     wait_until(lambda: json.loads(status(project, token)[1])["controller"]["topics"] == 1)
-    journal = project.execute("klamm", "cat", "/var/lib/klamm/journal.jsonl")
+    journal = execute(project, "cat", "/var/lib/klamm/journal.jsonl")
     assert journal.count('"run_start"') == 2
 
 
 def test_every_profile_of_the_file_is_valid_and_names_no_machine(project: Project) -> None:
-    found = json.loads(project("--profile", "*", "config", "--format", "json"))
+    found = project.get_config()
     assert set(found["services"]) == {
         *("zookeeper", "klamm", "zookeeper-1", "zookeeper-2", "zookeeper-3"),
         *("spark-master", "spark-worker", "replay"),

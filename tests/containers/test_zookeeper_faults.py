@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klamm.zk.embedded import four_letter_word
-from tests.containers.compose import Project, docker
+from tests.containers.compose import Project
 from tests.containers.load import (
     Load,
     count_records,
@@ -33,12 +33,14 @@ def test_a_pause_beyond_the_session_loses_no_acknowledged_record(
     project, address = restartable_zookeeper
     with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
         with Load(up, seconds=8) as load:
-            docker("pause", project.container("zookeeper"))
+            project.container("zookeeper").pause()
             wait_until(lambda: is_lost(up), 30, "ZooKeeper to be lost")
-            docker("unpause", project.container("zookeeper"))
+            project.container("zookeeper").unpause()
             wait_until(lambda: is_live(up), BACK_WITHIN_S, "the cluster to be live again")
         assert load.acknowledged == load.sent
         assert count_records(up) == load.sent
+        # On a busy machine a session may expire once more.
+        wait_until(lambda: is_live(up), BACK_WITHIN_S, "the cluster to be live")
         create_topic(up, "after")
 
 
@@ -48,13 +50,15 @@ def test_a_kill_and_a_restart_under_load_lose_no_acknowledged_record(
     project, address = restartable_zookeeper
     with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
         with Load(up, seconds=8) as load:
-            docker("kill", project.container("zookeeper"))
+            project.container("zookeeper").kill()
             wait_until(lambda: is_lost(up), 30, "ZooKeeper to be lost")
-            docker("start", project.container("zookeeper"))
+            project.container("zookeeper").start()
             wait_until(lambda: serves(address), 60, "ZooKeeper to serve again")
             wait_until(lambda: is_live(up), BACK_WITHIN_S, "the cluster to be live again")
         assert load.acknowledged == load.sent
         assert count_records(up) == load.sent
+        # On a busy machine a session may expire once more.
+        wait_until(lambda: is_live(up), BACK_WITHIN_S, "the cluster to be live")
         create_topic(up, "after")
 
 
@@ -66,8 +70,8 @@ def test_a_restart_keeps_topics_and_the_cluster_id(
         create_topic(up, "kept")
         cluster_id = status_of(up)["cluster_id"]
         up.end()
-    project("restart", "--timeout", "2", "zookeeper")
-    project.wait_for_health("zookeeper")
+    project.container("zookeeper").restart()
+    project.start()  # waits until it is healthy
     with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
         assert status_of(up)["cluster_id"] == cluster_id
         wait_until(lambda: status_of(up)["controller"]["topics"] == 1, what="the topic")
@@ -87,10 +91,8 @@ def test_an_emptied_server_ends_klamm_with_the_reason(
     project, address = restartable_zookeeper
     with klamm_up(tmp_path, *BROKERS, "--zookeeper", f"{address}/k") as up:
         create_topic(up, "lost")
-        project("rm", "--stop", "--force", "--volumes", "zookeeper")
-        volumes = [f"{project.name}_zookeeper-{name}" for name in ("data", "log")]
-        docker("volume", "rm", *volumes)
-        project.up("zookeeper")
+        project.stop()
+        project.start()
         printed = up.wait(120)
     assert up.process.returncode == 1
     error = next(line for line in printed.splitlines() if line.startswith("error: "))

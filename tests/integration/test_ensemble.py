@@ -6,17 +6,18 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from klamm.cluster.errors import KlammError, NotFound, UsageError, WrongState
+from klamm.cluster.errors import KlammError, NotFound, UsageError, WrongState, ZooKeeperUnavailable
 from klamm.server.zookeeper_guard import ZooKeeperGuard
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.ensemble import FOLLOWER, LEADER, NO_QUORUM, EmbeddedEnsemble, check_size
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
+from klamm.zk.ports import free_port, require_free
 from klamm.zk.store import Create, Exists, GetChildren, ResultCode
 from tests.waiting import wait_until
 
@@ -32,13 +33,27 @@ def store_on(ensemble: EmbeddedEnsemble) -> Iterator[KazooStore]:
         store.close()
 
 
+def first_of_three_free_ports() -> int:
+    while True:
+        first = free_port()
+        with suppress(ZooKeeperUnavailable):
+            require_free(first + 1)
+            require_free(first + 2)
+            return first
+
+
 def states(ensemble: EmbeddedEnsemble) -> list[str]:
     return sorted(server.state for server in ensemble.states())
 
 
 @pytest.mark.slow
 def test_a_quorum_survives_its_leader_and_waits_for_a_majority(tmp_path: Path) -> None:
-    with EmbeddedEnsemble(tmp_path, 3) as ensemble:
+    first = first_of_three_free_ports()
+    with EmbeddedEnsemble(tmp_path, 3, first) as ensemble:
+        addresses = [f"127.0.0.1:{first + n}" for n in range(3)]
+        assert ensemble.connect_string == ",".join(addresses)
+        with pytest.raises(ZooKeeperUnavailable, match=f"port {first + 2} is in use"):
+            EmbeddedEnsemble(tmp_path / "other", 1, first + 2).start()
         wait_until(lambda: states(ensemble) == [FOLLOWER, FOLLOWER, LEADER], 20)
         with store_on(ensemble) as store:
             assert store.write([[Create("/before", b"")]])[0].code is ResultCode.OK

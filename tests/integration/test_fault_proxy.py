@@ -34,7 +34,7 @@ def session(proxy: FaultProxy, chroot: str) -> Iterator[KazooSession]:
 
 
 class Written(threading.Thread):
-    """A wave of writes on a thread of its own; ``sent`` is set once it is on its way."""
+    """A batch of writes in a separate thread; ``sent`` is set once the batch has been sent."""
 
     def __init__(self, session: KazooSession, *transactions: Transaction) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def test_the_reply_that_is_lost_is_the_one_that_was_named(
     assert store.read([GetData("/a")])[0].data == b"3"
 
 
-def test_while_it_is_down_nobody_gets_through(proxy: FaultProxy, session: KazooSession) -> None:
+def test_no_client_gets_through_while_it_is_down(proxy: FaultProxy, session: KazooSession) -> None:
     proxy.down()
     with socket.create_connection((HOST, proxy.port)) as refused:
         assert refused.recv(1) == b""

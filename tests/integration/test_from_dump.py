@@ -82,7 +82,7 @@ def test_a_recorded_tree_goes_up_and_only_documented_writes_occur(
 
 
 @pytest.mark.slow
-def test_nobody_is_taken_for_dead_while_the_others_register(chroot: str, tmp_path: Path) -> None:
+def test_no_broker_is_considered_dead_while_others_register(chroot: str, tmp_path: Path) -> None:
     ids = list(range(30))
     state = {"controller_epoch": 1, "leader": 0, "version": 1, "leader_epoch": 7, "isr": ids}
     topic = {"version": 1, "partitions": {str(number): ids for number in range(20)}}

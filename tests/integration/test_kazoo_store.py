@@ -112,7 +112,7 @@ def test_no_server_is_one_clear_line() -> None:
         port = unused.getsockname()[1]
     with pytest.raises(ZooKeeperUnavailable) as raised:
         KazooSession(f"127.0.0.1:{port}", TIMEOUT_MS, connection_timeout_ms=200)
-    assert str(raised.value) == f"no ZooKeeper answers at 127.0.0.1:{port} within 200 ms"
+    assert str(raised.value) == f"no ZooKeeper server responds at 127.0.0.1:{port} within 200 ms"
 
 
 def test_the_biggest_transaction_goes_and_one_byte_more_does_not(
@@ -165,7 +165,7 @@ def test_a_znode_that_may_not_be_read(
     assert [result.code for result in store.read(ops)[:2]] == [ResultCode.NOAUTH, OK]
 
 
-def test_a_change_between_a_wave_and_its_watches_is_told(
+def test_a_change_between_a_batch_and_its_watches_is_notified(
     session: KazooSession, store: KazooStore
 ) -> None:
     paths = [f"/n{index}" for index in range(MANY)]
@@ -180,7 +180,7 @@ def test_a_change_between_a_wave_and_its_watches_is_told(
             changed.set()
             ok(store, SetData(paths[0], b"after"), Delete(paths[1]), Create("/absent", None))
 
-    store.read([GetData("/")] * MANY)  # the first wave of a session asks for more than its reads
+    store.read([GetData("/")] * MANY)  # the first batch of a session asks for more than its reads
     ops = [GetData(path, watch=True) for path in (*paths, "/absent")]
     ops += [GetChildren(path, watch=True) for path in paths]  # type: ignore[misc]
     results = KazooStore(session, change_after_the_reads).read(ops)
@@ -214,7 +214,7 @@ def test_stores_share_a_session_and_its_events(session: KazooSession, store: Kaz
     assert (len(heard), len(others)) == (2, 1)
 
 
-def test_every_call_waits_as_it_is_told(session: KazooSession) -> None:
+def test_every_call_waits_as_long_as_requested(session: KazooSession) -> None:
     finished: queue.Queue[Completion] = queue.Queue()
     waited: list[Completion] = []
 
@@ -233,7 +233,7 @@ def test_every_call_waits_as_it_is_told(session: KazooSession) -> None:
     assert len(waited) == 1 + 1 + 3  # the last: what the server knows, the reads, the watches
 
 
-def test_a_listener_that_fails_is_reported_and_harms_nobody(
+def test_a_listener_that_fails_is_reported_and_harms_no_other(
     session: KazooSession, store: KazooStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[threading.ExceptHookArgs] = []
@@ -275,6 +275,8 @@ def test_after_expiry_no_session_begins_by_itself(
     events: list[StoreEvent] = []
     session.add_listener(events.append)
     client = session._client
+    ok(KazooStore(session), Create("/a", None))
+    zxid = session.last_zxid
     thief = KazooClient(zookeeper.connect_string, client_id=client.client_id)
     thief.start()
     thief.stop()
@@ -283,6 +285,7 @@ def test_after_expiry_no_session_begins_by_itself(
     assert events[-1] == SessionEvent(SessionState.EXPIRED)
     session.run([], repeat=True)
     assert KazooStore(session).read([Exists("/")])[0].code is ResultCode.SESSIONEXPIRED
+    assert session.last_zxid >= zxid > 0, "the next session must not start on an older server"
 
 
 def test_an_answer_cut_in_the_middle_is_asked_for_again(proxy: FaultProxy, chroot: str) -> None:
@@ -365,7 +368,7 @@ def _close_twice(session: KazooSession, proxy: FaultProxy) -> None:
         _expire_and_reopen,
     ],
 )
-def test_nothing_is_left_and_nobody_waits(
+def test_nothing_is_left_and_no_call_waits(
     zookeeper: EmbeddedZooKeeper,
     chroot: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -469,3 +472,39 @@ def test_a_server_older_than_multi_read(tmp_path: Path, monkeypatch: pytest.Monk
             ]
         finally:
             session.close()
+
+
+@pytest.mark.parametrize("is_mute", [True, False])
+def test_a_cut_link_loses_a_write_or_only_its_reply(
+    chroot: str, zookeeper_client: KazooClient, is_mute: bool
+) -> None:
+    session = KazooSession(chroot, 4_000)
+    states: list[StoreEvent] = []
+    session.add_listener(states.append)
+    path = f"{session.chroot.path}/a"
+    session.cut(is_mute=is_mute, is_deaf=not is_mute)
+    results: list[ResultCode] = []
+    thread = threading.Thread(
+        target=lambda: results.append(KazooStore(session).write([[Create("/a", None)]])[0].code)
+    )
+    thread.start()
+    dropped = SessionEvent(SessionState.DISCONNECTED)
+    wait_until(lambda: dropped in states, what="the silent connection to be dropped")
+    assert (zookeeper_client.exists(path) is None) == is_mute
+    session.cut(is_mute=False, is_deaf=False)
+    thread.join(20)
+    assert results == [ResultCode.CONNECTIONLOSS]
+    assert SessionEvent(SessionState.EXPIRED) not in states
+    session.close()
+
+
+def test_a_short_silence_loses_nothing(session: KazooSession) -> None:
+    session.cut(is_mute=False, is_deaf=True)
+    results: list[ResultCode] = []
+    thread = threading.Thread(
+        target=lambda: results.append(KazooStore(session).write([[Create("/a", None)]])[0].code)
+    )
+    thread.start()
+    session.cut(is_mute=False, is_deaf=False)
+    thread.join(20)
+    assert results == [OK]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from klamm.admin.topics.topics import TopicAdmin
-from klamm.cluster.errors import UsageError
+from klamm.cluster.errors import NotFound, WrongState
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.actions import RUNNING, FailLogDir, Start
@@ -62,7 +62,7 @@ def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
     failed = operations.perform(FailLogDir(1, "d1"))
     assert (failed["halted"], failed["state"]) == (True, FAILED)
     reason = operations.reason_of(1)
-    assert reason == "all log directories have failed: d1: d1 was made to fail"
+    assert reason == "all log directories have failed: d1: injected failure of d1"
     wait_until(lambda: leaders(cluster) == [0, 2])
     assert cluster.errors == []
     operations.perform(Start(1))
@@ -72,8 +72,8 @@ def test_one_directory_fails_and_then_the_last(cluster: RealCluster) -> None:
 
 
 def test_a_directory_or_a_broker_that_is_not_there(cluster: RealCluster) -> None:
-    with pytest.raises(UsageError, match="broker 1 has no log directory d2") as refused:
+    with pytest.raises(NotFound, match="broker 1 has no log directory d2") as refused:
         cluster.fail_log_dir(1, "d2")
     assert refused.value.hint == "it has d0, d1"
-    with pytest.raises(UsageError, match="broker 9 is not running"):
+    with pytest.raises(WrongState, match="broker 9 is not running"):
         cluster.fail_log_dir(9, "d0")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from klamm.cli.client import ServerClient
 from klamm.cli.options import Answered, asks_server
 from klamm.cluster.quirks import NO_QUIRKS
-from klamm.drills import language
+from klamm.drills import step_language
 from klamm.drills.actions import ACTIONS as DRILL_ACTIONS
 from klamm.drills.actions import kind_of
 from klamm.drills.language import parse_drill
@@ -60,7 +60,8 @@ def stumble(
 def grown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table with one row more, for who reads it."""
     monkeypatch.setitem(ACTIONS, "stumble", ROW)  # type: ignore[arg-type]
-    monkeypatch.setattr(language, "ACTIONS", DRILL_ACTIONS | {"stumble": kind_of("stumble", *ROW)})
+    words = DRILL_ACTIONS | {"stumble": kind_of("stumble", *ROW)}
+    monkeypatch.setattr(step_language, "ACTIONS", words)
     monkeypatch.setattr(api, "ROUTES", (*api.ROUTES, api.action_route("stumble", ROW)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +13,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from klamm.cluster.journal import JournalRow
+from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from klamm.server.api import create_app
+from klamm.server.api import ROUTES, create_app
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.server.openapi import ApiRoute, plain_path
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.store import SessionState
 from tests.asgi import AsgiClient
@@ -64,7 +67,7 @@ def test_the_status(api: AsgiClient, server: ClusterServer) -> None:
 @pytest.mark.parametrize(
     ("state", "is_stale"), [(SessionState.DISCONNECTED, True), (SessionState.EXPIRED, False)]
 )
-def test_what_is_known_is_stale_while_nobody_answers(
+def test_known_values_are_stale_while_no_server_responds(
     api: AsgiClient, server: ClusterServer, state: SessionState, is_stale: bool
 ) -> None:
     server.cluster.own_session.state = state
@@ -87,7 +90,35 @@ def test_a_topic_is_created_by_the_controller_and_described(api: AsgiClient) -> 
         assert partition["leader"] == partition["replicas"][0]
         assert partition["isr"] == partition["replicas"]
         assert partition["min_isr"] == 2
-    assert "defaults" in api.get("/topics").json()["topics"]
+    topics = api.get("/topics").json()["topics"]
+    assert "defaults" in topics
+    close, unlike = (api.get(f"/topics/{name}").json()["error"] for name in ("defalts", "zzz"))
+    assert close["hint"] == "topic defalts does not exist; did you mean defaults?"
+    assert unlike["hint"].startswith(f"topic zzz does not exist; topics: {topics[0]}")
+
+
+def test_isolated_brokers_are_one_group_and_at_least_one_broker_is_left(
+    api: AsgiClient, server: ClusterServer
+) -> None:
+    assert api.post("/network", json={"isolated": [1, 0, 1]}).json() == {
+        "isolated": [0, 1],
+        "faults": [],
+    }
+    links = ((0, 1), (2, 3), (0, 2), (3, 1))
+    brokers = [[Address("broker", id_) for id_ in link] for link in links]
+    reached = [server.cluster.transport.reaches(*link) for link in brokers]
+    assert reached == [True, True, False, False]
+    everyone = [broker["id"] for broker in api.get("/brokers").json()["brokers"]]
+    assert api.post("/network", json={"isolated": everyone}).status_code == 409
+    assert api.get("/status").json()["isolated_brokers"] == [0, 1]
+    answer = api.post("/network/cut", json={"from": [2], "to": ["others"], "only": "control"})
+    assert answer.json() == {"isolated": [0, 1], "faults": ["cut: 2 -> others (only control)"]}
+    assert api.post("/network", json={"isolated": []}).json()["isolated"] == []
+    refused = api.post("/network/cut", json={"between": [[0], [0, 1]]})
+    assert (refused.status_code, "0 is named twice" in refused.text) == (400, True)
+    assert api.post("/network/delay", json={"between": [[0], ["x"]], "ms": 1}).status_code == 400
+    assert api.get("/status").json()["network_faults"] == ["cut: 2 -> others (only control)"]
+    assert api.post("/network/heal").json() == {"isolated": [], "faults": []}
 
 
 def test_a_topic_that_is_refused(api: AsgiClient) -> None:
@@ -99,7 +130,7 @@ def test_a_topic_that_is_refused(api: AsgiClient) -> None:
     assert "large" not in api.get("/topics").json()["topics"]
 
 
-def test_a_client_that_does_not_wait_is_told_so(api: AsgiClient) -> None:
+def test_a_client_that_does_not_wait_gets_an_error(api: AsgiClient) -> None:
     assert create(api, {"name": "hasty", "num_partitions": 1}, timeout_ms=0)["error"] == 7
     wait_until(lambda: "hasty" in api.get("/topics").json()["topics"])
 
@@ -107,69 +138,113 @@ def test_a_client_that_does_not_wait_is_told_so(api: AsgiClient) -> None:
 def test_partitions_are_added(api: AsgiClient) -> None:
     create(api, {"name": "grows", "assignments": {"0": [0, 1]}})
 
-    def add(total: int, lists: list[list[int]] | None = None) -> dict[str, Any]:
+    def add(total: int, lists: list[list[int]] | None = None) -> list[dict[str, Any]]:
         wanted = {"total_count": total, "new_assignments": lists}
         body = {"topics": {"grows": wanted}, "timeout_ms": 20_000}
-        failures: dict[str, Any] = api.post("/topics/partitions", json=body).json()["failures"]
-        return failures
+        answer: dict[str, list[dict[str, Any]]] = api.post("/topics/partitions", json=body).json()
+        return answer["failures"]
 
-    assert add(3, [[2, 3], [3, 2]]) == {}
-    assert add(4) == {}
+    assert add(3, [[2, 3], [3, 2]]) == []
+    assert add(4) == []
     partitions = api.get("/topics/grows").json()["partitions"]
     assert [p["replicas"] for p in partitions[:3]] == [[0, 1], [2, 3], [3, 2]]
     assert all(p["leader"] is not None for p in partitions)
     assert len(partitions) == 4
-    assert add(4)["grows"] == {"error": 37, "message": "Topic already has 4 partitions."}
-    assert add(2)["grows"] == {
-        "error": 37,
-        "message": "Topic currently has 4 partitions, which is higher than the requested 2.",
-    }
-    assert add(5, [[9]])["grows"] == {
-        "error": 39,
-        "message": "Unknown broker(s) in replica assignment: 9.",
-    }
+    for asked, code, message in (
+        ((4,), "INVALID_PARTITIONS", "Topic already has 4 partitions."),
+        (
+            (2,),
+            "INVALID_PARTITIONS",
+            "Topic currently has 4 partitions, which is higher than the requested 2.",
+        ),
+        (
+            (5, [[9]]),
+            "INVALID_REPLICA_ASSIGNMENT",
+            "Unknown broker(s) in replica assignment: 9.",
+        ),
+    ):
+        assert add(*asked) == [{"topic": "grows", "code": code, "message": message}]
     nowhere = {"topics": {"nowhere": {"total_count": 2}}, "timeout_ms": 1000}
-    assert api.post("/topics/partitions", json=nowhere).json()["failures"]["nowhere"] == {
-        "error": 3,
-        "message": "The topic 'nowhere' does not exist.",
-    }
+    assert api.post("/topics/partitions", json=nowhere).json()["failures"] == [
+        {
+            "topic": "nowhere",
+            "code": "UNKNOWN_TOPIC_OR_PARTITION",
+            "message": "The topic 'nowhere' does not exist.",
+        }
+    ]
 
 
 def test_a_deleted_topic_is_gone_when_the_answer_comes(api: AsgiClient) -> None:
     new = {"topics": [{"name": "goes", "num_partitions": 3, "replication_factor": 2}]}
     api.post("/topics", json={**new, "timeout_ms": 30_000})
     answer = api.post("/topics/delete", json={"topics": ["goes", "nowhere"]}).json()
-    assert answer["failures"] == {"nowhere": {"error": 3, "message": None}}
+    unknown = {"topic": "nowhere", "code": "UNKNOWN_TOPIC_OR_PARTITION", "message": None}
+    assert answer["failures"] == [unknown]
     assert "goes" not in api.get("/topics").json()["topics"]
     assert api.get("/topics/goes").status_code == 404
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "named"),
+    ("path", "body", "named", "hint"),
     [
         (
             "/topics",
             b'{"topics":[{"name":"typo"}],"timeout_ms":1,"validateOnly":true}',
             "validateOnly",
+            "did you mean validate_only?",
         ),
-        ("/topics", b'{"topics":[{"name":"typo","partitions":1}],"timeout_ms":1}', "partitions"),
-        ("/topics/delete", b'{"topics":["typo"],"timeoutMs":1}', "timeoutMs"),
-        ("/topics/partitions", b'{"topics":{"typo":{"total_count":2,"count":3}}}', "count"),
-        ("/reassignments/list", b'{"partitions":[{"topic":"t","partition":0,"x":1}]}', "x"),
-        ("/brokers/0/start", b'{"await":true}', "await"),
-        ("/brokers/0/kill", b'{"force":true}', "force"),
-        ("/controller/move", b'{"to":1}', "to"),
+        (
+            "/topics",
+            b'{"topics":[{"name":"typo","partitions":1}],"timeout_ms":1}',
+            "partitions",
+            "did you mean num_partitions?",
+        ),
+        (
+            "/topics/delete",
+            b'{"topics":["typo"],"timeoutMs":1}',
+            "timeoutMs",
+            "did you mean timeout_ms?",
+        ),
+        (
+            "/topics/partitions",
+            b'{"topics":{"typo":{"total_count":2,"count":3}}}',
+            "count",
+            "did you mean total_count?",
+        ),
+        (
+            "/reassignments/list",
+            b'{"partitions":[{"topic":"t","partition":0,"x":1}]}',
+            "x",
+            "known: topic, partition;",
+        ),
+        ("/brokers/0/start", b'{"await":true}', "await", "did you mean wait?"),
+        ("/brokers/0/kill", b'{"force":true}', "force", "the request takes no fields"),
+        ("/controller/move", b'{"to":1}', "to", "the request takes no fields"),
     ],
 )
 def test_a_field_or_parameter_that_does_not_exist_is_refused(
-    api: AsgiClient, path: str, body: bytes, named: str
+    api: AsgiClient, path: str, body: bytes, named: str, hint: str
 ) -> None:
     refused = api.request("POST", path, body)
     assert refused.status_code == 400
     error = refused.json()["error"]
     assert f"unknown field `{named}" in error["message"]
-    assert error["hint"].startswith("GET /openapi.json")
+    assert error["hint"].startswith(hint)
+    assert "; GET /openapi.json describes" in error["hint"]
     assert "typo" not in api.get("/topics").json()["topics"]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_refuses_an_unknown_field_by_name(api: AsgiClient, route: ApiRoute) -> None:
+    path = plain_path(route.path).format(id=0, topic="t", server="1", action="kill")
+    refused = api.request(route.method, path, b'{"surprise": 1}')
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert error["message"] == "malformed request: unknown field `surprise`"
+    fields = () if route.body is None else msgspec.structs.fields(route.body)
+    known = ", ".join(field.encode_name for field in fields)
+    hint = f"known: {known}; " if known else "the request takes no fields; "
+    assert error["hint"].startswith(hint)
 
 
 def test_a_query_is_checked(api: AsgiClient) -> None:
@@ -199,16 +274,22 @@ def test_a_body_that_is_not_utf_8_is_refused_with_the_place(api: AsgiClient) -> 
         ("POST", "/topics", b"{", 400, "UsageError", None),
         ("POST", "/topics", b'{"topics":[{"name":1}],"timeout_ms":1}', 400, "UsageError", None),
         ("POST", "/brokers/9/kill", b"", 404, "NotFound", None),
-        ("POST", "/brokers/1/resume", b"", 400, "UsageError", None),
-        ("POST", "/brokers/1/start", b"", 400, "UsageError", None),
-        ("POST", "/brokers", b'{"id": 1}', 400, "UsageError", None),
+        ("POST", "/brokers/1/resume", b"", 409, "WrongState", None),
+        ("POST", "/brokers/1/start", b"", 409, "WrongState", None),
+        ("POST", "/brokers", b'{"id": 1}', 409, "WrongState", None),
         ("POST", "/brokers", b'{"id": 60000}', 400, "UsageError", None),
-        ("POST", "/brokers/1/explode", b"", 404, "Not Found", None),
+        ("POST", "/brokers/1/explode", b"", 404, "NotFound", None),
+        ("GET", "/brokers/9", None, 404, "NotFound", None),
+        ("POST", "/network", b'{"isolated": [0, 9]}', 404, "NotFound", None),
+        ("POST", "/zookeeper/1/explode", b"", 404, "NotFound", None),
+        ("POST", "/topics/describe", b'{"topics": ["nowhere"]}', 404, "UnknownTopicOr", None),
+        ("POST", "/producers", b'{"topic": "nowhere"}', 404, "UnknownTopicOrPartition", None),
+        ("POST", "/consumers/9/poll", b"", 404, "NotFound", None),
         ("GET", "/journal?after=x", None, 400, "UsageError", None),
         ("GET", "/journal?last=-1", None, 400, "UsageError", None),
         ("GET", "/journal?last=10001", None, 400, "UsageError", None),
-        ("GET", "/nothing", None, 404, "Not Found", None),
-        ("DELETE", "/topics", None, 405, "Method Not Allowed", None),
+        ("GET", "/nothing", None, 404, "NotFound", None),
+        ("DELETE", "/topics", None, 405, "MethodNotAllowed", None),
     ],
 )
 def test_errors_are_json(
@@ -223,9 +304,31 @@ def test_errors_are_json(
     response = api.request(method, path, content=body)
     assert response.status_code == status
     described = response.json()["error"]
-    assert described["error"] == error
+    assert described["error"].startswith(error)
     assert (described["code"] or "").startswith(code or "")
     assert described["message"]
+
+
+BODIES = {
+    "fail-log-dir": {"log_dir": "d0"},
+    "records": {"record_count": 1},
+    "skew-clock": {"ms": 1},
+}
+
+
+@pytest.mark.parametrize(
+    "route",
+    [route for route in ROUTES if re.search(r"\{(id|topic)", route.path)],
+    ids=lambda route: f"{route.method} {route.path}",
+)
+def test_every_route_to_something_that_is_not_there_is_404(
+    api: AsgiClient, route: ApiRoute
+) -> None:
+    path = plain_path(route.path).format(id=60, topic="nowhere")
+    body = BODIES.get(path.rpartition("/")[2])
+    missing = api.request(route.method, path, None if body is None else msgspec.json.encode(body))
+    assert missing.status_code == 404
+    assert missing.json()["error"]["error"] in ("NotFound", "UnknownTopicOrPartition")
 
 
 def test_metrics_are_prometheus_text_with_kafkas_names(api: AsgiClient) -> None:
@@ -310,7 +413,9 @@ def test_kill_refuses_its_id_until_the_session_is_over(api: AsgiClient) -> None:
     assert (described["state"], described["registered"]) == ("killed", True)
     refused = api.post("/brokers/3/start", json={"wait": False})
     assert refused.status_code == 409
-    assert refused.json()["error"]["error"] == "NodeExists"
+    error = refused.json()["error"]
+    assert error["message"] == "broker 3 cannot register: its previous session has not expired"
+    assert error["hint"].startswith("the session expires within about 3000 ms; without --no-wait")
     assert api.get("/brokers/3").json()["state"] == "killed"
     assert api.post("/brokers/3/start").json()["state"] == "running"
     assert api.get("/brokers/3").json()["state"] == "running"

@@ -72,6 +72,7 @@ def topics(*, timeout_ms: int = 20_000, **topic: Any) -> bytes:
         ("/network", b'{"isolated":[99999999999999999999]}', 400, "malformed"),
         (f"/brokers/{'9' * 5000}/start", b"", 404, "not found"),
         ("/brokers/2147483648/start", b"", 404, "broker 2147483648 does not exist"),
+        (f"/brokers/{'9' * 20}/kill", b"", 404, f"broker {'9' * 20} does not exist"),
         ("/producers/9999999999/close", b"", 404, "producer 9999999999 does not exist"),
     ],
 )

@@ -93,7 +93,7 @@ def test_what_is_refused(api: AsgiClient) -> None:
     ok(api, f"/producers/{number}/close")
 
 
-def test_clients_that_nobody_asks_for_any_more_end(api: AsgiClient, server: ClusterServer) -> None:
+def test_clients_that_are_no_longer_used_are_closed(api: AsgiClient, server: ClusterServer) -> None:
     number = ok(api, "/producers", topic="t")["id"]
     ok(api, f"/producers/{number}/records", record_count=1)
     server.client_sessions.idle_s = -1.0

@@ -107,7 +107,8 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
     first, second = DataDir(tmp_path / "d"), DataDir(tmp_path / "d")
     first.open()
     first.write_address(ServerAddress("http://127.0.0.1:1", 42, "t"))
-    with pytest.raises(EnvironmentProblem, match=r"process 42 \(http://127.0.0.1:1\) runs in"):
+    running = r"process 42 \(http://127.0.0.1:1\) is running in"
+    with pytest.raises(EnvironmentProblem, match=running):
         second.open()
     assert read_address(tmp_path / "d") == ServerAddress("http://127.0.0.1:1", 42, "t")
     first.close()
@@ -178,7 +179,7 @@ def test_a_lock_file_that_its_holder_removes_is_not_held(
 
     monkeypatch.setattr(fcntl, "flock", when_the_first_ends)
     second.open()
-    with pytest.raises(EnvironmentProblem, match="another klamm runs in"):
+    with pytest.raises(EnvironmentProblem, match="another klamm is running in"):
         third.open()
     second.close()
 

@@ -19,6 +19,7 @@ from klamm.cluster.errors import (
     KlammError,
     RequestTimedOut,
     UsageError,
+    WrongState,
     ZooKeeperUnavailable,
 )
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
@@ -48,7 +49,7 @@ def config(chroot: str, **changes: object) -> ServerConfig:
 
 
 def in_thread(function: Callable[[], T]) -> Future[T]:
-    """What ``function`` ends with, on a thread of its own."""
+    """The result of ``function``, which runs in a new thread."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -106,7 +107,7 @@ def test_the_same_seed_goes_on_with_its_draws_after_a_restart(chroot: str, tmp_p
     assert seeds[0] == 7 != seeds[1]
 
 
-def test_nobody_reacts_to_the_end_of_another(
+def test_no_broker_reacts_to_the_end_of_another(
     chroot: str, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
     partitions = f"/{chroot.rpartition('/')[2]}/brokers/topics/kept/partitions"
@@ -118,7 +119,7 @@ def test_nobody_reacts_to_the_end_of_another(
         assert stat.version == 0
 
 
-def test_a_persistent_znode_among_the_brokers_keeps_nobody_out(
+def test_a_persistent_znode_among_the_brokers_keeps_no_broker_out(
     chroot: str, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
     with ClusterServer(config(chroot, data_dir=tmp_path)):
@@ -222,7 +223,7 @@ def test_a_broker_that_is_killed_while_it_waits(chroot: str, tmp_path: Path) -> 
         with pytest.raises(KlammError, match="was stopped before it was registered"):
             starting.result(5)
         assert server.operations.state_of(1) == "killed"
-        with pytest.raises(UsageError, match="broker 1 is not running"):
+        with pytest.raises(WrongState, match="broker 1 is not running"):
             server.operations.perform(Kill(1))
 
 
@@ -230,7 +231,7 @@ def test_a_broker_that_cannot_register_is_freed(chroot: str, tmp_path: Path) -> 
     with ClusterServer(config(chroot, data_dir=tmp_path, session_timeout_ms=20_000)) as server:
         server.operations.perform(Kill(1))
         before = names_of_threads()
-        with pytest.raises(NodeExists, match="does not match current session"):
+        with pytest.raises(NodeExists, match="its previous session has not expired"):
             server.operations.perform(Start(1, wait=False))
         wait_until(lambda: names_of_threads() == before)
         assert server.operations.state_of(1) == "killed"
@@ -297,5 +298,5 @@ def test_two_starts_at_once(chroot: str, tmp_path: Path) -> None:
         server.operations.perform(Stop(1))
         both = [in_thread(lambda: server.operations.perform(Start(1))) for _ in range(2)]
         errors = [future.exception(10) for future in both]
-        assert sorted(type(error).__name__ for error in errors) == ["NoneType", "UsageError"]
+        assert sorted(type(error).__name__ for error in errors) == ["NoneType", "WrongState"]
         assert server.operations.state_of(1) == "running"

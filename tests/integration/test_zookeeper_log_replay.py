@@ -9,22 +9,23 @@ from typing import NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
-from pyspark.sql import Row, SparkSession
 
 from klamm.admin.topics.topics import TopicAdmin
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 from klamm.placement.draws import JavaRandom
+from klamm.replay.engines import Engine
 from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from tests.spark.zookeeper_logs import Told, read_events
+from tests.spark.reading import At, Told
+from tests.spark.zookeeper_logs import read_events
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ASSIGNMENT = {n: tuple((n + k) % 4 for k in range(3)) for n in range(8)}
 PARTITIONS = [TopicPartition("t", n) for n in ASSIGNMENT]
@@ -101,8 +102,8 @@ def are_all_in_sync(cluster: RealCluster) -> bool:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, run: Run) -> Told:
-    return read_events(spark, run.files)
+def told(duckdb: Engine, run: Run) -> Told:
+    return read_events(duckdb, run.files)
 
 
 def stored_leaderships(run: Run) -> dict[TopicPartition, Leadership]:
@@ -111,7 +112,7 @@ def stored_leaderships(run: Run) -> dict[TopicPartition, Leadership]:
     return {tp: (at.leader, at.leader_epoch, at.isr, at.zk_version) for tp, at in found.items()}
 
 
-def last_leaderships(rows: list[Row]) -> dict[TopicPartition, Leadership]:
+def last_leaderships(rows: list[At]) -> dict[TopicPartition, Leadership]:
     return {
         TopicPartition(row.topic, row.partition): (
             row.leader,
@@ -174,10 +175,10 @@ def test_both_tell_of_the_same_controllers_and_brokers(run: Run, told: Told) -> 
 
 
 def test_a_snapshot_is_a_start_where_older_logs_are_gone(
-    spark: SparkSession, run: Run, told: Told
+    duckdb: Engine, run: Run, told: Told
 ) -> None:
     snapshots = list(run.files.glob("snapshot.*"))
-    rest = read_events(spark, run.last_log, *snapshots)
+    rest = read_events(duckdb, run.last_log, *snapshots)
     assert rest.damaged == []
     assert last_leaderships(rest.events) == stored_leaderships(run)
 

@@ -109,7 +109,7 @@ def loads_of(cluster: ClusterPlacement) -> list[int]:
 @settings(max_examples=300, deadline=None)
 @given(cases(with_racks=False))
 def test_no_arrangement_needs_fewer_moves_and_none_of_so_few_is_evener(case: Case) -> None:
-    plan = plan_moves(case.pools, case.cluster)
+    plan = plan_moves(case.pools, case.cluster).moves
     outcomes = every_outcome(case)
     fewest = min(moves for moves, _ in outcomes)
     assert moves_of(plan) == fewest
@@ -120,7 +120,7 @@ def test_no_arrangement_needs_fewer_moves_and_none_of_so_few_is_evener(case: Cas
 @settings(max_examples=300, deadline=None)
 @given(cases(with_racks=True))
 def test_with_racks_no_legal_arrangement_needs_fewer_moves(case: Case) -> None:
-    plan = plan_moves(case.pools, case.cluster)
+    plan = plan_moves(case.pools, case.cluster).moves
     assert moves_of(plan) == min(moves for moves, _ in every_outcome(case))
     after = carried_out(case, plan)
     assert violations(case.pools, after) == ()
@@ -132,7 +132,7 @@ def test_with_racks_no_legal_arrangement_needs_fewer_moves(case: Case) -> None:
 @given(cases(with_racks=True), st.booleans())
 def test_what_every_plan_keeps(case: Case, racks_count: bool) -> None:
     mode = RackAwareMode.ENFORCED if racks_count else RackAwareMode.DISABLED
-    plan = plan_moves(case.pools, case.cluster, PlanOptions(rack_mode=mode))
+    plan = plan_moves(case.pools, case.cluster, PlanOptions(rack_mode=mode)).moves
     assert [move.partition for move in plan] == sorted({move.partition for move in plan})
     for move in plan:
         place = case.cluster.partitions[move.partition]
@@ -148,13 +148,13 @@ def test_what_every_plan_keeps(case: Case, racks_count: bool) -> None:
             assert move.new[0] == place.leader
     broken = {one.partition for one in violations(case.pools, case.cluster, mode)}
     assert {move.partition for move in plan} == broken
-    assert plan_moves(case.pools, carried_out(case, plan), PlanOptions(rack_mode=mode)) == ()
+    assert plan_moves(case.pools, carried_out(case, plan), PlanOptions(rack_mode=mode)).moves == ()
 
 
 @settings(max_examples=300, deadline=None)
 @given(cases(with_racks=False))
 def test_no_other_choice_of_leaders_is_evener(case: Case) -> None:
-    plan = plan_moves(case.pools, case.cluster)
+    plan = plan_moves(case.pools, case.cluster).moves
     after = carried_out(case, plan)
     free = set()
     for move in plan:
@@ -192,7 +192,7 @@ def test_another_replication_factor_stays_inside_with_the_fewest_copies(
     pool = case.pools.pool_of("a")
     assert pool is not None
     wanted = min(wanted, len(pool.broker_ids))
-    plan = plan_moves(case.pools, case.cluster, PlanOptions(["a"], wanted))
+    plan = plan_moves(case.pools, case.cluster, PlanOptions(["a"], wanted)).moves
     after = carried_out(case, plan)
     of_a = [tp for tp in after.partitions if tp.topic == "a"]
     assert {move.partition.topic for move in plan} <= {"a"}

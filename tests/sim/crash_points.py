@@ -18,11 +18,12 @@ from typing import Final, NamedTuple
 from klamm.cluster.requests import Address
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.crash_points import CrashPoint, crash_controller, raise_crashed
 from klamm.runtime.simulated.world import SimulatedWorld, Snapshot
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import Crashed, LostReply
-from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult, Store, Transaction, TxnResult
-from tests.sim.worlds import active_controller, crash_controller
+from klamm.zk.store import GetChildren, GetData, Store
+from tests.sim.worlds import active_controller
 
 GROUP_SIZES = (1, None)
 """One partition a transaction, and as many as there is room for."""
@@ -30,72 +31,44 @@ Record = Callable[[str, object], None]
 _OF_SESSIONS = ("/controller", "/controller_epoch", "/brokers/ids")
 
 
-class Crash:
-    """Hooks that crash broker 0's controller before or after its n-th operation; the broker stays
-    up, unless ``with_broker``. ``at`` None only counts. ``error`` LostReply takes the connection
-    away instead, so that the request or its answer is lost."""
+def crash_at(
+    world: SimulatedWorld,
+    at: int | None,
+    before: bool,
+    *,
+    with_broker: bool = False,
+    error: type[Crashed | LostReply] = Crashed,
+) -> CrashPoint:
+    """Crash broker 0's controller before or after its n-th operation; the broker stays up, unless
+    ``with_broker``. ``at`` None only counts. ``error`` LostReply takes the connection away instead,
+    so that the request or its answer is lost."""
+    world.on_crash = world.kill if with_broker else partial(crash_controller, world)
 
-    def __init__(
-        self,
-        world: SimulatedWorld,
-        at: int | None,
-        before: bool,
-        *,
-        with_broker: bool = False,
-        error: type[Crashed | LostReply] = Crashed,
-    ) -> None:
-        self.count = 0
-        self.happened = False
-        self._at = at
-        self._before = before
-        self._error = error
-        self._scheduler = world.scheduler
-        self._address = Address("controller", 0)
-        world.on_crash = world.kill if with_broker else partial(crash_controller, world)
-        world.server.before_op = self.before_op
-        world.server.after_op = self.after_op
+    def act(_: Address) -> None:
+        raise error
 
-    def before_op(self, _: int, __: ReadOp | Transaction) -> None:
-        if self._before:
-            self._maybe_crash()
-
-    def after_op(self, _: int, __: ReadOp | Transaction, ___: ReadResult | TxnResult) -> None:
-        if not self._before:
-            self._maybe_crash()
-
-    def _maybe_crash(self) -> None:
-        if self.happened or self._scheduler.current != self._address:
-            return
-        if self.count == self._at:
-            self.happened = True
-            raise self._error
-        self.count += 1
+    first = Address("controller", 0)
+    return CrashPoint(world, at, is_before=before, act=act, is_counted=first.__eq__)
 
 
-class CrashTwice:
-    """Hooks that crash broker 0's controller after one of its operations, and the next one after
-    its ``again``-th."""
+def crash_twice(world: SimulatedWorld, at: int, again: int) -> list[CrashPoint]:
+    """Crash the active controller after one of its operations, and the next one after its
+    ``again``-th. The list has the crash points, the second one once the first has happened."""
+    world.on_crash = partial(crash_controller, world)
 
-    def __init__(self, world: SimulatedWorld, at: int, again: int) -> None:
-        self._world = world
-        self._left = [at, again]
-        self.count = 0
-        world.on_crash = partial(crash_controller, world)
-        world.server.after_op = self.after_op
+    def is_active(address: Address) -> bool:
+        running = world.nodes.get(address.id)
+        controller = None if running is None else running.node.controller
+        return address.role == "controller" and controller is not None and controller.is_active
 
-    def after_op(self, _: int, __: ReadOp | Transaction, ___: ReadResult | TxnResult) -> None:
-        if self.count == 2 or not self._is_controller(self._world.scheduler.current):
-            return
-        if self._left[self.count] == 0:
-            self.count += 1
-            raise Crashed
-        self._left[self.count] -= 1
+    def crash(address: Address) -> None:
+        points.append(
+            CrashPoint(world, again, is_before=False, act=raise_crashed, is_counted=is_active)
+        )
+        raise_crashed(address)
 
-    def _is_controller(self, actor: Address | None) -> bool:
-        if actor is None or actor.role != "controller":
-            return False
-        controller = self._world.nodes[actor.id].node.controller
-        return controller is not None and controller.is_active
+    points = [CrashPoint(world, at, is_before=False, act=crash, is_counted=is_active)]
+    return points
 
 
 class Stored(NamedTuple):
@@ -138,12 +111,13 @@ def crash_everywhere(
     undisturbed, counted = _run(snapshot, case, None, before)
     expected = stored_in(undisturbed)
     assert_agreement(undisturbed)
-    assert counted.count >= case.operations_least, counted.count
+    count = len(counted.operations)
+    assert count >= case.operations_least, count
     gone = {0} if case.with_broker else set()
-    for number in range(counted.count):
+    for number in range(count):
         world, crash = _run(snapshot, case, number, before)
         where = f"crash {'before' if before else 'after'} operation {number}"
-        assert crash.happened, f"{where} never came"
+        assert crash.has_happened, f"{where} never came"
         assert set(world.nodes) == set(undisturbed.nodes) - gone, where
         assert active_controller(world).config.broker_id != 0, where
         assert_agreement(world)
@@ -161,10 +135,10 @@ def crash_twice_everywhere(case: Case) -> int:
     more = {tp: 2 * epochs for tp, epochs in case.more.items()}
     for number in itertools.count():
         world = snapshot.restore()
-        crash = CrashTwice(world, counted.count // 2, number)
+        points = crash_twice(world, len(counted.operations) // 2, number)
         case.act(world)
-        if crash.count < 2:
-            assert crash.count == 1
+        if not points[-1].has_happened:
+            assert points[0].has_happened
             return number
         where = f"second crash after operation {number}"
         assert_agreement(world)
@@ -180,17 +154,17 @@ def lose_everywhere(case: Case, group_size: int | None, before: bool) -> int:
     snapshot = case.begin(group_size).snapshot()
     undisturbed, counted = _run(snapshot, case, None, before)
     expected = stored_in(undisturbed)
-    for number in range(counted.count):
+    for number in range(len(counted.operations)):
         world = snapshot.restore()
-        lost = Crash(world, number, before, error=LostReply)
+        lost = crash_at(world, number, before, error=LostReply)
         case.act(world)
         where = f"loss {'before' if before else 'after'} operation {number}"
-        assert lost.happened, f"{where} never came"
+        assert lost.has_happened, f"{where} never came"
         if 0 in undisturbed.nodes:
             assert active_controller(world).config.broker_id == 0, where
         assert_agreement(world)
         assert_same_end(world, expected, NO_MORE, where)
-    return counted.count
+    return len(counted.operations)
 
 
 def count_cases(case: Case, group_size: int | None, before: bool, record: Record, what: str) -> int:
@@ -202,9 +176,9 @@ def count_cases(case: Case, group_size: int | None, before: bool, record: Record
 
 def _run(
     snapshot: Snapshot, case: Case, at: int | None, before: bool
-) -> tuple[SimulatedWorld, Crash]:
+) -> tuple[SimulatedWorld, CrashPoint]:
     world = snapshot.restore()
-    crash = Crash(world, at, before, with_broker=case.with_broker)
+    crash = crash_at(world, at, before, with_broker=case.with_broker)
     case.act(world)
     return world, crash
 

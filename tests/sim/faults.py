@@ -11,16 +11,26 @@ from typing import Generic, Protocol, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from klamm.runtime.network import LinkFault, Traffic, isolation
 from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.runtime.transport import NetworkFaults
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 BROKERS = st.sampled_from((0, 1, 2))
 
 
-def drawn_network(rng: random.Random) -> NetworkFaults:
+def degraded(**rates: float) -> LinkFault:
+    """Loss, repetition and reordering of all messages with records."""
+    return LinkFault(is_degraded=True, only=Traffic.RECORDS, **rates)  # type: ignore[arg-type]
+
+
+def cut_off(world: SimulatedWorld, *broker_ids: int) -> LinkFault:
+    """The isolation of brokers from all others."""
+    return isolation(broker_ids, world.spec.broker_ids)
+
+
+def drawn_network(rng: random.Random) -> LinkFault:
     """Another network for another seed, mostly a good one."""
-    return NetworkFaults(
+    return degraded(
         loss=rng.choice((0.0, 0.01, 0.1)),
         repetition=rng.choice((0.0, 0.01, 0.1)),
         reordering=rng.choice((0.0, 0.01, 0.3)),
@@ -85,12 +95,14 @@ class Faults(RuleBasedStateMachine, Generic[C]):
             self.world.expire_session(broker_id)
 
     @rule(isolated=st.sampled_from(((), (0,), (1,), (2,))))
-    def cut_off(self, isolated: tuple[int, ...]) -> None:
-        self.world.transport.isolated = isolated
+    def isolate(self, isolated: tuple[int, ...]) -> None:
+        degrading = [fault for fault in self.world.transport.faults if fault.is_degraded]
+        self.world.transport.faults = (cut_off(self.world, *isolated), *degrading)
 
     @rule(seed=st.integers(0, 20))
     def change_the_network(self, seed: int) -> None:
-        self.world.transport.faults = drawn_network(random.Random(seed))
+        cuts = [fault for fault in self.world.transport.faults if not fault.is_degraded]
+        self.world.transport.faults = (*cuts, drawn_network(random.Random(seed)))
 
     @rule()
     def move_the_controller(self) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.simulated.crash_points import crash_controller
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import Crashed
 from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
@@ -27,7 +28,7 @@ from tests.sim.reassignments import (
     stored,
     with_topic,
 )
-from tests.sim.worlds import active_controller, crash_controller
+from tests.sim.worlds import active_controller
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Drills = dict[str, tuple[Callable[[Quirks], None], str]]

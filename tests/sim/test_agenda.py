@@ -6,7 +6,7 @@ from klamm.cluster.requests import Address
 from tests.sim.worlds import create_topic, three_brokers
 
 
-def test_the_agenda_finds_whom_the_scheduler_finds() -> None:
+def test_the_agenda_and_the_scheduler_find_the_same_actors() -> None:
     world = three_brokers()
     create_topic(world, "t", {n: (n % 3, (n + 1) % 3) for n in range(9)})
     world.kill(1)

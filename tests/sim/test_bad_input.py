@@ -107,7 +107,7 @@ def test_what_asks_for_nothing_that_can_be_done_goes(bad: Bad) -> None:
 
 
 @pytest.mark.parametrize("bad", LEFT, ids=str)
-def test_what_nobody_may_throw_away_stays(bad: Bad) -> None:
+def test_files_that_must_not_be_removed_stay(bad: Bad) -> None:
     world = world_before().restore()
     put(world, bad)
     before = stored_in(world)
@@ -125,7 +125,7 @@ def test_what_nobody_may_throw_away_stays(bad: Bad) -> None:
 
 
 @pytest.mark.parametrize("bad", ODD_TOPICS, ids=str)
-def test_a_topic_that_is_odd_but_can_be_read_keeps_nobody_waiting(bad: Bad) -> None:
+def test_a_topic_that_is_odd_but_readable_delays_no_other(bad: Bad) -> None:
     world = world_before().restore()
     put(world, bad)
     world.run_for(3_000)

@@ -23,8 +23,7 @@ from klamm.runtime.checks.clients import (
     UNSEEN,
     check_clients,
 )
-from klamm.runtime.transport import NetworkFaults
-from tests.sim.faults import drawn_network
+from tests.sim.faults import cut_off, degraded, drawn_network
 from tests.sim.replication import IDS, RECORD_BYTES, T0, Cluster
 from tests.sim.worlds import create_topic, three_brokers
 
@@ -103,7 +102,7 @@ def test_a_leader_that_goes_takes_nothing_acknowledged_with_it(how: str) -> None
     clients.send(10)
     leader = clients.state().leader
     if how == "isolate":
-        world.transport.isolated = (leader,)
+        world.transport.faults = (cut_off(world, leader),)
     else:
         {"kill": world.kill, "stop": world.stop, "pause": world.pause}[how](leader)
     clients.send(10)
@@ -121,7 +120,7 @@ def test_a_leader_that_goes_takes_nothing_acknowledged_with_it(how: str) -> None
 def bad_network(seed: int, config: ProducerConfig) -> Clients:
     """Twenty batches over connections that break."""
     clients = Clients(config, seed=seed)
-    clients.world.transport.faults = NetworkFaults(loss=0.05)
+    clients.world.transport.faults = (degraded(loss=0.05),)
     clients.send(20)
     clients.world.transport.heal()
     clients.finish()
@@ -146,8 +145,8 @@ def test_whatever_happens_to_brokers_nothing_acknowledged_is_lost(seed: int) -> 
     clients = Clients(seed=seed, config={"min.insync.replicas": "2"})
     world = clients.world
     for _ in range(15):
-        world.transport.faults = drawn_network(rng)
-        world.transport.isolated = rng.choice(((), (), (0,), (1,), (2,)))
+        network = drawn_network(rng)
+        world.transport.faults = (network, cut_off(world, *rng.choice(((), (), (0,), (1,), (2,)))))
         down = [broker_id for broker_id in IDS if broker_id not in world.nodes]
         match rng.choice(("start", "kill", "stop", "nothing")):
             case "start" if down:
@@ -175,7 +174,7 @@ def test_what_the_leader_alone_acknowledged_may_be_lost_and_that_is_found() -> N
     clients = Clients(ProducerConfig(acks=1))
     world = clients.world
     clients.send(5)
-    world.transport.isolated = (0,)
+    world.transport.faults = (cut_off(world, 0),)
     clients.send(5)
     assert clients.acknowledged_count == 30
     world.kill(0)
@@ -217,7 +216,7 @@ def test_a_delivery_that_times_out_on_the_way_is_indefinite_and_idempotence_goes
     )
     clients = Clients(config)
     clients.send(2)
-    clients.world.transport.isolated = (0,)
+    clients.world.transport.faults = (cut_off(clients.world, 0),)
     clients.send(2)
     clients.finish()
     lost = clients.producer.indefinite[T0]
@@ -276,15 +275,15 @@ def test_offsets_out_of_range_are_reset_as_wanted() -> None:
             assert clients.read_count == 30, "all of it once more"
         elif position is None:
             text = (
-                "Fetch position 99 is out of range for partition t-0: its log begins at offset 0 "
-                "and ends before 15"
+                "Fetch position 99 is out of range for partition t-0: the log start offset is 0 "
+                "and the high watermark is 15"
             )
             assert clients.consumer.errors == {T0: text}
         else:
             assert clients.consumer.position(T0) == position
 
 
-def test_a_consumer_begins_where_it_is_told() -> None:
+def test_a_consumer_begins_at_its_start_position() -> None:
     clients = Clients(consumer=ConsumerConfig(auto_offset_reset="none"))
     world, consumer = clients.world, clients.consumer
     assert consumer.errors == {T0: "Undefined offset with no reset policy for partitions: [t-0]"}

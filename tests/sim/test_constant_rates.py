@@ -10,9 +10,10 @@ from klamm.brokers.constant_rate import producer, replica_rates
 from klamm.cluster.constant_rate import RATE_MARGIN_MS
 from klamm.cluster.requests import Message
 from klamm.cluster.types import TopicPartition
+from klamm.runtime.network import LinkFault
 from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.runtime.transport import NetworkFaults
 from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
+from tests.sim.faults import cut_off, degraded
 
 
 @pytest.fixture
@@ -81,11 +82,11 @@ def test_what_waited_for_longer_than_the_delivery_timeout_is_given_up(
     assert acknowledged == progress.decided - given_up
 
 
-@pytest.mark.parametrize("faults", [NetworkFaults(loss=0.3), NetworkFaults(reordering=0.3)])
+@pytest.mark.parametrize("faults", [degraded(loss=0.3), degraded(reordering=0.3)])
 def test_over_a_bad_network_no_replica_follows_a_schedule(
-    cluster: GrowingCluster, faults: NetworkFaults
+    cluster: GrowingCluster, faults: LinkFault
 ) -> None:
-    cluster.world.transport.faults = faults
+    cluster.world.transport.faults = (faults,)
     cluster.world.run_for(1_000)
     ends = cluster.log_ends()
     cluster.world.run_for(5_000)
@@ -97,7 +98,7 @@ def test_over_a_bad_network_no_replica_follows_a_schedule(
 
 
 def test_a_follower_that_is_cut_off_leaves_the_isr_for_its_lag(cluster: GrowingCluster) -> None:
-    cluster.world.transport.isolated = (2,)
+    cluster.world.transport.faults = (cut_off(cluster.world, 2),)
     cluster.world.run_for(29_000)
     assert cluster.state().isr == IDS
     cluster.world.run_for(17_000)
@@ -179,7 +180,7 @@ def go_through_faults(cluster: GrowingCluster, run_for: Callable[[float], None])
     run_for(30_000)
     world.start(1)
     run_for(30_000)
-    world.transport.isolated = (2,)
+    world.transport.faults = (cut_off(world, 2),)
     run_for(60_000)
     world.transport.heal()
     run_for(30_000)

@@ -84,7 +84,7 @@ def test_rates_that_begin_while_a_fetch_waits_fill_it_together() -> None:
     assert world.errors == []
 
 
-def test_while_a_follower_that_counts_is_gone_nobody_is_answered_too_early() -> None:
+def test_no_producer_gets_an_early_response_while_an_isr_member_is_gone() -> None:
     cluster = GrowingCluster(2.0)
     world = cluster.world
     world.run_for(5_000)

@@ -86,7 +86,7 @@ def test_the_controller_itself_is_relieved_by_itself() -> None:
     assert_in_agreement(world)
 
 
-def test_what_nobody_can_take_over_is_asked_for_three_times() -> None:
+def test_a_takeover_that_is_impossible_is_tried_three_times() -> None:
     world = with_topic()
     world.stop(1)
     world.run_for(1_000)
@@ -184,3 +184,15 @@ def test_a_deposed_controller_says_so_and_resigns() -> None:
     assert answers == [ControlledShutdownResponse(Errors.STALE_CONTROLLER_EPOCH)]
     assert active_controller(world).config.broker_id != 0
     assert state_of(world, *T0).leader == 2
+
+
+def test_a_broker_that_is_stopped_again_and_again_ends_after_its_attempts() -> None:
+    """No other broker can lead t-0, so that every attempt fails."""
+    world = with_topic()
+    for broker_id in (0, 1):
+        world.kill(broker_id)
+    world.run_for(15_000)
+    for _ in range(5):
+        world.shut_down(2)
+    world.run_for(60_000)
+    assert world.nodes == {}

@@ -16,6 +16,7 @@ from klamm.cluster.types import TopicPartition
 from klamm.runtime.preloading import preload_replicas
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.runtime.simulated_workload import begin_workload
+from tests.sim.faults import cut_off
 from tests.sim.reassignments import brokers_up, reassign, stored, with_topic
 from tests.sim.test_config_changes import alter
 
@@ -108,7 +109,7 @@ def test_two_copies_of_one_leader_share_its_network() -> None:
     assert joined_ms(world, T1, 3) < MESSAGES_MS
 
 
-def test_what_all_brokers_are_told_holds_for_those_that_are_not_told_otherwise() -> None:
+def test_the_default_of_all_brokers_holds_for_those_without_their_own() -> None:
     world = cluster((0, 1), (0, 1))
     alter(world, "brokers", "<default>", {NETWORK_IN: str(50 * MB)})
     alter(world, "brokers", "3", {NETWORK_IN: str(100 * MB)})
@@ -123,7 +124,7 @@ def test_what_all_brokers_are_told_holds_for_those_that_are_not_told_otherwise()
 
 
 @pytest.mark.parametrize("most_bytes", [0, 1, 100_000])
-def test_replicas_in_sync_fetch_as_much_at_once_as_they_are_told(most_bytes: int) -> None:
+def test_replicas_in_sync_fetch_as_much_at_once_as_configured(most_bytes: int) -> None:
     world = cluster((0, 1), size_bytes=0, config={"replica.fetch.max.bytes": str(most_bytes)})
     sizes = fetched_bytes(world)
     batch = ProduceRequest(1, 30_000, {T0: CountedBatch(300, 300_000)})
@@ -176,7 +177,7 @@ def test_a_rate_that_is_none_changes_nothing() -> None:
     assert joined_ms(world, T0, 2) == pytest.approx(100_000, abs=MESSAGES_MS)
 
 
-def test_what_is_produced_meanwhile_takes_time_too_and_holds_nobody_back() -> None:
+def test_records_produced_meanwhile_take_time_and_delay_no_replica() -> None:
     world = limited((0, 1))
     seen_isrs: set[tuple[int, ...]] = set()
     reassign(world, {T0: (0, 2)})
@@ -236,7 +237,7 @@ def test_a_link_that_is_cut_in_mid_flow_lets_through_what_has_passed() -> None:
     world = limited((0, 1))
     reassign(world, {T0: (0, 1, 2)})
     world.run_for(60_000)
-    world.transport.isolated = (2,)
+    world.transport.faults = (cut_off(world, 2),)
     world.run_for(60_000)
     had = log_end(world, 2)
     assert 5_900_000 < had <= 6_000_000
@@ -313,7 +314,7 @@ def test_a_link_that_is_cut_again_and_again_sends_nothing_twice() -> None:
     reassign(world, {T0: (0, 1, 2)})
     for _ in range(3):
         world.run_for(20_000)
-        world.transport.isolated = (2,)
+        world.transport.faults = (cut_off(world, 2),)
         world.run_for(3_000)
         world.transport.heal()
     # Asked for where it is within 2.5 s of each mending, it goes on from there.

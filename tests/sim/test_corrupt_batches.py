@@ -38,17 +38,17 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def rows(cluster: Cluster) -> list[JournalRow]:
-    return [row for row in cluster.world.journal.rows if row.kind == Kind.BATCH_SPOILT]
+    return [row for row in cluster.world.journal.rows if row.kind == Kind.CORRUPT_BATCH]
 
 
 def said(row: JournalRow) -> tuple[int, int, str]:
     """(offset, next offset, who met it); the reason is Kafka's."""
     detail = json.loads(row.detail or "")
     assert detail["reason"].startswith("Record is corrupt (stored crc = ")
-    return detail["offset"], detail["next_offset"], detail["met_by"]
+    return detail["offset"], detail["next_offset"], detail["fetched_by"]
 
 
-def test_a_follower_tells_once_of_what_it_asks_for_again_and_again(
+def test_a_follower_logs_a_repeated_request_once(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.world.start(1)
@@ -64,10 +64,10 @@ def test_a_follower_tells_once_of_what_it_asks_for_again_and_again(
     )
     explained = explain_partition(cluster.world.journal.to_bytes().splitlines, T0)
     assert explained.logs == (row,)
-    assert any("batch spoilt t-0 on 0" in line for line in explained_lines(explained))
+    assert any("corrupt batch t-0 on 0" in line for line in explained_lines(explained))
 
 
-def test_a_consumer_tells_where_it_ends(cluster: Cluster) -> None:
+def test_a_consumer_reports_where_it_ends(cluster: Cluster) -> None:
     world = cluster.world
     config = ConsumerConfig(auto_offset_reset="earliest")
     journal = world.log_stores.journal

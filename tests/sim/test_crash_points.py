@@ -9,11 +9,18 @@ import pytest
 
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.types import TopicPartition
+from klamm.runtime.simulated.crash_points import plan_crash
 from klamm.runtime.simulated.world import SimulatedWorld, Snapshot
 from klamm.statemachines.partition_state import PartitionState
-from klamm.zk.memory_store import Crashed, LostReply
+from klamm.zk.memory_store import LostReply
 from klamm.zk.store import Create, ReadOp, ReadResult, Transaction, TxnResult
-from klamm.zk.znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
+from klamm.zk.znodes import (
+    ControllerEpochZNode,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+)
+from tests.sim.crash_points import crash_at
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
 ASSIGNMENT = {0: (0, 1, 2), 1: (1, 2, 0), 2: (2, 0, 1)}
@@ -27,42 +34,13 @@ def world_before(group_size: int | None, quirks: Quirks = NO_QUIRKS) -> Snapshot
     return three_brokers(quirks=quirks, **sizes).snapshot()
 
 
-class Crash:
-    """Hooks that crash the controller before or after its n-th operation; None only counts."""
-
-    def __init__(self, world: SimulatedWorld, at: int | None, before: bool) -> None:
-        self.count = 0
-        self.happened = False
-        self._at = at
-        self._before = before
-        self._session_id = world.nodes[0].store.session_id
-        world.server.before_op = self.before_op
-        world.server.after_op = self.after_op
-
-    def before_op(self, session_id: int, _: ReadOp | Transaction) -> None:
-        if session_id == self._session_id and self._before:
-            self._maybe_crash()
-
-    def after_op(
-        self, session_id: int, _: ReadOp | Transaction, __: ReadResult | TxnResult
-    ) -> None:
-        if session_id == self._session_id and not self._before:
-            self._maybe_crash()
-
-    def _maybe_crash(self) -> None:
-        if self.count == self._at:
-            self.happened = True
-            raise Crashed
-        self.count += 1
-
-
 def operations_of_a_creation(snapshot: Snapshot) -> int:
     world = snapshot.restore()
-    crash = Crash(world, None, before=True)
+    crash = crash_at(world, None, before=True)
     create_topic(world, TOPIC, ASSIGNMENT)
     world.run_for(5_000)
     assert_online(world)
-    return crash.count
+    return len(crash.operations)
 
 
 def assert_online(world: SimulatedWorld) -> None:
@@ -87,10 +65,10 @@ def test_the_next_controller_completes_a_creation(group_size: int | None, before
     assert count >= 7
     for number in range(count):
         world = snapshot.restore()
-        crash = Crash(world, number, before)
+        crash = crash_at(world, number, before, with_broker=True)
         create_topic(world, TOPIC, ASSIGNMENT)
         world.run_for(20_000)
-        assert crash.happened, f"operation {number} was never reached"
+        assert crash.has_happened, f"operation {number} was never reached"
         assert active_controller(world).config.broker_id != 0
         world.start(0)
         world.run_for(20_000)
@@ -120,6 +98,24 @@ def test_a_half_made_tree_is_completed(paths: list[str]) -> None:
         world.start(broker_id)
     world.run_for(20_000)
     assert_online(world)
+
+
+def test_a_suspended_controller_does_not_make_the_write_of_its_crash_point() -> None:
+    """The write is fenced when the controller continues: the next one has created the states."""
+    snapshot = world_before(None)
+    undisturbed = snapshot.restore()
+    counted = plan_crash(undisturbed, None, is_before=True, crash="resume")
+    create_topic(undisturbed, TOPIC, ASSIGNMENT)
+    undisturbed.run_for(5_000)
+    (at,) = (n for n, op in enumerate(counted.operations) if "/state" in op.text)
+    world = snapshot.restore()
+    plan_crash(world, at, is_before=True, crash="resume")
+    create_topic(world, TOPIC, ASSIGNMENT)
+    world.run_for(20_000)
+    assert_online(world)
+    nodes = world.server.tree.nodes
+    created = nodes[TopicPartitionStateZNode.path(TopicPartition(TOPIC, 0))].czxid
+    assert created > nodes[ControllerEpochZNode.path].mzxid
 
 
 def lose_the_reply_to_a_state(world: SimulatedWorld) -> None:

@@ -20,9 +20,9 @@ from klamm.zk.znodes import TopicZNode
 from tests.sim.crash_points import (
     GROUP_SIZES,
     Case,
-    Crash,
     Record,
     Stored,
+    crash_at,
     crash_everywhere,
     sizes,
     stored_in,
@@ -105,21 +105,21 @@ def test_a_deletion_goes_on_when_the_broker_that_crashed_too_is_back(
     """Its replicas of the topics have to be deleted as well."""
     world = topics_on(EVERYWHERE)(group_size)
     start, snapshot = stored_in(world), world.snapshot()
-    counted = Crash(world, None, before)
+    counted = crash_at(world, None, before)
     by_znode(world)
-    assert counted.count >= OPERATIONS_LEAST
-    for number in range(counted.count):
+    assert len(counted.operations) >= OPERATIONS_LEAST
+    for number in range(len(counted.operations)):
         world = snapshot.restore()
-        crash = Crash(world, number, before, with_broker=True)
+        crash = crash_at(world, number, before, with_broker=True)
         by_znode(world)
-        assert crash.happened, f"operation {number} was never reached"
+        assert crash.has_happened, f"operation {number} was never reached"
         assert active_controller(world).config.broker_id != 0
         world.start(0)
         world.run_for(20_000)
         assert_gone(world, *TOPICS)
         assert sorted(state_of(world, "kept", 0).isr) == sorted(EVERYWHERE[0])
         make_again(world, start)
-    record_property("crash points: deletion by znode, the broker returns", counted.count)
+    record_property("crash points: deletion by znode, the broker returns", len(counted.operations))
 
 
 def make_again(world: SimulatedWorld, start: Stored) -> None:

@@ -12,7 +12,7 @@ import pytest
 from klamm.brokers.logs.log_manager import LogManager
 from klamm.brokers.logs.segment import LogSegment
 from klamm.brokers.storage.faults import DiskFault, FaultKind
-from klamm.cluster.errors import UsageError
+from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.drills.language import parse_drill
@@ -184,7 +184,7 @@ def test_a_directory_in_memory_fails_at_once_with_the_same_error(kind: FaultKind
 
 def test_a_log_directory_must_be_one_of_the_brokers() -> None:
     world = named_drill("log-dir-failure").simulated_world(NO_QUIRKS, 0)
-    with pytest.raises(UsageError, match="broker 1 has no log directory d7") as refused:
+    with pytest.raises(NotFound, match="broker 1 has no log directory d7") as refused:
         world.disks.fail(1, "d7", DiskFault(FaultKind.EIO))
     assert refused.value.hint == "it has d1, d2"
 

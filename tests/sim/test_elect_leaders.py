@@ -107,7 +107,7 @@ def test_the_answer_comes_when_the_metadata_show_the_leader() -> None:
     assert errors(answers) == {T1: Errors.NONE}
 
 
-def test_a_client_that_waited_long_enough_is_told_so() -> None:
+def test_a_client_that_waited_long_enough_gets_a_timeout() -> None:
     world = leaders_moved_away()
     world.scheduler.actors[Address("broker", 0)].paused = True
     answers = ask(world, PREFERRED, (T1, TopicPartition("no", 0)), timeout_ms=2_000)
@@ -132,7 +132,7 @@ def test_a_preferred_leader_that_is_dead_is_not_available() -> None:
     assert str(T1) in (answer.partitions[T1].message or "")
 
 
-def test_a_topic_to_be_deleted_elects_nobody() -> None:
+def test_a_topic_to_be_deleted_elects_no_leader() -> None:
     world = leaders_moved_away()
     world.stop(1)
     world.run_for(500)
@@ -182,7 +182,7 @@ def test_who_is_not_the_controller_says_so() -> None:
     assert answer.error is answer.partitions[T0].error is Errors.NOT_CONTROLLER
 
 
-def test_a_deposed_controller_says_so_and_elects_nobody() -> None:
+def test_a_deposed_controller_reports_it_and_elects_no_leader() -> None:
     world = leaders_moved_away()
     controller = world.scheduler.actors[Address("controller", 0)]
     controller.paused = True

@@ -10,7 +10,7 @@ import pytest
 from klamm.cli.explanations.explain import Explained, explain_event, explain_partition
 from klamm.cli.explanations.linked_events import Change
 from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, partition_status
-from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
+from klamm.cluster.errors import NotFound, UsageError
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from klamm.cluster.types import TopicPartition
@@ -108,8 +108,9 @@ def test_a_reassignment_goes_back_to_who_asked(world: SimulatedWorld) -> None:
     explained, change = why(world, T0)
     assert causes(change)[0][1].startswith("AlterIsrReceived(")
     assert causes(change)[1] == (
-        "continues the reassignment t-0->2,3 of",
-        "ZkPartitionReassignment: /admin/reassign_partitions was created, or may have changed.",
+        "continues the reassignment t-0->2,3 begun by",
+        "ZkPartitionReassignment: The znode /admin/reassign_partitions was created, "
+        "or may have changed since it was read.",
     )
     assert len(causes(change)) == 2
     assert explained.status is not None
@@ -135,7 +136,7 @@ def test_a_deletion_ends_with_an_answer_and_began_with_a_request(world: Simulate
     assert explained.status == ("NonExistentPartition", None, None, None, None, {})
     shown = causes(change)
     assert shown[0] == ("done by", "response of a broker")
-    assert shown[1][0] == "continues the deletion of topic t of"
+    assert shown[1][0] == "continues the deletion of topic t begun by"
     assert shown[1][1].startswith("TopicDeletion: The children of /admin/delete_topics")
     assert shown[2] == ("because", "topic t is queued for deletion")
     assert shown[3][0] == "requested by"
@@ -161,7 +162,7 @@ def test_work_on_a_topic_of_the_same_name_is_not_linked_to_the_old_ones_deletion
     world.run_for(5_000)
     _, deleted = why(world, T0)
     began = deleted.causes[1]
-    assert began.relation == "continues the deletion of topic t of"
+    assert began.relation == "continues the deletion of topic t begun by"
     assert began.event_id > change.key.event_id
 
 
@@ -182,7 +183,7 @@ def test_a_failover_reads_and_changes_what_the_dead_controller_led(world: Simula
     assert untouched.key.epoch == 1
 
 
-def test_an_unclean_election_is_told() -> None:
+def test_an_unclean_election_is_reported() -> None:
     world = brokers_up(
         config={
             "auto.leader.rebalance.enable": "false",
@@ -204,7 +205,7 @@ def test_an_unclean_election_is_told() -> None:
     assert unclean == [2]
 
 
-def test_an_event_tells_what_it_did_sent_and_led_to() -> None:
+def test_an_event_shows_what_it_did_sent_and_caused() -> None:
     world = brokers_up(journal_messages=True)
     with_topic(world, (0, 1), (1, 2))
     world.kill(1)
@@ -253,7 +254,7 @@ def test_one_change_is_picked(world: SimulatedWorld) -> None:
     assert [change.name for change in explained.changes] == ["TopicChange"]
     assert explained.status is not None
     assert explained.status.leader == 1
-    with pytest.raises(UsageError, match="no change of t-1 that matches --at"):
+    with pytest.raises(NotFound, match="no change to t-1 that matches --at"):
         explain_partition(lambda: lines(world), T1, lambda changes: None)
 
 
@@ -268,17 +269,17 @@ def test_one_change_is_picked(world: SimulatedWorld) -> None:
 def test_a_partition_that_is_not_there(
     world: SimulatedWorld, tp: TopicPartition, hint: str
 ) -> None:
-    with pytest.raises(UnknownTopicOrPartition) as refused:
+    with pytest.raises(NotFound) as refused:
         explain_partition(lambda: lines(world), tp)
     assert refused.value.hint == hint
 
 
 def test_an_event_that_is_not_there(world: SimulatedWorld) -> None:
-    with pytest.raises(UsageError, match=r"the journal has no event 99999$"):
+    with pytest.raises(NotFound, match=r"the journal has no event 99999$"):
         explain_event(lambda: lines(world), 99_999)
-    with pytest.raises(UsageError, match="no event 2 of controller epoch 9") as refused:
+    with pytest.raises(NotFound, match="no event 2 of controller epoch 9") as refused:
         explain_event(lambda: lines(world), 2, 9)
-    assert refused.value.hint == "it has none"
+    assert refused.value.hint == "no events are recorded"
 
 
 def test_rows_of_another_version_and_lines_that_are_none(world: SimulatedWorld) -> None:
@@ -297,18 +298,18 @@ def test_a_log_directory_that_failed_is_why_its_replicas_went_offline() -> None:
     explained, change = why(world, T0)
     (row,) = [row for row in world.journal.rows if row.kind == Kind.LOG_DIR_FAILED]
     assert explained.logs == (row,)
-    lost = ("because", "log directory d0 of broker 1 failed: d0 was made to fail")
+    lost = ("because", "log directory d0 of broker 1 failed: injected failure of d0")
     assert causes(change)[-1] == lost
     assert why(world, T1)[0].logs == (), "it is in another directory"
     fail(world, 1, "d1", "d2")
     explained, change = why(world, T1)
     assert [(log.replica, log.detail) for log in explained.logs] == [
-        (1, '{"log_dir":"d1","reason":"d1 was made to fail"}')
+        (1, '{"log_dir":"d1","reason":"injected failure of d1"}')
     ]
     world.run_for(10_000)
     explained, change = why(world, TopicPartition("t", 2))
     assert causes(change)[-2:] == [
         ("because", "broker 1 disappeared from /brokers/ids"),
-        ("because", "log directory d2 of broker 1 failed: d2 was made to fail"),
+        ("because", "log directory d2 of broker 1 failed: injected failure of d2"),
     ], "a broker without a directory left halts and tells nobody"
     assert [log.replica for log in explained.logs] == [1]

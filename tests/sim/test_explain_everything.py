@@ -87,7 +87,7 @@ def test_every_row_of_every_partition_has_rules(world: SimulatedWorld) -> None:
     assert {Kind.LEADER_EPOCH_BUMPED, Kind.TOPIC_DELETED, Kind.PARTITION_SNAPSHOT} <= set(kinds)
 
 
-def test_every_write_of_a_state_znode_is_told_once(world: SimulatedWorld) -> None:
+def test_every_write_of_a_state_znode_is_reported_once(world: SimulatedWorld) -> None:
     for tp in partitions(world):
         found = explain_partition(lambda: lines(world), tp, show_all=True)
         path = f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state"

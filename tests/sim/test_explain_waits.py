@@ -13,8 +13,8 @@ from tests.sim.reassignments import alter, brokers_up, hold, reassign, with_topi
 
 T0, GONE = TopicPartition("t", 0), TopicPartition("gone", 0)
 TAKEN_UP = (
-    "; controller {} resumed it at its election, epoch 2, and initialized the states of"
-    " partition and replicas from ZooKeeper and the live brokers"
+    "; controller {}, elected with epoch 2, resumed it and initialized the states of the"
+    " partition and its replicas from ZooKeeper and the live brokers"
 )
 
 
@@ -61,12 +61,12 @@ def test_the_next_controller_took_it_up(world: SimulatedWorld) -> None:
     assert change.key.epoch == 2
     assert stuck.waits == (
         f"the deletion of topic gone waits for broker 3, halted: offline replicas{taken_up}",
-        "it has no leader, and no leader is elected for a topic queued for deletion",
+        "the partition has no leader; the topic is queued for deletion, so none is elected",
     )
     assert [cause.relation for cause in change.causes] == [
         "done by",
         "because",
-        "continues the deletion of topic gone of",
+        "continues the deletion of topic gone begun by",
         "because",
     ]
     assert "partition_snapshot" in [step.row.kind for step in change.steps]
@@ -101,5 +101,5 @@ def test_no_leader_is_waited_for_by_name() -> None:
     world.kill(1)
     world.run_for(10_000)
     assert explained(world, T0).waits == (
-        "it has no leader until a broker of its ISR is back: broker 1",
+        "the partition has no leader until a broker in its ISR is live again: broker 1",
     )

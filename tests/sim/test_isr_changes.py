@@ -37,7 +37,7 @@ from tests.sim.isr_changes import (
 from tests.sim.worlds import active_controller, state_of
 
 
-def test_a_leader_writes_the_isr_and_tells_it_when_no_more_follows() -> None:
+def test_a_leader_writes_the_isr_and_notifies_when_changes_end() -> None:
     world = broker_2_comes_back()
     world.run_for(4_000)
     assert [state_of(world, *tp).isr for tp in (T0, T1)] == [(1, 2), (1, 2)]
@@ -50,7 +50,7 @@ def test_a_leader_writes_the_isr_and_tells_it_when_no_more_follows() -> None:
     assert_in_agreement(world)
 
 
-def test_nobody_asks_the_controller() -> None:
+def test_no_broker_asks_the_controller() -> None:
     sent: list[object] = []
     world = broker_2_comes_back()
     send = world.transport.send
@@ -157,7 +157,7 @@ def test_a_reassignment_ends_by_the_watch_of_the_state() -> None:
     assert_in_agreement(world)
 
 
-def test_a_notice_completes_a_reassignment_whose_state_nobody_watches() -> None:
+def test_an_isr_notification_completes_a_reassignment_whose_state_is_not_watched() -> None:
     # While a cluster is upgraded the controller may be newer than the leader.
     world = old_brokers()
     controller = active_controller(world)

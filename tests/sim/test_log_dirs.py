@@ -77,7 +77,7 @@ def test_a_follower_that_is_lost_leaves_the_isr() -> None:
     assert_at_rest(world)
 
 
-def test_without_another_replica_in_sync_nobody_leads_until_the_directory_is_back() -> None:
+def test_without_another_replica_in_sync_there_is_no_leader_until_the_directory_is_back() -> None:
     world = on_three_dirs(1)
     fail(world, 1, "d0")
     assert leader_and_isr(world, T0) == (-1, (1,), 1)
@@ -218,7 +218,7 @@ def test_a_topic_with_a_lost_replica_is_deleted_once_the_directory_is_back() -> 
     assert_at_rest(world)
 
 
-def test_a_broker_without_a_directory_left_halts_and_tells_nobody() -> None:
+def test_a_broker_without_a_log_directory_halts_without_a_notification() -> None:
     world = on_three_dirs(1, 0)
     fail(world, 1, "d2", "d1")
     told: list[Transaction] = []

@@ -121,7 +121,7 @@ def test_the_articles_topics_are_moved_into_their_pools(replication_factor: int)
     spread = placement(world)
     assert {id_ for p in spread.partitions.values() for id_ in p.replicas} == set(NINE)
     assert violations(POOLS, spread)
-    plan = plan_moves(POOLS, spread)
+    plan = plan_moves(POOLS, spread).moves
     reassign(world, {move.partition: move.new for move in plan})
     assert world.run_until(lambda: reassignment_znode(world) is None, timeout_ms=120_000)
     world.run_for(5_000)

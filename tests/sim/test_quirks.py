@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.errors import KlammError
-from klamm.cluster.quirks import KAFKA_2_8_2, NAMES, NO_QUIRKS, Quirks
+from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.quirks import KAFKA_2_8_2, NAMES, NO_QUIRKS, Quirks, parse_quirks
 from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,
@@ -336,6 +336,21 @@ DRILLS = {
 
 def test_every_quirk_has_a_drill() -> None:
     assert sorted(DRILLS) == sorted(Quirks.__struct_fields__)
+
+
+@pytest.mark.parametrize("word", ["C2", "c2", "malformed-znode-fails-the-event"])
+def test_a_quirk_without_a_ticket_has_a_short_and_a_descriptive_name(word: str) -> None:
+    chosen = Quirks(malformed_znode_fails_the_event=True, kafka_13225=True)
+    assert parse_quirks(["KAFKA-13225", word]) == chosen
+
+
+def test_an_unknown_quirk_gets_the_closest_name_or_all_names() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_quirks(["malformed-znode-fails-event"])
+    assert refused.value.hint == "did you mean malformed-znode-fails-the-event?"
+    with pytest.raises(UsageError) as refused:
+        parse_quirks(["2.9"])
+    assert "C1 (leaderless-preferred-election-fails-the-event), C2 (" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize("name", KNOWN_BUGS)

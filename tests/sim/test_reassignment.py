@@ -9,7 +9,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
-from klamm.zk.store import Delete, ReadOp, ReadResult, Transaction, TxnResult
+from klamm.zk.store import Delete, GetData, ReadOp, ReadResult, SetData, Transaction, TxnResult
 from klamm.zk.znodes import ReassignPartitionsZNode
 from tests.sim.reassignments import (
     alter,
@@ -169,6 +169,30 @@ def test_the_next_controller_goes_on(is_znode_left: bool) -> None:
     assert_settled(world, T0, (2, 3))
 
 
+def test_an_entry_that_a_tool_changes_at_the_completion_is_kept_and_followed() -> None:
+    """The tool overwrites the znode just before the controller removes the completed entry."""
+    world = brokers_up()
+    with_topic(world, (1, 2))
+    path = ReassignPartitionsZNode.path
+
+    def before_op(_: int, op: ReadOp | Transaction) -> None:
+        is_read = isinstance(op, GetData) and op.path == path
+        if is_read and not stored(world, T0).assignment.is_being_reassigned:
+            world.server.before_op = None
+            store = world.open_store()
+            store.write([[SetData(path, ReassignPartitionsZNode.encode({T0: (3, 0)}))]])
+            store.close()
+
+    hold(world, 3)
+    reassign(world, MOVE_ZNODE)
+    world.run_for(2_000)
+    world.server.before_op = before_op
+    release(world, 3)
+    world.run_for(10_000)
+    assert world.server.before_op is None
+    assert_settled(world, T0, (3, 0))
+
+
 def test_an_api_reassignment_does_not_revert_at_a_failover() -> None:
     """What was asked for last by request is not undone by an older znode (KAFKA-9089)."""
     world = brokers_up()
@@ -219,43 +243,43 @@ def test_many_partitions_of_many_topics() -> None:
         assert_settled(world, tp, replicas)
 
 
-def waves_of_a_plan(partitions: int, topics: int = 1) -> tuple[int, int]:
-    """ZooKeeper waves of the controller until all is started, and from then to the end, when every
-    follower catches up at once."""
+def batches_of_a_plan(partitions: int, topics: int = 1) -> tuple[int, int]:
+    """ZooKeeper batches of the controller until all is started, and from then to the end, when
+    every follower catches up at once."""
     world = brokers_up()
     names = [f"t{number}" for number in range(topics)]
     for topic in names:
         with_topic(world, *[(0, 1)] * partitions, topic=topic)
     hold(world, 2, 3)
     store = world.nodes[0].store
-    waves = [0]
+    batches = [0]
     read, write = store.read, store.write
 
     def counted_read(ops: Sequence[ReadOp]) -> list[ReadResult]:
-        waves[0] += 1
+        batches[0] += 1
         return read(ops)
 
     def counted_write(transactions: Sequence[Transaction]) -> list[TxnResult]:
-        waves[0] += 1
+        batches[0] += 1
         return write(transactions)
 
     store.read, store.write = counted_read, counted_write  # type: ignore[method-assign]
     reassign(world, {TopicPartition(t, n): (2, 3) for t in names for n in range(partitions)})
     world.run_for(3_000)
-    started, waves[0] = waves[0], 0
+    started, batches[0] = batches[0], 0
     release(world, 2, 3)
     world.run_for(10_000)
     assert reassignment_znode(world) is None
-    return started, waves[0]
+    return started, batches[0]
 
 
-def test_waves_do_not_grow_with_the_partitions() -> None:
-    few, many = waves_of_a_plan(3), waves_of_a_plan(60)
+def test_batches_do_not_grow_with_the_partitions() -> None:
+    few, many = batches_of_a_plan(3), batches_of_a_plan(60)
     assert few == many, f"3 partitions: {few}, 60 partitions: {many}"
 
 
-def test_waves_do_not_grow_with_the_topics() -> None:
-    few, many = waves_of_a_plan(1, topics=3), waves_of_a_plan(1, topics=60)
+def test_batches_do_not_grow_with_the_topics() -> None:
+    few, many = batches_of_a_plan(1, topics=3), batches_of_a_plan(1, topics=60)
     # What comes between the changes of topic znodes in the queue does not depend on their number.
     assert sum(many) <= sum(few) + 4, f"3 topics: {few}, 60 topics: {many}"
 

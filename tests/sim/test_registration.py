@@ -7,6 +7,7 @@ import pytest
 
 from klamm.cluster.journal import Kind
 from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.store import Create, Delete, GetData
 from klamm.zk.znodes import BrokerIdZNode
@@ -78,10 +79,37 @@ def test_while_another_session_has_the_id_the_broker_waits() -> None:
     assert not world.errors
 
 
-def test_nobody_registers_again_who_was_stopped() -> None:
+def test_a_stopped_broker_does_not_register_again() -> None:
     world = world_with_topic()
     world.shut_down(2)
     world.run_for(10_000)
     assert 2 not in world.nodes
     assert not [r for r in world.journal.rows if r.kind == Kind.BROKER_REGISTERED_AGAIN]
     assert 2 not in active_controller(world).context.live_broker_epochs
+
+
+def test_a_session_may_expire_before_the_controller_is_a_candidate() -> None:
+    """After the broker has registered, and before or after BeginCandidacy is queued."""
+    world = SimulatedWorld(ClusterSpec(broker_ids=ALL))
+    world.begin_start_all()
+    world.run_for(1_000)
+    world.expire_session(0)
+    world.run_for(1_000)
+    for broker_id in ALL:
+        world.begin_candidacy(broker_id)
+    world.expire_session(1)
+    world.run_for(20_000)
+    assert set(active_controller(world).context.live_broker_epochs) == set(ALL)
+    assert check_simulated_world(world) == []
+    assert not world.errors
+
+
+def test_a_session_may_expire_while_the_broker_waits_to_register() -> None:
+    world = world_with_topic()
+    world.kill(2)
+    world.start(2)
+    world.run_for(500)
+    world.expire_session(2)
+    world.run_for(20_000)
+    assert set(active_controller(world).context.live_broker_epochs) == set(ALL)
+    assert check_simulated_world(world) == []

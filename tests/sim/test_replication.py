@@ -6,8 +6,8 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProducedPartition
-from klamm.runtime.transport import NetworkFaults
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from tests.sim.faults import cut_off, degraded
 from tests.sim.replication import IDS, Cluster, replica_views
 
 
@@ -119,7 +119,7 @@ def test_a_paused_follower_leaves_the_isr_with_its_session_and_comes_back(
 
 
 def test_a_follower_that_is_cut_off_but_alive_leaves_the_isr_for_its_lag(cluster: Cluster) -> None:
-    cluster.world.transport.isolated = (2,)
+    cluster.world.transport.faults = (cut_off(cluster.world, 2),)
     number = cluster.produce(0, 5)
     cluster.world.run_for(29_000)
     assert cluster.state().isr == IDS
@@ -141,7 +141,7 @@ def test_min_insync_replicas_of_the_cluster() -> None:
 
 
 def test_a_network_that_loses_repeats_and_reorders_loses_no_record(cluster: Cluster) -> None:
-    cluster.world.transport.faults = NetworkFaults(loss=0.2, repetition=0.2, reordering=0.3)
+    cluster.world.transport.faults = (degraded(loss=0.2, repetition=0.2, reordering=0.3),)
     for _ in range(40):
         cluster.produce(0, 3)
         cluster.world.run_for(300)
@@ -153,7 +153,7 @@ def test_a_network_that_loses_repeats_and_reorders_loses_no_record(cluster: Clus
 def test_the_same_seed_gives_the_same_end() -> None:
     def run() -> str:
         cluster = Cluster(seed=7)
-        cluster.world.transport.faults = NetworkFaults(loss=0.1, repetition=0.1, reordering=0.3)
+        cluster.world.transport.faults = (degraded(loss=0.1, repetition=0.1, reordering=0.3),)
         for _ in range(5):
             cluster.produce(0, 3)
             cluster.world.run_for(100)

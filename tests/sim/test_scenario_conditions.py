@@ -22,6 +22,7 @@ T = "/brokers/topics/t"
 CASES: dict[str, tuple[Any, Any, Any]] = {
     "brokers": ([3, 1, 0], [0, 1], [0, 1, 3]),
     "leader": ({"t-0": 0, "u-0": -1}, {"t-0": 0, "u-0": 2}, {"t-0": 0, "u-0": -1}),
+    "unregistered": ([2], [1, 2], [2]),
     "isr": ({"t-0": [1, 0]}, {"t-0": [0]}, {"t-0": [0, 1]}),
     "leader_epoch": ({"u-0": 1}, {"u-0": 0}, {"u-0": 1}),
     "replicas": ({"t-0": [0, 3, 1]}, {"t-0": [0, 1, 3]}, {"t-0": [0, 3, 1]}),
@@ -91,7 +92,8 @@ def look(conditions: list[Condition]) -> list[tuple[bool, Any]]:
 
 
 def test_every_kind_has_a_case() -> None:
-    assert CASES.keys() == CONDITIONS.keys()
+    # `healthy` and `agrees` have no values to compare, so other tests cover them.
+    assert CASES.keys() | {"healthy", "agrees"} == CONDITIONS.keys()
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -103,6 +105,17 @@ def test_a_condition_holds_or_not_and_says_what_is_seen(kind: str) -> None:
         assert int(saw.split()[0]) == 1
     else:
         assert saw == seen
+
+
+def test_a_cluster_is_healthy_until_a_broker_dies_and_again_when_it_is_back() -> None:
+    runner, _ = four_brokers()
+    healthy = Check(Moment.EXPECT, Condition("healthy", True), is_required=False)
+    seen = []
+    for done in ((), (actions.Kill(2), steps.Wait(7_000)), (actions.Start(2), steps.Wait(2_000))):
+        result = runner.run_step(Step("s", done, (healthy,)))
+        seen.append([(check.is_met, check.seen) for check in result.checks])
+    dead = ["brokers [0, 1, 3] are registered", "u-0: leader -1, ISR [2], replicas [2]"]
+    assert seen == [[(True, [])], [(False, dead)], [(True, [])]]
 
 
 def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:

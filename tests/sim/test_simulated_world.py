@@ -78,7 +78,7 @@ def test_a_snapshot_inside_an_event_is_refused() -> None:
     world = SimulatedWorld(ClusterSpec(broker_ids=(0,)))
     world.start(0)
     assert world.run_until(lambda: bool(world.scheduler.inside_an_event))
-    with pytest.raises(AssertionError, match="inside an event"):
+    with pytest.raises(AssertionError, match="in the middle of an event"):
         world.snapshot()
 
 

@@ -92,9 +92,7 @@ def test_a_failover_takes_up_a_halted_deletion() -> None:
 
 @pytest.mark.parametrize("failover", [False, True], ids=["same controller", "failover"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before it deletes", "after it deleted"])
-def test_a_broker_that_dies_when_told_to_delete_is_waited_for(
-    answered: bool, failover: bool
-) -> None:
+def test_a_deletion_waits_for_a_broker_that_dies_during_it(answered: bool, failover: bool) -> None:
     """KAFKA-10548: the deletion waits for the broker, and goes on when it is back."""
     world = world_with("t")
     told: list[Message] = []

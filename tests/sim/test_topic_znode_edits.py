@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.agreement import check_simulated_world
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import LostReply
-from klamm.zk.store import ReadOp, ReadResult, SetData, Transaction, TxnResult
+from klamm.zk.store import GetData, ReadOp, ReadResult, SetData, Transaction, TxnResult
 from klamm.zk.znodes import TopicZNode
 from tests.sim.deletions import topic_id
 from tests.sim.reassignments import brokers_up, stored, with_topic
@@ -38,6 +40,11 @@ def restored(op: ReadOp | Transaction) -> bool:
     return isinstance(op, list | tuple) and len(op) > 1 and any(part.path == PATH for part in op)
 
 
+def read_again(op: ReadOp | Transaction) -> bool:
+    """Whether the controller is about to read the znode's version, before it writes the znode."""
+    return isinstance(op, GetData) and op.path == PATH and not op.watch
+
+
 def assert_as_it_was(world: SimulatedWorld, id_: str | None, *partitions: TopicPartition) -> None:
     """The topic has its id, its first partition its replicas, and the others are served."""
     world.run_for(5_000)
@@ -58,12 +65,15 @@ def test_what_only_the_controller_changes_is_put_back(first: ReplicaAssignment) 
     assert_as_it_was(world, id_, T1)
 
 
-def test_what_is_added_while_it_is_put_back_is_not_lost() -> None:
+@pytest.mark.parametrize("is_awaited", [read_again, restored], ids=["read again", "write"])
+def test_what_is_added_while_it_is_put_back_is_not_lost(
+    is_awaited: Callable[[ReadOp | Transaction], bool],
+) -> None:
     world = world_with_topic()
     id_ = topic_id(world, "t")
 
     def before_op(_: int, op: ReadOp | Transaction) -> None:
-        if restored(op):
+        if is_awaited(op):
             world.server.before_op = None
             edit(world, id_, HERE, TWO, TWO)
 

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from klamm.admin.topics.topics import TopicAdmin
-from klamm.cluster.requests import Address
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.controller.kafka_controller import KafkaController
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from klamm.zk.store import Delete
-from klamm.zk.znodes import ControllerZNode
 
 
 def three_brokers(**spec: Any) -> SimulatedWorld:
@@ -25,24 +22,6 @@ def three_brokers(**spec: Any) -> SimulatedWorld:
         world.run_for(1_000)
     assert not world.errors
     return world
-
-
-def crash_controller(world: SimulatedWorld, broker_id: int) -> None:
-    """Lose a controller in the middle of whatever it does, and /controller with it.
-
-    Its broker and their session live on; it is no candidate any more.
-    """
-    running = world.nodes[broker_id]
-    controller = running.node.controller
-    assert controller is not None, f"broker {broker_id} has no controller"
-    address = Address("controller", broker_id)
-    world.transport.unregister(address)
-    world.scheduler.remove(address)
-    running.store.remove_listener(controller.on_store_event)
-    running.node.controller = None
-    store = world.open_store()
-    store.write([[Delete(ControllerZNode.path)]])
-    store.close()
 
 
 def create_topic(

@@ -1,7 +1,7 @@
-"""The replay without Spark: one plain fold over a journal's rows, in order, in this process.
+"""The replay without an engine: one plain fold over a journal's rows, in order, in this process.
 
 An oracle for the passes of replay.run on logs that fit in memory; it knows the product's rules and
-the journal's rows, and nothing of codes or of Spark. A row is judged by what it says it comes from:
+the journal's rows, and nothing of codes or of SQL. A row is judged by what it says it comes from:
 an illegal one changes nothing.
 """
 
@@ -28,6 +28,7 @@ _LEADERSHIPS: Final = (
 _OF_REPLICAS: Final = (Kind.REPLICA_TRANSITION, Kind.REPLICA_FAILED, Kind.ISR_REMOVED)
 _FAILURES: Final = (Kind.PARTITION_FAILED, Kind.REPLICA_FAILED)
 _OFFLINE: Final = PartitionState.OFFLINE.value
+_NOT_THERE: Final = PartitionState.NON_EXISTENT.value
 
 
 class Line(NamedTuple):
@@ -76,7 +77,7 @@ class Interval(NamedTuple):
 
 
 class Leaderless(NamedTuple):
-    """A time in which a state znode had leader -1."""
+    """A time without a live leader."""
 
     partition: Partition
     lost: int | None
@@ -108,6 +109,7 @@ class Folded:
     replica_states: dict[tuple[Partition, int], str] = field(default_factory=dict)
     leaderships: dict[Partition, Leadership] = field(default_factory=dict)
     missing: dict[History, int] = field(default_factory=dict)
+    lost_rows: Counter[str] = field(default_factory=Counter)
     copies: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
     illegal: list[int] = field(default_factory=list)
     unclean: list[int] = field(default_factory=list)
@@ -158,23 +160,37 @@ def is_legal(row: JournalRow) -> bool:
         return False
 
 
+@dataclass(slots=True)
+class _Outage:
+    """A time without a live leader that has not ended yet.
+
+    ``is_proven``: a dead leader, or a partition that was Offline and did not end at once.
+    """
+
+    lost: int | None
+    start_ms: int
+    is_counted: bool
+    is_proven: bool = False
+
+
 class _Fold:
     def __init__(self) -> None:
         self.found = Folded()
-        # By controller and epoch: the last state, and when a row said that it changed.
-        self._last: dict[tuple[int, int, Partition], tuple[str, int | None]] = {}
-        # The last row that left a partition Offline which it was before: (since, until).
-        self._pieces: dict[tuple[int, int, Partition], tuple[int | None, int]] = {}
-        self._without_leader: dict[Partition, tuple[int | None, int]] = {}
-        # What is written of a partition while it is deleted says nothing of leaders.
-        self._gone: set[Partition] = set()
+        self._offline_since: dict[Partition, tuple[int, int | None]] = {}
+        # Partitions whose last row put them Offline: if they end now, they were being deleted.
+        self._just_offline: dict[Partition, bool] = {}
+        self._deleting: set[tuple[str, str]] = set()
+        self._dead: set[tuple[str, int]] = set()
+        self._without_leader: dict[Partition, _Outage] = {}
+        # The last leader, None after a birth or a death.
+        self._leaders: dict[Partition, int | None] = {}
 
     def run(self, lines: list[Line]) -> Folded:
         unique = list(self._unique(lines))
         self._epochs(unique)
         for line, row in unique:
             self._apply(line, row)
-        self._close(unique)
+        self._close()
         self._count(unique)
         return self.found
 
@@ -190,60 +206,74 @@ class _Fold:
 
     def _apply(self, line: int, row: JournalRow) -> None:
         if row.topic is None:
+            self._look_at_brokers(row)
             return
         partition = Partition(row.run_id, row.topic, row.partition)
+        if row.kind == Kind.TOPIC_DELETION_STARTED:
+            self._deleting.add((row.run_id, row.topic))
+        elif row.kind == Kind.TOPIC_CREATED:
+            self._deleting.discard((row.run_id, row.topic))
         if row.kind in _FAILURES:
             self.found.failed += 1
+        is_state = row.kind == Kind.PARTITION_SNAPSHOT
         if row.kind in (Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION) and not is_legal(row):
             self.found.illegal.append(line)
         elif row.kind == Kind.REPLICA_TRANSITION and row.to is not None:
             self.found.replica_states[(partition, row.replica)] = row.to
-        elif row.kind in (Kind.PARTITION_SNAPSHOT, Kind.PARTITION_TRANSITION):
+        elif row.kind == Kind.PARTITION_TRANSITION:
+            is_state = True
+        is_leadership = row.kind in _LEADERSHIPS and row.leader is not None
+        said = self._leaders.get(partition, row.prev_leader if is_leadership else None)
+        just_offline = self._just_offline.get(partition)
+        if is_state:
             self._enter(partition, row)
-        if row.kind in _LEADERSHIPS and row.leader is not None:
-            self._lead(line, partition, row)
+        if is_leadership:
+            self._lead(line, partition, row, is_state=is_state)
+        if is_state or is_leadership:
+            was_just_offline = just_offline is not None
+            self._look_for_a_leader(partition, row, said, was_just_offline=was_just_offline)
+            if just_offline is not None:
+                self._just_offline.pop(partition)
 
     def _enter(self, partition: Partition, row: JournalRow) -> None:
         assert row.to is not None, "rows of partitions say their state"
         is_snapshot = row.kind == Kind.PARTITION_SNAPSHOT
-        # A leader that died with the controller is still named in the state znode.
-        is_new = row.leader not in (None, NO_LEADER) if is_snapshot else row.from_ != _OFFLINE
-        self.found.offlines[partition] += row.to == _OFFLINE and is_new
+        says_offline = row.from_ == _OFFLINE and not is_snapshot
+        was_offline = self.found.states.get(partition) == _OFFLINE
+        is_end = row.to == _NOT_THERE and partition in self._just_offline
         self.found.states[partition] = row.to
-        key = (row.controller, row.epoch, partition)
-        if row.from_ == _OFFLINE:
-            since_ms = row.since_ms or None
-            before = self._pieces.pop(key, None)
-            if before is not None and before[1] == since_ms:
-                since_ms = before[0]
-            if row.to == _OFFLINE:
-                self._pieces[key] = (since_ms, row.t_ms)
+        since_ms = min(row.since_ms, row.t_ms) if row.since_ms else None
+        if row.to == _OFFLINE and not was_offline:
+            start_ms = since_ms if says_offline else row.t_ms
+            self._offline_since[partition] = (row.epoch, start_ms)
+            # A leader that died with the controller is still named in the state znode.
+            is_new = not is_snapshot or row.leader not in (None, NO_LEADER)
+            self.found.offlines[partition] += is_new and start_ms is not None
+            if not says_offline:
+                self._just_offline[partition] = is_new
+        elif row.to != _OFFLINE and was_offline:
+            ended_by = "snapshot" if is_snapshot else "transition"
+            began = self._offline_since.pop(partition)
+            if is_end:
+                self.found.offlines[partition] -= self._just_offline[partition]
             else:
-                interval = Interval(partition, row.epoch, since_ms, row.t_ms, "transition")
-                self.found.offline.append(interval)
-        changed_ms = row.t_ms if row.from_ != row.to else self._last.get(key, ("", None))[1]
-        self._last[key] = (row.to, changed_ms)
-        if is_snapshot:
-            return
-        if row.to == PartitionState.NON_EXISTENT.value:
-            self._has_leader(partition, row.t_ms)
-            self._gone.add(partition)
-        elif row.from_ == PartitionState.NON_EXISTENT.value:
-            self._gone.discard(partition)
+                self.found.offline.append(Interval(partition, *began, row.t_ms, ended_by))
+        elif row.to != _OFFLINE and says_offline:
+            interval = Interval(partition, row.epoch, since_ms, row.t_ms, "transition")
+            self.found.offline.append(interval)
+            self.found.offlines[partition] += since_ms is not None
+        if not is_snapshot and _NOT_THERE in (row.to, row.from_):
+            self._leaders[partition] = None
+            self.found.leaderships.pop(partition, None)
 
-    def _lead(self, line: int, partition: Partition, row: JournalRow) -> None:
+    def _lead(self, line: int, partition: Partition, row: JournalRow, *, is_state: bool) -> None:
         assert row.leader is not None, "asked before"
-        self.found.leaderships[partition] = Leadership(
-            row.leader, row.leader_epoch, row.isr, row.zk_version
-        )
-        if row.leader == NO_LEADER:
-            if row.kind == Kind.PARTITION_SNAPSHOT:
-                self._gone.discard(partition)
-            if row.prev_leader != NO_LEADER and partition not in self._gone:
-                self._without_leader.setdefault(partition, (row.prev_leader, row.t_ms))
-        elif row.prev_leader == NO_LEADER:
-            self._has_leader(partition, row.t_ms)
-            self._gone.discard(partition)
+        is_snapshot = row.kind == Kind.PARTITION_SNAPSHOT
+        if not is_state or is_snapshot or _NOT_THERE not in (row.to, row.from_):
+            self._leaders[partition] = row.leader
+            self.found.leaderships[partition] = Leadership(
+                row.leader, row.leader_epoch, row.isr, row.zk_version
+            )
         if row.prev_isr is None or row.isr is None:
             return
         is_new = row.leader not in (NO_LEADER, row.prev_leader)
@@ -256,40 +286,68 @@ class _Fold:
             self.found.expands[(partition, replica)] += 1
             self._move(partition, replica, IsrMove(row.t_ms, is_out=False))
 
+    def _look_at_brokers(self, row: JournalRow) -> None:
+        """A controller that is ready has told every state: what died before it is over."""
+        if row.kind == Kind.BROKER_OFFLINE:
+            self._dead.add((row.run_id, row.replica))
+        elif row.kind == Kind.BROKER_ONLINE:
+            self._dead.discard((row.run_id, row.replica))
+        elif row.kind == Kind.CONTROLLER_READY:
+            self._dead = {at for at in self._dead if at[0] != row.run_id}
+        else:
+            return
+        for partition in [at for at in self._leaders if at.run == row.run_id]:
+            self._look_for_a_leader(partition, row, self._leaders[partition])
+
+    def _look_for_a_leader(
+        self,
+        partition: Partition,
+        row: JournalRow,
+        said: int | None,
+        *,
+        was_just_offline: bool = False,
+    ) -> None:
+        """What is written of a partition that does not exist says nothing of leaders."""
+        state, leader = self.found.states.get(partition), self._leaders.get(partition)
+        is_there = state != _NOT_THERE
+        is_dead = state != _OFFLINE and (partition.run, leader) in self._dead
+        is_said = state == _OFFLINE and row.from_ == _OFFLINE
+        at = self._without_leader.get(partition)
+        if is_there and (state == _OFFLINE or leader == NO_LEADER or is_dead):
+            if at is None:
+                lost = next((at for at in (leader, said) if at not in (None, NO_LEADER)), None)
+                is_deleted = (partition.run, partition.topic) in self._deleting
+                at = self._without_leader[partition] = _Outage(lost, row.t_ms, not is_deleted)
+            at.is_proven |= is_dead or is_said or was_just_offline
+        elif at is not None:
+            self._without_leader.pop(partition)
+            if at.is_counted and (is_there or at.is_proven):
+                self.found.leaderless.append(Leaderless(partition, at.lost, at.start_ms, row.t_ms))
+
     def _move(self, partition: Partition, replica: int, move: IsrMove) -> None:
         self.found.isr_moves.setdefault((partition, replica), []).append(move)
 
-    def _has_leader(self, partition: Partition, t_ms: int) -> None:
-        began = self._without_leader.pop(partition, None)
-        if began is not None:
-            self.found.leaderless.append(Leaderless(partition, *began, t_ms))
-
-    def _close(self, unique: list[Line]) -> None:
-        """What is still Offline at the end of its epoch, or without a leader at all."""
-        snapshots: dict[tuple[str, int], int] = {}
-        for _, row in unique:
-            if row.kind == Kind.PARTITION_SNAPSHOT:
-                at = (row.run_id, row.epoch)
-                snapshots[at] = min(row.t_ms, snapshots.get(at, row.t_ms))
-        for (_, epoch, partition), (state, start_ms) in self._last.items():
-            if state != _OFFLINE:
-                continue
-            later = [e for run, e in snapshots if run == partition.run and e > epoch]
-            end_ms = snapshots[(partition.run, min(later))] if later else None
-            ended_by = "snapshot" if later else None
-            self.found.offline.append(Interval(partition, epoch, start_ms, end_ms, ended_by))
-        for partition, began in self._without_leader.items():
-            self.found.leaderless.append(Leaderless(partition, *began, None))
+    def _close(self) -> None:
+        """What is still Offline at the end, or without a leader."""
+        for partition, began in self._offline_since.items():
+            self.found.offline.append(Interval(partition, *began, None, None))
+        for partition, at in self._without_leader.items():
+            if at.is_counted:
+                self.found.leaderless.append(Leaderless(partition, at.lost, at.start_ms, None))
 
     def _count(self, unique: list[Line]) -> None:
         numbers: dict[History, list[int]] = defaultdict(list)
+        seqs: dict[tuple[str, int, int], set[int]] = defaultdict(set)
         for _, row in unique:
+            seqs[(row.run_id, row.controller, row.epoch)].add(row.seq)
             if row.topic is not None and row.key_seq:
                 replica = row.replica if row.kind in _OF_REPLICAS else -1
                 key = History(
                     row.run_id, row.topic, row.partition, replica, row.controller, row.epoch
                 )
                 numbers[key].append(row.key_seq)
+        for (run, _, _), found in seqs.items():
+            self.found.lost_rows[run] += max(found) - len(found - {0})
         for key, seen in numbers.items():
             lost = max(seen) - len(seen)
             if lost > 0:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
+from klamm.replay.engines import Engine
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.ingest import make_table
 from klamm.statemachines.partition_state import PartitionState
@@ -57,7 +57,7 @@ def eventful_journal() -> list[JournalRow]:
 
 def as_run(rows: Sequence[JournalRow], run: str) -> list[JournalRow]:
     """The same rows as another run's."""
-    return [msgspec.structs.replace(row, run_id=run) for row in rows]
+    return [msgspec.structs.replace(row, run_id=run, cluster_id=run) for row in rows]
 
 
 def spoilt(rows: Sequence[JournalRow], seed: int) -> list[JournalRow]:
@@ -92,9 +92,11 @@ def lines_of(rows: Sequence[JournalRow]) -> list[Line]:
     return [Line(n, row) for n, row in enumerate(rows, 1)]
 
 
-def table_of(spark: SparkSession, folder: Path, rows: Sequence[JournalRow]) -> EventTable:
-    """The event table of a journal with these rows, in a directory of ``folder``."""
+def table_of(
+    engine: Engine, folder: Path, rows: Sequence[JournalRow], more: bytes = b""
+) -> EventTable:
+    """The event table of a journal with these rows and bytes, in a directory of ``folder``."""
     path = folder / "journal.jsonl"
-    path.write_bytes(msgspec.json.Encoder().encode_lines(rows))
-    make_table(spark, [path], folder / "table")
-    return open_table(spark, folder / "table")
+    path.write_bytes(msgspec.json.Encoder().encode_lines(rows) + more)
+    make_table(engine, [path], folder / "table", overwrite=(folder / "table").exists())
+    return open_table(engine, folder / "table")

@@ -1,4 +1,5 @@
-"""Every answer beside a plain fold and an ordered one, on journals of simulated clusters.
+"""Every answer of both engines beside a plain fold and an ordered one, on journals of simulated
+clusters.
 
 The journals are whole, and spoilt in many ways; each is a run of one table.
 """
@@ -7,22 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from bench import replay_windows as windows
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.replay import run
+from klamm.replay.engines import Engine
+from klamm.replay.engines import rows as rows_in
 from klamm.replay.event_table import EventTable
 from klamm.replay.filters import Filters
 from klamm.replay.listings import in_words
-from klamm.replay.questions.columns import partition_code
+from klamm.replay.questions.columns import judged
 from klamm.replay.questions.duplicates import without
-from klamm.replay.questions.elections import flap_suspects, flapping_replicas
-from klamm.replay.questions.histories import by_partition, histories
+from klamm.replay.questions.isrs import flapping_replicas, moves
 from klamm.replay.run import Answers, answer
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
@@ -37,14 +36,13 @@ from tests.spark.fold import (
     fold,
     worst_burst,
 )
+from tests.spark.invariants import check_invariants
 from tests.spark.journals import as_run, eventful_journal, lines_of, spoilt, table_of
 from tests.spark.ordered_fold import ordered_fold
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
 SPOILT = 24
+MOST_ACTIONS = 6
 OFFLINE = PartitionState.OFFLINE.value
-OTHERS = ("repeated", "offline_ms")
 GONE = (PartitionState.NON_EXISTENT.value, ReplicaState.NON_EXISTENT.value)
 
 
@@ -64,26 +62,36 @@ def folded(rows: list[JournalRow]) -> Folded:
 
 @pytest.fixture(scope="module")
 def table(
-    spark: SparkSession, rows: list[JournalRow], tmp_path_factory: pytest.TempPathFactory
+    engine: Engine, rows: list[JournalRow], tmp_path_factory: pytest.TempPathFactory
 ) -> EventTable:
-    return table_of(spark, tmp_path_factory.mktemp("journal"), rows)
+    return table_of(engine, tmp_path_factory.mktemp("journal"), rows)
 
 
 @pytest.fixture(scope="module")
-def answers(table: EventTable) -> Iterator[Answers]:
+def answered(table: EventTable) -> Iterator[tuple[Answers, int]]:
+    """All answers, and in how many of Spark's actions they were computed."""
+    before = actions_of(table.engine)
     with answer(table) as found:
-        yield found
+        yield found, actions_of(table.engine) - before
 
 
-def run_code(run: str) -> int:
-    """The code of a run's name."""
-    spark = SparkSession.getActiveSession()
-    assert spark is not None
-    return spark.range(1).select(F.xxhash64(F.lit(run))).collect()[0][0]
+@pytest.fixture(scope="module")
+def answers(answered: tuple[Answers, int]) -> Answers:
+    return answered[0]
 
 
-def told(table: EventTable, frame: DataFrame) -> list[dict[str, Any]]:
-    return list(in_words({"": frame.collect()}, table.names)[""])
+def actions_of(engine: Engine) -> int:
+    """How many queries have run jobs in Spark; 0 without Spark."""
+    session = getattr(engine, "session", None)
+    if session is None:
+        return 0
+    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    found = session._jsparkSession.sharedState().statusStore().executionsList()
+    return sum(found.apply(n).jobs().size() > 0 for n in range(found.size()))
+
+
+def told(table: EventTable, sql: str) -> list[dict[str, Any]]:
+    return list(in_words({"": rows_in(table.engine, sql)}, table)[""])
 
 
 def partition_of(row: dict[str, Any]) -> Partition:
@@ -96,6 +104,10 @@ def isr_of(row: dict[str, Any]) -> tuple[int, ...] | None:
 
 def leadership_of(row: dict[str, Any]) -> Leadership:
     return Leadership(row["leader"], row["leader_epoch"], isr_of(row), row["zk_version"])
+
+
+def test_few_actions_answer_everything(answered: tuple[Answers, int]) -> None:
+    assert answered[1] <= MOST_ACTIONS
 
 
 def test_the_journals_have_all_that_is_asked(folded: Folded) -> None:
@@ -119,10 +131,15 @@ def test_final_replicas(table: EventTable, answers: Answers, folded: Folded) -> 
     }
 
 
+def test_the_invariants_hold(table: EventTable, answers: Answers) -> None:
+    check_invariants(table, answers)
+
+
 def test_the_ordered_fold_ends_with_the_same(
     table: EventTable, answers: Answers, folded: Folded
 ) -> None:
-    found = told(table, ordered_fold(without(table.events, answers.tables["duplicates"])))
+    events = table.engine.view(without(table.events, f"({answers.tables['duplicates']})"))
+    found = list(in_words({"": ordered_fold(table.engine, events)}, table)[""])
     states = {partition_of(row): row for row in found if row["replica"] == -1}
     assert {tp: row["state"] for tp, row in states.items() if row["state"]} == folded.states
     assert {tp: leadership_of(row) for tp, row in states.items()} == {
@@ -155,7 +172,13 @@ def test_gaps(table: EventTable, answers: Answers, folded: Folded) -> None:
         assert row["missing"] == row["before_key_seq"] - (row["after_key_seq"] or 0) - 1
         found[key] += row["missing"]
     assert found == folded.missing
-    assert answers.counts["missing"] == sum(folded.missing.values())
+    lost: Counter[str] = Counter()
+    for row in told(table, answers.tables["lost_rows"]):
+        assert row["missing"] == row["before_seq"] - (row["after_seq"] or 0) - 1
+        lost[row["run"]] += row["missing"]
+    assert lost == +folded.lost_rows
+    # Some of them are about no partition.
+    assert answers.counts["missing"] == lost.total() > sum(folded.missing.values()) > 0
     assert answers.counts["gaps"] == len(folded.missing)
 
 
@@ -176,13 +199,9 @@ def test_offline_intervals(table: EventTable, answers: Answers, folded: Folded) 
     assert {at.ended_by for at in found} == {"transition", "snapshot", None}
 
 
-def test_how_often_partitions_went_offline(
-    table: EventTable, answers: Answers, folded: Folded
-) -> None:
-    events = without(table.events, answers.tables["duplicates"])
-    found = told(table, by_partition(histories(events)).where("offlines > 0"))
-    assert {partition_of(row): row["offlines"] for row in found} == +folded.offlines
+def test_how_often_partitions_went_offline(answers: Answers, folded: Folded) -> None:
     timeline = answers.listings["offline_timeline"].rows
+    assert answers.counts["offlines"] == folded.offlines.total()
     assert sum(row["went_offline"] for row in timeline) == answers.counts["offlines"]
 
 
@@ -207,8 +226,8 @@ def test_isr_churn(table: EventTable, answers: Answers, folded: Folded) -> None:
         for (_, replica), times in expected.items():
             by_broker[replica] += times
         found: Counter[int] = Counter()
-        for row in answers.tables["isr_churn"].collect():
-            found[row.broker] += row[name]
+        for row in told(table, answers.tables["isr_churn"]):
+            found[row["broker"]] += row[name]
         assert found == by_broker
 
 
@@ -216,18 +235,14 @@ def test_isr_churn(table: EventTable, answers: Answers, folded: Folded) -> None:
 def test_flapping_replicas(
     table: EventTable, answers: Answers, folded: Folded, window_ms: int
 ) -> None:
-    events = without(table.events, answers.tables["duplicates"])
+    events = table.engine.view(without(table.events, f"({answers.tables['duplicates']})"))
     expected = {
         at: burst
-        for at, moves in folded.isr_moves.items()
-        if (burst := worst_burst(moves, 1, window_ms)) is not None
+        for at, moved in folded.isr_moves.items()
+        if (burst := worst_burst(moved, 1, window_ms)) is not None
     }
-    suspects = flap_suspects(events, 1, window_ms)
-    suspected = events.withColumn("code", partition_code()).join(suspects, "code", "left_semi")
-    assert bursts(told(table, flapping_replicas(suspected, 1, window_ms))) == expected
-    whole = windows.with_neighbours(events.where(F.col("run") == run_code("whole")))
-    found = bursts(told(table, windows.flapping_replicas(whole, 1, window_ms)))
-    assert found == {at: burst for at, burst in expected.items() if at[0].run == "whole"} != {}
+    moved = f"({moves(f'({judged(events)})')})"
+    assert bursts(told(table, flapping_replicas(moved, 1, window_ms))) == expected != {}
 
 
 def bursts(rows: list[dict[str, Any]]) -> dict[tuple[Partition, int], Burst]:
@@ -244,7 +259,7 @@ def test_failovers(table: EventTable, answers: Answers, folded: Folded) -> None:
     }
 
 
-def test_nobody_writes_late(answers: Answers, folded: Folded) -> None:
+def test_no_controller_writes_late(answers: Answers, folded: Folded) -> None:
     assert answers.counts["late_writes"] == len(folded.late_writes)
     assert answers.counts["shared_epochs"] == len(folded.shared_epochs)
 
@@ -266,13 +281,13 @@ def test_the_timeline_ends_with_what_is_left(
 
 
 def test_the_time_offline_is_that_of_the_intervals(
-    answers: Answers, folded: Folded, rows: list[JournalRow]
+    table: EventTable, answers: Answers, folded: Folded, rows: list[JournalRow]
 ) -> None:
     last_ms = {row.run_id: row.t_ms for row in sorted(rows, key=lambda row: row.t_ms)}
     whole = [at for at in folded.offline if at.partition.run == "whole"]
     took_ms = sum((at.end_ms or last_ms["whole"]) - (at.start_ms or 0) for at in whole)
-    found = [row for row in answers.tables["topics"].collect() if row.run == run_code("whole")]
-    assert sum(row.offline_ms for row in found) == took_ms > 0
+    found = [row for row in told(table, answers.tables["topics"]) if row["run"] == "whole"]
+    assert sum(row["offline_ms"] for row in found) == took_ms > 0
 
 
 def test_reassignments_are_those_of_the_phases(
@@ -286,7 +301,10 @@ def test_reassignments_are_those_of_the_phases(
     assert done["last_phase"] == "B8" and done["took_ms"] == done["end_ms"] - done["start_ms"]
 
 
-def test_as_of_an_epoch_and_from_a_time(table: EventTable, rows: list[JournalRow]) -> None:
+def test_as_of_an_epoch_and_from_a_time(
+    duckdb: Engine, rows: list[JournalRow], tmp_path: Path
+) -> None:
+    table = table_of(duckdb, tmp_path, rows)
     before = fold(lines_of([row for row in rows if row.epoch == 1]))
     from_ms = sorted(row.t_ms for row in rows if row.epoch == 1)[len(rows) // 4]
     filters = Filters(as_of_epoch=1, from_ms=from_ms, topics=("t",))
@@ -309,25 +327,3 @@ def test_as_of_an_epoch_and_from_a_time(table: EventTable, rows: list[JournalRow
     illegal = [lines[at - 1] for at in before.illegal]
     expected = [row for row in illegal if row.topic == "t" and row.t_ms >= from_ms]
     assert counts["illegal"] == len(expected) < len(illegal)
-
-
-def test_partitions_too_many_to_be_sent_are_looked_into_all_the_same(
-    table: EventTable, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run, "MOST_SENT", 0)
-    with answer(table) as found:
-        for name in ("gaps", "offline_intervals"):
-            some, same = (Counter(of.tables[name].collect()) for of in (found, answers))
-            assert some == same != Counter()
-
-
-def test_windows_count_the_same(table: EventTable, answers: Answers) -> None:
-    events = table.events.where(F.col("run") == run_code("whole"))
-    counts, listed = windows.answer(events, 0, 10**12)
-    expected = by_partition(histories(events)).agg(
-        *(F.sum(name).alias(name) for name in windows.COUNTED if name not in OTHERS)
-    )
-    assert {name: counts[name] for name in windows.COUNTED if name not in OTHERS} == (
-        expected.collect()[0].asDict()
-    )
-    assert counts["repeated"] == 0 and not listed["gaps"] and listed["unclean"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from bench import replay_zookeeper
 from bench.replay_zookeeper import INGEST, measure, write_logs
+from klamm.replay.engines import Engine
 from klamm.zk.txn_log import Txn, read_txn_log
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 TRANSACTIONS = 250
 
@@ -34,13 +32,13 @@ def test_the_logs_are_whole(logs: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_every_operation_is_measured(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
-    rates = measure(spark, logs, tmp_path, TRANSACTIONS)
+def test_every_operation_is_measured(duckdb: Engine, logs: Path, tmp_path: Path) -> None:
+    rates = measure(duckdb, logs, tmp_path, TRANSACTIONS)
     assert {rate.operations for rate in rates} == {2 * TRANSACTIONS}
     assert all(rate.per_s > 0 for rate in rates)
     assert rates[-1].what == INGEST
 
 
-def test_what_was_not_read_is_no_rate(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="500 operations, not 502"):
-        measure(spark, logs, tmp_path, TRANSACTIONS + 1)
+def test_what_was_not_read_is_no_rate(duckdb: Engine, logs: Path, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="250 events of 251"):
+        measure(duckdb, logs, tmp_path, TRANSACTIONS + 1)

@@ -47,20 +47,20 @@ def led_by_its_preferred(stored: StoredCluster) -> TopicPartition:
     )
 
 
-def test_a_state_that_somebody_rewrote_ends_in_1(
+def test_a_state_that_was_rewritten_manually_ends_in_10(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], commands_share_spark: None
 ) -> None:
     options = DemoOptions(data_dir=tmp_path, klamm_version="test")
     steps = list(tampered(story(options, tmp_path / "page.html")))
-    assert show(steps, as_json=False) == 1
+    assert show(steps, as_json=False) == 10
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("1. Start ZooKeeper (")
     assert lines.count("   All agree.") == 0
-    assert f"   Page, to open in a browser: {tmp_path / 'page.html'}" in lines
-    assert show(steps, as_json=True) == 1
+    assert f"   Open this page in a browser: {tmp_path / 'page.html'}" in lines
+    assert show(steps, as_json=True) == 10
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert not told["agrees"]
-    by_checks, by_spark = (step["facts"]["disagreements"] for step in told["steps"][-3:-1])
+    by_checks, _, by_spark = (step["facts"]["disagreements"] for step in told["steps"][-3:])
     assert told["disagreements"] == [*by_checks, *by_spark]
     assert len(by_checks) == 6 + 3 + 1
     (line,) = by_spark

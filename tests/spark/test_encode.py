@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from klamm.cluster.errors import KlammError, UsageError
-from klamm.replay.encode import encode
+from klamm.replay.encode import Encoder
+from klamm.replay.engines import Engine, rows
 from klamm.replay.event_files import write_names
 from klamm.replay.event_schema import (
     CODED_SCHEMA,
-    DAMAGED_SCHEMA,
     ELECTIONS,
     KINDS,
     NAMES_SCHEMA,
@@ -24,8 +24,7 @@ from klamm.replay.event_schema import (
     STATE_CODES,
 )
 from klamm.replay.event_table import Manifest, open_table
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+from tests.spark.conftest import raw_batch, table_in
 
 FULL: dict[str, Any] = {
     "kind": "partition_transition",
@@ -49,56 +48,37 @@ FULL: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def stored(spark: SparkSession, tmp_path: Path) -> Callable[[DataFrame], Path]:
-    """Store raw events as a table, by hand."""
-
-    def store(raw: DataFrame) -> Path:
-        events, names = encode(raw)
-        events.write.parquet(str(tmp_path / "events"))
-        names.write.parquet(str(tmp_path / "names"))
-        spark.createDataFrame([], DAMAGED_SCHEMA).write.parquet(str(tmp_path / "damaged"))
-        manifest = msgspec.json.encode(Manifest(SCHEMA_VERSION, []))
-        (tmp_path / "manifest.json").write_bytes(manifest)
-        return tmp_path
-
-    return store
-
-
-def test_every_word_has_its_published_code(raw_events: Callable[..., DataFrame]) -> None:
-    rows = [
+def test_every_word_has_its_published_code() -> None:
+    given = [
         {"kind": kind, "seq": n, "source": SOURCES[n % len(SOURCES)]}
         for n, kind in enumerate(KINDS)
     ]
-    coded = encode(raw_events(*rows)).events.orderBy("seq").collect()
-    assert [row.kind for row in coded] == list(range(1, len(KINDS) + 1))
-    assert [row.source for row in coded] == [n % len(SOURCES) + 1 for n in range(len(KINDS))]
+    coded = Encoder().code(raw_batch(*given)).to_pylist()
+    assert [row["kind"] for row in coded] == list(range(1, len(KINDS) + 1))
+    assert [row["source"] for row in coded] == [n % len(SOURCES) + 1 for n in range(len(KINDS))]
     words = [*STATE_CODES, "no state", None]
     of_states = [{"from_state": word, "to_state": word, "seq": n} for n, word in enumerate(words)]
-    coded = encode(raw_events(*of_states)).events.orderBy("seq").collect()
-    assert [row.from_state for row in coded] == [*STATE_CODES.values(), -1, 0]
-    assert [row.to_state for row in coded] == [row.from_state for row in coded]
+    coded = Encoder().code(raw_batch(*of_states)).to_pylist()
+    assert [row["from_state"] for row in coded] == [*STATE_CODES.values(), -1, 0]
+    assert [row["to_state"] for row in coded] == [row["from_state"] for row in coded]
 
 
-def test_a_table_tells_the_words_again(
-    spark: SparkSession,
-    raw_events: Callable[..., DataFrame],
-    stored: Callable[[DataFrame], Path],
-) -> None:
-    raw = raw_events(FULL, {"seq": 2})
-    table = open_table(spark, stored(raw))
-    assert table.events.schema.simpleString() == CODED_SCHEMA.simpleString()
-    told = table.in_words(table.events).orderBy("seq").collect()
-    expected = raw.orderBy("seq").collect()
-    assert [row.asDict() for row in told] == [
-        {name: row[name] for name in CODED_SCHEMA.fieldNames()} for row in expected
-    ]
-    assert told[0].isr == [1, 2] and told[0].prev_isr == [] and told[1].isr is None
+def test_a_table_gives_the_words_back(engine: Engine) -> None:
+    given = (FULL, {"seq": 2})
+    table = table_in(engine, *given)
+    told = rows(
+        engine, f"SELECT * FROM ({table.in_words(f'SELECT * FROM {table.events}')}) ORDER BY seq"
+    )
+    assert list(told[0]) == CODED_SCHEMA.names
+    assert told == raw_batch(*given).to_pylist()
+    assert told[0]["isr"] == [1, 2] and told[0]["prev_isr"] == [] and told[1]["isr"] is None
 
 
-def test_a_word_is_named_once_in_each_column(raw_events: Callable[..., DataFrame]) -> None:
-    names = encode(raw_events(FULL, FULL, {"topic": "r", "outcome": "r"})).names
-    assert sorted((row.domain, row.name) for row in names.collect()) == [
+def test_a_word_is_named_once_in_each_column() -> None:
+    encoder = Encoder()
+    encoder.code(raw_batch(FULL, FULL, {"topic": "r", "outcome": "r"}))
+    names = encoder.names().to_pylist()
+    assert sorted((row["domain"], row["name"]) for row in names if row["name"] is not None) == [
         ("file", "f"),
         ("outcome", "r"),
         ("outcome", "why"),
@@ -109,27 +89,30 @@ def test_a_word_is_named_once_in_each_column(raw_events: Callable[..., DataFrame
     ]
 
 
-def test_two_words_of_one_code_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [("topic", 1, "a"), ("run", 1, "a"), ("topic", 2, "a"), ("topic", 2, "a")]
+def test_two_words_of_one_code_are_refused(engine: Engine, tmp_path: Path) -> None:
+    given = [("topic", 1, "a"), ("run", 1, "a"), ("topic", 2, "a"), ("topic", 2, "a")]
     parts = tmp_path / "parts"
-    spark.createDataFrame(rows, NAMES_SCHEMA).write.parquet(str(parts))
-    write_names(spark, parts, tmp_path / "names")
-    written = spark.read.parquet(str(tmp_path / "names")).collect()
-    assert sorted(map(tuple, written)) == sorted(set(rows))
-    spark.createDataFrame([("topic", 1, "b")], NAMES_SCHEMA).write.mode("append").parquet(
-        str(parts)
-    )
+    parts.mkdir()
+    store(parts / "one.parquet", given)
+    write_names(engine, parts, tmp_path / "names")
+    written = engine.fetch(f"SELECT * FROM {engine.files(tmp_path / 'names', NAMES_SCHEMA)}").rows
+    assert sorted(written) == sorted(set(given))
+    store(parts / "other.parquet", [("topic", 1, "b")])
     with pytest.raises(KlammError, match="topic a and topic b have the same hash code"):
-        write_names(spark, parts, tmp_path / "others")
+        write_names(engine, parts, tmp_path / "others")
 
 
-def test_what_is_no_whole_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def store(path: Path, names: list[tuple[str, int, str]]) -> None:
+    pq.write_table(pa.table(list(map(list, zip(*names, strict=True))), schema=NAMES_SCHEMA), path)
+
+
+def test_what_is_no_whole_table_is_refused(duckdb: Engine, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is not an event table: it has no manifest\.json"):
-        open_table(spark, tmp_path)
+        open_table(duckdb, tmp_path)
     (tmp_path / "manifest.json").write_text('{"schema_version":1,')
     with pytest.raises(UsageError, match="is damaged"):
-        open_table(spark, tmp_path)
+        open_table(duckdb, tmp_path)
     newer = msgspec.json.encode(Manifest(SCHEMA_VERSION + 1, []))
     (tmp_path / "manifest.json").write_bytes(newer)
     with pytest.raises(UsageError, match=f"schema version {SCHEMA_VERSION + 1}"):
-        open_table(spark, tmp_path)
+        open_table(duckdb, tmp_path)

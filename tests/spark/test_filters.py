@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from klamm.cluster.errors import UsageError
-from klamm.replay.encode import encode
-from klamm.replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
+from klamm.replay.engines import Engine
+from klamm.replay.event_schema import SCHEMA_VERSION
 from klamm.replay.event_table import EventTable, Manifest, RunCoverage, SourceSummary
 from klamm.replay.filters import Filters, check
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+from tests.spark.conftest import table_in
 
 RUN = RunCoverage("r", 3, 4, 6, first_ms=10, last_ms=60, missing=0, repeated=0)
 
 
 @pytest.fixture(scope="module")
-def table(spark: SparkSession, raw_events: Callable[..., DataFrame]) -> EventTable:
+def table(duckdb: Engine) -> EventTable:
     """Topic t of broker 1 and topic u of broker 2."""
     of_t = {"topic": "t", "partition": 0, "leader": 1, "isr": [1]}
     of_u = {"topic": "u", "partition": 0, "replica": 2, "zxid": 0x20}
-    events, names = encode(raw_events(of_t, of_u, {"replica": 3}))
-    damaged = spark.createDataFrame([], DAMAGED_SCHEMA)
     source = SourceSummary("journal", [], 3, {}, {}, [RUN], 0.0)
-    return EventTable(events, names, damaged, Manifest(SCHEMA_VERSION, [source]))
+    made = table_in(duckdb, of_t, of_u, {"replica": 3})
+    return replace(made, manifest=Manifest(SCHEMA_VERSION, [source]))
 
 
 def test_what_is_there_is_taken(table: EventTable) -> None:
@@ -41,9 +38,21 @@ def test_what_is_there_is_taken(table: EventTable) -> None:
     ("asked", "words", "hint"),
     [
         ({"topics": ("t", "v")}, "no events of topic v", "exact topic name"),
-        ({"brokers": (1, 9)}, "no events about partitions of broker 9", "the broker led it"),
-        ({"brokers": (3,)}, "no events about partitions of broker 3", "the broker led it"),
-        ({"brokers": (2,), "topics": ("t",)}, "partitions of broker 2", "the broker led it"),
+        (
+            {"brokers": (1, 9)},
+            "no events about partitions of broker 9",
+            "--broker selects the partitions",
+        ),
+        (
+            {"brokers": (3,)},
+            "no events about partitions of broker 3",
+            "--broker selects the partitions",
+        ),
+        (
+            {"brokers": (2,), "topics": ("t",)},
+            "partitions of broker 2",
+            "--broker selects the partitions",
+        ),
         ({"as_of_ms": 9}, r"up to 1970-01-01 00:00:00\.009", "the first event is at 1970-01-01"),
         ({"to_ms": 8}, r"up to 1970-01-01 00:00:00\.008", "the first event is at 1970-01-01"),
         ({"from_ms": 61}, r"from 1970-01-01 00:00:00\.061 UTC on", "the last event is at 1970"),
@@ -63,11 +72,11 @@ def test_what_is_not_there_is_refused(
 def test_logs_without_zxids_and_epochs_say_so(table: EventTable) -> None:
     run = RunCoverage("r", 3, 0, 0, first_ms=10, last_ms=60, missing=None, repeated=None)
     source = SourceSummary("state-change.log", [], 3, {}, {}, [run], 0.0)
-    events = table.events.where("zxid IS NULL")
-    told = EventTable(events, table.names, table.damaged, Manifest(SCHEMA_VERSION, [source]))
+    events = f"(SELECT * FROM {table.events} WHERE zxid IS NULL)"
+    told = replace(table, events=events, manifest=Manifest(SCHEMA_VERSION, [source]))
     for asked, hint in (
         (Filters(as_of_zxid=5), "only ZooKeeper's logs have zxids"),
-        (Filters(as_of_epoch=1), "these logs name no controller epochs"),
+        (Filters(as_of_epoch=1), "these logs have no controller epochs"),
     ):
         with pytest.raises(UsageError) as caught:
             check(told, asked)

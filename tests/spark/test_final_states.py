@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
-from pyspark.sql import SparkSession
 
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.replay.final_states import Comparison, FinalStates, StoredPartition, compare, rebuild
+from klamm.replay.engines import Engine
+from klamm.replay.event_table import EventTable
+from klamm.replay.final_states import Comparison, StoredPartition, compare
 from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+from tests.spark.journals import table_of
 
 LIVE = (0, 1)
 
@@ -54,32 +53,27 @@ def stored(world: SimulatedWorld) -> list[StoredPartition]:
 
 
 @pytest.fixture(scope="module")
-def final(
-    spark: SparkSession, world: SimulatedWorld, tmp_path_factory: pytest.TempPathFactory
-) -> FinalStates:
-    """What the journal ends with, as it was written."""
-    journal = tmp_path_factory.mktemp("whole") / "journal.jsonl"
-    journal.write_bytes(msgspec.json.Encoder().encode_lines(world.journal.rows))
-    found = rebuild(spark, [journal])
-    return FinalStates(found.partitions.persist(), found.replicas.persist(), found.damaged)
+def table(
+    engine: Engine, world: SimulatedWorld, tmp_path_factory: pytest.TempPathFactory
+) -> EventTable:
+    """The journal as it was written."""
+    return table_of(engine, tmp_path_factory.mktemp("whole"), world.journal.rows)
 
 
 @pytest.fixture
-def compare_tree(spark: SparkSession, final: FinalStates) -> Callable[..., Comparison]:
+def compare_tree(table: EventTable) -> Callable[..., Comparison]:
     """Compare the world's journal with a tree."""
-    return lambda partitions: compare(spark, final, partitions, LIVE)
+    return lambda partitions: compare(table, partitions, LIVE)
 
 
 @pytest.fixture
 def compare_journal(
-    spark: SparkSession, stored: list[StoredPartition], tmp_path: Path
+    duckdb: Engine, stored: list[StoredPartition], tmp_path: Path
 ) -> Callable[..., Comparison]:
     """Compare a journal with the world's ZooKeeper."""
 
     def run(rows: list[JournalRow], more: bytes = b"") -> Comparison:
-        journal = tmp_path / "journal.jsonl"
-        journal.write_bytes(msgspec.json.Encoder().encode_lines(rows) + more)
-        return compare(spark, rebuild(spark, [journal]), stored, LIVE)
+        return compare(table_of(duckdb, tmp_path, rows, more), stored, LIVE)
 
     return run
 
@@ -163,15 +157,16 @@ def test_what_only_one_side_has_is_found(
     without = [at for at in stored if at.topic != "unborn"]
     found = compare_tree([*without, StoredPartition("u", 0, (0,), 0, 0, (0,), 0)])
     assert sorted(found.lines) == [
-        "u-0 on broker 0: missing in the journal",
-        "u-0: missing in the journal",
-        "unborn-0 on broker 2: missing in ZooKeeper; the journal ends with state None",
-        "unborn-0: missing in ZooKeeper; the journal ends with state NewPartition, leader None, "
-        "leader_epoch None, isr None, zk_version None",
+        "u-0 on broker 0: missing from the journal",
+        "u-0: missing from the journal",
+        "unborn-0 on broker 2: missing from ZooKeeper; "
+        "its final state in the journal is state None",
+        "unborn-0: missing from ZooKeeper; its final state in the journal is state "
+        "NewPartition, leader None, leader_epoch None, isr None, zk_version None",
     ]
 
 
-def test_a_torn_line_and_another_schema_version_are_told_and_the_rest_is_read(
+def test_a_torn_line_and_another_schema_version_are_reported_and_the_rest_is_read(
     compare_journal: Callable[..., Comparison], world: SimulatedWorld
 ) -> None:
     found = compare_journal(world.journal.rows, more=b'{"v":9,"topic":"t"}\n{"v":1,"run_id":"r')

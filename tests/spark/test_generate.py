@@ -13,23 +13,20 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from bench import replay_duckdb
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import ReplicaAssignment
 from klamm.replay.encode import xxhash64
+from klamm.replay.engines import Engine, rows
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.generate.generate import Truth, generate
 from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from klamm.replay.generate.planting import FLAPS
 from klamm.replay.ingest import make_table
-from klamm.replay.questions.availability import is_partition_state
-from klamm.replay.questions.columns import OFFLINE, kind_code
-from klamm.replay.questions.histories import histories
-from klamm.replay.questions.timeline import differences, offline_timeline
+from klamm.replay.questions.columns import OFFLINE, judged, kind_code
+from klamm.replay.questions.lives import lives, offline_intervals, offline_timeline
 from klamm.replay.run import Answers, answer
 from klamm.replay.sources import SourceOptions
-
-pytestmark = pytest.mark.spark
+from tests.spark.invariants import check_invariants
 
 OPTIONS = HistoryOptions(partitions=80, events=12_000, failure_rate=0.0, seed=11)
 COUNTS = {kind: 1 + n % 3 for n, kind in enumerate(Planted)}
@@ -39,7 +36,7 @@ Row = dict[str, Any]
 class Made:
     """A history in one format, its table and all answers."""
 
-    def __init__(self, spark: SparkSession, folder: Path, written_as: Format) -> None:
+    def __init__(self, engine: Engine, folder: Path, written_as: Format) -> None:
         cannot = CANNOT_HOLD[written_as]
         planted = {kind: count for kind, count in COUNTS.items() if kind not in cannot}
         self.logs = folder / "logs"
@@ -48,8 +45,8 @@ class Made:
         if written_as is not Format.PARQUET:
             table = folder / "table"
             options = SourceOptions(timezone="UTC")
-            make_table(spark, [self.logs], table, options=options)
-        self.table: EventTable = open_table(spark, table)
+            make_table(engine, [self.logs], table, options=options)
+        self.table: EventTable = open_table(engine, table)
         self.answers: Answers = answer(self.table)
 
     def planted(self, kind: Planted) -> list[Row]:
@@ -79,8 +76,9 @@ def _illegal(made: Made) -> None:
 
 def _gap(made: Made) -> None:
     if made.truth.written_as == Format.ZOOKEEPER:
-        problems = made.table.damaged.where("problem = 'lost transactions'").collect()
-        found = {(Path(row.file).name, row.line) for row in problems}
+        lost = f"SELECT * FROM {made.table.damaged} WHERE problem = 'lost transactions'"
+        problems = rows(made.table.engine, lost)
+        found = {(Path(row["file"]).name, row["line"]) for row in problems}
         assert made.answers.violations["lost_transactions"] == len(problems)
         # ZooKeeper's numbers miss what is damaged too.
         assert len(found) == len(problems) >= COUNTS[Planted.GAP]
@@ -112,14 +110,17 @@ def _leaderless(made: Made) -> None:
         return row["topic"], row["partition"], row[begin], row["end_ms"]
 
     planted = {key(one, "begin_ms") for one in made.planted(Planted.LEADERLESS)}
-    assert {key(row, "start_ms") for row in made.rows("leaderless_intervals")} == planted
+    # An unclean election passes through OfflinePartition in no time.
+    found = [row for row in made.rows("leaderless_intervals") if row["took_ms"] != 0]
+    assert {key(row, "start_ms") for row in found} == planted
 
 
 def _stuck(made: Made) -> None:
     planted = {one["reassignment"] for one in made.planted(Planted.STUCK)}
-    still_open = made.answers.tables["reassignments"].where("status = 'open'")
-    rows = made.table.in_words(still_open.select("reassignment")).collect()
-    assert sorted(row.reassignment for row in rows) == sorted(planted)
+    found = made.answers.tables["reassignments"]
+    still_open = f"SELECT reassignment FROM ({found}) WHERE status = 'open'"
+    names = rows(made.table.engine, made.table.in_words(still_open))
+    assert sorted(row["reassignment"] for row in names) == sorted(planted)
 
 
 def _flapping(made: Made) -> None:
@@ -133,8 +134,9 @@ def _flapping(made: Made) -> None:
 
 
 def _damaged(made: Made) -> None:
-    rows = made.table.damaged.where("problem != 'lost transactions'").collect()
-    assert {(Path(row.file).name, row.line) for row in rows} == made.places(Planted.DAMAGED)
+    damaged = f"SELECT * FROM {made.table.damaged} WHERE problem <> 'lost transactions'"
+    found = {(Path(row["file"]).name, row["line"]) for row in rows(made.table.engine, damaged)}
+    assert found == made.places(Planted.DAMAGED)
 
 
 CHECKS: dict[Planted, Callable[[Made], None]] = {
@@ -161,10 +163,11 @@ LISTED = {
 
 @pytest.fixture(scope="module", params=list(Format))
 def made(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, duckdb: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Made]:
     folder = tmp_path_factory.mktemp("made")
-    history = Made(spark, folder, request.param)
+    history = Made(duckdb, folder, request.param)
+    check_invariants(history.table, history.answers)
     yield history
     history.answers.close()
 
@@ -183,36 +186,37 @@ def test_what_was_planted_is_found_where_it_is_and_nothing_else(made: Made, kind
 
 
 @pytest.mark.slow
-def test_who_dies_with_the_controller_is_offline_whoever_counts(
-    spark: SparkSession, tmp_path: Path
+def test_a_broker_that_dies_with_the_controller_is_offline_for_the_next_one(
+    duckdb: Engine, tmp_path: Path
 ) -> None:
     options = HistoryOptions(partitions=40, events=8_000, failure_rate=0.5, seed=7)
     generate(options, Format.PARQUET, tmp_path / "table")
-    events = open_table(spark, tmp_path / "table").events
+    events = open_table(duckdb, tmp_path / "table").events
     states: dict[tuple[int, int], int] = {}
     went = Counter[int]()
     found = Counter[int]()
-    for row in events.where(is_partition_state()).orderBy("place").collect():
-        key = (row.topic, row.partition)
-        if row.to_state == OFFLINE and states.get(key) != OFFLINE:
-            counter = found if row.kind == kind_code(Kind.PARTITION_SNAPSHOT) else went
-            counter[row.t_ms // 60_000] += 1
-        states[key] = row.to_state
+    of_states = f"SELECT * FROM ({judged(events)}) WHERE is_partition_state ORDER BY place"
+    for row in rows(duckdb, of_states):
+        key = (row["topic"], row["partition"])
+        if row["to_state"] == OFFLINE and states.get(key) != OFFLINE:
+            counter = found if row["kind"] == kind_code(Kind.PARTITION_SNAPSHOT) else went
+            counter[row["t_ms"] // 60_000] += 1
+        states[key] = row["to_state"]
     assert went and found
-    told = offline_timeline(differences(events, 0, 60_000)).where("went_offline > 0").collect()
-    assert {row.bucket_ms // 60_000: row.went_offline for row in told} == went + found
-    assert histories(events).agg(F.sum("offlines")).collect()[0][0] == (went + found).total()
-    if replay_duckdb.is_there():
-        sums = replay_duckdb.ask(tmp_path / "table", 1, tmp_path).sums
-        assert sums["offlines"] == (went + found).total()
+    intervals = offline_intervals(duckdb.keep(lives(f"({judged(events)})")))
+    told = rows(duckdb, offline_timeline(f"({intervals})", 0, 60_000))
+    found_by_minute = {row["bucket_ms"] // 60_000: row["went_offline"] for row in told}
+    assert Counter(found_by_minute) == went + found
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_names_have_sparks_hashes(spark: SparkSession) -> None:
     words = ["", "t", "topic-00001", "straße-中", "x" * 31, "y" * 32, "z" * 97]
     words.append(str(ReplicaAssignment((1, 2, 3), (3,), (4,))))
-    rows = spark.createDataFrame([(word,) for word in words], "word string")
+    given = spark.createDataFrame([(word,) for word in words], "word string")
     found = {
         row.word: row.code
-        for row in rows.select("word", F.xxhash64("word").alias("code")).collect()
+        for row in given.select("word", F.xxhash64("word").alias("code")).collect()
     }
     assert found == {word: xxhash64(word) for word in words}

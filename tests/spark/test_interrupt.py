@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from klamm.replay.spark import SparkSession
 from klamm.replay.spark_errors import one_line_errors
@@ -37,8 +39,11 @@ raise SystemExit(errors.run(run))
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(("signals", "code"), [(["SIGINT"], 130), (["SIGTERM", "group"], 143)])
-def test_an_interrupted_job_ends_without_a_word(signals: list[str], code: int) -> None:
+@pytest.mark.parametrize(
+    ("signals", "code", "words"),
+    [(["SIGINT"], 130, "Interrupted"), (["SIGTERM", "group"], 143, "Ended by SIGTERM")],
+)
+def test_an_interrupted_job_ends_with_one_line(signals: list[str], code: int, words: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LONG_JOB, *signals],
         cwd=ROOT,
@@ -46,7 +51,7 @@ def test_an_interrupted_job_ends_without_a_word(signals: list[str], code: int) -
         text=True,
         timeout=100,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", f"{words}\n")
 
 
 # Where a signal reaches the whole process group, cleanup calls meet a Java that ends, and py4j then
@@ -79,11 +84,15 @@ def test_a_cleanup_without_java_does_not_hide_the_interrupt() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CLEANUP], cwd=ROOT, capture_output=True, text=True, timeout=100
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "nothing is left to free\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130,
+        "nothing is left to free\n",
+        "Interrupted\n",
+    )
 
 
 @pytest.mark.spark
-def test_what_java_raises_during_an_interrupt_is_not_told(
+def test_errors_of_java_during_an_interrupt_are_not_printed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(KeyboardInterrupt), one_line_errors(tmp_path):
@@ -91,3 +100,14 @@ def test_what_java_raises_during_an_interrupt_is_not_told(
             raise KeyboardInterrupt
         finally:
             spark._jvm.java.lang.Integer.parseInt("x")  # type: ignore[union-attr]
+
+
+@pytest.mark.spark
+def test_what_py4j_logs_about_an_ended_connection_is_not_printed(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    try:
+        raise Py4JNetworkError("Error while sending or receiving")
+    except Py4JNetworkError:
+        logging.exception("Exception while sending command.")
+    assert not caplog.records

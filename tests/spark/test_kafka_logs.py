@@ -11,39 +11,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
 
-from klamm.replay.encode import encode
+from klamm.replay.engines import Engine, rows
 from klamm.replay.event_schema import EPOCH_SHIFT, LOG_LEVEL
+from klamm.replay.event_table import open_table
+from klamm.replay.ingest import make_table
 from klamm.replay.questions.reassignments import reassignments
 from klamm.replay.readings import kafka_readings, readings
-from klamm.replay.sources import Source, SourceOptions, split
+from klamm.replay.sources import Source, SourceOptions
 from klamm.replay.sources.file_parts import FilePart
 from klamm.replay.sources.kafka_log_files import plan
 from klamm.replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
 from klamm.replay.sources.registry import find_files
+from tests.spark.reading import At, read_source
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DATA = Path(__file__).parents[1] / "data" / "kafka_logs"
 MOVED = DATA / "trace/reassign_move_all/b0"
 RESTARTED = DATA / "trace/rolling_restart"
 LINE = "[2021-10-31 {time}] {level} [Controller id=1 epoch=2] {text} (state.change.logger)\n"
 ONLINE = "Changed state of replica 1 for partition t-0 from NewReplica to OnlineReplica"
-Read = Callable[..., tuple[list[Row], list[Row]]]
+Read = Callable[..., tuple[list[At], list[At]]]
 
 
 @pytest.fixture(scope="module")
-def read(spark: SparkSession) -> Read:
+def read(duckdb: Engine) -> Read:
     """Events in their order, without rows about levels, and damaged lines."""
 
-    def reading(source: Source, *paths: Path, **options: str | None) -> tuple[list[Row], list[Row]]:
-        rows = source.read(spark, paths, SourceOptions(**options)).collect()
-        events = [row for row in rows if row.problem is None and row.kind != LOG_LEVEL]
-        damaged = [row for row in rows if row.problem is not None]
-        return (
-            sorted(events, key=lambda row: (row.run, row.place)),
-            sorted(damaged, key=lambda row: (row.file, row.line)),
-        )
+    def reading(source: Source, *paths: Path, **options: str | None) -> tuple[list[At], list[At]]:
+        found = read_source(duckdb, source, paths, SourceOptions(**options))
+        return [row for row in found.events if row.kind != LOG_LEVEL], found.damaged
 
     return reading
 
@@ -109,7 +105,7 @@ def test_a_row_says_where_it_stands(read: Read) -> None:
 
 @pytest.mark.parametrize(("source", "part_bytes"), [(STATE_CHANGES, 7_000), (CONTROLLER, 2_000)])
 def test_parts_are_as_the_whole(
-    spark: SparkSession,
+    duckdb: Engine,
     source: Source,
     part_bytes: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -117,7 +113,7 @@ def test_parts_are_as_the_whole(
 ) -> None:
     paths = sorted(RESTARTED.rglob(source.name))
     whole, _ = read(source, *paths)
-    tasks = plan(spark, paths, run=None, zone=None, part_bytes=part_bytes)
+    tasks = plan(duckdb, paths, run=None, zone=None, part_bytes=part_bytes)
     parts = [part for task in tasks for part in task]
     assert len(parts) > 12 and len({part.part.file for part in parts}) == 3
     assert all(len(task) == 1 or sum(size(p.part) for p in task) <= part_bytes for task in tasks)
@@ -148,8 +144,8 @@ def test_rotated_and_compressed_files_are_as_one(
     found, damaged = read(source, newest, older, oldest, run="r")
     assert damaged == []
     lines_before = {str(oldest): 0, str(older): third, str(newest): 2 * third}
-    assert [{**row.asDict(), "file": "", "line": 0} for row in found] == [
-        {**row.asDict(), "file": "", "line": 0} for row in expected
+    assert [{**row.as_dict(), "file": "", "line": 0} for row in found] == [
+        {**row.as_dict(), "file": "", "line": 0} for row in expected
     ]
     assert [row.line + lines_before[row.file] for row in found] == [row.line for row in expected]
 
@@ -192,11 +188,11 @@ def test_an_hour_that_is_there_twice(
     assert (doubt.line, doubt.problem) == (61, "ambiguous local time")
 
 
-def damages(damaged: list[Row]) -> list[tuple[int, str]]:
+def damages(damaged: list[At]) -> list[tuple[int, str]]:
     return [(row.line, row.problem) for row in damaged]
 
 
-def test_damaged_lines_are_told_of_and_the_rest_is_read(tmp_path: Path, read: Read) -> None:
+def test_damaged_lines_are_reported_and_the_rest_is_read(tmp_path: Path, read: Read) -> None:
     path = log(tmp_path / "state-change.log", *[ONLINE] * 8)
     lines = path.read_bytes().splitlines(keepends=True)
     lines[0] = lines[0][60:]
@@ -276,32 +272,40 @@ def test_the_registry_finds_them_by_name_or_content(tmp_path: Path) -> None:
     assert found == {"state-change.log": ["copied.txt"], "controller.log": ["controller.log"]}
 
 
-def test_the_level_of_each_log_says_what_it_can_tell(spark: SparkSession) -> None:
-    paths = {
-        source: [DATA / level / "rolling_restart/b0" / source.name for level in ("info", "trace")]
-        for source in (STATE_CHANGES, CONTROLLER)
-    }
-    tables = [
-        split(source.read(spark, files, SourceOptions())).events for source, files in paths.items()
+def test_the_level_of_each_log_says_what_it_can_tell(engine: Engine, tmp_path: Path) -> None:
+    names = ("state-change.log", "controller.log")
+    paths = [
+        DATA / level / "rolling_restart/b0" / name for name in names for level in ("info", "trace")
     ]
-    coded = encode(tables[0].unionByName(tables[1]))
+    make_table(engine, paths, tmp_path / "table")
+    table = open_table(engine, tmp_path / "table")
     expected: list[tuple[Any, ...]] = [
         ("info/rolling_restart", "controller.log", "controller.log at DEBUG or TRACE"),
         ("info/rolling_restart", "state-change.log", "state-change.log at INFO"),
         ("trace/rolling_restart", "controller.log", "controller.log at DEBUG or TRACE"),
         ("trace/rolling_restart", "state-change.log", "state-change.log at TRACE"),
     ]
-    found = kafka_readings(coded.events, coded.names)
+    found = kafka_readings(table)
     assert [(at.run, Path(at.file).name, at.reading) for at in found] == expected
-    assert readings(coded.events, coded.names) == {reading for _, _, reading in expected}
+    assert readings(table) == {
+        "kafka logs": {
+            "both Kafka logs, at TRACE",
+            "both Kafka logs, state-change.log at INFO",
+        }
+    }
+    make_table(engine, paths[1:3], tmp_path / "single")
+    assert readings(open_table(engine, tmp_path / "single")) == {
+        "state-change.log": {"state-change.log at TRACE"},
+        "controller.log": {"controller.log at DEBUG or TRACE"},
+    }
 
 
-def test_reassignments_of_real_logs_end(spark: SparkSession) -> None:
+def test_reassignments_of_real_logs_end(duckdb: Engine, tmp_path: Path) -> None:
     paths = [MOVED / "controller.log", DATA / "info/api_reassign_cancel/b0/controller.log"]
-    coded = encode(split(CONTROLLER.read(spark, paths, SourceOptions())).events)
-    found = reassignments(coded.events).orderBy("start_ms").collect()
-    assert [(row.status, row.took_ms) for row in found] == [
+    make_table(duckdb, paths, tmp_path / "table")
+    found = reassignments(open_table(duckdb, tmp_path / "table").events)
+    ordered = rows(duckdb, f"SELECT * FROM ({found}) ORDER BY start_ms")
+    assert [(row["status"], row["end_ms"] - row["start_ms"]) for row in ordered] == [
         ("done", 672),
-        ("replaced", 15_816),
-        ("done", 17),
+        ("cancelled", 15_816),
     ]

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
 
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
-from klamm.replay.sources import SourceOptions, split
+from klamm.replay.engines import Engine
 from klamm.replay.sources.kafka_logs import STATE_CHANGES
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.kafka_logs import KafkaLogs
@@ -21,8 +19,9 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from tests.sim.reassignments import reassign
 from tests.sim.worlds import create_topic
+from tests.spark.reading import At, read_source
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class LoggedWorld(SimulatedWorld):
@@ -55,7 +54,7 @@ AT_TRACE = {
 Facts = tuple[Any, ...]
 
 
-def facts_of(row: Row) -> Facts:
+def facts_of(row: At) -> Facts:
     isr = None if row.isr is None else tuple(row.isr)
     state = (row.from_state, row.to_state, row.leader, row.leader_epoch, isr, row.zk_version)
     place = (row.t_ms, row.controller, row.epoch, row.kind, row.topic, row.partition, row.replica)
@@ -98,18 +97,16 @@ def eventful_run(folder: Path, level: str) -> list[JournalRow]:
 
 
 @pytest.mark.parametrize("level", ["TRACE", "INFO"])
-def test_klamms_own_log_tells_what_its_journal_tells(
-    spark: SparkSession, tmp_path: Path, level: str
+def test_klamms_own_log_shows_what_its_journal_shows(
+    duckdb: Engine, tmp_path: Path, level: str
 ) -> None:
     journal = eventful_run(tmp_path, level)
     expected = [facts_of_journal(row) for row in journal if row.kind in TRANSITIONS]
     if level == "INFO":
         expected = [fact for fact in expected if (fact[3], fact[8]) not in AT_TRACE]
-    logs = STATE_CHANGES.read(spark, sorted(tmp_path.rglob("state-change.log")), SourceOptions())
-    events, damaged = split(logs)
-    assert damaged.collect() == []
-    rows = events.where(F.col("kind").isin(*TRANSITIONS)).orderBy("place").collect()
-    found = [facts_of(row) for row in rows]
+    told = read_source(duckdb, STATE_CHANGES, sorted(tmp_path.rglob("state-change.log")))
+    assert told.damaged == []
+    found = [facts_of(row) for row in told.events if row.kind in TRANSITIONS]
     assert {fact[3] for fact in expected} >= {Kind.PARTITION_FAILED, Kind.LEADER_EPOCH_BUMPED}
     by_epoch = sorted(expected, key=lambda fact: fact[2])
     assert sorted(found, key=lambda fact: fact[2]) == by_epoch

@@ -8,40 +8,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
 
 from klamm.cluster.journal import Kind
+from klamm.replay.engines import Engine
 from klamm.replay.event_schema import LEADERSHIP_WRITTEN, REPLICA_SNAPSHOT
-from klamm.replay.sources import Source, SourceOptions, zookeeper
+from klamm.replay.sources import Source, zookeeper
 from klamm.replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
+from tests.spark.reading import At, read_source
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DATA = Path(__file__).parents[1] / "data" / "kafka_logs" / "trace"
 SCENARIOS = ("controller_kill", "delete_one_down", "reassign_move_all", "rolling_restart")
-Story = dict[str, list[Row]]
+Story = dict[str, list[At]]
 Version = tuple[str, int, int]
 
 
-def read(spark: SparkSession, source: Source, paths: Iterable[Path]) -> Story:
+def read(engine: Engine, source: Source, paths: Iterable[Path]) -> Story:
     """The events of each run in their order."""
-    rows = source.read(spark, sorted(paths), SourceOptions()).collect()
-    assert not [row for row in rows if row.problem is not None]
+    told = read_source(engine, source, sorted(paths))
+    assert told.damaged == []
     story: Story = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.place):
+    for row in sorted(told.events, key=lambda row: row.place):
         story[row.run.split("/")[-1].removeprefix("oracle-").removesuffix("-4011")].append(row)
     return story
 
 
 @pytest.fixture(scope="module")
-def stories(spark: SparkSession) -> dict[str, Story]:
+def stories(duckdb: Engine) -> dict[str, Story]:
     return {
-        "state changes": read(spark, STATE_CHANGES, DATA.rglob("state-change.log")),
-        "controller": read(spark, CONTROLLER, DATA.rglob("controller.log")),
-        "zookeeper": read(spark, zookeeper.SOURCE, (DATA / "zookeeper/version-2").iterdir()),
+        "state changes": read(duckdb, STATE_CHANGES, DATA.rglob("state-change.log")),
+        "controller": read(duckdb, CONTROLLER, DATA.rglob("controller.log")),
+        "zookeeper": read(duckdb, zookeeper.SOURCE, (DATA / "zookeeper/version-2").iterdir()),
     }
 
 
-def versions(rows: Iterable[Row]) -> dict[Version, dict[str, Any]]:
+def versions(rows: Iterable[At]) -> dict[Version, dict[str, Any]]:
     """What is said of each version of each partition's state znode; no two rows disagree."""
     found: dict[Version, dict[str, Any]] = {}
     for row in rows:

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 
-from klamm.replay.encode import encode
-from klamm.replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION, STATE_CODES
-from klamm.replay.event_table import EventTable, Manifest
+from klamm.replay.engines import Engine
+from klamm.replay.engines import rows as rows_in
+from klamm.replay.event_schema import STATE_CODES
 from klamm.replay.filters import Filters, narrow
 from klamm.replay.listings import in_words
-from klamm.replay.questions.availability import leaderless_intervals
-from klamm.replay.questions.columns import legal_bits
+from klamm.replay.questions.columns import legal_pairs
 from klamm.replay.questions.controllers import epochs, failovers, late_writes, shared_epochs
 from klamm.replay.questions.duplicates import duplicates, without
 from klamm.replay.questions.final_states import final_partitions
-from klamm.replay.questions.histories import by_partition, histories
+from klamm.replay.questions.histories import by_partition, by_replica
+from klamm.replay.questions.isrs import moves
+from klamm.replay.questions.lives import (
+    leaders_over_time,
+    lives,
+    offline_intervals,
+    offline_timeline,
+)
 from klamm.replay.questions.reassignments import reassignments
-from klamm.replay.questions.row_checks import gap_places, illegal_transitions
-from klamm.replay.questions.timeline import differences, leaders_over_time, offline_timeline
+from klamm.replay.questions.row_checks import (
+    doubtful_epochs,
+    gaps,
+    histories_with_gaps,
+    illegal_transitions,
+    lost_rows,
+    lost_tails,
+)
+from klamm.replay.questions.timeline import life_lines
 from klamm.statemachines import partition_state, replica_state
+from tests.spark.conftest import Coded, rows_of, table_in
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
-Raw = Callable[..., DataFrame]
 ONLINE, OFFLINE, NEW, NONE = (
     f"{word}Partition" for word in ("Online", "Offline", "New", "NonExistent")
 )
@@ -45,38 +54,58 @@ def snapshot(to: str, **fields: Any) -> dict[str, Any]:
     return on(kind="partition_snapshot", to_state=to, **fields)
 
 
-@pytest.fixture(scope="module")
-def coded(raw_events: Raw) -> Raw:
-    """Coded events; seq counts up and t_ms = 10 seq unless they are given."""
-
-    def make(*rows: dict[str, Any]) -> DataFrame:
-        return encode(
-            raw_events(
-                *({"seq": n, "t_ms": 10 * n, "line": n, **row} for n, row in enumerate(rows, 1))
-            )
-        ).events.persist()
-
-    return make
+@pytest.fixture
+def lived(engine: Engine, coded: Coded) -> Coded:
+    """The lives of the partitions in some events."""
+    return lambda *rows: engine.keep(lives(coded(*rows)))
 
 
-def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row[name] for name in columns) for row in frame.collect())
+def test_a_life_line_has_the_last_changes_of_state_leader_and_isr(
+    engine: Engine, coded: Coded, lived: Coded
+) -> None:
+    events = (
+        move(None, ONLINE, leader=1, isr=[1, 2], leader_epoch=0),
+        on(kind="isr_changed", leader=1, isr=[1], prev_isr=[1, 2], prev_leader=1),
+        on(kind="isr_changed", leader=1, isr=[1], prev_isr=[1], prev_leader=1),
+        move(ONLINE, OFFLINE),
+        move(OFFLINE, ONLINE, leader=2, isr=[2, 3], prev_leader=1, prev_isr=[1]),
+        move(OFFLINE, NONE),
+        on(1, kind="isr_changed", leader=4, isr=[4]),
+        on(kind="broker_offline", replica=3),
+    )
+    names = {code: word for word, code in STATE_CODES.items()}
+    found = lived(*events)
+    first = {"first": f"SELECT * FROM {found} WHERE partition = 1"}
+    sql = life_lines(coded(*events), found, engine.keep(moves(coded(*events))), first)
+    shown = [
+        (at["partition"], at["t_ms"], names.get(at["state"]), at["leader"], at["in_sync"])
+        for at in rows_in(engine, sql)
+    ]
+    assert shown == [
+        (0, 10, ONLINE, 1, 2),
+        (0, 20, ONLINE, 1, 1),
+        (0, 40, OFFLINE, 1, 1),
+        (0, 50, ONLINE, 2, 2),
+        (0, 60, NONE, -2, 0),
+        (1, 70, None, 4, 1),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("machine", "first"), [(partition_state, 1), (replica_state, 11)], ids=["partition", "replica"]
-)
-def test_the_bits_are_the_state_machines(machine: Any, first: int) -> None:
-    before = machine.VALID_PREVIOUS
-    bits = legal_bits(before, first)
-    count = len(before)
+def timeline(engine: Engine, found: str) -> str:
+    return offline_timeline(engine.keep(offline_intervals(found)), 0, 100)
+
+
+@pytest.mark.parametrize("machine", [partition_state, replica_state])
+def test_the_pairs_are_the_state_machines(machine: Any) -> None:
+    before, pairs = machine.VALID_PREVIOUS, legal_pairs(machine.VALID_PREVIOUS)
     for source, target in product(before, repeat=2):
-        place = (STATE_CODES[source.value] - first) * count + STATE_CODES[target.value] - first
-        assert bool(bits >> place & 1) == (source in before[target])
-    assert bits < 1 << count * count < 1 << 63
+        pair = 100 * STATE_CODES[source.value] + STATE_CODES[target.value]
+        assert (pair in pairs) == (source in before[target])
 
 
-def test_what_is_no_state_is_illegal_and_what_is_not_said_is_not_judged(coded: Raw) -> None:
+def test_what_is_no_state_is_illegal_and_what_is_not_said_is_not_judged(
+    engine: Engine, coded: Coded
+) -> None:
     events = coded(
         move(None, ONLINE),
         move(ONLINE, "OnlineReplica"),
@@ -87,10 +116,15 @@ def test_what_is_no_state_is_illegal_and_what_is_not_said_is_not_judged(coded: R
         on(kind="replica_transition", replica=1, from_state=NEW, to_state=ONLINE),
         on(kind="partition_failed", from_state=NONE, to_state=ONLINE),
     )
-    assert rows_of(illegal_transitions(events), "line") == [(2,), (3,), (4,), (7,)]
+    assert rows_of(engine, illegal_transitions(events), "line") == [(2,), (3,), (4,), (7,)]
 
 
-def test_a_lost_first_row_and_a_lost_row_between_are_gaps(coded: Raw) -> None:
+def gaps_of(engine: Engine, events: str, doubtful: str) -> str:
+    """Return the query for the gaps in the row numbers of partitions and replicas."""
+    return gaps(events, doubtful, engine.keep(histories_with_gaps(events, doubtful)))
+
+
+def test_a_lost_first_row_and_a_lost_row_between_are_gaps(engine: Engine, coded: Coded) -> None:
     events = coded(
         *(on(kind="isr_changed", key_seq=n) for n in (1, 2, 5, 6, 8)),
         *(on(kind="isr_changed", partition=1, key_seq=n) for n in (3, 4)),
@@ -98,22 +132,51 @@ def test_a_lost_first_row_and_a_lost_row_between_are_gaps(coded: Raw) -> None:
         *(on(kind="isr_removed", replica=7, key_seq=n) for n in (1, 3)),
         on(kind="isr_changed", epoch=2, seq=1, key_seq=1),
     )
-    found = histories(events).where("missing > 0")
-    assert rows_of(found, "partition", "replica", "epoch", "missing") == [
-        (0, -1, 1, 3),
+    doubtful = engine.keep(f"SELECT DISTINCT source, run, controller, epoch FROM {events}")
+    found = gaps_of(engine, events, doubtful)
+    assert rows_of(engine, found, "partition", "replica", "epoch", "missing") == [
+        (0, -1, 1, 1),
+        (0, -1, 1, 2),
         (0, 7, 1, 1),
         (1, -1, 1, 2),
     ]
-    places = gap_places(events, found).na.fill(0)
-    assert rows_of(places, "after_key_seq", "before_key_seq", "after_line", "before_line") == [
-        (0, 3, 0, 6),
+    columns = ("after_key_seq", "before_key_seq", "after_line", "before_line")
+    assert rows_of(engine, found, *columns) == [
+        (-1, 3, -1, 6),
         (1, 3, 10, 11),
         (2, 5, 2, 3),
         (6, 8, 4, 5),
     ]
+    for given, doubtful in (
+        (events, []),
+        (coded({"seq": 1}, {"seq": 3}), [(1,)]),
+        (coded({"seq": 2}, {"seq": 3}), [(1,)]),
+    ):
+        found = engine.keep(epochs(given))
+        assert rows_of(engine, doubtful_epochs(found), "epoch") == doubtful
 
 
-def test_copies_are_left_out_and_contradictions_told(coded: Raw) -> None:
+def test_the_next_controller_proves_that_the_end_of_an_epoch_is_lost(
+    engine: Engine, coded: Coded
+) -> None:
+    led = {"leader": 1, "isr": [1, 2]}
+    events = coded(
+        move(NEW, ONLINE, **led, leader_epoch=0),
+        move(NEW, ONLINE, partition=1, **led, leader_epoch=3),
+        move(NEW, ONLINE, partition=2, **led, leader_epoch=0),
+        # Leaders change ISRs without a row of the controller, but do not raise the leader epoch.
+        snapshot(ONLINE, epoch=2, partition=0, **led, leader_epoch=0, zk_version=9),
+        snapshot(ONLINE, epoch=2, partition=1, **led, leader_epoch=5),
+        snapshot(ONLINE, epoch=2, partition=2, **led, leader_epoch=1),
+        snapshot(ONLINE, epoch=2, partition=3, **led, leader_epoch=8),
+        snapshot(ONLINE, epoch=3, partition=1, **led, leader_epoch=5),
+        move(NEW, ONLINE, partition=4, epoch=3, **led, leader_epoch=0),
+    )
+    columns = ("epoch", "partitions", "partition", "known", "leader_epoch", "line")
+    assert rows_of(engine, lost_tails(events), *columns) == [(2, 2, 1, 3, 5, 5)]
+
+
+def test_copies_are_left_out_and_contradictions_reported(engine: Engine, coded: Coded) -> None:
     events = coded(
         on(kind="isr_changed", seq=1, leader=1),
         on(kind="isr_changed", seq=2, leader=1),
@@ -122,15 +185,15 @@ def test_copies_are_left_out_and_contradictions_told(coded: Raw) -> None:
         on(kind="isr_changed", seq=2, leader=1, controller=5),
         on(kind="isr_changed", seq=3, leader=1, run="another"),
     )
-    found = duplicates(events)
-    assert rows_of(found, "seq", "copies", "is_contradiction", "line", "copy_line") == [
+    found = engine.keep(duplicates(events))
+    assert rows_of(engine, found, "seq", "copies", "is_contradiction", "line", "copy_line") == [
         (1, 2, False, 1, 3),
         (2, 2, True, 2, 4),
     ]
-    assert rows_of(without(events, found), "line") == [(1,), (2,), (5,), (6,)]
+    assert rows_of(engine, without(events, found), "line") == [(1,), (2,), (5,), (6,)]
 
 
-def test_two_controllers_and_late_writes(coded: Raw) -> None:
+def test_two_controllers_and_late_writes(engine: Engine, coded: Coded) -> None:
     write = on(kind="isr_changed", leader=1, isr=[1], prev_isr=[1, 2], zk_version=3)
     events = coded(
         {"kind": "controller_elected", "t_ms": 100, "seq": 1},
@@ -143,11 +206,11 @@ def test_two_controllers_and_late_writes(coded: Raw) -> None:
         {"kind": "controller_elected", "epoch": 2, "controller": 2, "t_ms": 320, "seq": 2},
         {"kind": "controller_elected", "epoch": 3, "t_ms": 345, "seq": 1},
     )
-    found = epochs(events)
-    assert rows_of(late_writes(events, found), "line") == [(6,)]
-    assert rows_of(shared_epochs(found), "epoch", "controllers") == [(2, [1, 2])]
-    columns = ("epoch", "controller", "ready_after_ms", "silent_ms")
-    assert rows_of(failovers(found).na.fill(-1), *columns) == [
+    found = engine.keep(epochs(events))
+    assert rows_of(engine, late_writes(events, found), "line") == [(6,)]
+    assert rows_of(engine, shared_epochs(found), "epoch", "controllers") == [(2, [1, 2])]
+    columns = ("epoch", "controller", "ready_after_ms", "since_older_epoch_ms")
+    assert rows_of(engine, failovers(found), *columns) == [
         (1, 0, 30, -1),
         (2, 1, -1, -1),
         (2, 2, -1, -1),
@@ -155,7 +218,7 @@ def test_two_controllers_and_late_writes(coded: Raw) -> None:
     ]
 
 
-def test_zookeeper_knows_who_was_late_by_its_order(coded: Raw) -> None:
+def test_zookeeper_knows_who_was_late_by_its_order(engine: Engine, coded: Coded) -> None:
     write = on(source="zookeeper", kind="leadership_written", leader=1, isr=[1], seq=0, t_ms=5)
     events = coded(
         {**write, "place": 1},
@@ -163,13 +226,13 @@ def test_zookeeper_knows_who_was_late_by_its_order(coded: Raw) -> None:
         {**write, "place": 3, "epoch": 2},
         {**write, "place": 4, "epoch": 1},
     )
-    assert rows_of(late_writes(events, epochs(events)), "place") == [(4,)]
+    assert rows_of(engine, late_writes(events, engine.keep(epochs(events))), "place") == [(4,)]
 
 
 PHASE = {"kind": "reassignment_phase"}
 
 
-def test_reassignments_end_are_replaced_or_stay_open(coded: Raw) -> None:
+def test_reassignments_end_are_replaced_or_stay_open(engine: Engine, coded: Coded) -> None:
     def phases(partition: int, name: str, *to: str) -> list[dict[str, Any]]:
         return [on(partition, **PHASE, reassignment=name, to_state=phase) for phase in to]
 
@@ -180,16 +243,16 @@ def test_reassignments_end_are_replaced_or_stay_open(coded: Raw) -> None:
         *phases(1, "c", "U1"),
         on(1, **PHASE, reassignment="c", to_state="A1", epoch=2, seq=1),
     )
-    columns = ("partition", "start_ms", "end_ms", "took_ms", "status", "epochs")
-    assert rows_of(reassignments(events).na.fill(-1), *columns) == [
-        (0, 10, 50, 40, "done", 1),
-        (0, 60, 90, 30, "replaced", 1),
-        (0, 90, -1, -1, "open", 1),
-        (1, 110, -1, -1, "open", 2),
+    columns = ("partition", "start_ms", "end_ms", "status", "epochs")
+    assert rows_of(engine, reassignments(events), *columns) == [
+        (0, 10, 50, "done", 1),
+        (0, 60, 90, "replaced", 1),
+        (0, 90, -1, "open", 1),
+        (1, 110, -1, "open", 2),
     ]
 
 
-def test_reassignments_by_what_topic_znodes_hold(coded: Raw) -> None:
+def test_reassignments_by_what_topic_znodes_hold(engine: Engine, coded: Coded) -> None:
     def wrote(name: str | None, *replicas: str) -> dict[str, Any]:
         text = "ReplicaAssignment(replicas={}, addingReplicas={}, removingReplicas={})"
         row = {"source": "zookeeper", "kind": "assignment_written", "reassignment": name}
@@ -206,17 +269,17 @@ def test_reassignments_by_what_topic_znodes_hold(coded: Raw) -> None:
         wrote("d", "4,3,2", "4", "3"),
     )
     columns = ("start_ms", "end_ms", "status", "last_phase")
-    assert rows_of(reassignments(events).na.fill(-1), *columns) == [
+    assert rows_of(engine, reassignments(events), *columns) == [
         (20, 40, "done", 0),
         (50, 60, "replaced", 0),
-        (60, 70, "replaced", 0),
+        (60, 70, "cancelled", 0),
         (80, -1, "open", 0),
     ]
 
 
-def test_each_snapshot_is_where_the_timeline_begins_anew(coded: Raw) -> None:
+def test_a_snapshot_repeats_and_corrects(engine: Engine, lived: Coded) -> None:
     lead = {"leader": 1, "isr": [1]}
-    events = coded(
+    found = lived(
         move(NONE, NEW),
         move(NEW, ONLINE, **lead),
         move(NONE, NEW, partition=1),
@@ -227,25 +290,32 @@ def test_each_snapshot_is_where_the_timeline_begins_anew(coded: Raw) -> None:
         snapshot(ONLINE, epoch=2, seq=1, t_ms=210, **lead),
         snapshot(OFFLINE, epoch=2, seq=2, t_ms=210, partition=1, leader=-1, isr=[1]),
     )
-    found = differences(events, 0, 100)
     columns = ("bucket_ms", "offline", "went_offline", "came_back")
-    assert rows_of(offline_timeline(found), *columns) == [(100, 1, 2, 1), (200, 1, 0, 0)]
-    assert rows_of(leaders_over_time(found), "bucket_ms", "broker", "leaders") == [
+    assert rows_of(engine, timeline(engine, found), *columns) == [(100, 1, 2, 1), (200, 1, 0, 1)]
+    columns = ("partition", "start_ms", "end_ms", "ended_by")
+    assert rows_of(engine, offline_intervals(found), *columns) == [
+        (0, 110, 210, "snapshot"),
+        (1, 120, 130, "transition"),
+        (1, 210, -1, -1),
+    ]
+    leaders = leaders_over_time(found, 0, 100)
+    assert rows_of(engine, leaders, "bucket_ms", "broker", "leaders") == [
         (0, 1, 1),
         (0, 2, 1),
         (100, 1, 2),
         (100, 2, 0),
         (200, -1, 1),
         (200, 1, 1),
-        (200, 2, 0),
     ]
 
 
-def test_a_leader_that_dies_with_the_controller_takes_its_partitions_offline(coded: Raw) -> None:
+def test_a_leader_that_dies_with_the_controller_takes_its_partitions_offline(
+    engine: Engine, lived: Coded
+) -> None:
     led = {"leader": 1, "isr": [1, 2], "epoch": 2}
     lost = {"leader": -1, "isr": [3], "epoch": 2}
     back = {"leader": 2, "isr": [2], "epoch": 2, "t_ms": 250}
-    events = coded(
+    found = lived(
         move(ONLINE, OFFLINE, partition=2, since_ms=0, leader=3, isr=[3]),
         snapshot(OFFLINE, seq=1, t_ms=210, **led),
         snapshot(OFFLINE, seq=2, t_ms=210, partition=1, **led),
@@ -254,20 +324,51 @@ def test_a_leader_that_dies_with_the_controller_takes_its_partitions_offline(cod
         move(OFFLINE, ONLINE, seq=5, partition=1, since_ms=210, prev_leader=1, **back),
     )
     columns = ("bucket_ms", "offline", "most", "went_offline", "came_back")
-    timeline = rows_of(offline_timeline(differences(events, 0, 100)), *columns)
-    assert timeline == [(0, 1, 1, 1, 0), (200, 1, 3, 2, 2)]
-    found = by_partition(histories(events))
-    assert rows_of(found, "partition", "offlines", "offline_ms") == [
-        (0, 1, 40),
-        (1, 1, 40),
-        (2, 1, 0),
+    assert rows_of(engine, timeline(engine, found), *columns) == [
+        (0, 1, 1, 1, 0),
+        (200, 1, 3, 2, 2),
     ]
-    assert rows_of(by_partition(histories(events, 211)), "partition", "offlines") == [
-        (partition, 0) for partition in range(3)
+    columns = ("partition", "start_ms", "end_ms", "is_new")
+    assert rows_of(engine, offline_intervals(found), *columns) == [
+        (0, 210, 250, True),
+        (1, 210, 250, True),
+        (2, 10, -1, True),
     ]
 
 
-def test_a_deleted_state_znode_ends_what_was_known(coded: Raw) -> None:
+def test_a_deletion_is_no_outage(engine: Engine, lived: Coded) -> None:
+    found = lived(
+        move(ONLINE, OFFLINE, leader=-1, prev_leader=1, isr=[1]),
+        move(OFFLINE, NONE),
+        move(ONLINE, OFFLINE, partition=1),
+        move(OFFLINE, OFFLINE, partition=1, since_ms=30),
+        move(OFFLINE, NONE, partition=1, since_ms=40),
+    )
+    columns = ("partition", "start_ms", "end_ms")
+    assert rows_of(engine, offline_intervals(found), *columns) == [(1, 30, 50)]
+    leaders = leaders_over_time(found, 0, 100)
+    assert {row[1:] for row in rows_of(engine, leaders, "bucket_ms", "broker", "leaders")} == {
+        (-1, 0)
+    }
+
+
+def test_a_stay_that_began_before_the_log_begins_when_a_row_says(
+    engine: Engine, lived: Coded
+) -> None:
+    found = lived(
+        move(OFFLINE, ONLINE, since_ms=3, t_ms=20),
+        move(OFFLINE, OFFLINE, partition=1, since_ms=5),
+        move(OFFLINE, ONLINE, partition=1, since_ms=20, t_ms=30),
+        move(OFFLINE, ONLINE, partition=2),
+    )
+    assert rows_of(engine, offline_intervals(found), "partition", "start_ms", "end_ms") == [
+        (0, 3, 20),
+        (1, 5, 30),
+        (2, -1, 40),
+    ]
+
+
+def test_a_deleted_state_znode_ends_what_was_known(engine: Engine, coded: Coded) -> None:
     def wrote(partition: int, **fields: Any) -> dict[str, Any]:
         row = {"source": "zookeeper", "kind": "leadership_written", "isr": [1], "zk_version": 1}
         return on(partition, **row, **fields)
@@ -277,28 +378,61 @@ def test_a_deleted_state_znode_ends_what_was_known(coded: Raw) -> None:
         wrote(1, leader=-1, prev_leader=1),
         on(1, source="zookeeper", kind="leadership_deleted"),
     )
-    last = final_partitions(by_partition(histories(events)), events)
-    assert rows_of(last, "partition", "leader", "isr", "state") == [(0, 1, [1], 0)]
-    assert rows_of(leaderless_intervals(events), "lost", "start_ms", "end_ms") == [(1, 20, 30)]
+    partitions = engine.keep(by_partition(engine.keep(by_replica(events))))
+    last = final_partitions(partitions, events)
+    assert rows_of(engine, last, "partition", "leader", "isr", "state") == [(0, 1, [1], 0)]
+    found = engine.keep(lives(events))
+    assert rows_of(engine, found, "partition", "t_ms", "leader") == [
+        (0, 10, 1),
+        (1, 20, -1),
+        (1, 30, -1),
+    ]
 
 
-def test_a_partition_that_is_deleted_is_not_without_a_leader(coded: Raw) -> None:
-    lost = on(kind="isr_removed", replica=1, leader=-1, prev_leader=1, isr=[1], prev_isr=[1])
-    events = coded(
-        lost,
-        move(OFFLINE, NONE),
-        lost,
-        move(NONE, NEW),
-        lost,
-        move(OFFLINE, ONLINE, leader=1, prev_leader=-1, isr=[1], prev_isr=[1]),
-        move(OFFLINE, NONE),
-        snapshot(OFFLINE, epoch=2, seq=1, leader=-1, isr=[1]),
+def test_a_failover_without_a_snapshot_takes_no_leader_away(engine: Engine, lived: Coded) -> None:
+    def wrote(version: int, leader: int, before: int | None, **fields: Any) -> dict[str, Any]:
+        row = {"source": "zookeeper", "kind": "leadership_written", "isr": [1], **fields}
+        return on(
+            **row, leader=leader, prev_leader=before, zk_version=version, place=fields["t_ms"]
+        )
+
+    found = lived(
+        wrote(0, 1, None, t_ms=10),
+        wrote(0, 1, None, partition=1, t_ms=11),
+        wrote(1, 2, 1, epoch=2, t_ms=110),
+        wrote(1, -1, 1, partition=1, epoch=2, t_ms=111),
+        on(1, source="zookeeper", kind="leadership_deleted", epoch=3, place=210, t_ms=210),
     )
-    found = leaderless_intervals(events).na.fill(-1)
-    assert rows_of(found, "start_ms", "end_ms") == [(10, 20), (50, 60), (80, -1)]
+    leaders = leaders_over_time(found, 0, 100)
+    assert rows_of(engine, leaders, "bucket_ms", "broker", "leaders") == [
+        (0, 1, 2),
+        (100, -1, 1),
+        (100, 1, 0),
+        (100, 2, 1),
+        (200, -1, 0),
+    ]
 
 
-def test_filters_take_whole_histories(raw_events: Raw) -> None:
+def test_rows_that_are_lost_have_places_even_if_they_are_about_no_partition(
+    engine: Engine, coded: Coded
+) -> None:
+    events = coded({"seq": 2}, on(seq=3, key_seq=1), {"seq": 6}, {"seq": 1, "epoch": 2})
+    doubtful = engine.keep(doubtful_epochs(f"({epochs(events)})"))
+    columns = ("missing", "after_line", "before_line")
+    assert rows_of(engine, lost_rows(events, doubtful), *columns) == [(1, -1, 1), (2, 2, 3)]
+    assert rows_of(engine, gaps_of(engine, events, doubtful), *columns) == []
+
+
+def test_rows_that_are_lost_at_the_edges_of_blocks_are_found(engine: Engine, coded: Coded) -> None:
+    sequence = (*range(1, 4096), 4097, 8191, 8193, 12_288, 40_000, 40_001, 61_439, 61_440, 61_441)
+    events = coded(*({"seq": seq} for seq in sequence))
+    doubtful = engine.keep(doubtful_epochs(f"({epochs(events)})"))
+    found = rows_of(engine, lost_rows(events, doubtful), "missing", "after_seq", "before_seq")
+    pairs = pairwise(sequence)
+    assert found == sorted((b - a - 1, a, b) for a, b in pairs if b - a > 1)
+
+
+def test_filters_take_whole_histories(engine: Engine) -> None:
     rows: tuple[dict[str, Any], ...] = (
         {"kind": "controller_elected"},
         move(NONE, NEW),
@@ -307,15 +441,12 @@ def test_filters_take_whole_histories(raw_events: Raw) -> None:
         {**move(NONE, NEW), "topic": "u", "epoch": 2},
         on(kind="replica_transition", replica=3, from_state="NewReplica", to_state="OnlineReplica"),
     )
-    events, names = encode(
-        raw_events(*({"seq": n, "t_ms": 10 * n, "line": n, **row} for n, row in enumerate(rows, 1)))
-    )
-    spark = events.sparkSession
-    damaged = spark.createDataFrame([], DAMAGED_SCHEMA)
-    table = EventTable(events, names, damaged, Manifest(SCHEMA_VERSION, []))
+    counted = ({"seq": n, "t_ms": 10 * n, "line": n, **row} for n, row in enumerate(rows, 1))
+    table = table_in(engine, *counted)
 
     def lines(**fields: Any) -> list[int]:
-        return [line for (line,) in rows_of(narrow(table, Filters(**fields)), "line")]
+        found = narrow(engine, table.events, Filters(**fields))
+        return [line for (line,) in rows_of(engine, found, "line")]
 
     assert lines() == [1, 2, 3, 4, 5, 6]
     assert lines(topics=("u",)) == [1, 5]
@@ -324,7 +455,8 @@ def test_filters_take_whole_histories(raw_events: Raw) -> None:
     assert lines(as_of_epoch=1) == [1, 2, 3, 4, 6]
     assert lines(as_of_zxid=9) == []
     assert lines(from_ms=30) == [1, 2, 3, 4, 5, 6]
-    (first,) = in_words({"": events.where("line = 3").collect()}, names)[""]
+    third = rows_in(engine, f"SELECT * FROM {table.events} WHERE line = 3")
+    (first,) = in_words({"": third}, table)[""]
     assert (first["topic"], first["to_state"], first["kind"], first["source"]) == (
         *("t", ONLINE, "partition_transition", "journal"),
     )

@@ -7,35 +7,41 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.replay.diff import Side, StoredState, compare, side_of, stored_side
+from klamm.replay.engines import Engine
+from klamm.replay.engines import rows as rows_in
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.ingest import make_table
-from klamm.replay.page import Asked, replay_page
+from klamm.replay.page import life_rows, replay_page
+from klamm.replay.page_head import Asked
 from klamm.replay.result_folder import as_values, result_folder, write_answers, write_tables
 from klamm.replay.run import Answers, answer
 from klamm.replay.views import ask, make_views
 from klamm.report.page import page_html
+from klamm.report.plots import WIDTH, frame_of
+from klamm.report.scales import time_text
 from klamm.report.values import Gantt, HeatMap, StepPlot, StepRows, Table
+from tests.browser import CHROMIUM, Browser, browser
 from tests.spark.journals import eventful_journal, spoilt
 from tests.unit.report.pages import loaded, read_page
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(300)
 
 SEED = 3
 
 
-def made(spark: SparkSession, folder: Path, rows: Sequence[JournalRow]) -> EventTable:
+def made(duckdb: Engine, folder: Path, rows: Sequence[JournalRow]) -> EventTable:
     """The event table of a journal of these rows."""
     folder.mkdir(parents=True)
     journal = folder / "journal.jsonl"
     journal.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-    make_table(spark, [journal], folder / "table")
-    return open_table(spark, folder / "table")
+    make_table(duckdb, [journal], folder / "table")
+    return open_table(duckdb, folder / "table")
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +51,16 @@ def rows() -> list[JournalRow]:
 
 @pytest.fixture(scope="module")
 def whole(
-    spark: SparkSession, rows: list[JournalRow], tmp_path_factory: pytest.TempPathFactory
+    duckdb: Engine, rows: list[JournalRow], tmp_path_factory: pytest.TempPathFactory
 ) -> EventTable:
-    return made(spark, tmp_path_factory.mktemp("page") / "whole", rows)
+    return made(duckdb, tmp_path_factory.mktemp("page") / "whole", rows)
 
 
 @pytest.fixture(scope="module")
 def broken(
-    spark: SparkSession, rows: list[JournalRow], tmp_path_factory: pytest.TempPathFactory
+    duckdb: Engine, rows: list[JournalRow], tmp_path_factory: pytest.TempPathFactory
 ) -> EventTable:
-    return made(spark, tmp_path_factory.mktemp("page") / "broken", spoilt(rows, SEED))
+    return made(duckdb, tmp_path_factory.mktemp("page") / "broken", spoilt(rows, SEED))
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +100,105 @@ def test_a_page_has_every_plot_and_names_what_is_wrong(answers: Answers) -> None
     assert len(bars) == len(answers.listings["reassignments"].rows)
 
 
+def opened(tab: Browser, page: Path) -> None:
+    tab.open(page)
+    tab.until("!document.getElementById('tools').hidden")
+
+
+def time_axis(tab: Browser) -> tuple[float, float, float]:
+    """Scroll to the first plot; left and right of its time axis, and the middle of its height."""
+    left, width, y = tab.run(
+        "(() => { const plot = document.querySelector('.plot'); "
+        "plot.scrollIntoView({block: 'center'}); const box = plot.getBoundingClientRect(); "
+        "return [box.left, box.width, box.top + box.height / 2]; })()"
+    )
+    scale = width / WIDTH
+    axis = frame_of([]).x
+    return left + axis.begin * scale, left + axis.end * scale, y
+
+
+VIEWS = (
+    "[...new Set([...document.querySelectorAll('.time')].map(at => at.getAttribute('viewBox')"
+    ".split(' ').filter((_, n) => n % 2 == 0).map(parseFloat).join()))]"
+)
+"""The distinct time axes of all plots: begin and width."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: make chromium installs it")
+def test_a_browser_zooms_all_plots_and_finds_a_partition(
+    whole: EventTable, rows: list[JournalRow], tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    with answer(whole) as found:
+        page = replay_page(Asked("x", None, [], {}), found, life_rows(whole, found))
+        file.write_text(page_html(page), encoding="utf-8")
+        begin_ms, end_ms = found.first_ms or 0, found.last_ms or 0
+    with browser(tmp_path / "profile") as tab:
+        opened(tab, file)
+        label = tab.run("document.getElementById('range').textContent")
+        assert label == f"{time_text(begin_ms)} to {time_text(end_ms)} UTC"
+        (unzoomed,) = tab.run(VIEWS)
+        check_zoom(tab, unzoomed)
+        died = next(row for row in rows if row.kind == Kind.BROKER_OFFLINE)
+        left, right, y = time_axis(tab)
+        share = (died.t_ms - begin_ms) / (end_ms - begin_ms)
+        tab.mouse("mouseMoved", left + (right - left) * share, y)
+        under = tab.run("document.getElementById('under').textContent")
+        assert f"broker failure on broker {died.replica}" in under
+        check_search(tab, rows)
+        shown = {"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}
+        assert [event for event in tab.events if event["method"] in shown] == []
+        asked = [e for e in tab.events if e["method"] == "Network.requestWillBeSent"]
+        assert [e["params"]["request"]["url"] for e in asked] == [file.as_uri()]
+        tab.call("Emulation.setScriptExecutionDisabled", value=True)
+        tab.open(file)
+        assert tab.run(VIEWS) == [unzoomed], "the plots are there without JavaScript"
+        assert tab.run("document.getElementById('tools').hidden")
+
+
+def check_zoom(tab: Browser, unzoomed: str) -> None:
+    """Zoom by mouse, keyboard and button; all plots follow."""
+    first = tab.run("document.querySelector('.ticks').textContent")
+    left, right, y = time_axis(tab)
+    tab.drag(left + (right - left) / 4, left + (right - left) / 2, y)
+    (zoomed,) = tab.run(VIEWS)
+    x, width = map(float, zoomed.split(","))
+    x0, width0 = map(float, unzoomed.split(","))
+    assert x == pytest.approx(x0 + width0 / 4, rel=0.01)
+    assert width == pytest.approx(width0 / 4, rel=0.01)
+    assert tab.run("document.querySelector('.ticks').textContent") != first
+    tab.double_click((left + right) / 2, y)
+    assert tab.run(VIEWS) == [unzoomed]
+    tab.run("document.querySelector('svg.plot').focus()")
+    tab.call("Input.dispatchKeyEvent", type="keyDown", key="+", text="+")
+    assert tab.run(VIEWS) != [unzoomed]
+    tab.run("document.querySelector('[data-do=reset]').click()")
+    assert tab.run(VIEWS) == [unzoomed]
+
+
+def check_search(tab: Browser, rows: Sequence[JournalRow]) -> None:
+    """Search for a partition that the page does not have, then for one that it has."""
+    tab.run("document.getElementById('search').focus()")
+    tab.call("Input.insertText", text="nowhere")
+    assert tab.run("document.getElementById('life').hidden")
+    assert "not on this page" in tab.run("document.querySelector('.search').textContent")
+    tab.run("document.getElementById('search').select()")
+    tab.call("Input.insertText", text="t-0")
+    assert not tab.run("document.getElementById('life').hidden")
+    elected = next(
+        row
+        for row in rows
+        if (row.topic, row.partition, row.kind) == ("t", 0, Kind.PARTITION_TRANSITION)
+        and (row.leader or 0) > 0
+    )
+    lines = tab.run("[...document.querySelectorAll('#life tbody tr')].map(at => at.textContent)")
+    begin = f"{time_text(elected.t_ms)}broker {elected.leader}"
+    assert any(line.startswith(begin) for line in lines)
+    titles = tab.run("[...document.querySelectorAll('#life .life title')].map(t => t.textContent)")
+    assert any(title.startswith("OnlinePartition, ") for title in titles)
+
+
 def test_answers_are_written_whole_or_not_at_all(
     broken: EventTable, answers: Answers, tmp_path: Path
 ) -> None:
@@ -111,13 +216,14 @@ def test_answers_are_written_whole_or_not_at_all(
         "damaged",
         *answers.tables,
     }
-    stored = broken.events.sparkSession.read.parquet(str(out / "illegal")).collect()
+    stored = pq.read_table(out / "illegal").to_pylist()
     listed = answers.listings["illegal"].rows
-    assert {(r.file, r.line, r.topic, r.from_state, r.to_state) for r in stored} == {
-        (r["file"], r["line"], r["topic"], r["from_state"], r["to_state"]) for r in listed
+    names = ("file", "line", "topic", "from_state", "to_state")
+    assert {tuple(row[n] for n in names) for row in stored} == {
+        tuple(row[n] for n in names) for row in listed
     }
-    states = broken.events.sparkSession.read.parquet(str(out / "partitions")).collect()
-    assert {type(row.state) for row in states} == {str}
+    states = pq.read_table(out / "partitions")["state"].to_pylist()
+    assert {type(state) for state in states} == {str}
     with pytest.raises(UsageError, match="already exists"), result_folder(out, overwrite=False):
         pass
     precious = tmp_path / "precious"
@@ -133,13 +239,13 @@ def test_answers_are_written_whole_or_not_at_all(
 
 
 def test_a_log_agrees_with_itself(whole: EventTable) -> None:
-    found = compare(side_of(whole, "a"), side_of(whole, "b"))
+    found = compare(whole.engine, side_of(whole, "a"), side_of(whole, "b"))
     assert (found.total, found.shown, found.divergence, found.not_compared) == (0, [], None, [])
     assert found.partitions > 5 and (found.replicas or 0) > found.partitions
 
 
 def test_two_logs_part_where_one_was_changed(
-    spark: SparkSession, rows: list[JournalRow], whole: EventTable, tmp_path: Path
+    duckdb: Engine, rows: list[JournalRow], whole: EventTable, tmp_path: Path
 ) -> None:
     last = {(r.topic, r.partition): n for n, r in enumerate(rows) if r.isr is not None}
     is_last = (n for n in last.values() if rows[n].topic != "single")
@@ -147,7 +253,9 @@ def test_two_logs_part_where_one_was_changed(
     row = rows[line]
     other = [*rows]
     other[line] = msgspec.structs.replace(row, isr=(9,))
-    found = compare(side_of(whole, "a"), side_of(made(spark, tmp_path / "other", other), "b"))
+    found = compare(
+        duckdb, side_of(whole, "a"), side_of(made(duckdb, tmp_path / "other", other), "b")
+    )
     assert found.divergence is not None and row.isr is not None
     assert (found.divergence.topic, found.divergence.partition) == (row.topic, row.partition)
     assert (found.divergence.line, found.divergence.t_ms) == (line + 1, row.t_ms)
@@ -157,19 +265,16 @@ def test_two_logs_part_where_one_was_changed(
     assert difference.a == ",".join(map(str, row.isr))
 
 
-def test_a_log_beside_a_tree_of_znodes(spark: SparkSession, whole: EventTable) -> None:
+def test_a_log_beside_a_tree_of_znodes(duckdb: Engine, whole: EventTable) -> None:
     mine = side_of(whole, "a")
-    words = whole.in_words(mine.partitions).collect()
-    stored = [
-        StoredState(r.topic, r.partition, r.leader, r.leader_epoch, r.isr, r.zk_version)
-        for r in words
-    ]
-    assert compare(mine, tree(spark, stored)).total == 0
+    partitions = f"SELECT * EXCLUDE (state) FROM {mine.partitions}"
+    stored = [StoredState(**at) for at in rows_in(duckdb, whole.in_words(partitions))]
+    assert compare(duckdb, mine, tree(duckdb, stored)).total == 0
     first, second, *rest = stored
     assert first.leader is not None
     changed = first._replace(leader=first.leader + 50)
     added = StoredState("only-there", 3, 1, 0, [1], 0)
-    found = compare(mine, tree(spark, [changed, *rest, added]))
+    found = compare(duckdb, mine, tree(duckdb, [changed, *rest, added]))
     assert found.divergence is None and found.replicas is None
     assert sorted(found.shown) == sorted(
         [
@@ -180,20 +285,15 @@ def test_a_log_beside_a_tree_of_znodes(spark: SparkSession, whole: EventTable) -
     )
 
 
-def tree(spark: SparkSession, stored: Sequence[StoredState]) -> Side:
-    return stored_side(spark, "b", "a tree", stored)
+def tree(duckdb: Engine, stored: Sequence[StoredState]) -> Side:
+    return stored_side(duckdb, "b", "a tree", stored)
 
 
-def test_views_have_words_and_only_queries_are_asked(
-    spark: SparkSession, rows: list[JournalRow], whole: EventTable
-) -> None:
-    make_views(whole)
+def test_views_have_words(duckdb: Engine, rows: list[JournalRow], whole: EventTable) -> None:
     query = "SELECT kind, count(*) AS n FROM events GROUP BY kind"
-    counted = {row.kind: row.n for row in ask(spark, query).collect()}
+    make_views(whole, f"{query} partitions")
+    counted = dict(ask(duckdb, query, 100).rows)
     assert counted == {kind: sum(row.kind == kind for row in rows) for kind in counted}
     assert sum(counted.values()) == len(rows)
-    topics = ask(spark, "SELECT DISTINCT topic FROM partitions").collect()
-    assert {row.topic for row in topics} == {"t", "pair", "lone"}
-    for statement in ("DROP VIEW events", "SELECT nothing FROM events", "SELECT", ""):
-        with pytest.raises(UsageError, match="invalid query"):
-            ask(spark, statement)
+    topics = ask(duckdb, "SELECT DISTINCT topic FROM partitions", 100).rows
+    assert {topic for (topic,) in topics} == {"t", "pair", "lone"}

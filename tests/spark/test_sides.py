@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from klamm.cluster.errors import UsageError
 from klamm.replay.diff import side_of
-from klamm.replay.encode import encode
-from klamm.replay.event_schema import DAMAGED_SCHEMA, SCHEMA_VERSION
+from klamm.replay.engines import Engine, rows
+from klamm.replay.event_schema import SCHEMA_VERSION
 from klamm.replay.event_table import EventTable, Manifest, RunCoverage, SourceSummary
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+from tests.spark.conftest import table_in
 
 WRITTEN: dict[str, Any] = {
     "kind": "leadership_written",
@@ -28,14 +26,12 @@ LEADERS = {("zookeeper", "/a"): 1, ("zookeeper", "/b"): 2, ("state-change.log", 
 
 
 @pytest.fixture(scope="module")
-def table(spark: SparkSession, raw_events: Callable[..., DataFrame]) -> EventTable:
+def table(duckdb: Engine) -> EventTable:
     """Two chroots of a ZooKeeper and the logs of brokers, each with a leader of its own."""
-    rows = [
+    given = [
         {**WRITTEN, "source": source, "run": run, "leader": leader, "seq": leader}
         for (source, run), leader in LEADERS.items()
     ]
-    events, names = encode(raw_events(*rows))
-    damaged = spark.createDataFrame([], DAMAGED_SCHEMA)
     summaries = [
         SourceSummary(
             source,
@@ -48,22 +44,22 @@ def table(spark: SparkSession, raw_events: Callable[..., DataFrame]) -> EventTab
         )
         for source, runs in (("state-change.log", ["folder"]), ("zookeeper", ["/a", "/b"]))
     ]
-    return EventTable(events, names, damaged, Manifest(SCHEMA_VERSION, summaries))
+    return replace(table_in(duckdb, *given), manifest=Manifest(SCHEMA_VERSION, summaries))
 
 
 def test_what_is_more_than_one_cluster_is_refused_with_what_to_say(table: EventTable) -> None:
-    with pytest.raises(UsageError, match=r"sources: state-change\.log, zookeeper") as caught:
+    with pytest.raises(UsageError, match=r"kinds of logs: state-change\.log, zookeeper") as caught:
         side_of(table, "x")
     assert caught.value.hint == "select one, for example --source state-change.log"
-    with pytest.raises(UsageError, match="x has several runs: /a, /b") as caught:
+    with pytest.raises(UsageError, match="x has several runs or chroots: /a, /b") as caught:
         side_of(table, "x", source="zookeeper")
     assert caught.value.hint == "select one, for example --run /a"
 
 
-def test_one_source_and_one_run_are_taken(table: EventTable) -> None:
+def test_one_source_and_one_run_are_taken(duckdb: Engine, table: EventTable) -> None:
     found = side_of(table, "x", source="zookeeper", run="/b")
     assert found.what == "zookeeper of /b, 1 events"
-    assert [row.leader for row in found.partitions.collect()] == [2]
+    assert [row["leader"] for row in rows(duckdb, f"SELECT * FROM {found.partitions}")] == [2]
     # A run of the other side's says nothing of this one.
     found = side_of(table, "x", source="state-change.log", run="/elsewhere")
-    assert [row.leader for row in found.partitions.collect()] == [3]
+    assert [row["leader"] for row in rows(duckdb, f"SELECT * FROM {found.partitions}")] == [3]

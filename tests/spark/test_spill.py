@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from klamm.cluster.journal import Kind
+from klamm.replay.encode import xxhash64
+from klamm.replay.engines import Engine, row
+from klamm.replay.engines.duckdb_engine import duckdb_engine
+from klamm.replay.engines.spark_engine import SparkEngine
 from klamm.replay.event_schema import (
     CODED_SCHEMA,
     DAMAGED_SCHEMA,
@@ -21,12 +28,13 @@ from klamm.replay.event_schema import (
     code_of,
 )
 from klamm.replay.event_table import EventTable, Manifest
-from klamm.replay.questions.elections import FLAP_WINDOW_MS
+from klamm.replay.questions.isrs import FLAP_WINDOW_MS
 from klamm.replay.run import answer
 from klamm.replay.spark import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
+DUCKDB_MB = 128
 HEAP_MB = 480
 """Spark starts with no less than 450."""
 COLD = 200_000
@@ -45,17 +53,20 @@ def small_spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def table(small_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> EventTable:
+def folder(small_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("skewed")
     coded(small_spark).write.parquet(str(folder / "events"))
-    words = [("topic", HOT_TOPIC), ("topic", COLD_TOPIC), ("run", "r"), ("file", "f")]
-    named = small_spark.createDataFrame(words, "domain string, name string")
-    names = named.select("domain", F.xxhash64("name").alias("code"), "name")
-    names.write.parquet(str(folder / "names"))
+    return folder
+
+
+def table_in(engine: Engine, folder: Path) -> EventTable:
+    words = (("topic", HOT_TOPIC), ("topic", COLD_TOPIC), ("run", "r"), ("file", "f"))
+    rows = [{"domain": domain, "code": xxhash64(name), "name": name} for domain, name in words]
     return EventTable(
-        small_spark.read.schema(CODED_SCHEMA).parquet(str(folder / "events")),
-        small_spark.read.schema(NAMES_SCHEMA).parquet(str(folder / "names")),
-        small_spark.createDataFrame([], DAMAGED_SCHEMA),
+        engine,
+        engine.files(folder / "events", CODED_SCHEMA),
+        engine.table(pa.Table.from_pylist(rows, NAMES_SCHEMA)),
+        engine.table(DAMAGED_SCHEMA.empty_table()),
         Manifest(SCHEMA_VERSION, []),
     )
 
@@ -113,7 +124,7 @@ def coded(spark: SparkSession) -> DataFrame:
     return rows.select(
         *(
             known.get(field.name, none).cast(field.dataType).alias(field.name)
-            for field in CODED_SCHEMA
+            for field in from_arrow_schema(CODED_SCHEMA)
         )
     )
 
@@ -129,19 +140,28 @@ def spilled_bytes(spark: SparkSession) -> int:
     return sum(stages.apply(n).diskBytesSpilled() for n in range(stages.size()))
 
 
-def test_what_does_not_fit_into_memory_is_answered_as_well(
-    small_spark: SparkSession, table: EventTable
+def test_what_does_not_fit_into_javas_memory_is_answered_as_well(
+    small_spark: SparkSession, folder: Path
 ) -> None:
+    check(table_in(SparkEngine(small_spark), folder))
+    assert spilled_bytes(small_spark) > 0
+
+
+def test_what_does_not_fit_into_duckdbs_memory_is_answered_as_well(folder: Path) -> None:
+    with duckdb_engine(2, DUCKDB_MB) as engine:
+        check(table_in(engine, folder))
+
+
+def check(table: EventTable) -> None:
     with answer(table) as found:
         counts = found.counts
         (illegal,) = found.listings["illegal"].rows
         (gap,) = found.listings["gaps"].rows
         (flapping,) = found.listings["flapping"].rows
         partitions = found.tables["partitions"]
-        led = partitions.where("leader = 1").count()
-    assert spilled_bytes(small_spark) > 0
+        led = f"SELECT count(*) AS led FROM ({partitions}) WHERE leader = 1"
+        assert row(table.engine, led) == {"led": COLD + 1}
     assert (counts["events"], counts["partitions"]) == (2 * COLD + HOT - 1, COLD + 1)
-    assert led == COLD + 1
     # What was lost expanded the ISR.
     assert (counts["shrinks"], counts["expands"]) == (HOT / 2, HOT / 2 - 1)
     assert (counts["illegal"], counts["unclean"], counts["repeated"]) == (1, 0, 0)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,10 @@ from typing import Any
 import pytest
 
 from klamm.cli.main import main
-from klamm.zk.java import spark_java_home
 from tests.serving import KLAMM, ROOT
-from tests.spark.standalone import SPARK_HOME, standalone_cluster
+from tests.spark.standalone import standalone_cluster, submitted
 
 TIMEOUT_S = 900
-JOB = "from klamm.cli.main import main\nraise SystemExit(main())\n"
 
 pytestmark = [
     pytest.mark.slow,
@@ -75,37 +71,16 @@ def test_a_cluster_gives_the_answers_of_one_process(
 
 
 def test_spark_submit_takes_the_archive(master: str, journal: str, tmp_path: Path) -> None:
-    archive, job = tmp_path / "klamm.zip", tmp_path / "klamm_job.py"
-    assert main(["replay", "package", "--out", str(archive)]) == 0
-    job.write_text(JOB)
     query = "SELECT count(*) AS n FROM events WHERE kind = 'partition_transition'"
-    submitted = subprocess.run(
-        [
-            SPARK_HOME / "bin" / "spark-submit",
-            *("--master", master, "--executor-memory", "600m", "--total-executor-cores", "1"),
-            *("--conf", "spark.driver.host=127.0.0.1"),
-            *("--py-files", archive, job),
-            *("replay", "sql", query, journal, "--json"),
-        ],
-        env={
-            **os.environ,
-            "JAVA_HOME": str(spark_java_home()),
-            "SPARK_HOME": str(SPARK_HOME),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(ROOT),
-        },
-        capture_output=True,
-        text=True,
-    )
-    assert submitted.returncode == 0, submitted.stderr[-3000:]
+    one_core = ("--total-executor-cores", "1")
+    command = ("replay", "sql", query, journal, "--json")
+    said = submitted(master, tmp_path, *command, options=one_core)
     expected = sum(
         json.loads(line)["kind"] == "partition_transition"
         for line in Path(journal).read_text().splitlines()
     )
     # It puts both streams of Python into one.
-    told = submitted.stdout[submitted.stdout.index("{\n") :]
-    assert json.loads(told)["rows"] == [[expected]]
+    assert json.loads(said[said.index("{\n") :])["rows"] == [[expected]]
 
 
 def test_a_job_that_no_worker_has_room_for_says_what_it_waits_for(
@@ -122,11 +97,11 @@ def test_a_job_that_no_worker_has_room_for_says_what_it_waits_for(
         text=True,
     ) as waiting:
         assert waiting.stderr is not None
-        said = next(line for line in waiting.stderr if line.startswith("waiting for "))
+        said = next(line for line in waiting.stderr if line.startswith(f"waiting for {master}"))
         waiting.send_signal(signal.SIGINT)
         told, errors = waiting.communicate(timeout=60)
     assert said == (
-        f"waiting for {master}: no worker with a free core and 3000 MiB of memory for 10 s "
+        f"waiting for {master}: no worker has had a free core and 3000 MiB of memory for 10 s "
         "(lower --memory-mb, or give up with Ctrl-C)\n"
     )
-    assert (waiting.returncode, told, errors) == (130, "", "")
+    assert (waiting.returncode, told, errors) == (130, "", "Interrupted\n")

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
+from klamm.replay.engines import Engine
 from klamm.replay.event_schema import RAW_SCHEMA
 from klamm.replay.sources.zookeeper_reader import FORMAT, ZooKeeperLogs
 from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 from tests.scenarios import SCENARIOS, read_scenario
-from tests.spark.zookeeper_logs import Story, Told, check, error, read_events, write_log
+from tests.spark.reading import At, Told
+from tests.spark.zookeeper_logs import Story, check, error, read_events, write_log
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SERVER = Path(__file__).parents[1] / "data/kafka_logs/trace/zookeeper"
 LOG = SERVER / "version-2/log.1"
@@ -37,12 +39,12 @@ def run_of(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def real(spark: SparkSession) -> Told:
+def real(engine: Engine) -> Told:
     """A log that holds one cluster after the other."""
-    return read_events(spark, SERVER)
+    return read_events(engine, SERVER)
 
 
-def last_states(rows: list[Row]) -> dict[str, tuple[object, ...]]:
+def last_states(rows: list[At]) -> dict[str, tuple[object, ...]]:
     """By path, until the topic went; the order of an ISR depends on who asked first."""
     states: dict[str, tuple[object, ...]] = {}
     for row in rows:
@@ -114,7 +116,7 @@ def test_a_killed_controllers_cluster(real: Told) -> None:
     ]
 
 
-def test_refusals_are_told_and_are_no_writes(real: Told) -> None:
+def test_refusals_are_reported_and_are_no_writes(real: Told) -> None:
     refused = [row for row in real.events if row.kind == "write_refused"]
     assert Counter(row.outcome for row in refused) == {"NONODE": 11, "NODEEXISTS": 3}
     # Who came too late to be the controller; and the controller, who had to make parents first.
@@ -146,6 +148,8 @@ def test_places_follow_zookeepers_order(real: Told) -> None:
         assert all(row.place >> 12 == row.zxid for row in rows)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_every_operation_is_a_row(spark: SparkSession) -> None:
     spark.dataSource.register(ZooKeeperLogs)
     rows = spark.read.format(FORMAT).load(str(SERVER)).collect()
@@ -216,7 +220,7 @@ def old_kafka(story: Story) -> None:
 
 
 @pytest.fixture(scope="module")
-def stories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def stories(duckdb: Engine, tmp_path_factory: pytest.TempPathFactory) -> Told:
     story = Story()
     chapters: tuple[Callable[[Story], None], ...] = (stale_controller, lives, made_again, old_kafka)
     for chapter in chapters:
@@ -226,7 +230,7 @@ def stories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> To
     story.lead(99, None, 4, chroot="/unknown", epoch=5)
     story.txn(70, TxnOp(TxnType.SET_DATA, "/malformed/brokers/topics/t", b"nonsense", 3))
     path = write_log(tmp_path_factory.mktemp("stories"), story.txns)
-    return read_events(spark, path)
+    return read_events(duckdb, path)
 
 
 def test_a_deposed_controllers_writes_are_its_own(stories: Told) -> None:
@@ -282,13 +286,13 @@ def test_what_cannot_be_known_is_not_guessed(stories: Told) -> None:
         assert (row.prev_isr, row.election, row.has_predecessors) == (None, None, False)
 
 
-def test_a_malformed_znode_is_told(stories: Told) -> None:
+def test_a_malformed_znode_is_reported(stories: Told) -> None:
     (row,) = stories.of("/malformed")
     assert (row.kind, row.topic, row.detail) == ("znode_malformed", "t", "/brokers/topics/t")
     assert stories.damaged == []
 
 
 def test_events_have_the_schema(stories: Told) -> None:
-    assert list(stories.events[0].asDict()) == RAW_SCHEMA.fieldNames()
+    assert list(stories.events[0].as_dict()) == RAW_SCHEMA.names
     assert {row.source for row in stories.events} == {"zookeeper"}
     assert all(row.t_ms == 1_000 * row.zxid for row in stories.events)

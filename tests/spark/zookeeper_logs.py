@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark.sql import Row, SparkSession
-
+from klamm.replay.engines import Engine
 from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
-from klamm.replay.sources import SourceOptions, split
-from klamm.replay.sources.zookeeper import read
+from klamm.replay.sources import SourceOptions
+from klamm.replay.sources.zookeeper import SOURCE
 from klamm.zk.txn_log import TxnOp, TxnType
+from tests.spark.reading import Told, read_source
 
 
 class Written(NamedTuple):
@@ -107,26 +107,6 @@ def write_log(folder: Path, txns: Sequence[Written]) -> Path:
     return path
 
 
-class Told(NamedTuple):
-    """What was read, in the order of its places."""
-
-    events: list[Row]
-    damaged: list[Row]
-
-    def of(self, run: str, *kinds: str) -> list[Row]:
-        """Events of a run, of some kinds or of all."""
-        return [row for row in self.events if row.run == run and (not kinds or row.kind in kinds)]
-
-
-def read_events(spark: SparkSession, *paths: Path, run: str | None = None) -> Told:
+def read_events(engine: Engine, *paths: Path, run: str | None = None) -> Told:
     """Events and damages of ZooKeeper's files."""
-    try:
-        tables = split(read(spark, paths, SourceOptions(run=run)))
-        events = tables.events.collect()
-        damaged = tables.damaged.collect()
-    finally:
-        spark.catalog.clearCache()
-    return Told(
-        sorted(events, key=lambda row: (row.run, row.place, row.kind, row.partition, row.replica)),
-        sorted(damaged, key=lambda row: (row.file, row.line)),
-    )
+    return read_source(engine, SOURCE, paths, SourceOptions(run=run))

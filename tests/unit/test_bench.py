@@ -55,7 +55,7 @@ def result(product: str, layout: Layout, step: str, **fields: Any) -> dict[str, 
         "cpu_zookeeper_s": 0.0,
         "zookeeper_packets": 7,
         "resident_controller_mb": 50,
-        "store": {"events": 1, "read_waves": 2, "write_waves": 3, "store_requests": 9},
+        "store": {"events": 1, "read_batches": 2, "write_batches": 3, "store_requests": 9},
         **fields,
     }
 
@@ -126,9 +126,9 @@ def test_what_is_asked_for_has_its_ratio(step: str, ratio: float) -> None:
     assert judged(klamm, slow) == [(what, round(ratio - 0.1, 2), False)]
 
 
-def test_a_larger_reassignment_costs_no_more_a_partition_and_no_more_waves() -> None:
-    def reassigned(n: int, seconds: float, waves: int) -> list[dict[str, Any]]:
-        store = {"events": 1, "read_waves": waves, "write_waves": 4, "store_requests": 50}
+def test_a_larger_reassignment_costs_no_more_a_partition_and_no_more_batches() -> None:
+    def reassigned(n: int, seconds: float, batches: int) -> list[dict[str, Any]]:
+        store = {"events": 1, "read_batches": batches, "write_batches": 4, "store_requests": 50}
         return [
             result(KLAMM, LARGE, "reassign_znode", n=n, wall_s=seconds),
             result(KLAMM, LARGE, "reassign_held", n=n, store=store),
@@ -137,9 +137,12 @@ def test_a_larger_reassignment_costs_no_more_a_partition_and_no_more_waves() -> 
 
     few = reassigned(1_000, 1.0, 1)
     name = "100 x 100, reassignment of 5,000 to one of 1,000"
-    seconds, waves = f"{name}: times the seconds a partition", f"{name}: times the waves"
-    assert judged(*few, *reassigned(5_000, 5.0, 2)) == [(seconds, 1.0, True), (waves, 1.2, True)]
-    assert judged(*few, *reassigned(5_000, 6.0, 3)) == [(seconds, 1.2, False), (waves, 1.4, False)]
+    seconds, batches = f"{name}: times the seconds a partition", f"{name}: times the batches"
+    assert judged(*few, *reassigned(5_000, 5.0, 2)) == [(seconds, 1.0, True), (batches, 1.2, True)]
+    assert judged(*few, *reassigned(5_000, 6.0, 3)) == [
+        (seconds, 1.2, False),
+        (batches, 1.4, False),
+    ]
     assert judged(*few) == []
     assert "| 100 x 100 | 1,000 | 2 | 10 | 100 | 0.1000 |" in tables(few)
     # Kafka moves the smaller number, so that is what it is compared by.

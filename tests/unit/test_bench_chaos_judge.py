@@ -159,7 +159,7 @@ def test_a_controller_that_changed_meanwhile_is_not_judged() -> None:
     assert kinds(sweep(brokers={2: 0x12}, holder_after=other)) == []
 
 
-def test_a_fault_is_told_once() -> None:
+def test_a_fault_is_reported_once() -> None:
     judge = Judge()
     assert len(judge.judge(sweep(STATE._replace(isr=(1, 9))))) == 1
     assert judge.judge(sweep(STATE._replace(isr=(1, 9)))) == []
@@ -191,7 +191,7 @@ def test_two_active_controllers_are_matched_with_pauses() -> None:
     assert unexplained(overlap._replace(to_s=101.0), [], 8.0) is None
 
 
-def test_what_grows_is_told_from_what_goes_up_and_down() -> None:
+def test_counters_are_distinguished_from_gauges() -> None:
     flat = growth_of([(t, 50.0 + t % 7) for t in range(100)], least_bound=5.0)
     leak = growth_of([(t, 50.0 + t / 2) for t in range(100)], least_bound=5.0)
     assert flat is not None and flat.is_flat

@@ -75,6 +75,6 @@ def test_a_leader_has_what_was_acknowledged_or_retention_deleted() -> None:
         return [one.text for one in check_leader(T0, acknowledged, 7, log)]
 
     assert missing(0, 0, 50) == missing(1, 50, 100) == missing(0, 0, 20) == []
-    lost = "were acknowledged, but leader 7 does not have them"
-    assert missing(0, 0, 60) == [f"50-59 {lost}"]
-    assert missing(1, 40, 120) == [f"40-49 {lost}", f"100-119 {lost}"]
+    lost = "were acknowledged, but are not in the log of leader 7"
+    assert missing(0, 0, 60) == [f"offsets 50 to 59 {lost}"]
+    assert missing(1, 40, 120) == [f"offsets 40 to 49 {lost}", f"offsets 100 to 119 {lost}"]

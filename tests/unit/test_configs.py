@@ -48,7 +48,7 @@ def test_rows_are_sorted_and_their_defaults_valid() -> None:
             assert one.text(one.parse(one.default)) == one.default
 
 
-def test_what_a_broker_takes_at_its_start_is_read_by_somebody() -> None:
+def test_every_config_that_a_broker_takes_at_its_start_is_read() -> None:
     fields = {*BrokerConfig.__struct_fields__, *ControllerConfig.__struct_fields__}
     topics = {name for one in TOPIC_CONFIGS.values() for name in one.synonyms}
     coarser = {name for one in BROKER_CONFIGS.values() for name in one.synonyms}

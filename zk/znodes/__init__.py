@@ -1,8 +1,8 @@
-"""Kafka 2.8's znodes: path, encode and decode of each, as kafka.zk.ZkData.
+"""Znode formats of Kafka 2.8: path, encoding and decoding of every znode, as in kafka.zk.ZkData.
 
-Pure: nothing here reads or writes ZooKeeper. ``path`` is a string for a single znode and a function
-for several. ``decode`` raises MalformedZNode where Kafka 2.8.2 throws, and returns the same value
-as Kafka where Kafka is tolerant.
+The package does not access ZooKeeper. ``path`` is a string if there is only one such znode, and
+otherwise a function, e.g. of the topic. ``decode`` raises MalformedZNode if Kafka 2.8.2's decoder
+throws, and otherwise returns the same value as Kafka, even for malformed content.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ PERSISTENT_ZK_PATHS: Final = (
     LogDirEventNotificationZNode.path,
     *(ConfigEntityTypeZNode.path(entity_type) for entity_type in CONFIG_TYPES),
 )
-"""Znodes that a starting broker creates, in this order, with null data."""
+"""Paths of the znodes that a broker creates (with null data) on startup, in this order."""
 
 __all__ = [
     "CONFIG_TYPES",

@@ -1,7 +1,7 @@
-"""Znodes under /admin, with requests of tools to the controller. Mirrors kafka.zk.ZkData.
+"""Formats of the znodes under /admin, through which tools send requests to the controller.
 
-Also znodes that klamm does not use except for their paths: consumers, ACLs, delegation tokens.
-Pure: paths, encode, decode.
+The file also has the paths of znodes that klamm creates or sets ACLs on, but never reads:
+consumers, ACLs and delegation tokens. Mirrors kafka.zk.ZkData.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from klamm.zk.znodes.json_values import (
 from klamm.zk.znodes.notifications import decode_partitions, encode_partitions
 
 ReassignmentTargets = dict[TopicPartition, tuple[int, ...] | None]
-"""Target replicas by partition; None: the entry has no list of replicas."""
+"""Target replicas, keyed by partition; None if the znode's entry has no list of replicas."""
 
 
 class AdminZNode:
-    """/admin"""
+    """/admin: parent of the requests that tools send to the controller."""
 
     path: Final = "/admin"
 
 
 class DeleteTopicsZNode:
-    """/admin/delete_topics"""
+    """/admin/delete_topics: parent of the requests to delete topics."""
 
     path: Final = "/admin/delete_topics"
 
 
 class DeleteTopicsTopicZNode:
-    """/admin/delete_topics/TOPIC: holds null."""
+    """/admin/delete_topics/TOPIC: a request to delete the topic, with null data."""
 
     @staticmethod
     def path(topic: str) -> str:
@@ -51,7 +51,7 @@ class DeleteTopicsTopicZNode:
 
 
 class PreferredReplicaElectionZNode:
-    """/admin/preferred_replica_election: partitions with a requested preferred election."""
+    """/admin/preferred_replica_election: partitions whose preferred leader is to be elected."""
 
     path: Final = "/admin/preferred_replica_election"
     encode = staticmethod(encode_partitions)
@@ -59,17 +59,17 @@ class PreferredReplicaElectionZNode:
 
 
 class ReassignPartitionsZNode:
-    """/admin/reassign_partitions: target replicas of partitions.
+    """/admin/reassign_partitions: target replicas of the partitions to reassign.
 
-    Kafka reads this znode with Jackson's data binding, unlike the others: numbers are coerced, and
-    unknown fields are rejected.
+    Kafka decodes this znode, unlike others, with Jackson's data binding: strings and fractions are
+    converted to integers, and unknown fields are rejected.
     """
 
     path: Final = "/admin/reassign_partitions"
 
     @staticmethod
     def encode(reassignment: Mapping[TopicPartition, Sequence[int] | None]) -> bytes:
-        """Encode as JSON version 1, with partitions in the given order."""
+        """Encode target replicas as JSON (format version 1), with partitions in the given order."""
         items = [
             {"topic": tp.topic, "partition": tp.partition, "replicas": replicas}
             for tp, replicas in reassignment.items()
@@ -78,10 +78,10 @@ class ReassignPartitionsZNode:
 
     @staticmethod
     def decode(data: bytes | None) -> ReassignmentTargets:
-        """Decode the targets by partition; None for an entry without replicas.
+        """Decode the target replicas, keyed by partition; None for an entry without replicas.
 
-        Raises UnparsableJson where Kafka logs a warning and takes the znode for empty, and
-        MalformedZNode where Kafka throws.
+        Raises UnparsableJson if Kafka would log a warning and treat the znode as empty, and
+        MalformedZNode if Kafka's decoder throws.
         """
         node = parse_bytes(data)
         if node is None:
@@ -93,7 +93,7 @@ class ReassignPartitionsZNode:
             raise UnparsableJson(f"partitions is not a list: {as_text(partitions)}")
         entries = [_bind_entry(item) for item in partitions or ()]
         if partitions is None:
-            raise MalformedZNode("no partitions in /admin/reassign_partitions", NULL_POINTER)
+            raise MalformedZNode("the field partitions is missing or null", NULL_POINTER)
         return dict(_reassignment(entry) for entry in entries)
 
 
@@ -143,7 +143,7 @@ def _bind_entry(item: object) -> _Entry | None:
 
 def _reassignment(entry: _Entry | None) -> tuple[TopicPartition, tuple[int, ...] | None]:
     if entry is None:
-        raise MalformedZNode("null among the partitions", NULL_POINTER)
+        raise MalformedZNode("the list of partitions contains null", NULL_POINTER)
     topic, partition, replicas = entry
     for replica in replicas or ():
         if type(replica) is not int or not INT_MIN <= replica <= INT_MAX:
@@ -156,30 +156,30 @@ def _reassignment(entry: _Entry | None) -> tuple[TopicPartition, tuple[int, ...]
 
 
 class ConsumerPathZNode:
-    """/consumers: the root of the old consumers."""
+    """/consumers: parent of the znodes of the old, ZooKeeper-based consumers."""
 
     path: Final = "/consumers"
 
 
 class DelegationTokenAuthZNode:
-    """/delegation_token"""
+    """/delegation_token: parent of all znodes for delegation tokens."""
 
     path: Final = "/delegation_token"
 
 
 class DelegationTokensZNode:
-    """/delegation_token/tokens"""
+    """/delegation_token/tokens: parent of the delegation tokens."""
 
     path: Final = "/delegation_token/tokens"
 
 
 class ExtendedAclZNode:
-    """/kafka-acl-extended"""
+    """/kafka-acl-extended: Kafka ACLs for resource name prefixes."""
 
     path: Final = "/kafka-acl-extended"
 
 
 class AclZNode:
-    """/kafka-acl: ACLs of literal names."""
+    """/kafka-acl: Kafka ACLs for literal resource names."""
 
     path: Final = "/kafka-acl"

@@ -1,6 +1,6 @@
-"""Znodes of brokers: /brokers/ids/N and the sequence of generated ids. Mirrors kafka.zk.ZkData.
+"""Formats of the brokers' znodes: registrations, and the counter for generated broker ids.
 
-Pure: paths, encode, decode.
+Mirrors kafka.zk.ZkData.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _CONNECTION_STRING: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0
 
 
 class BrokersZNode:
-    """/brokers"""
+    """/brokers: parent of the znodes of brokers and topics."""
 
     path: Final = "/brokers"
 
 
 class BrokerIdsZNode:
-    """/brokers/ids"""
+    """/brokers/ids: parent of the broker registrations."""
 
     path: Final = "/brokers/ids"
 
 
 class BrokerSequenceIdZNode:
-    """/brokers/seqid: its version is the last generated broker id."""
+    """/brokers/seqid: counter for generated broker ids; its value is the znode's version."""
 
     path: Final = "/brokers/seqid"
 
 
 class BrokerInfo(msgspec.Struct, frozen=True):
-    """A broker's registration: the broker, and fields that only its znode has."""
+    """Content of a broker's registration: the broker, and fields that exist only in the znode."""
 
     broker: Broker
     version: int = REGISTRATION_VERSION
@@ -63,25 +63,25 @@ class BrokerInfo(msgspec.Struct, frozen=True):
 
 
 class BrokerIdZNode:
-    """/brokers/ids/N: a broker's registration, owned by its session."""
+    """/brokers/ids/N: ephemeral registration of a broker."""
 
     @staticmethod
     def path(broker_id: int) -> str:
-        """Return the path of the broker's registration."""
+        """Return the path of the broker's registration znode."""
         return f"/brokers/ids/{broker_id}"
 
     @staticmethod
     def id_of(path: str) -> int | None:
-        """Return the broker id of the registration at ``path``; None for other paths."""
+        """Return the broker id in the path of a registration znode, or None for other paths."""
         parent, _, name = path.rpartition("/")
         return int(name) if parent == BrokerIdsZNode.path and name.isdecimal() else None
 
     @staticmethod
     def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:
-        """Encode as JSON of version ``info.version``, on which the fields depend.
+        """Encode a registration as JSON. The format version ``info.version`` determines the fields.
 
-        ``rack`` None is omitted. Host and port are those of the first PLAINTEXT end point; null and
-        -1 without one.
+        If the rack is None, its field is omitted. ``host`` and ``port`` are those of the first
+        PLAINTEXT end point, or null and -1 if there is none.
         """
         broker = info.broker
         plaintext = next((e for e in broker.end_points if e.security_protocol == "PLAINTEXT"), None)
@@ -107,7 +107,7 @@ class BrokerIdZNode:
 
     @staticmethod
     def decode(broker_id: int, data: bytes | None) -> BrokerInfo:
-        """Decode a registration. Raises MalformedZNode where Kafka throws, also for bad JSON."""
+        """Decode a registration. Raises MalformedZNode if Kafka's decoder throws."""
         failure = f"Failed to parse ZooKeeper registration for broker {broker_id}:"
         node = parse_object(data, failure, KAFKA_EXCEPTION)
         version = to_int(field(node, "version"))

@@ -1,6 +1,6 @@
-"""Znodes under /config: overrides of topics and other entities, and change notifications.
+"""Formats of the znodes under /config: config overrides of entities, and change notifications.
 
-Pure; mirrors kafka.zk.ZkData and the decoding in kafka.server.DynamicConfigManager.
+Mirrors kafka.zk.ZkData and the decoding in kafka.server.DynamicConfigManager.
 """
 
 from __future__ import annotations
@@ -22,44 +22,45 @@ from klamm.zk.znodes.json_values import (
 )
 
 CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
-"""Types of entities that have configs, in the order in which Kafka creates their znodes."""
+"""Entity types that have configs, in the order in which Kafka creates their znodes."""
 DEFAULT_ENTITY: Final = "<default>"
 _VERSION_1_TYPES: Final = ("topics", "clients")
 
 
 class ConfigZNode:
-    """/config"""
+    """/config: parent of config overrides and change notifications."""
 
     path: Final = "/config"
 
 
 class ConfigEntityTypeZNode:
-    """/config/TYPE"""
+    """/config/TYPE: parent of the config overrides of one entity type, e.g. topics."""
 
     @staticmethod
     def path(entity_type: str) -> str:
-        """Return the parent path of the entities of a type."""
+        """Return the parent path of the config znodes of an entity type."""
         return f"/config/{entity_type}"
 
 
 class ConfigEntityZNode:
-    """/config/TYPE/NAME: an entity's overrides."""
+    """/config/TYPE/NAME: config overrides of an entity."""
 
     @staticmethod
     def path(entity_type: str, entity_name: str) -> str:
-        """Return the path of the entity's overrides."""
+        """Return the path of the entity's config znode."""
         return f"/config/{entity_type}/{entity_name}"
 
     @staticmethod
     def encode(config: Mapping[str, str]) -> bytes:
-        """Encode as JSON version 1."""
+        """Encode config overrides as JSON (format version 1)."""
         return msgspec.json.encode({"version": 1, "config": dict(config)})
 
     @staticmethod
     def decode(data: bytes | None) -> dict[str, str]:
-        """Decode overrides; empty if ``data`` is null, not JSON, or has no object ``config``.
+        """Decode config overrides.
 
-        Raises MalformedZNode for a value that is not a string.
+        The result is empty if ``data`` is null, is not JSON, or has no ``config`` object. Raises
+        MalformedZNode for a value that is not a string.
         """
         if data is None:
             return {}
@@ -74,37 +75,40 @@ class ConfigEntityZNode:
 
 
 class ConfigEntityChangeNotificationZNode:
-    """/config/changes"""
+    """/config/changes: parent of the config change notifications."""
 
     path: Final = "/config/changes"
 
 
 class ConfigChange(NamedTuple):
-    """Entity with changed overrides, e.g. ``("topics", "t")``."""
+    """Type and name of an entity whose config overrides changed, e.g. ``("topics", "t")``."""
 
     entity_type: str
     entity_name: str
 
 
 class ConfigEntityChangeNotificationSequenceZNode:
-    """/config/changes/config_change_N"""
+    """/config/changes/config_change_N: notification that config overrides of an entity changed."""
 
     sequence_number_prefix: Final = "config_change_"
     create_path: Final = "/config/changes/config_change_"
 
     @staticmethod
     def path(sequence_node: str) -> str:
-        """Return the path of a notification by name, e.g. ``config_change_0000000001``."""
+        """Return the path of a notification, given its name such as config_change_0000000001."""
         return f"/config/changes/{sequence_node}"
 
     @staticmethod
     def encode(sanitized_entity_path: str) -> bytes:
-        """Encode a notification of version 2 for an entity path such as ``topics/t``."""
+        """Encode a notification (format version 2) for an entity path such as ``topics/t``."""
         return msgspec.json.encode({"version": 2, "entity_path": sanitized_entity_path})
 
     @staticmethod
     def decode(data: bytes | None) -> ConfigChange | None:
-        """Decode the entity from version 1 or 2; None if not JSON. Raises MalformedZNode."""
+        """Decode a notification (format version 1 or 2). Return None if ``data`` is not JSON.
+
+        Raises MalformedZNode if Kafka's decoder throws.
+        """
         try:
             node = parse_bytes(data)
         except UnparsableJson:

@@ -1,6 +1,6 @@
-"""Version ranges of features (KIP-584), shared by the broker and the feature znode.
+"""Version ranges of features (KIP-584), used in broker registrations and in /feature.
 
-Pure; mirrors org.apache.kafka.common.feature.{Features,BaseVersionRange}.
+Mirrors org.apache.kafka.common.feature.{Features,BaseVersionRange}.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class VersionRange(NamedTuple):
 
 
 def features_field(node: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
-    """Return the field ``features`` as maps of shorts; None if it is missing or null."""
+    """Return the JSON field ``features``, or None if it is absent.
+
+    Versions are narrowed to 16-bit shorts, as in Kafka."""
     value = node.get("features")
     if value is None:
         return None
@@ -34,14 +36,17 @@ def features_field(node: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
 
 
 def _to_short(value: int) -> int:
-    """Narrow an int to a short as Java does."""
     return (value + 0x8000) % 0x10000 - 0x8000
 
 
 def version_ranges(
     features: Mapping[str, Mapping[str, int]], min_label: str, max_label: str
 ) -> dict[str, VersionRange]:
-    """Return ranges by feature name. Raises MalformedZNode for missing labels, invalid ranges."""
+    """Return version ranges, keyed by feature name.
+
+    ``min_label`` and ``max_label`` are the JSON names of a range's two ends. Raises MalformedZNode
+    if one of them is missing or a range is invalid.
+    """
     ranges = {}
     for name, labels in features.items():
         for label in (min_label, max_label):

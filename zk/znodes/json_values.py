@@ -1,7 +1,7 @@
-"""JSON parsing with the tolerance and strictness of Kafka, which uses Jackson.
+"""JSON parsing that accepts and rejects the same input as Kafka, which uses Jackson.
 
-Jackson reads the first value and ignores the rest, uses the last of duplicate keys, and
-distinguishes integers from numbers with a fraction. Mirrors
+Jackson reads the first JSON value and ignores the rest of the input, uses the last of duplicate
+keys, and distinguishes integers from numbers with a fraction. Mirrors
 kafka.utils.Json and kafka.utils.json.{JsonValue,JsonObject,DecodeJson}.
 """
 
@@ -30,10 +30,10 @@ _END_OF_ROOT_SCALAR: Final = re.compile(r"[ \t\n\r]|\Z")
 
 
 class MalformedZNode(KlammError):
-    """A znode that Kafka cannot read; callers may also keep the exception as a value.
+    """A znode has content that Kafka cannot read. Callers may return it instead of raising it.
 
-    ``kafka_class``: Java exception thrown by Kafka 2.8.2; None if Kafka silently treats the znode
-    as empty or missing. ``path``: path of the znode, set by ``at``.
+    ``kafka_class`` is the Java exception thrown by Kafka 2.8.2, or None if Kafka silently treats
+    the znode as empty or missing. ``path`` is the path of the znode; ``at`` sets it.
     """
 
     def __init__(self, reason: str, kafka_class: str | None = JSON_MAPPING) -> None:
@@ -50,25 +50,26 @@ class MalformedZNode(KlammError):
 
 
 def illegal_argument(reason: str) -> MalformedZNode:
-    """Return the error for which Kafka throws an IllegalArgumentException."""
+    """Return the error for content that makes Kafka throw IllegalArgumentException."""
     return MalformedZNode(reason, ILLEGAL_ARGUMENT)
 
 
 class Missing:
-    """Jackson's MissingNode: the result for empty input, which prints as an empty string."""
+    """Type of MISSING, the parse result for empty input, like Jackson's MissingNode."""
 
 
 MISSING: Final = Missing()
 
 
 class UnparsableJson(ValueError):
-    """Input that does not start with a JSON value (Jackson's JsonProcessingException)."""
+    """The input does not start with a JSON value (Jackson's JsonProcessingException)."""
 
 
 def parse_bytes(data: bytes | None) -> Any:
-    """Return the first JSON value of ``data``; MISSING if there is only white space.
+    """Return the first JSON value of ``data``, or MISSING if there is only white space.
 
-    Raises UnparsableJson, and MalformedZNode for null data, which Jackson rejects.
+    Raises UnparsableJson if ``data`` does not start with a JSON value, and MalformedZNode for null
+    data, which Jackson rejects.
     """
     if data is None:
         raise MalformedZNode('argument "content" is null', ILLEGAL_ARGUMENT)
@@ -112,14 +113,18 @@ def utf8(data: bytes) -> str:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return the value if it is a JSON object. Raises MalformedZNode."""
+    """Return ``value`` if it is a JSON object. Otherwise raise MalformedZNode."""
     if isinstance(value, dict):
         return value
     raise MalformedZNode(f"Expected JSON object, received {as_text(value)}")
 
 
 def parse_object(data: bytes | None, failure: str, kafka_class: str) -> dict[str, Any]:
-    """Return the JSON object in ``data``. Raises MalformedZNode, with ``failure`` if not JSON."""
+    """Return the JSON object in ``data``. Otherwise raise MalformedZNode.
+
+    If ``data`` is not JSON, the error's reason begins with ``failure``, and its Java exception is
+    ``kafka_class``.
+    """
     try:
         return as_object(parse_bytes(data))
     except UnparsableJson:
@@ -127,14 +132,14 @@ def parse_object(data: bytes | None, failure: str, kafka_class: str) -> dict[str
 
 
 def as_array(value: Any) -> list[Any]:
-    """Return the value if it is a JSON array. Raises MalformedZNode."""
+    """Return ``value`` if it is a JSON array. Otherwise raise MalformedZNode."""
     if isinstance(value, list):
         return value
     raise MalformedZNode(f"Expected JSON array, received {as_text(value)}")
 
 
 def field(node: dict[str, Any], name: str) -> Any:
-    """Return a required field. Raises MalformedZNode."""
+    """Return a required field of a JSON object. Raises MalformedZNode if it is missing."""
     try:
         return node[name]
     except KeyError:
@@ -142,31 +147,31 @@ def field(node: dict[str, Any], name: str) -> Any:
 
 
 def to_int(value: Any) -> int:
-    """Return the value if it is a 32-bit JSON integer. Raises MalformedZNode."""
+    """Return ``value`` if it is a 32-bit JSON integer. Otherwise raise MalformedZNode."""
     if type(value) is int and INT_MIN <= value <= INT_MAX:
         return value
     raise MalformedZNode(f"Expected `Int` value, received {as_text(value)}")
 
 
 def to_str(value: Any) -> str:
-    """Return the value if it is a JSON string. Raises MalformedZNode."""
+    """Return ``value`` if it is a JSON string. Otherwise raise MalformedZNode."""
     if isinstance(value, str):
         return value
     raise MalformedZNode(f"Expected `String` value, received {as_text(value)}")
 
 
 def to_ints(value: Any) -> tuple[int, ...]:
-    """Return the value if it is a JSON array of 32-bit integers. Raises MalformedZNode."""
+    """Return ``value`` if it is a JSON array of 32-bit integers. Otherwise raise MalformedZNode."""
     return tuple(to_int(item) for item in as_array(value))
 
 
 def parse_int(text: str) -> int:
-    """Parse like Java's ``Integer.parseInt``. Raises MalformedZNode."""
+    """Parse ``text`` like Java's Integer.parseInt. Raises MalformedZNode if parseInt throws."""
     return _parse(text, INT_MAX)
 
 
 def parse_long(text: str) -> int:
-    """Parse like Java's ``Long.parseLong``. Raises MalformedZNode."""
+    """Parse ``text`` like Java's Long.parseLong. Raises MalformedZNode if parseLong throws."""
     return _parse(text, LONG_MAX)
 
 

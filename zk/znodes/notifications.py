@@ -1,6 +1,6 @@
-"""Notifications of brokers for the controller: changed ISRs, failed log directories.
+"""Formats of the znodes by which brokers notify the controller of ISR changes and disk failures.
 
-Pure; mirrors kafka.zk.ZkData. The controller deletes notifications after reading them.
+The controller deletes notifications after reading them. Mirrors kafka.zk.ZkData.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ LOG_DIR_FAILURE_EVENT: Final = 1
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Encode partitions as JSON version 1, in the given order."""
+    """Encode partitions as JSON (format version 1), in the given order."""
     items = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
     return msgspec.json.encode({"version": 1, "partitions": items})
 
 
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
-    """Decode partitions without duplicates; empty if not JSON. Raises MalformedZNode."""
+    """Decode partitions without duplicates. The list is empty if ``data`` is not JSON.
+
+    Raises MalformedZNode if Kafka's decoder throws.
+    """
     try:
         items = as_array(field(as_object(parse_bytes(data)), "partitions"))
     except UnparsableJson:
@@ -46,10 +49,10 @@ def _partition(item: object) -> TopicPartition:
 
 
 def _after_last(text: str, prefix: str) -> str:
-    """Return the text after the last ``prefix``.
+    """Return the part of ``text`` after the last occurrence of ``prefix``.
 
-    Without the prefix, drops len(prefix) - 1 characters as Kafka does. Raises MalformedZNode if the
-    text is shorter.
+    If the prefix does not occur, drop the first len(prefix) - 1 characters, as Kafka does. Raises
+    MalformedZNode if the text is shorter.
     """
     begin = text.rfind(prefix) + len(prefix)
     if begin > len(text):
@@ -61,19 +64,22 @@ def _after_last(text: str, prefix: str) -> str:
 
 
 class IsrChangeNotificationZNode:
-    """/isr_change_notification"""
+    """/isr_change_notification: parent of the ISR change notifications."""
 
     path: Final = "/isr_change_notification"
 
 
 class IsrChangeNotificationSequenceZNode:
-    """/isr_change_notification/isr_change_N: partitions with an ISR changed by their leader."""
+    """/isr_change_notification/isr_change_N: partitions whose leader changed the ISR."""
 
     sequence_number_prefix: Final = "isr_change_"
 
     @staticmethod
     def path(sequence_number: str = "") -> str:
-        """Return the path of a notification; without a number, the prefix for creating one."""
+        """Return the path of a notification.
+
+        Without ``sequence_number``, return the path with which to create a sequential znode.
+        """
         return f"/isr_change_notification/isr_change_{sequence_number}"
 
     encode = staticmethod(encode_partitions)
@@ -81,36 +87,41 @@ class IsrChangeNotificationSequenceZNode:
 
     @staticmethod
     def sequence_number(path: str) -> str:
-        """Return the number at the end of a path or a child's name."""
+        """Return the sequence number at the end of a notification's path or name."""
         return _after_last(path, "isr_change_")
 
 
 class LogDirEventNotificationZNode:
-    """/log_dir_event_notification"""
+    """/log_dir_event_notification: parent of the notifications of failed log directories."""
 
     path: Final = "/log_dir_event_notification"
 
 
 class LogDirEventNotificationSequenceZNode:
-    """/log_dir_event_notification/log_dir_event_N: a broker with a failed log directory."""
+    """/log_dir_event_notification/log_dir_event_N: id of a broker whose log directory failed."""
 
     sequence_number_prefix: Final = "log_dir_event_"
 
     @staticmethod
     def path(sequence_number: str = "") -> str:
-        """Return the path of a notification; without a number, the prefix for creating one."""
+        """Return the path of a notification.
+
+        Without ``sequence_number``, return the path with which to create a sequential znode.
+        """
         return f"/log_dir_event_notification/log_dir_event_{sequence_number}"
 
     @staticmethod
     def encode(broker_id: int) -> bytes:
-        """Encode as JSON version 1; the event is always a failed log directory."""
+        """Encode a notification of a failed log directory as JSON (format version 1)."""
         return msgspec.json.encode(
             {"version": 1, "broker": broker_id, "event": LOG_DIR_FAILURE_EVENT}
         )
 
     @staticmethod
     def decode(data: bytes | None) -> int | None:
-        """Decode the broker id; None if not JSON. Raises MalformedZNode."""
+        """Decode the broker id. Return None if ``data`` is not JSON.
+
+        Raises MalformedZNode if Kafka's decoder throws."""
         try:
             return to_int(field(as_object(parse_bytes(data)), "broker"))
         except UnparsableJson:
@@ -118,5 +129,5 @@ class LogDirEventNotificationSequenceZNode:
 
     @staticmethod
     def sequence_number(path: str) -> str:
-        """Return the number at the end of a path or a child's name."""
+        """Return the sequence number at the end of a notification's path or name."""
         return _after_last(path, "log_dir_event_")

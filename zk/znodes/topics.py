@@ -1,7 +1,8 @@
-"""Znodes under /brokers/topics: assignments and partition states, decoded as kafka.zk.ZkData does.
+"""Formats of the znodes under /brokers/topics: assignments and partition states.
 
-Pure: paths, encode, decode. The state znode has fast paths, because a failover reads the state of
-every partition, and a broker failure writes the state of every partition on the broker.
+Encoding and decoding of the state znode are optimized: a failover reads the state of every
+partition, and a broker failure rewrites the state of every partition on the broker. Mirrors
+kafka.zk.ZkData.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _TOPIC_ID_MAX_LENGTH: Final = 24
 
 
 class TopicsZNode:
-    """/brokers/topics"""
+    """/brokers/topics: parent of the topic znodes."""
 
     path: Final = "/brokers/topics"
 
 
 class TopicZNode:
-    """/brokers/topics/TOPIC: the topic's id and the replicas of its partitions."""
+    """/brokers/topics/TOPIC: topic id and replica assignment of the topic."""
 
     @staticmethod
     def path(topic: str) -> str:
@@ -58,7 +59,10 @@ class TopicZNode:
     def encode(
         topic_id: str | None, assignment: Mapping[TopicPartition, ReplicaAssignment]
     ) -> bytes:
-        """Encode as JSON version 3, partitions in numeric order; ``topic_id`` None is omitted."""
+        """Encode a topic as JSON (format version 3), with partitions in numeric order.
+
+        If ``topic_id`` is None, the field is omitted.
+        """
         partitions, adding, removing = {}, {}, {}
         for tp in sorted(assignment):
             replicas = assignment[tp]
@@ -78,9 +82,10 @@ class TopicZNode:
 
     @staticmethod
     def decode(topic: str, data: bytes | None) -> TopicIdReplicaAssignment:
-        """Decode the topic id and assignment; empty if ``data`` is not JSON, as in Kafka.
+        """Decode the topic id and the replica assignment. The field ``version`` is ignored.
 
-        Raises MalformedZNode where Kafka throws. The field ``version`` is ignored.
+        As in Kafka, the assignment is empty if ``data`` is not JSON. Raises MalformedZNode if
+        Kafka's decoder throws.
         """
         try:
             node = as_object(parse_bytes(data))
@@ -103,7 +108,7 @@ class TopicZNode:
 
 
 def _topic_id(text: str) -> str:
-    """Parse a topic id and return it as Kafka prints it (Uuid.fromString and toString)."""
+    """Parse a topic id, and return it in Kafka's canonical form (Uuid.fromString and toString)."""
     if len(text) > _TOPIC_ID_MAX_LENGTH:
         raise illegal_argument(
             f"Input string with prefix `{text[:_TOPIC_ID_MAX_LENGTH]}` is too long "
@@ -123,20 +128,20 @@ def _topic_id(text: str) -> str:
 
 
 class TopicPartitionsZNode:
-    """/brokers/topics/TOPIC/partitions"""
+    """/brokers/topics/TOPIC/partitions: parent of the topic's partition znodes."""
 
     @staticmethod
     def path(topic: str) -> str:
-        """Return the parent path of the topic's partitions."""
+        """Return the parent path of the topic's partition znodes."""
         return f"/brokers/topics/{topic}/partitions"
 
 
 class TopicPartitionZNode:
-    """/brokers/topics/TOPIC/partitions/N"""
+    """/brokers/topics/TOPIC/partitions/N: parent of the partition's state znode."""
 
     @staticmethod
     def path(partition: TopicPartition) -> str:
-        """Return the path of the partition, the parent of its state."""
+        """Return the path of the partition znode, which is the parent of the state znode."""
         return f"/brokers/topics/{partition[0]}/partitions/{partition[1]}"
 
 
@@ -156,16 +161,16 @@ def _isr_text(isr: tuple[int, ...]) -> str:
 
 
 class TopicPartitionStateZNode:
-    """/brokers/topics/TOPIC/partitions/N/state: leader, ISR, epochs."""
+    """/brokers/topics/TOPIC/partitions/N/state: leader, ISR and epochs of the partition."""
 
     @staticmethod
     def path(partition: TopicPartition) -> str:
-        """Return the path of the partition's state."""
+        """Return the path of the partition's state znode."""
         return f"/brokers/topics/{partition[0]}/partitions/{partition[1]}/state"
 
     @staticmethod
     def partition_of(path: str) -> TopicPartition | None:
-        """Return the partition of the state at ``path``; None for other paths."""
+        """Return the partition in the path of a state znode, or None for other paths."""
         match path.split("/"):
             case ["", "brokers", "topics", topic, "partitions", number, "state"]:
                 return TopicPartition(topic, int(number)) if number.isdecimal() else None
@@ -173,7 +178,7 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def encode(state: LeaderAndIsr, controller_epoch: int) -> bytes:
-        """Encode to the bytes that Kafka 2.8.2 writes, without ``state.zk_version``."""
+        """Encode a partition state, except for its zkVersion, to the same bytes as Kafka 2.8.2."""
         return (
             f'{{"controller_epoch":{controller_epoch},"leader":{state.leader},"version":1,'
             f'"leader_epoch":{state.leader_epoch},"isr":[{_isr_text(state.isr)}]}}'
@@ -181,9 +186,9 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def decode(data: bytes | None, zk_version: int) -> LeaderIsrAndControllerEpoch | None:
-        """Decode the state; None if ``data`` is not JSON, as in Kafka.
+        """Decode the partition state. As in Kafka, return None if ``data`` is not JSON.
 
-        ``zk_version`` is the znode's data version. Raises MalformedZNode where Kafka throws.
+        ``zk_version`` is the znode's data version. Raises MalformedZNode if Kafka's decoder throws.
         """
         try:
             state = _decode_state(data)  # type: ignore[arg-type]
@@ -196,7 +201,10 @@ class TopicPartitionStateZNode:
 
 
 def _decode_state_slowly(data: bytes | None, zk_version: int) -> LeaderIsrAndControllerEpoch | None:
-    """Decode a state that the strict decoder rejected, in Kafka's order, for Kafka's errors."""
+    """Decode a state that the fast but stricter decoder has rejected.
+
+    Fields are checked in the same order as in Kafka, so that errors are the same.
+    """
     try:
         node = as_object(parse_bytes(data))
     except UnparsableJson:

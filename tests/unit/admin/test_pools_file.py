@@ -72,8 +72,8 @@ def test_words_are_taken_as_written_and_rules_keep_their_order() -> None:
         (GOOD + "weights: {1: -1}", "must be a positive number, not '-1'"),
         (GOOD + "weights: {1: .inf}", "must be a positive number, not '.inf'"),
         (BAD + "  a: [1, 2]\n  b:\n  - 3\n  - 2\n", "f:6: broker 2 is in pool a and in pool b"),
-        (BAD + "  a: [1, 1]", "f:3: broker 1 is twice in pool a"),
-        (BAD + "  a: [1, 1-2]", "f:3: broker 1 is twice in pool a"),
+        (BAD + "  a: [1, 1]", "f:3: broker 1 is listed twice in pool a"),
+        (BAD + "  a: [1, 1-2]", "f:3: broker 1 is listed twice in pool a"),
         (BAD + "  a: 1", "f:3: pool a must list its brokers"),
         (BAD + "  a:", "f:3: pool a must list its brokers"),
         (BAD + "  a: []", "f:3: pool a must list its brokers"),
@@ -90,7 +90,7 @@ def test_words_are_taken_as_written_and_rules_keep_their_order() -> None:
         ("a: 1\nb: \x00", "f:2: not YAML: special characters are not allowed"),
         ("[" * 5000, "f:1: nested too deeply"),
         # Nothing masks another mistake: there is no section 'topics', or no 'pools'.
-        ("pools:\n  a: [1, 1]", "f:2: broker 1 is twice in pool a"),
+        ("pools:\n  a: [1, 1]", "f:2: broker 1 is listed twice in pool a"),
         ("pools:\n  a: [1]\n  a: [2]", "f:3: 'a' is given twice in section 'pools'"),
         ("pools:\n  a: [3-1]", "f:2: the range 3-1 is descending"),
         ("pools:\n  a: [-1]", "f:2: '-1' is not a broker id"),
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_the_docs_file_is_one_and_the_docs_name_every_kind_of_violation() -> None:
     docs = (Path(__file__).parents[3] / "docs" / "rehearsal.md").read_text()
-    pools = parse_pools(docs.split("```yaml\n")[1].split("```")[0])
+    pools = parse_pools(docs.split("```yaml pools.yaml\n")[1].split("```")[0])
     named = [pools.pool_of(topic) for topic in ("orders-eu", "orders-us", "__consumer_offsets")]
     assert [pool and pool.name for pool in named] == ["pool2", "pool1", "spare"]
     assert all(f"`{kind.value}`" in docs for kind in ViolationKind)

@@ -18,6 +18,8 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.requests import ApiError
 from klamm.cluster.types import TopicPartition
 from klamm.zk.dump import dump
+from klamm.zk.memory_store import MemoryStore
+from klamm.zk.store import ReadOp, Transaction
 from tests.unit.admin.reassign_world import World
 
 TOPICS = {"a": {"0": [0, 1], "1": [1, 2]}, "b": {"0": [2, 0]}}
@@ -187,6 +189,22 @@ def test_every_throttle_that_is_set_is_shown(tool: Tool, where: tuple[str, str])
         f"Throttles:\n  broker 9: {rate}=6\n  broker 10: {rate}=5\n  topic b: {replicas}=*\n"
     )
     assert shown.report["throttles"]["topics"] == {"b": {replicas: "*"}}
+
+
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_the_throttle_is_set_before_anything_moves(tool: Tool, where: tuple[str, str]) -> None:
+    seen = []
+    rate, client = "leader.replication.throttled.rate", tool.world.client
+
+    def before_op(_: int, op: ReadOp | Transaction) -> None:
+        paths = [part.path for part in op] if isinstance(op, list) else []
+        if {"/admin/reassign_partitions", "/brokers/topics/a"} & {*paths}:
+            seen.append(client.get_entity_configs("brokers", "1").get(rate))
+
+    assert isinstance(client.store, MemoryStore)
+    client.store.server.before_op = before_op
+    tool(where, "execute", "--throttle", "7")
+    assert seen and set(seen) == {"7"}
 
 
 def test_throttles_are_put_back_as_they_were(tool: Tool) -> None:

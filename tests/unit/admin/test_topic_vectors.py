@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.admin.jopt import UncaughtException, UsageExit
+from klamm.admin.tool_output import ToolOutput
 from klamm.admin.topics.options import PARSER, TopicCommandOptions
 from klamm.admin.topics.text import DescribeFilter, PartitionDescription, TopicDescription
 from klamm.admin.topics.topics import validate_topic_create
@@ -63,7 +64,8 @@ def test_checks_of_the_command_line(case: Case) -> None:
         with pytest.raises(UsageExit) as shown:
             TopicCommandOptions(case["args"])
         assert shown.value.message == case["exit_message"]
-        assert shown.value.exit_code == case["exit_code"]
+        ended = ToolOutput().ended_by_arguments(shown.value, PARSER.usage)
+        assert ended.exit_code == case["exit_code"]
 
 
 def partition_of(case: Case) -> PartitionDescription:

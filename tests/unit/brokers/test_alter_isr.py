@@ -10,6 +10,7 @@ import pytest
 
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import FetchResponse
 from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,
@@ -91,7 +92,7 @@ def test_a_follower_that_fetched_at_the_leaders_epoch_is_proposed_at_the_end(
 
 
 @pytest.mark.parametrize(("replica_id", "leader_epoch"), [(9, 3), (1, 3), (2, 2), (2, 4)], ids=str)
-def test_nobody_else_is_proposed(network: Network, replica_id: int, leader_epoch: int) -> None:
+def test_no_other_broker_is_proposed(network: Network, replica_id: int, leader_epoch: int) -> None:
     fetch(network, replica_id, leader_epoch=leader_epoch)
     assert asked(network) == []
 
@@ -291,3 +292,17 @@ def test_a_leader_that_becomes_a_follower_proposes_nothing_more(network: Network
     answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))
     assert [list(items(message)) for message in asked(network)] == [[T1]]
     assert hosted(network).leader_and_isr == LeaderAndIsr(2, 4, (2, 1), 7)
+
+
+@pytest.mark.parametrize(("is_new", "notified"), [(True, []), (False, [2, 3])])
+def test_a_restarted_leader_makes_followers_outside_the_isr_fetch(
+    is_new: bool, notified: list[int]
+) -> None:
+    """They wait for a response of its earlier process if their leader epoch is still the same."""
+    network = Network()
+    network.add(1, broker_epoch=BROKER_EPOCH)
+    network.request(1, update_metadata())
+    network.request(1, leader_and_isr(state(isr=(1,), replicas=REPLICAS, is_new=is_new)))
+    network.pass_time(500)
+    sent = [m for m in network.sent if isinstance(m.body, FetchResponse) and m.body.is_unsolicited]
+    assert [message.destination.id for message in sent] == notified

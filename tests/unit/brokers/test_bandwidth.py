@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 
+from klamm.brokers.bandwidth.copying import Copying, ReplicaCopy
 from klamm.brokers.bandwidth.model import (
     UNLIMITED,
     Completed,
@@ -17,6 +18,8 @@ from klamm.brokers.bandwidth.model import (
     ResourceKind,
     rates,
 )
+from klamm.cluster.types import TopicPartition
+from tests.conformance.factories import ManualClock
 
 MB = 1_000_000
 A, B, C = (Resource(ResourceKind.NETWORK_OUT, broker_id) for broker_id in range(3))
@@ -107,7 +110,7 @@ def test_an_arrival_between_two_microseconds_is_at_the_later_one() -> None:
     assert model.advance(0.004) == [Completed("f", 0.004, 10)]
 
 
-def test_flows_that_arrive_together_are_told_by_age() -> None:
+def test_flows_that_arrive_together_are_ordered_by_age() -> None:
     model = FluidModel[str]({A: 100, B: 50})
     for name, link in (("z", A), ("m", B), ("a", A)):
         model.add(Flow(name, (link,)), 50)
@@ -229,9 +232,21 @@ def test_mistakes_of_the_caller_are_named() -> None:
     model.add(Flow("f", (A,)))
     with pytest.raises(AssertionError, match="flow f already exists"):
         model.add(Flow("f", (A,)))
-    with pytest.raises(AssertionError, match="flow g has -1 bytes"):
+    with pytest.raises(AssertionError, match="flow g: negative size -1"):
         model.add(Flow("g", (A,)), -1)
-    with pytest.raises(AssertionError, match="cannot carry -1 bytes a second"):
+    with pytest.raises(AssertionError, match=r"negative capacity of .*: -1 bytes per second"):
         model.set_capacity(A, -1)
-    with pytest.raises(AssertionError, match=r"time went back from 10.0 to 9.0 ms"):
+    with pytest.raises(AssertionError, match=r"time went backwards from 10.0 to 9.0 ms"):
         model.advance(9.0)
+
+
+def test_a_leader_that_dies_gives_its_reserved_bandwidth_back() -> None:
+    clock, link = ManualClock(), Resource(ResourceKind.NETWORK_IN, 2)
+    copying = Copying(clock, [].append)
+    copying.set_capacities({link: 100})
+    copying.reserve(TopicPartition("t", 0), 1, {link: 100})
+    copy_of_t1 = ReplicaCopy(TopicPartition("t", 1), 3, 2)
+    assert copying.begin(Flow(copy_of_t1, (link,)), 50)
+    assert copying.next_due_ms() is None, "nothing is left of the link"
+    copying.cut(1)
+    assert copying.next_due_ms() == clock.monotonic_ms() + 500.0

@@ -200,7 +200,7 @@ def test_a_request_without_an_answer_ends_with_its_connection_and_all_others_the
         assert client.ready_ms(1) == 2_000.0 + backoff_ms
 
 
-def test_an_answer_that_comes_twice_or_from_another_is_nobodys() -> None:
+def test_a_repeated_or_foreign_response_is_ignored() -> None:
     client = network()
     number = client.send(1, InitProducerIdRequest(), 0.0)
     body = metadata(1, 0)
@@ -239,6 +239,26 @@ def test_metadata_of_an_older_leader_epoch_is_not_taken() -> None:
     assert client.metadata.leader_of(T0) == (2, 3)
     client.metadata.update(metadata(1, 4), 0.0)
     assert client.metadata.leader_of(T0) == (1, 4)
+
+
+def test_the_leaders_of_a_deleted_topic_are_forgotten() -> None:
+    client = network()
+    client.metadata.update(metadata(2, 3), 0.0)
+    deleted = TopicMetadata(Errors.UNKNOWN_TOPIC_OR_PARTITION, "t", None, ())
+    client.metadata.update(MetadataResponse((registered(1),), 1, (deleted,)), 0.0)
+    assert client.metadata.leader_of(T0) == (-1, -1)
+    client.metadata.update(metadata(1, 0), 0.0)
+    assert client.metadata.leader_of(T0) == (1, 0), "a new topic of that name starts at epoch 0"
+
+
+def test_a_batch_expires_at_the_time_at_which_it_is_due() -> None:
+    sent_ms = 412_565.7219311279
+    producer = Producer(CLIENT, (1,), ProducerConfig(acks=-1))
+    producer.send(T0, Counted(1, 10), sent_ms)
+    assert sent_ms + 120_000 - 120_000 < sent_ms, "floats round, or this test proves nothing"
+    producer.on_timer(sent_ms + 120_000)
+    assert not producer.undecided_count
+    assert list(producer.failed) == [T0]
 
 
 # -- what a producer costs

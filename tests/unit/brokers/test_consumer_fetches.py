@@ -74,7 +74,7 @@ def test_what_lies_before_a_spoilt_batch_is_handed_out_and_then_it_says_where_to
         "Record batch for partition t-0 at offset 3 is invalid, cause: Record is corrupt (stored "
     )
     assert said.endswith(
-        "please seek past the record to continue consumption: offset 6 is the next"
+        "please seek past the record to continue consumption; the next batch starts at offset 6"
     )
     assert caplog.messages == [f"consumer: {said}"]
     consumer.seek(T0, 6)

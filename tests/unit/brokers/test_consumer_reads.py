@@ -173,7 +173,7 @@ def test_a_partition_that_is_unknown_does_not_keep_others_waiting(replicas: Cons
     assert codes == {T0: Errors.NONE, UNKNOWN: Errors.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_who_waits_is_told_when_the_leader_leads_no_more(replicas: Consumed) -> None:
+def test_waiting_clients_get_an_error_when_the_leader_changes(replicas: Consumed) -> None:
     number = replicas.send_fetch(0)
     replicas.lead(2, 4)
     fetched = replicas.fetched(number)

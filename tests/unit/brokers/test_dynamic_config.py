@@ -57,7 +57,7 @@ def follower() -> Follower:
     ("value", "is_told"),
     [("true", True), ("TRUE", True), (" true", False), ("false", False), ("yes", False)],
 )
-def test_a_topic_that_allows_unclean_elections_is_told(
+def test_a_topic_that_allows_unclean_elections_is_reported(
     follower: Follower, value: str, is_told: bool
 ) -> None:
     follower.alter("topics", "t", {UNCLEAN: value, "leader.replication.throttled.replicas": "*"})
@@ -100,7 +100,7 @@ def test_the_brokers_own_config_goes_before_the_default_and_that_before_the_stat
     assert not follower.is_unclean
 
 
-def test_a_topic_whose_config_an_ended_session_could_not_read_is_told_in_the_next_one(
+def test_a_topic_config_that_an_ended_session_could_not_read_is_reported_in_the_next_one(
     follower: Follower,
 ) -> None:
     told: list[tuple[str, Config]] = []
@@ -131,7 +131,7 @@ def test_a_broker_reads_its_config_before_it_hears_of_changes() -> None:
 
 
 @pytest.mark.parametrize("data", [b'{"version":1,"config":{"%s":1}}' % UNCLEAN.encode(), b"["])
-def test_a_brokers_config_that_cannot_be_read_keeps_nobody_from_starting(
+def test_an_unreadable_config_of_a_broker_keeps_no_broker_from_starting(
     follower: Follower, data: bytes
 ) -> None:
     follower.admin.create_recursive("/config/brokers/1", data)
@@ -263,7 +263,7 @@ def test_one_that_another_broker_deletes_meanwhile_is_no_failure(follower: Follo
     assert follower.told == ["u"]
 
 
-def test_few_waves_however_many_notices(follower: Follower) -> None:
+def test_few_batches_however_many_notices(follower: Follower) -> None:
     for number in range(50):
         follower.admin.set_or_create_entity_configs("topics", f"t{number}", {UNCLEAN: "true"})
         follower.admin.create_config_change_notification(f"topics/t{number}")

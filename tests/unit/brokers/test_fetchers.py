@@ -153,7 +153,7 @@ def test_a_dead_leader_is_not_asked_until_it_lives_again(network: Network) -> No
     assert fetched(network) == [(1, {T0: 3, T1: 3})] * 2
 
 
-def test_the_backoff_of_a_dead_leader_wakes_nobody(network: Network) -> None:
+def test_the_backoff_of_a_dead_leader_wakes_no_fetcher(network: Network) -> None:
     follow(network)
     answer(network, t0=Errors.UNKNOWN_LEADER_EPOCH)
     network.request(2, update_metadata(live=(0, 2, 3)))

@@ -79,6 +79,6 @@ def test_a_znode_that_gives_no_id_is_an_answer(network: Network, data: bytes) ->
     assert stored(network) == data
 
 
-def test_without_a_session_a_producer_is_told_to_ask_again(network: Network) -> None:
+def test_without_a_session_a_producer_must_ask_again(network: Network) -> None:
     network.zookeeper.expire_session(network.stores[1].session_id)
     assert ask(network, 1) == InitProducerIdResponse(Errors.COORDINATOR_NOT_AVAILABLE)

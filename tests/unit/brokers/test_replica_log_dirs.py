@@ -170,7 +170,7 @@ def test_answers_beside_a_failed_directory(
 
 
 @pytest.mark.parametrize("tp", [KNOWN, UNKNOWN])
-def test_a_replica_that_is_made_later_goes_where_it_was_told(
+def test_a_replica_that_is_created_later_goes_to_the_requested_directory(
     network: Network, tp: TopicPartition
 ) -> None:
     alter(network, tp, A)
@@ -178,7 +178,7 @@ def test_a_replica_that_is_made_later_goes_where_it_was_told(
     assert logs(network, tp) == {A: [(str(tp), False)], B: [], C: []}
 
 
-def test_a_replica_is_not_made_where_it_was_told_once_that_failed(network: Network) -> None:
+def test_a_replica_is_not_created_in_a_directory_that_has_failed(network: Network) -> None:
     alter(network, KNOWN, C)
     broker(network).fail_log_dir(C)
     assert host(network, KNOWN) is STORAGE
@@ -256,7 +256,7 @@ def test_the_source_of_a_move_fails(network: Network) -> None:
     assert replica_status(broker(network), T0) == {"topic": "t", "partition": 0, "role": "offline"}
 
 
-def test_a_failure_is_told_once(network: Network) -> None:
+def test_a_failure_is_reported_once(network: Network) -> None:
     zk = KafkaZkClient(network.stores[1])
     broker(network).fail_log_dir(A)
     broker(network).fail_log_dir(A)
@@ -283,12 +283,13 @@ def test_before_1_0_the_first_failure_halts_the_broker(version: str, halts: bool
     config = broker_config({"log.dirs": "a,b", "inter.broker.protocol.version": version})
     network.add(1, config).startup()
     broker(network).fail_log_dir("a")
-    assert (broker(network).halt_reason is not None) is halts
+    reason = "a log directory has failed: a: injected failure of a" if halts else None
+    assert broker(network).halt_reason == reason
     told = KafkaZkClient(network.stores[1]).get_children("/log_dir_event_notification")
     assert bool(told) is not halts
 
 
-def test_a_failure_in_an_expired_session_is_told_by_the_next_registration(
+def test_a_failure_in_an_expired_session_is_reported_at_the_next_registration(
     network: Network,
 ) -> None:
     network.zookeeper.expire_session(network.stores[1].session_id)

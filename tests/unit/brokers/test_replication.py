@@ -206,7 +206,7 @@ def test_a_leader_alone_in_its_isr_acknowledges_at_once() -> None:
     assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
 
 
-def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_told() -> None:
+def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_an_error() -> None:
     replicas = Replicas(broker_config({"min.insync.replicas": "3"}))
     replicas.lead(1, 3)
     replicas.lost = (3,)
@@ -217,7 +217,7 @@ def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_told() -> None:
     assert replicas.produced(number) == answer
 
 
-def test_a_producer_that_waits_is_told_when_the_leader_is_another(replicas: Replicas) -> None:
+def test_a_waiting_producer_gets_an_error_when_the_leader_changes(replicas: Replicas) -> None:
     replicas.lost = (3,)
     number = replicas.produce(1)
     replicas.settle()
@@ -289,7 +289,7 @@ def test_a_follower_waits_outside_until_it_has_come_to_the_leaders_epoch(
     assert 3 not in partition.isr and 2 in partition.isr
 
 
-def test_a_leader_whose_follower_was_dead_tells_it_when_it_lives_again(replicas: Replicas) -> None:
+def test_a_leader_notifies_a_follower_that_is_alive_again(replicas: Replicas) -> None:
     replicas.produce(1, 10)
     replicas.settle()
     replicas.request(1, update_metadata(live=(0, 1, 2)))
@@ -301,7 +301,7 @@ def test_a_leader_whose_follower_was_dead_tells_it_when_it_lives_again(replicas:
     assert replicas.produced(number) == ProducedPartition(Errors.NONE, 10, 3)
 
 
-def test_a_follower_that_holds_nothing_is_told_once_it_is_known_to_live(replicas: Replicas) -> None:
+def test_an_empty_follower_gets_the_high_watermark_once_it_is_alive(replicas: Replicas) -> None:
     replicas.request(1, update_metadata(live=(0, 1, 2)))
     number = replicas.produce(1, 10)
     replicas.pass_time(5_000)
@@ -311,7 +311,7 @@ def test_a_follower_that_holds_nothing_is_told_once_it_is_known_to_live(replicas
     assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
 
 
-def test_a_high_watermark_that_moved_while_a_follower_was_dead_is_told_later(
+def test_a_high_watermark_that_moved_while_a_follower_was_dead_is_sent_later(
     replicas: Replicas,
 ) -> None:
     replicas.withholds = lambda m: isinstance(m.body, FetchRequest) and m.source.id == 2
@@ -326,7 +326,7 @@ def test_a_high_watermark_that_moved_while_a_follower_was_dead_is_told_later(
     assert replicas.ends() == [(10, 10)] * 3
 
 
-def test_a_high_watermark_that_was_told_and_lost_is_asked_for(replicas: Replicas) -> None:
+def test_a_high_watermark_whose_message_was_lost_is_requested(replicas: Replicas) -> None:
     def tells_high_watermark(message: Message) -> bool:
         body = message.body
         return (

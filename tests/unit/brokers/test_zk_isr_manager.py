@@ -58,7 +58,7 @@ def leader() -> Leader:
     return Leader()
 
 
-def test_it_is_told_once_nothing_has_changed_for_five_seconds(leader: Leader) -> None:
+def test_a_change_is_sent_after_five_seconds_without_another(leader: Leader) -> None:
     leader.wait_until_s(1)
     leader.change()
     leader.wait_until_s(4)
@@ -73,7 +73,7 @@ def test_it_is_told_once_nothing_has_changed_for_five_seconds(leader: Leader) ->
     assert found.values == {"0000000000": [T0]}
 
 
-def test_it_is_told_after_a_minute_however_much_changes(leader: Leader) -> None:
+def test_a_change_is_sent_after_a_minute_even_if_changes_continue(leader: Leader) -> None:
     for second in range(1, 75, 4):
         leader.wait_until_s(second)
         leader.change()
@@ -82,7 +82,7 @@ def test_it_is_told_after_a_minute_however_much_changes(leader: Leader) -> None:
     assert leader.notices == 1
 
 
-def test_the_first_change_after_a_quiet_minute_is_told_at_the_next_look(leader: Leader) -> None:
+def test_the_first_change_after_a_quiet_minute_is_sent_at_the_next_check(leader: Leader) -> None:
     leader.wait_until_s(61)
     leader.change()
     leader.wait_until_s(62.4)

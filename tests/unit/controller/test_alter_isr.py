@@ -46,7 +46,7 @@ def propose(
     return answer.partitions[tp] if answer.error is Errors.NONE else answer.error
 
 
-def test_an_expansion_is_stored_and_told(cluster: Cluster) -> None:
+def test_an_expansion_is_stored_and_sent(cluster: Cluster) -> None:
     assert propose(cluster, LeaderAndIsr(0, 1, (0, 1, 2), 1)) == LeaderAndIsr(0, 1, (0, 1, 2), 2)
     assert cluster.state(T0) == LeaderAndIsr(0, 1, (0, 1, 2), 2)
     for broker in cluster.brokers.values():

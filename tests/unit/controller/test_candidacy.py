@@ -54,7 +54,7 @@ def test_failed_failovers_come_at_growing_intervals_across_candidates() -> None:
     assert cluster.candidacy.failed_failovers == len(times)
     (error,) = given_up
     assert f"{FAILED_FAILOVERS_MAX} consecutive failovers failed" in error.message
-    assert "has another name" in error.message
+    assert "already belongs to another topic" in error.message
 
 
 def test_a_failover_that_succeeds_forgets_those_that_failed() -> None:
@@ -79,7 +79,7 @@ def test_the_simulated_world_pauses_on_virtual_time() -> None:
     assert active_controller(world).context.all_topics == {"a"}
 
 
-def test_nobody_is_elected_while_the_candidacy_is_on_hold() -> None:
+def test_no_controller_is_elected_while_the_candidacy_is_on_hold() -> None:
     cluster = Cluster()
     cluster.start(*ALL, candidates=ALL)
     (t0,) = cluster.create_topic("t", (0, 1))

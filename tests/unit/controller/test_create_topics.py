@@ -119,7 +119,7 @@ def test_validate_only_makes_nothing(cluster: Cluster) -> None:
             "Number of partitions must be larger than 0.",
         ),
         (
-            CreatableTopic("there", 1, 1),
+            CreatableTopic("there", 1, 4),
             Errors.TOPIC_ALREADY_EXISTS,
             "Topic 'there' already exists.",
         ),
@@ -207,7 +207,7 @@ def test_a_lost_reply_makes_the_topic_once(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
-def test_whoever_was_faster_has_the_topic(cluster: Cluster) -> None:
+def test_the_faster_request_creates_the_topic(cluster: Cluster) -> None:
     def overtake(_: int, op: ReadOp | Transaction) -> None:
         if created(op, "/brokers/topics/t"):
             cluster.server.before_op = None

@@ -67,7 +67,7 @@ def test_a_broker_that_does_not_hear_of_it_makes_the_answer_late(cluster: Cluste
     assert not cluster.active.pending_requests
 
 
-def test_who_does_not_wait_is_told_that_time_is_over(cluster: Cluster) -> None:
+def test_a_producer_that_does_not_wait_gets_a_timeout(cluster: Cluster) -> None:
     ask(cluster, "t", timeout_ms=0)
     assert answered(cluster) == {"t": Errors.REQUEST_TIMED_OUT}
     assert cluster.admin.get_all_topics_in_cluster() == ["u"]

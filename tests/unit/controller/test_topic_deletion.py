@@ -207,8 +207,8 @@ def test_znodes_that_cannot_be_deleted_keep_no_other_topic_and_are_tried_again(
     cluster.assert_nothing_failed()
 
 
-def test_waves_do_not_grow_with_the_topics() -> None:
-    def waves_for(topics: int) -> int:
+def test_batches_do_not_grow_with_the_topics() -> None:
+    def batches_for(topics: int) -> int:
         cluster = Cluster()
         cluster.start(0, 1, 2)
         names = [f"t{number}" for number in range(topics)]
@@ -218,22 +218,22 @@ def test_waves_do_not_grow_with_the_topics() -> None:
         cluster.paused.clear()
         cluster.run()
         store = cluster.stores[0]
-        waves: list[int] = []
+        batches: list[int] = []
         for name in ("read", "write"):
-            setattr(store, name, _counted(getattr(store, name), waves))
+            setattr(store, name, _counted(getattr(store, name), batches))
         cluster.paused.add(0)
         mark(cluster, *names)
         cluster.paused.clear()
         cluster.run()
         assert cluster.admin.get_all_topics_in_cluster() == []
-        return len(waves)
+        return len(batches)
 
-    assert waves_for(30) <= waves_for(2) + 2
+    assert batches_for(30) <= batches_for(2) + 2
 
 
-def _counted(call: Callable[[Sequence[object]], object], waves: list[int]) -> object:
+def _counted(call: Callable[[Sequence[object]], object], batches: list[int]) -> object:
     def counted(ops: Sequence[object]) -> object:
-        waves.append(len(ops))
+        batches.append(len(ops))
         return call(ops)
 
     return counted

@@ -103,4 +103,4 @@ def test_with_quirk_c2_a_duplicate_id_fails_the_failover_as_in_kafka() -> None:
         cluster.controllers[0].step()
     failed = cluster.rows(Kind.EVENT_FAILED)
     assert failed
-    assert failed[0].outcome is not None and "has another name" in failed[0].outcome
+    assert failed[0].outcome is not None and "already belongs to another topic" in failed[0].outcome

@@ -7,11 +7,14 @@ import re
 import msgspec
 import pytest
 
-from docs.generate import ROOT
 from klamm.server.api import ROUTES
+from tests.shown_commands import page_commands
 
-PAGE = (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"(?m)^    curl -s localhost:8282(\S+)(?: -d '(.*)')?$", PAGE)
+EXAMPLES = [
+    found.groups()
+    for command in page_commands("docs/http-api.md")
+    if (found := re.fullmatch(r"curl -sf localhost:8282(\S+)(?: -d '(.*)')?", command.text))
+]
 
 
 @pytest.mark.parametrize(("path", "body"), EXAMPLES)

@@ -12,15 +12,25 @@ from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.drills.actions import ACTIONS
 from klamm.drills.conditions import CONDITIONS
-from klamm.drills.language import STEP_WORDS, parse_drill, read_drill
-from klamm.drills.library import NAMES, find_drill, named_drill
+from klamm.drills.language import DRILL_WORDS, parse_drill, read_drill
+from klamm.drills.library import BUGS, NAMES, find_drill, named_drill
+from klamm.drills.step_language import STEP_WORDS
 from klamm.drills.values import Drill
 from klamm.runtime import actions
+from klamm.runtime.checks.invariants import INVARIANTS
+from klamm.runtime.network import Traffic
 from klamm.runtime.scenarios import conditions as scenario_conditions
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step
+from klamm.runtime.scenarios.triggers import At, AtBreakpoint, AtStep, Every, OnRow
+from klamm.runtime.simulated.breakpoints import Breakpoint
+from klamm.statemachines.reassignment import Phase
 
 HEAD = "drill: d\nabout: x\ncluster: {brokers: 3, topics: {t: [[0, 1]]}}\nsteps:\n"
+LARGE_HEAD = (
+    "drill: d\nabout: x\ncluster: {brokers: 10, racks: [a], zookeeper_servers: 3,"
+    " config: {log.dirs: 'd0,d1'}, topics: {t: [[0, 1], [1]], u: [[2]]}}\nsteps:\n"
+)
 T0 = TopicPartition("t", 0)
 
 
@@ -29,7 +39,7 @@ def drill_of(lines: str) -> Drill:
 
 
 def last_step(lines: str) -> Step:
-    return drill_of(lines).steps[-1]
+    return parse_drill(LARGE_HEAD + lines, "d.yaml").steps[-1]
 
 
 def test_a_drill_begins_with_its_brokers_and_topics() -> None:
@@ -62,12 +72,30 @@ ACTION_CASES = {
     "kill: controller": (actions.Kill("controller"),),
     "start: dead": (actions.Start("dead"),),
     "resume: paused": (actions.Resume("paused"),),
+    "kill: [rack a, any ISR follower of t-0]": (
+        actions.Kill(actions.InRack("a")),
+        actions.Kill(actions.IsrFollower("t-0")),
+    ),
     "pause: [0, 2]": (actions.Pause(0), actions.Pause(2)),
     "stop: leader of t-0": (actions.Stop(T0),),
     "power_off: [0, leader of t-0]": (actions.PowerOff(0), actions.PowerOff(T0)),
     "isolate: [0, leader of t-0]": (actions.Isolate((0, T0)),),
-    "degrade_network: {loss: 0.25, reordering: 1}": (steps.DegradeNetwork(0.25, 0.0, 1.0),),
-    "heal_network": (steps.HealNetwork(),),
+    "degrade_network: {loss: 0.25, reordering: 1}": (
+        actions.DegradeNetwork(loss=0.25, reordering=1.0),
+    ),
+    "cut: {from: [0, controller], to: zookeeper}": (
+        actions.Cut(sources=(0, "controller"), destinations=("zookeeper",)),
+    ),
+    "cut: {between: [[0], [1, 2], clients], only: records}": (
+        actions.Cut(between=((0,), (1, 2), ("clients",)), only=Traffic.RECORDS),
+    ),
+    "clog: {between: [leader of t-0, others]}": (actions.Clog(between=((T0,), ("others",))),),
+    "delay: {from: zookeeper, to: 1, ms: 200}": (
+        actions.Delay(sources=("zookeeper",), destinations=(1,), ms=200),
+    ),
+    "lag_zookeeper: {broker: 1, ms: 500}": (actions.LagZookeeper(1, 500),),
+    "skew_clock: {broker: controller, ms: -60000}": (actions.SkewClock("controller", -60_000),),
+    "heal_network": (actions.HealNetwork(),),
     "bounce_registration: 2": (actions.BounceRegistration(2),),
     "fail_log_dir: {broker: 1, dir: d1}": (actions.FailLogDir(1, "d1"),),
     "fail_disk: {broker: 1, dir: d1, kind: enospc}": (actions.FailDisk(FaultKind.ENOSPC, 1, "d1"),),
@@ -104,6 +132,15 @@ ACTION_CASES = {
         steps.SetTopicPartitions("u", {"0": [2]}),
     ),
     "wait: 2min": (steps.Wait(120_000.0),),
+    "advance: 40": (steps.Advance(40),),
+    "heal_all": (steps.HealAll(),),
+    "expire_session: [0, controller]": (
+        steps.BreakSession(0, "expire_session"),
+        steps.BreakSession("controller", "expire_session"),
+    ),
+    "lose_request: leader of t-0": (steps.BreakSession(T0, "lose_request"),),
+    "fail_authentication: 2": (steps.BreakSession(2, "fail_authentication"),),
+    "lose_reply: 1": (steps.BreakSession(1, "lose_reply"),),
     "kill_zookeeper: leader": (steps.ActOnZooKeeper("kill", "leader"),),
     "start_zookeeper: 3": (steps.ActOnZooKeeper("start", "3"),),
     "pause_zookeeper: follower": (steps.ActOnZooKeeper("pause", "follower"),),
@@ -115,22 +152,29 @@ ACTION_CASES = {
 }
 
 
+BEFORE = "  - kill: 1\n  - pause: 0\n"
+"""Steps before ``start: dead`` and ``resume``."""
+
+
 @pytest.mark.parametrize("line", ACTION_CASES)
 def test_an_action_compiles(line: str) -> None:
-    assert last_step(f"  - {line}\n").actions == ACTION_CASES[line]
+    assert last_step(f"{BEFORE}  - {line}\n").actions == ACTION_CASES[line]
 
 
 def test_every_action_has_a_case_and_an_example_that_compiles() -> None:
     assert {line.split(":")[0] for line in ACTION_CASES} == set(ACTIONS)
     for word, kind in ACTIONS.items():
         assert kind.example.split(":")[0] == word
-        assert last_step(f"  - {kind.example}\n").actions
+        assert last_step(f"{BEFORE}  - {kind.example}\n").actions
 
 
 def test_the_conditions_are_those_that_can_be_looked_at_and_their_examples_compile() -> None:
     assert set(CONDITIONS) == set(scenario_conditions.CONDITIONS)
     for word, kind in CONDITIONS.items():
-        step = last_step(f"  - run: topics\n    expect:\n      {kind.example}\n")
+        step = last_step(
+            "  - produce: {t-0: 5}\n  - reassign: {t-0: [2, 0]}\n"
+            f"  - run: topics\n    expect:\n      {kind.example}\n"
+        )
         found = [c for c in step.checks if isinstance(c, Check) and c.condition.kind == word]
         assert len(found) == 1, word
         assert kind.example.startswith(f"{word}: ")
@@ -171,12 +215,172 @@ def test_files_are_handed_to_the_tool() -> None:
     assert (tool.args, tool.files) == (("{file:a}", "{file:b}"), {"a": '{"v": 1}', "b": "text"})
 
 
+RACKS = "drill: d\nabout: x\ncluster: {brokers: 4, racks: [a, b], topics: {t: [[0, 1]]}}\nsteps:\n"
+
+
+def test_a_step_is_repeated_and_run_for_each_broker_or_rack() -> None:
+    def names_and_actions(lines: str) -> list[tuple[str, object]]:
+        found = parse_drill(RACKS + lines, "d.yaml").steps[2:]
+        return [(step.name, action) for step in found for action in step.actions]
+
+    assert names_and_actions("  - {repeat: 2, kill: 1}\n") == [
+        ("kill: 1 (1 of 2)", actions.Kill(1)),
+        ("kill: 1 (2 of 2)", actions.Kill(1)),
+    ]
+    lines = "  - {for_each: [3, 0], repeat: 2, steps: [kill: each, start: each]}\n"
+    assert [action for _, action in names_and_actions(lines)] == [
+        *(actions.Kill(3), actions.Start(3)) * 2,
+        *(actions.Kill(0), actions.Start(0)) * 2,
+    ]
+    assert names_and_actions("  - {for_each: rack, isolate: each}\n") == [
+        (f"isolate: each (rack {rack})", actions.Isolate((actions.InRack(rack),)))
+        for rack in ("a", "b")
+    ]
+    assert len(names_and_actions("  - {for_each: broker, kill: [each, controller]}\n")) == 8
+
+
+def test_each_stands_for_brokers_in_conditions() -> None:
+    lines = "  - {for_each: rack, kill: each, until: {unregistered: each}}\n"
+    steps_ = parse_drill(RACKS + lines, "d.yaml").steps[2:]
+    wanted = [c.condition.wanted for s in steps_ for c in s.checks if isinstance(c, Check)]
+    assert wanted == [[0, 2], [1, 3]]
+    lines = "  - {for_each: [1], until: {leader: {t-0: each}, hosts: {each: [t-0]}}}\n"
+    (step,) = parse_drill(RACKS + lines, "d.yaml").steps[2:]
+    found = [check.condition for check in step.checks if isinstance(check, Check)]
+    assert found == [Condition("leader", {"t-0": 1}), Condition("hosts", {"1": ["t-0"]})]
+
+
+def test_branches_are_steps_or_lists_of_steps() -> None:
+    step = last_step("  - parallel:\n    - kill: 1\n    - [wait: 1s, kill: 2]\n    - heal_all\n")
+    assert [[inner.name for inner in branch] for branch in step.branches] == [
+        ["kill: 1"],
+        ["wait: 1s", "kill: 2"],
+        ["heal_all"],
+    ]
+    simulated = drill_of("  - parallel: [expire_session: 1, kill: 0]\n")
+    assert simulated.simulated_only == "expire_session: 1"
+
+
+def test_a_trigger_makes_a_step_wait_beside_the_others() -> None:
+    moved = "  - reassign: {t-0: [2]}\n"
+    step = last_step(f"{moved}  - {{before: B6, repeat: 2, kill: controller}}\n")
+    assert step.trigger == AtBreakpoint(Breakpoint(True, Phase.B6))
+    ((first, second),) = step.branches
+    assert [first.name, second.name] == [f"kill: controller ({n} of 2) (before B6)" for n in (1, 2)]
+    assert last_step("  - {at: 1.5s, wait: 1s}\n").trigger == At(1500.0)
+    assert last_step("  - {at: {step: 1}, wait: 1s}\n").trigger == AtStep(1)
+    assert last_step("  - {at: {step: 1, advance: 7}, wait: 1s}\n").trigger == AtStep(1, 7)
+    timed = last_step("  - {at: {step: 1, wait: 2s}, wait: 1s}\n").trigger
+    assert timed == AtStep(1, wait_ms=2000.0)
+    assert last_step("  - {every: 2min, steps: [kill: 1, start: 1]}\n").trigger == Every(120_000.0)
+    row = last_step("  - {on: {kind: event, detail: x}, kill: 1}\n").trigger
+    assert row == OnRow({"kind": "event", "detail": "x"})
+    around = last_step("  - {after: {event: TopicDeletion, operation: 3}, kill: 1}\n").trigger
+    assert around == AtBreakpoint(Breakpoint(False, None, "TopicDeletion", 3))
+    assert drill_of(f"  - {{before: U1, kill: 1}}\n{moved}").worlds == "simulated only"
+
+
+def test_a_trigger_at_a_phase_needs_a_reassignment() -> None:
+    trigger = "  - {before: U1, kill: 1}\n"
+    with pytest.raises(UsageError, match=r"d.yaml:5:.*: U1 never happens: no step reassigns"):
+        drill_of(trigger)
+    for step in (
+        "parallel: [{reassign: {t-0: [2]}}, kill: 2]",
+        "create_znode: {/admin/reassign_partitions: x}",
+        "run: reassign-partitions --zookeeper {zk} --execute --reassignment-json-file x",
+    ):
+        assert drill_of(f"{trigger}  - {step}\n").steps
+    assert drill_of("  - {on: {kind: event}, kill: 1}\n").worlds == "both"
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("  - start: dead\n  - kill: 1\n", "5:.* kills, stops or"),
+        ("  - pause: 1\n  - start: dead\n", "6:.* kills, stops or"),
+        ("  - resume: 1\n  - pause: 1\n", "5:.* step pauses broker 1"),
+        ("  - pause: 0\n  - resume: 1\n", "6:.* step pauses broker 1"),
+        ("  - kill: 0\n  - resume: paused\n", "6:.* step pauses a broker"),
+        ("  - parallel: [resume: 1, kill: 0]\n", "5:.* step pauses broker 1"),
+    ],
+)
+def test_a_state_that_no_broker_can_have_is_refused(lines: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=f"d.yaml:{problem}"):
+        drill_of(lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "  - stop: 1\n  - start: dead\n",
+        "  - parallel: [start: dead, power_off: 1]\n",
+        "  - {at: 1s, start: dead}\n  - kill: 1\n",
+        "  - {every: 1s, kill: 1}\n  - start: dead\n",
+        "  - pause: controller\n  - resume: 1\n",
+        "  - pause: 1\n  - resume: paused\n",
+    ],
+)
+def test_a_state_that_a_broker_may_have_is_accepted(lines: str) -> None:
+    assert drill_of(lines).steps
+
+
 WRONG = {
+    "- {at: soon, kill: 1}": ("5:10", "at must be a duration, not 'soon'", "as in 500ms"),
+    "- {every: 1ms, kill: 1}": ("5:13", "every must be at least 10ms", ""),
+    "- {at: 1s, every: 1s, kill: 1}": ("5:14", "a step has at most one trigger: give either", ""),
+    "- {at: 1s}": ("5:5", "a step requires an action, 'until' or 'expect'", ""),
+    "- {on: {knd: event}, kill: 1}": ("5:11", "unknown word in a journal row 'knd'", "kind?"),
+    "- {on: {topic: u}, kill: 1}": ("5:18", "the drill has no topic u", "topics: t"),
+    "- {before: B9, kill: 1}": ("5:14", "unknown controller step 'B9'", "known: U1, U3"),
+    "- {before: U2, kill: 1}": ("5:14", "unknown controller step 'U2'", "known: U1, U3"),
+    "- {before: {operation: 2}, kill: 1}": ("5:14", "a controller step requires 'event'", ""),
+    "- {before: {event: TopicDelet}, kill: 1}": (
+        "5:22",
+        "unknown controller event",
+        "TopicDeletion",
+    ),
+    "- {after: {event: TopicDeletion, operation: 0}, kill: 1}": ("5:47", "operation must be", ""),
+    "- {at: 1s, advance: 5}": ("5:14", "advance is not possible in a branch", ""),
+    "- {parallel: [kill: 1, {at: 1s, kill: 0}]}": (
+        "5:27",
+        "a step with a trigger cannot be inside 'parallel'",
+        "put it before",
+    ),
+    "- {at: {step: 3}, kill: 1}": ("5:6", "there is no step 3", "1 is their end"),
+    "- {at: {advance: 3}, kill: 1}": ("5:10", "a moment of the drill requires 'step'", ""),
+    "- {at: {step: 1, advance: 3, wait: 1s}, kill: 1}": ("5:32", "give either advance or wait", ""),
+    "- {at: {step: 0}, kill: 1}": ("5:17", "step must be from 1", ""),
+    "- {at: 1s, steps: [{at: 1s, kill: 0}]}": ("5:6", "a step with a trigger is already", ""),
+    "- {repeat: 0, kill: 1}": ("5:14", "repeat must be from 1 to 1000, not 0", ""),
+    "- {repeat: 2, for_each: racks, kill: 1}": ("5:27", "'racks' is not a set", "use broker, rack"),
+    "- {for_each: rack, kill: each}": ("5:16", "the cluster has no racks", "racks: [a, b, c]"),
+    "- {for_each: [0, 7], kill: each}": ("5:20", "the cluster has no broker 7", "brokers: 0"),
+    "- {kill: each}": ("5:12", "'each' is not a broker", "each in a step with for_each"),
+    "- {kill: rack a}": ("5:12", "the cluster has no racks", ""),
+    "- {kill: any ISR follower of t-4}": ("5:12", "topic t has no partition 4", ""),
+    "- {steps: []}": ("5:13", "the list of steps is empty", ""),
+    "- {steps: [kill: 1], until: {healthy: true}}": (
+        "5:24",
+        "'until' cannot be combined with 'steps'",
+        "",
+    ),
+    "- {parallel: [kill: 1]}": ("5:16", "parallel needs at least two branches", ""),
+    "- {parallel: [advance: 5, kill: 1]}": (
+        "5:17",
+        "advance is not possible in a branch",
+        "use wait: 10ms",
+    ),
+    "- {repeat: 500, steps: [{repeat: 500, wait: 1s}]}": ("5:27", "the drill has more than", ""),
+    "- {until: {unregistered: leader of t-0}}": (
+        "5:28",
+        "the brokers must be known in advance",
+        "use ids, or rack a",
+    ),
     "- kil: 1": ("5:5", "unknown word in a step 'kil'", "did you mean kill?"),
     "- frobnicate": ("5:5", "unknown step 'frobnicate'", "known: kill, start"),
-    "- kill: 7": ("5:11", "the drill has no broker 7", "brokers: 0, 1, 2"),
+    "- kill: 7": ("5:11", "the cluster has no broker 7", "brokers: 0, 1, 2"),
     "- kill: bob": ("5:11", "'bob' is not a broker", "use an id, controller"),
-    "- kill: []": ("5:11", "no broker is given", ""),
+    "- kill: []": ("5:11", "name at least one broker", ""),
     "- kill: {a: 1}": ("5:11", "a broker must be a single word", ""),
     "- {kill: 1, start: 1}": (
         "5:15",
@@ -185,13 +389,37 @@ WRONG = {
     ),
     "- {name: x}": ("5:5", "a step requires an action", ""),
     "- {kill: 1, kill: 2}": ("5:15", "'kill' is given twice", ""),
-    "- {kill: 1, within: 3s}": ("5:15", "'within' is the timeout of 'until': add one", ""),
+    "- {kill: 1, within: 3s}": (
+        "5:15",
+        "'within' is the timeout of 'until', which is missing here",
+        "",
+    ),
     "- {wait: soon}": ("5:12", "a wait must be a duration, not 'soon'", "as in 500ms"),
     "- {move_controller: 1}": ("5:23", "move_controller takes no value", ""),
     "- {preload: {t-0: 1001TB}}": ("5:21", "a preloaded size must be at most 1000TB", ""),
     "- {heal_network: 1}": ("5:20", "heal_network takes no value", ""),
-    "- isolate: []": ("5:14", "no broker is given", "heal_network ends an isolation"),
-    "- degrade_network: {}": ("5:22", "a network must be 'name: value' lines", ""),
+    "- isolate: []": ("5:14", "name at least one broker", "heal_network ends an isolation"),
+    "- isolate: [0, 2, 1]": ("5:14", "cannot isolate all brokers of the cluster", "leave at"),
+    "- cut: {from: 0}": ("5:10", "cut: give either 'from' and 'to', or at least two groups", ""),
+    "- cut: {between: [0]}": ("5:10", "cut: give either 'from' and 'to', or at least two", ""),
+    "- cut: {between: [0, 1], to: 2}": ("5:10", "cut: give either 'from' and 'to'", ""),
+    "- cut: {between: [0, []]}": ("5:10", "cut: give either 'from' and 'to', or at least two", ""),
+    "- cut: {between: [0, [1, 0]]}": ("5:10", "cut: 0 is named twice", ""),
+    "- cut: {from: 9, to: 1}": ("5:17", "the cluster has no broker 9", "brokers: 0, 1, 2"),
+    "- cut: {from: 0, to: zookeper}": ("5:24", "'zookeper' is not a broker", "use an id"),
+    "- cut: {from: clients, to: zookeeper}": ("5:10", "cut: clients have no connections", ""),
+    "- cut: {from: 0, to: zookeeper, only: control}": ("5:10", "cut: 'only' does not apply", ""),
+    "- cut: {from: 0, to: 1, only: metadata}": ("5:33", "unknown only 'metadata'", ""),
+    "- clog: {from: 0, to: zookeeper}": ("5:11", "clog: links with zookeeper cannot be", ""),
+    "- skew_clock: {broker: 1, ms: 1e9}": ("5:33", "ms must be a whole number", ""),
+    "- skew_clock: {broker: 1, ms: 86400001}": (
+        "5:33",
+        "ms must be from -86400000 to 86400000",
+        "",
+    ),
+    "- delay: {from: 0, to: 1}": ("5:12", "delay requires 'ms'", ""),
+    "- degrade_network: {}": ("5:22", "degrade_network must be 'name: value' lines", ""),
+    "- degrade_network: {only: records, loss: 1}": ("5:22", "degrade_network: give either", ""),
     "- degrade_network: {lost: 1}": ("5:23", "unknown word", "did you mean loss?"),
     "- degrade_network: {loss: 10%}": ("5:29", "loss must be a number, not '10%'", "as in 0.1"),
     "- degrade_network: {loss: 1.5}": ("5:29", "loss must be from 0 to 1, not 1.5", ""),
@@ -204,7 +432,7 @@ WRONG = {
     "- {fail_disk: {broker: 1}}": ("5:17", "fail_disk requires 'kind'", "enospc, eio, short-write"),
     "- {fail_disk: {broker: 1, kind: eioo}}": (
         "5:35",
-        "unknown fault kind",
+        "unknown kind",
         "did you mean eio?",
     ),
     "- {fail_disk: {broker: 1, kind: eio, times: 0}}": ("5:47", "times must be from 1", ""),
@@ -213,20 +441,25 @@ WRONG = {
     "- {fail_log_dir: {broker: 1}}": ("5:20", "fail_log_dir requires 'dir'", ""),
     "- {fail_log_dir: {broker: 1, dri: x}}": ("5:32", "unknown word", "did you mean dir?"),
     "- {reassign: {t: [1]}}": ("5:17", "a key must be a partition, not 't'", "as in t-0"),
-    "- {reassign: {t-0: []}}": ("5:22", "a partition requires a replica", ""),
-    "- {reassign: {t-0: [1, 1]}}": ("5:26", "broker 1 is given twice", ""),
+    "- {reassign: {t-0: []}}": ("5:22", "a partition needs at least one replica", ""),
+    "- {reassign: {t-0: [1, 1]}}": ("5:26", "broker 1 is listed twice", ""),
     "- {delete_znode: a}": ("5:20", "a znode must be the path of a znode, not 'a'", ""),
     "- {run: topic --list}": ("5:11", "unknown tool 'topic'", "did you mean topics?"),
+    "- {run: topics --replikation-factor 3}": (
+        "5:11",
+        "topics: replikation-factor is not a recognized option",
+        "klamm topics --help",
+    ),
     "- run: topics 'x": ("5:10", "not a command: No closing quotation", ""),
     "- {run: 'topics {file:x}'}": ("5:11", "file 'x' is missing", ""),
-    "- {run: topics, files: {x: 1}}": ("5:19", "no argument of 'run' uses the file 'x'", ""),
+    "- {run: configs, files: {x: 1}}": ("5:20", "no argument of 'run' uses the file 'x'", ""),
     "- {run: 'topics {file:..}', files: {..: 1}}": ("5:39", "'..' is not a file name", ""),
     "- {kill: 1, files: {x: 1}}": ("5:15", "'files' requires 'run' in the same step", ""),
-    "- {until: {leader: {t-0: 4}}}": ("5:28", "the drill has no broker 4", ""),
+    "- {until: {leader: {t-0: 4}}}": ("5:28", "the cluster has no broker 4", ""),
     "- {until: {leadr: {t-0: 1}}}": ("5:14", "unknown word in until 'leadr'", "mean leader?"),
     "- {until: {isr: [1]}}": ("5:19", "partitions with their values must be", ""),
     "- {until: []}": ("5:13", "until has no condition", ""),
-    "- {until: {exit_code: 0}}": ("5:14", "exit_code is never waited for", "under 'expect'"),
+    "- {until: {exit_code: 0}}": ("5:14", "exit_code cannot be waited for", "under 'expect'"),
     "- {kill: 1, expect: {output: x}}": (
         "5:24",
         "the step has no action with an exit",
@@ -240,6 +473,51 @@ WRONG = {
     "- {expect: {controller: x}}": ("5:27", "'x' is not a controller", "an id, moved, or none"),
     "- {always: {leader: {t-0: 1}}}": ("5:6", "unknown word in a step 'always'", "known: kill"),
     "- when: {step: U2}": ("5:5", "unknown word in a step 'when'", ""),
+    "- {fail_log_dir: {broker: 1, dir: d}}": (
+        "5:37",
+        "the brokers have no log directory d",
+        "known: kafka-logs; cluster: {config: {log.dirs: 'a,b'}}",
+    ),
+    "- {kill_zookeeper: 2}": ("5:22", "the drill has no ZooKeeper server 2", "servers: 1;"),
+    "- {pause_zookeeper: follower}": ("5:23", "the drill has no ZooKeeper server follower", "1;"),
+    "- {stop: leader of t-1}": ("5:12", "topic t has no partition 1", "partitions: t-0"),
+    "- {produce: {tt-0: 5}}": (
+        "5:16",
+        "the drill has no topic tt",
+        "did you mean t? topics: t",
+    ),
+    "- {produce: {orders-0: 5}}": ("5:16", "the drill has no topic orders", "topics: t"),
+    "- {elect_unclean: [t-0, t-7]}": ("5:27", "topic t has no partition 7", "partitions: t-0"),
+    "- {reassign: {t-0: [2, 9]}}": ("5:26", "the cluster has no broker 9", "brokers: 0, 1, 2"),
+    "- {set_topic_partitions: {u-0: [0]}}": ("5:29", "the drill has no topic u", "topics: t"),
+    "- {until: {replicas: {t-0: [0, 3]}}}": ("5:34", "the cluster has no broker 3", ""),
+    "- {until: {isr: {t-1: [0]}}}": ("5:20", "topic t has no partition 1", "partitions: t-0"),
+    "- {until: {leader: {t-0: 2}}}": (
+        "5:28",
+        "broker 2 never has a replica of t-0",
+        "replicas of t-0: 0, 1",
+    ),
+    "- {until: {isr: {t-0: [0, 2]}}}": ("5:25", "broker 2 never has a replica of t-0", "0, 1"),
+    "- run: topics --zookeeper {zk} --alter --topic nope --partitions 3": (
+        "5:10",
+        "the drill has no topic nope",
+        "topics: t",
+    ),
+    "- {until: {hosts: {1: [t-3]}}}": ("5:26", "topic t has no partition 3", ""),
+    "- {until: {acknowledged: {t-0: 5}}}": (
+        "5:29",
+        "no step produces to t-0",
+        "add a step produce: {t-0: 100}; the steps produce to: no partition",
+    ),
+    "- {until: {consumed: {t-0: 5}}}": ("5:25", "no step produces to t-0", ""),
+    "- {until: {deleted: orders}}": ("5:23", "the drill has no topic orders", ""),
+    "- {expect: {journal: {topic: u}}}": ("5:32", "the drill has no topic u", ""),
+    "- {expect: {journal: {topic: t, partition: 4}}}": ("5:46", "topic t has no partition 4", ""),
+    "- run: topics --zookeeper {zk} --delete --topic nowhere": (
+        "5:10",
+        "the drill has no topic nowhere",
+        "topics: t",
+    ),
     "- &a kill": ("5:5", "anchors and aliases are not allowed", ""),
     "- !!python/name:x kill": ("5:5", "the tag !!python/name:x is not allowed", ""),
     "- [": ("6:1", "", ""),
@@ -256,21 +534,104 @@ def test_what_is_wrong_is_said_with_its_place(line: str) -> None:
     assert "\n" not in caught.value.message
 
 
+CREATIONS = {
+    "run: topics --zookeeper {zk} --create --topic new --partitions 2": 2,
+    "run: topics --zookeeper {zk} --create --topic=new --replica-assignment 0:1,1:2": 2,
+    "run: topics --zookeeper {zk} --create --topic new": 1,
+    'create_znode: {/brokers/topics/new: {partitions: {"0": [1], "1": [2]}}}': 2,
+    "create_znode: {/brokers/topics/new: 'not JSON'}": 1_000,
+    "create_znode: {/brokers/topics/new/partitions/5/state: null}": 1_000,
+    "run: topics --zookeeper {zk} --alter --topic t --partitions 4": 0,
+}
+
+
+@pytest.mark.parametrize("step", CREATIONS)
+def test_a_topic_that_any_step_creates_can_exist(step: str) -> None:
+    count = CREATIONS[step]
+    lines = f"  - {step}\n  - kill: leader of {'new' if count else 't'}-"
+    assert drill_of(f"{lines}{count - 1 if count else 3}\n").steps
+    if count < 1_000:
+        with pytest.raises(UsageError, match=f"has no partition {count or 4}"):
+            drill_of(f"{lines}{count or 4}\n")
+
+
+MOVES = (
+    "reassign: {t-0: [1, 2]}",
+    "set_topic_partitions: {t-0: [2, 0]}",
+    "set_znode: {/brokers/topics/t: 'not JSON'}",
+    "set_znode: {/brokers/topics/t/partitions/0/state: {leader: 2}}",
+    "create_znode: {/admin/reassign_partitions: {partitions: []}}",
+    "run: topics --zookeeper {zk} --create --topic t --partitions 1 --replication-factor 3",
+)
+
+
+@pytest.mark.parametrize("step", MOVES)
+def test_a_broker_to_which_a_step_may_move_a_replica_can_lead(step: str) -> None:
+    check = "  - until: {leader: {t-0: 2}, isr: {t-0: [0, 2]}}\n"
+    assert drill_of(f"{check}  - {step}\n").steps
+    with pytest.raises(UsageError, match="broker 2 never has a replica of t-0"):
+        drill_of(check)
+
+
+def test_only_a_candidate_can_become_controller() -> None:
+    head = HEAD.replace("brokers: 3", "brokers: 3, controllers: [0, 2]")
+    lines = "  - until: {controller: 1}\n"
+    with pytest.raises(UsageError, match="broker 1 cannot become controller") as seen:
+        parse_drill(head + lines, "d.yaml")
+    assert seen.value.message.startswith("d.yaml:5:25: ")
+    assert seen.value.hint == "controllers: 0, 2"
+    edit = "  - create_znode: {/controller: {brokerid: 1}}\n"
+    assert parse_drill(head + lines + edit, "d.yaml").steps
+
+
+REFUSED_BY_KAFKA = (
+    "reassign: {t-0: [2, 9]}",
+    "reassign: {t-7: [2, 1]}",
+    "elect_preferred: nowhere-0",
+    "run: topics --zookeeper {zk} --delete --topic nowhere",
+)
+
+
+@pytest.mark.parametrize("step", REFUSED_BY_KAFKA)
+def test_a_step_that_expects_a_refusal_may_name_anything(step: str) -> None:
+    assert drill_of(f"  - {step}\n    expect: {{exit_code: 1}}\n").steps
+    with pytest.raises(UsageError, match=r"d.yaml:5:.* has no "):
+        drill_of(f"  - {step}\n    expect: {{offline_partitions: 0}}\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        ("produce: {t-0: 1}", "produce_constantly: {t-0: 1}", "t-0 already has a producer"),
+        ("produce_constantly: {t-0: 1}", "produce: {t-0: 1}", "t-0 already has a producer"),
+        ("produce_constantly: {t-0: 1}", "produce_constantly: {t-0: 2}", "t-0 already has a"),
+        ("produce: {t-0: 1}", "preload: {t-0: 1GB}", "cannot preload t-0: an earlier step"),
+    ],
+)
+def test_producers_that_exclude_each_other_are_refused(
+    first: str, second: str, problem: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        drill_of(f"  - {first}\n  - {second}\n")
+    assert caught.value.message.startswith(f"d.yaml:6:5: {problem}")
+
+
 WRONG_FILES = {
     "": "d.yaml: the file is empty",
     "- a": "d.yaml:1:1: a drill must be 'name: value' lines",
     "drill: d": "d.yaml:1:1: a drill requires 'about'",
     "drill: D\nabout: x\nsteps: [wait]": "d.yaml:1:8: the name 'D' must be lower case",
-    "drill: d\nabout: x\nsteps: []": "d.yaml:3:8: a drill requires a step",
+    "drill: d\nabout: x\nsteps: []": "d.yaml:3:8: the list of steps is empty",
     "drill: d\nabout: x\nsteps: 1": "d.yaml:3:8: steps must be a list",
     "drill: d\nabouts: x": "d.yaml:2:1: unknown word in a drill 'abouts'",
     "cluster: {brokers: 0}": "d.yaml:1:20: brokers must be from 1 to 100, not 0",
     "cluster: {brokers: [1, 1]}": "d.yaml:1:20: brokers must be a list of different ids",
-    "cluster: {controllers: [5]}": "d.yaml:1:25: the drill has no broker 5",
+    "cluster: {controllers: [5]}": "d.yaml:1:25: the cluster has no broker 5",
+    "cluster: {brokers: 2, racks: [a, b, c]}": "d.yaml:1:37: 3 racks for 2 brokers",
     "cluster: {session_timeout: 1ms}": "d.yaml:1:28: session_timeout must be from 1s to 60s",
     "cluster: {config: {num.partition: 1}}": "d.yaml:1:20: unknown config num.partition",
     "cluster: {config: {num.partitions: x}}": "d.yaml:1:20: Invalid value x for configuration num.",
-    "cluster: {topics: {t: [[]]}}": "d.yaml:1:23: each partition requires a replica",
+    "cluster: {topics: {t: [[]]}}": "d.yaml:1:23: each partition needs at least one replica",
     "cluster: {topics: {t: {config: {a: b}}}}": "d.yaml:1:23: a topic requires 'replicas'",
     "a: b: c": "d.yaml:1:5: mapping values are not allowed here",
     "a\n---\nb": "d.yaml:2:1: but found another document",
@@ -301,13 +662,13 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_words_kept_for_later_are_free() -> None:
-    for word in ("always", "sometimes", "eventually", "when"):
-        assert word not in (*ACTIONS, *CONDITIONS, *STEP_WORDS)
+    for word in ("when", "if"):
+        assert word not in (*DRILL_WORDS, *ACTIONS, *CONDITIONS, *STEP_WORDS)
 
 
 def test_drills_are_found_by_name_and_by_file(tmp_path: Path) -> None:
     assert len(NAMES) >= 10
-    for name in NAMES:
+    for name in (*NAMES, *BUGS):
         assert named_drill(name).name == name
     path = tmp_path / "mine.yaml"
     path.write_text(HEAD + "  - wait: 1s\n")
@@ -315,3 +676,56 @@ def test_drills_are_found_by_name_and_by_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown drill leader-los") as caught:
         find_drill("leader-los")
     assert caught.value.hint == "did you mean leader-loss?"
+
+
+def test_a_drill_may_turn_automatic_rebalancing_on() -> None:
+    drill = parse_drill(
+        "drill: d\nabout: x\ncluster: {config: {auto.leader.rebalance.enable: true}}\n"
+        "steps: [wait: 1s]\n",
+        "d.yaml",
+    )
+    assert drill.spec(NO_QUIRKS, 0).config == {"auto.leader.rebalance.enable": "true"}
+
+
+def test_a_drill_names_invariants_or_takes_all() -> None:
+    head = HEAD.removesuffix("steps:\n")
+
+    def always(value: str) -> tuple[str, ...]:
+        return parse_drill(f"{head}always: {value}\nsteps: [kill_all]\n", "d.yaml").always
+
+    assert always("all") == tuple(INVARIANTS)
+    assert always("weak-isr") == ("weak-isr",)
+    assert always("[weak-isr, isr-is-not-empty]") == ("isr-is-not-empty", "weak-isr")
+    assert drill_of("  - kill: 0\n").always == ()
+    with pytest.raises(UsageError, match=r"d.yaml:4:9: unknown invariant 'weak-is'") as refused:
+        always("weak-is")
+    assert refused.value.hint == "did you mean weak-isr?"
+
+
+WRONG_WHOLE_RUNS = {
+    "sometimes: {leadr: {t-0: 1}}": ("4:13", "unknown word in sometimes 'leadr'", "mean leader?"),
+    "sometimes: []": ("4:12", "sometimes has no condition", ""),
+    "sometimes: {exit_code: 1}": ("4:13", "exit_code cannot be waited for", "under 'expect'"),
+    "sometimes: {leader: {u-0: 1}}": ("4:22", "the drill has no topic u", "topics: t"),
+    "eventually: {within: 5s}": ("4:13", "eventually has no condition", "as in healthy: true"),
+    "eventually: {within: soon, healthy: true}": ("4:22", "within must be a duration", "500ms"),
+    "eventually: {healty: true}": ("4:14", "unknown word in eventually 'healty'", "mean healthy?"),
+    "eventually: {isr: {t-5: [0]}}": ("4:20", "topic t has no partition 5", "partitions: t-0"),
+}
+
+
+@pytest.mark.parametrize("line", WRONG_WHOLE_RUNS)
+def test_a_wrong_condition_over_the_whole_run_is_refused(line: str) -> None:
+    place, problem, hint = WRONG_WHOLE_RUNS[line]
+    with pytest.raises(UsageError) as refused:
+        parse_drill(HEAD.replace("steps:\n", f"{line}\nsteps: [wait: 1s]\n"), "d.yaml")
+    assert refused.value.message.startswith(f"d.yaml:{place}: {problem}")
+    assert hint in (refused.value.hint or "")
+
+
+def test_a_tolerant_drill_expects_no_success_of_its_tools() -> None:
+    steps_of = "steps:\n  - elect_preferred: all\n"
+    text = HEAD.removesuffix("steps:\n") + "tolerant: true\n" + steps_of
+    drill = parse_drill(text, "d.yaml")
+    assert drill.is_tolerant
+    assert drill.steps[-1].checks == ()

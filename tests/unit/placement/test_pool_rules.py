@@ -123,4 +123,4 @@ def test_pools_of_brokers_that_are_not_there_are_refused() -> None:
         UsageError, match=r"^brokers 2,3 of pool a are not in the cluster$"
     ) as found:
         check_brokers_exist(POOLS, (0, 1))
-    assert found.value.hint == "its 2 brokers are 0 to 1"
+    assert found.value.hint == "the cluster has brokers 0 to 1"

@@ -31,7 +31,7 @@ def place(
 
 
 def planned(cluster: ClusterPlacement, options: PlanOptions | None = None) -> list[tuple[int, ...]]:
-    return [move.new for move in plan_moves(POOLS, cluster, options)]
+    return [move.new for move in plan_moves(POOLS, cluster, options).moves]
 
 
 def test_the_preferred_leader_stays_else_the_current_one() -> None:
@@ -58,12 +58,12 @@ def test_two_on_a_rack_stay_when_there_are_fewer_racks_than_replicas() -> None:
 
 def test_a_heavier_broker_takes_its_share() -> None:
     weighted = Pools(POOLS.by_name, POOLS.rules, {2: 2.0, 4: 0.5})
-    moves = plan_moves(weighted, place(*[(9,)] * 18))
+    moves = plan_moves(weighted, place(*[(9,)] * 18)).moves
     assert Counter(move.new for move in moves) == {(1,): 4, (2,): 8, (3,): 4, (4,): 2}
 
 
 def test_new_replicas_make_up_for_what_brokers_hold_already() -> None:
-    moves = plan_moves(POOLS, place(*[(1,)] * 4, *[(2,)] * 3, *[(9,)] * 9))
+    moves = plan_moves(POOLS, place(*[(1,)] * 4, *[(2,)] * 3, *[(9,)] * 9)).moves
     assert Counter(move.new for move in moves) == {(2,): 1, (3,): 4, (4,): 4}
 
 
@@ -75,7 +75,7 @@ def test_no_topic_is_heaped_on_the_heavier_broker() -> None:
         for topic in ("ta", "tb")
         for number in range(3)
     }
-    moves = plan_moves(weighted, ClusterPlacement(brokers, topics))
+    moves = plan_moves(weighted, ClusterPlacement(brokers, topics)).moves
     assert Counter(move.new for move in moves) == {(1,): 1, (2,): 3, (3,): 1, (4,): 1}
     of_topic = Counter((move.partition.topic, move.new[0]) for move in moves)
     assert max(of_topic.values()) == 2
@@ -99,7 +99,7 @@ def test_a_replication_factor_is_changed_inside_the_pool(
 
 def test_fewer_replicas_are_taken_evenly() -> None:
     lists = [(1, 2, 3), (2, 3, 4), (3, 4, 1), (4, 1, 2)] * 3
-    moves = plan_moves(POOLS, place(*lists), PlanOptions(["t"], 2))
+    moves = plan_moves(POOLS, place(*lists), PlanOptions(["t"], 2)).moves
     assert [move.new[0] for move in moves] == [ids[0] for ids in lists]
     assert not any(move.added for move in moves)
     assert set(Counter(id_ for move in moves for id_ in move.new).values()) == {6}
@@ -109,7 +109,7 @@ def test_the_heavier_broker_loses_replicas_only_until_it_is_no_longer() -> None:
     lists = {TopicPartition("t", number): PartitionPlace((4, 1, 2)) for number in range(7)}
     brokers = tuple(BrokerMetadata(id_) for id_ in range(1, 5))
     cluster = ClusterPlacement(brokers, lists | {TopicPartition("tu", 0): PartitionPlace((1,))})
-    moves = plan_moves(POOLS, cluster, PlanOptions(["t"], 2))
+    moves = plan_moves(POOLS, cluster, PlanOptions(["t"], 2)).moves
     assert Counter(move.new for move in moves) == {(4, 1): 3, (4, 2): 4}
 
 
@@ -120,5 +120,5 @@ def test_only_the_topics_asked_for_are_planned() -> None:
 
 def test_a_topic_of_no_pool_gets_replicas_anywhere_when_asked() -> None:
     nowhere = Pools(POOLS.by_name, ())
-    moves = plan_moves(nowhere, place((5, 6)), PlanOptions(["t"], 3))
+    moves = plan_moves(nowhere, place((5, 6)), PlanOptions(["t"], 3)).moves
     assert [move.new for move in moves] == [(5, 6, 1)]

@@ -1,4 +1,4 @@
-"""Which source answers which question: all of it is declared, and the journal answers all."""
+"""Which source answers which question: all of it is declared."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def test_everything_is_declared() -> None:
             assert bool(why) == (how is not How.YES), (question, reading)
 
 
-def test_a_journal_has_no_limits() -> None:
-    assert limits([Reading.JOURNAL]) == {}
-    assert limits([Reading.STATE_CHANGE_INFO, Reading.JOURNAL]) == {}
+def test_a_journal_has_one_limit() -> None:
+    assert set(limits([Reading.JOURNAL])) == {Question.LEADERLESS}
+    assert set(limits([Reading.STATE_CHANGE_INFO, Reading.JOURNAL])) == {Question.LEADERLESS}
 
 
-def test_what_none_of_some_sources_tells() -> None:
+def test_what_none_of_several_sources_shows() -> None:
     found = limits([Reading.STATE_CHANGE_INFO, Reading.CONTROLLER_INFO])
     assert {reading for told in found.values() for reading, _ in told} == {
         Reading.STATE_CHANGE_INFO,

@@ -57,6 +57,6 @@ def test_codes_of_states_stay() -> None:
 
 
 def test_the_columns_stay_and_are_described() -> None:
-    names = CODED_SCHEMA.fieldNames()
+    names = CODED_SCHEMA.names
     assert names == list(COLUMN_TEXTS)
     assert (SCHEMA_VERSION, len(names)) == (1, 31)

@@ -100,7 +100,7 @@ def test_a_truncated_file_gives_what_is_before_its_end(how: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("how", "place"), [("gzip", 5000), ("zstd", 5)])
-def test_a_damaged_file_is_told(how: str, place: int, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported(how: str, place: int, tmp_path: Path) -> None:
     whole = bytearray(COMPRESS[how](os.urandom(100_000).hex().encode()))
     whole[place : place + 50] = b"\xff" * 50
     path = tmp_path / "file"

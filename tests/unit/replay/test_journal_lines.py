@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
+from klamm.cluster.journal import NOT_JSON, SCHEMA_VERSION, JournalRow, Kind, line_problem
 from klamm.replay.sources.journal import is_row, journal_batches
 
 LEAST: dict[str, Any] = {
@@ -48,7 +48,9 @@ def test_every_field_of_a_row_comes_through() -> None:
     of_the_file = {"from": "from_state", "to": "to_state", "run_id": "run"}
     expected = {of_the_file.get(name, name): value for name, value in values.items()}
     expected["reassignment"] = expected.pop("reassignment_id")
-    del expected["v"], expected["cluster_id"]
+    del expected["v"]
+    # A run is a cluster: the epochs continue when another process runs it again.
+    expected["run"] = expected.pop("cluster_id")
     about_it = {
         "source": "journal",
         "file": "file",
@@ -90,7 +92,7 @@ def test_what_a_row_leaves_out_is_unknown_or_none() -> None:
         (line()[:-1] + b',"seq":3}', "not a row"),
     ],
 )
-def test_a_bad_line_is_told_and_its_neighbours_are_read(bad: bytes, problem: str) -> None:
+def test_a_bad_line_is_reported_and_its_neighbours_are_read(bad: bytes, problem: str) -> None:
     data = b"".join([line(), b"\n", bad, b"\n", line(), b"\n"])
     found = read(data)
     assert [row["line"] for row in found] == [1, 2, 3]
@@ -113,7 +115,15 @@ def test_windows_line_ends_are_read() -> None:
     assert problems(line() + b"\r\n" + line() + b"\r\n") == [(1, None), (2, None)]
 
 
-def test_a_row_tells_a_journal_from_other_json() -> None:
+def test_a_row_distinguishes_a_journal_from_other_json() -> None:
     assert is_row(line()) and is_row(line(v=9))
     assert not is_row(b'{"v":1}') and not is_row(b"[1]") and not is_row(b"[2021-09-01 10:00:00]")
     assert {str(kind) for kind in Kind} >= {"event"}
+
+
+def test_a_broken_character_in_a_field_of_any_version_is_damage() -> None:
+    good = line(detail="d\u00e9")
+    assert line_problem(good) is None
+    assert line_problem(good.replace("\u00e9".encode(), b"\xff")) == NOT_JSON
+    unknown = line(**{"of a later version": "x"}).replace(b'"x"', b'"\xff"')
+    assert line_problem(unknown) == NOT_JSON

@@ -61,7 +61,7 @@ def test_a_run_is_the_folder_of_the_brokers_folders(tmp_path: Path) -> None:
     assert run_names([path]) == ["three"]
 
 
-def test_clusters_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_clusters_of_one_name_are_distinguished(tmp_path: Path) -> None:
     names = [f"{site}/kafka/b{n}/controller.log" for site in ("east", "west") for n in (0, 1)]
     paths = made(tmp_path, *names)
     assert run_names(paths) == ["east/kafka", "east/kafka", "west/kafka", "west/kafka"]

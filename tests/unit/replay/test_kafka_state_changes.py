@@ -105,7 +105,7 @@ def test_a_reassignment_in_the_words_of_2_0() -> None:
     assert (found.kind, found.reassignment) == ("leader_epoch_bumped", "t-0->4,20")
 
 
-def test_a_reassignment_whose_leader_is_not_told() -> None:
+def test_a_reassignment_whose_leader_is_unknown() -> None:
     found = fact(
         "Failed to send LeaderAndIsr request with new replica assignment ReplicaAssignment("
         "replicas=2,1, addingReplicas=2, removingReplicas=) to leader for partition being "

@@ -65,7 +65,7 @@ def test_an_hour_that_is_there_twice_where_times_go_back() -> None:
     )
 
 
-def test_an_hour_that_is_there_twice_where_nothing_tells_which() -> None:
+def test_an_hour_that_occurs_twice_without_a_hint_which_it_is() -> None:
     lines = ("2021-10-31 01:00:00", "2021-10-31 02:30:00", "2021-10-31 02:40:00")
     found, doubts = times(BERLIN, *lines, "2021-10-31 03:00:00")
     assert found[1:3] == ["10-31 00:30:00", "10-31 00:40:00"]

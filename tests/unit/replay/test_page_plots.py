@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from klamm.replay.data_loss import DataLoss
 from klamm.replay.listings import Listing
 from klamm.replay.page_plots import offline_plots
 from klamm.replay.run import Answers
-from klamm.replay.unread import Unread
 
 RUN = {"source": "journal", "run": "r"}
 
@@ -23,7 +23,7 @@ def test_no_interval_hides_who_was_offline_in_it() -> None:
         "epochs": Listing((RUN,), 1),
     }
     assert not listings["offline_intervals"].is_whole
-    nothing = Unread({}, 0, Listing(), Listing())
+    nothing = DataLoss({}, 0, Listing(), Listing())
     (plot,) = offline_plots(Answers({}, 0, 90, 10, listings, {}, nothing), 0)
     assert plot.steps.points == [
         *((0, 0), (0, 2), (0, 3), (10, 0)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from klamm.cli.replay_run import facts_of
+from klamm.cli.replay_run import facts_of, show_page
 from klamm.replay.answers import Reading, limits
+from klamm.replay.data_loss import DataLoss
 from klamm.replay.filters import Filters
 from klamm.replay.listings import Listing
-from klamm.replay.page import Asked, replay_page
+from klamm.replay.page import replay_page
+from klamm.replay.page_head import Asked
 from klamm.replay.page_tables import longest, place_text, table_of, took_text, within
 from klamm.replay.run import Answers
-from klamm.replay.unread import Unread
+from klamm.report.values import Table
 
 Row = dict[str, Any]
 
@@ -25,8 +28,8 @@ def answers_of(**rows: Sequence[Row]) -> Answers:
     """Answers with these listings alone, whole."""
     found = {name: Listing(tuple(listed), len(listed)) for name, listed in rows.items()}
     listings = defaultdict(Listing, {"epochs": Listing(), **found})
-    unread = Unread({}, 0, Listing(), Listing())
-    return Answers(defaultdict(int), 0, 9, 1, listings, {}, unread)
+    loss = DataLoss({}, 0, Listing(), Listing())
+    return Answers(defaultdict(int), 0, 9, 1, listings, {}, loss)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +89,9 @@ def test_the_folder_of_all_files_is_not_in_each_row() -> None:
         ([Reading.STATE_CHANGE_TRACE], "0 ms"),
     ],
 )
-def test_no_time_offline_is_told_by_who_cannot_know(readings: list[Reading], told: str) -> None:
+def test_sources_that_cannot_know_show_no_time_offline(readings: list[Reading], told: str) -> None:
     page = replay_page(Asked("x", None, [], limits(readings)), answers_of())
-    (figure,) = (at for at in page.figures if at.name.startswith("offline"))
+    (figure,) = (at for at in page.figures if at.name.startswith("in OfflinePartition"))
     assert figure.value == told
 
 
@@ -97,6 +100,90 @@ def test_no_two_facts_of_a_page_have_one_name() -> None:
     filters = Filters(("t",), (1,), 2, 3, 4, 5, 6)
     page = replay_page(Asked("x", 2, list(facts_of(filters)), {}), answers_of(epochs=logs))
     names = [name for name, _ in page.facts]
-    assert len(set(names)) == len(names) == 10
+    assert len(set(names)) == len(names) == 9
     assert dict(page.facts)["as of zxid"] == "0x6"
-    assert [at.name for at in page.figures][1] == "partitions in 2 logs"
+
+
+def test_each_of_several_logs_has_its_own_totals() -> None:
+    zero = dict.fromkeys(("illegal", "missing", "lost_tails", "repeated", "late_writes"), 0)
+    times = {"leaderless_ms": 0, "offline_ms": 0, "open_reassignments": 0}
+    logs = [
+        {"source": source, "run": "r", "events": n, "partitions": 1, "elections": 3, **zero}
+        | {"unclean": 2, "shared_epochs": 0, **times}
+        for source, n in (("journal", 17), ("zookeeper", 15))
+    ]
+    readings = {"journal": [Reading.JOURNAL], "zookeeper": [Reading.ZOOKEEPER]}
+    answers = answers_of(logs=logs, epochs=logs)
+    answers = replace(answers, counts=defaultdict(int, unclean=4, lost_transactions=1))
+    page = replay_page(Asked("x", None, [], {}, readings), answers)
+    assert not page.figures
+    (table,) = page.sections[0].blocks
+    assert isinstance(table, Table)
+    assert table.rows == [
+        ("journal", 17, 1, 2, 3, "0 ms", "0 ms", 0),
+        ("zookeeper", 15, 1, 2, 3, "0 ms", "unknown", 0),
+    ]
+    assert page.verdict == (
+        "Violations in journal: 2 unclean elections; in zookeeper: 2 unclean elections, "
+        "1 range of lost transactions."
+    )
+
+
+@pytest.mark.parametrize("sources", [["journal"], ["journal", "kafka logs", "zookeeper"]])
+def test_no_heading_breaks_inside_a_word_at_80_columns(
+    sources: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ("trouble", "illegal", "missing", "failed", "shrinks", "unclean", "offlines")
+    counts = dict.fromkeys(names, 7)
+    topics = [
+        {
+            "source": source,
+            "run": "r",
+            "topic": "a-topic-with-a-long-name",
+            **dict.fromkeys(counts, 7),
+        }
+        | {"offline_ms": 83_000, "leaderless_ms": 3_723_000}
+        for source in sources
+    ]
+    answers = answers_of(topics=topics, epochs=topics)
+    show_page(replay_page(Asked("x", None, [], {}), answers), None)
+    printed = capsys.readouterr().out
+    lines = re.sub("\x1b[^m]*m", "", printed).splitlines()
+    assert max(map(len, lines[lines.index("Problems") :])) <= 80
+    for word in ("illegal", "shrinks", "unclean", "offline", "leader"):
+        assert any(word in line.split() for line in lines), word
+
+
+def test_what_the_source_of_a_row_cannot_know_is_unknown_in_that_row() -> None:
+    zero = dict.fromkeys(("illegal", "missing", "failed", "shrinks", "unclean", "offlines"), 0)
+    topics = [
+        {"source": source, "run": "r", "topic": "t", "trouble": 1, **zero}
+        | {"offline_ms": 0, "leaderless_ms": 5}
+        for source in ("journal", "zookeeper")
+    ]
+    elected = {"run": "r", "controller": 1, "epoch": 1, "elected_ms": 5, "since_older_epoch_ms": 3}
+    failovers = [
+        {"source": source, **elected, "ready_after_ms": None} for source in ("journal", "zookeeper")
+    ]
+    readings = {"journal": [Reading.JOURNAL], "zookeeper": [Reading.ZOOKEEPER]}
+    answers = answers_of(topics=topics, failovers=failovers, epochs=topics)
+    page = replay_page(Asked("x", None, [], {}, readings), answers)
+    tables = {
+        block.title: block
+        for section in page.sections
+        for block in section.blocks
+        if isinstance(block, Table)
+    }
+    found = tables["Topics with the most problems"]
+    by_source = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+    unknown = {name for name, cell in by_source["zookeeper"].items() if cell == "unknown"}
+    assert unknown == {
+        *("illegal", "times offline", "time offline"),
+    }
+    assert by_source["zookeeper"]["no live leader"] == "5 ms"
+    assert "unknown" not in by_source["journal"].values()
+    ready = [row[4] for row in tables["Controllers in order of election"].rows]
+    assert ready == ["not ready", "unknown"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
-from klamm.replay.event_table import new_table_folder
+from klamm.replay.event_table import MANIFEST, new_table_folder
 
 
 def test_a_directory_in_what_is_a_file_cannot_be_made(tmp_path: Path) -> None:
@@ -39,6 +39,18 @@ def test_a_failure_leaves_no_directory_that_it_made(tmp_path: Path) -> None:
         assert folder.is_dir()
         raise KeyboardInterrupt
     assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+
+
+def test_a_directory_that_appeared_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "table"
+    with (
+        pytest.raises(UsageError, match="table already exists"),
+        new_table_folder(folder, overwrite=False) as partial,
+    ):
+        (partial / MANIFEST).write_text("")
+        folder.mkdir()
+        (folder / "precious").write_text("")
+    assert sorted(tmp_path.rglob("*")) == [folder, folder / "precious"]
 
 
 def test_what_another_put_there_meanwhile_stays(tmp_path: Path) -> None:

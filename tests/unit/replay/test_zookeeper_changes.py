@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klamm.replay.sources.zookeeper_changes import Change, changes_of
-from klamm.replay.sources.zookeeper_reader import changes_in_snapshot
+from klamm.replay.sources.zookeeper_rows import changes_in_snapshot
 from klamm.zk.snapshot_file import SnapshotEntry, SnapshotNode
 from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
 
@@ -162,7 +162,7 @@ def test_a_refused_multi_is_a_refusal_and_no_write(
     assert found == ("write_refused", outcome, chroot, fence)
 
 
-def test_a_closed_session_tells_what_it_left_where_the_log_does() -> None:
+def test_a_closed_session_shows_what_it_left_where_the_log_does() -> None:
     (closed,) = changes_of(txn(TxnOp(TxnType.CLOSE_SESSION)))
     assert closed == Change("session_closed")
     paths = ("/k/brokers/ids/1", "/k/controller", "/somebody/else")

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.replay.sources.zookeeper_files import (
-    FileStretch,
+    ZxidRange,
     find_files,
     find_gaps,
     has_overlap,
@@ -23,8 +23,8 @@ VERSION_2 = DATA / "version-2"
 EPOCH = 1 << 32
 
 
-def stretch(first: int, last: int, file: str = "log.1") -> FileStretch:
-    return FileStretch(first, last, file, 16)
+def stretch(first: int, last: int, file: str = "log.1") -> ZxidRange:
+    return ZxidRange(first, last, file, 16)
 
 
 def test_a_servers_directory_and_its_files() -> None:
@@ -106,7 +106,7 @@ def test_a_snapshot_by_another_name_is_one(tmp_path: Path) -> None:
     ],
 )
 def test_gaps(
-    stretches: list[FileStretch], start: int | None, missing: list[tuple[int, int]]
+    stretches: list[ZxidRange], start: int | None, missing: list[tuple[int, int]]
 ) -> None:
     gaps = find_gaps(stretches, start)
     assert [(gap.first_zxid, gap.last_zxid) for gap in gaps] == missing
@@ -116,7 +116,7 @@ def test_gaps(
     ]
 
 
-def test_a_gap_is_told_in_words() -> None:
+def test_a_gap_is_described_in_words() -> None:
     (gap,) = find_gaps([stretch(1, 3), stretch(0x1F, 0x20, "log.1f")], None)
     assert (gap.file, gap.offset) == ("log.1f", 16)
     assert gap.text == "zxid 0x4 to 0x1e: 27 transactions"
@@ -134,7 +134,7 @@ def test_a_gap_is_told_in_words() -> None:
         ([], False),
     ],
 )
-def test_overlaps(stretches: list[FileStretch], expected: bool) -> None:
+def test_overlaps(stretches: list[ZxidRange], expected: bool) -> None:
     assert has_overlap(stretches) is expected
 
 

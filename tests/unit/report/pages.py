@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass, field
+from hashlib import sha256
 from html.parser import HTMLParser
 
 LOADING = ("src", "srcset", "href", "xlink:href", "action", "data", "poster", "background")
@@ -68,9 +70,12 @@ def read_page(text: str) -> Element:
 
 
 def loaded(root: Element) -> list[str]:
-    """What the page would fetch, and what it would run."""
-    found = []
-    for tag in ("script", "link", "iframe", "img", "object", "embed", "base", "form", "image"):
+    """What the page would fetch, and what it would run but for the script that its policy names."""
+    policies = [
+        e.attributes["content"] or "" for e in root.all("meta") if "content" in e.attributes
+    ]
+    found = [script.text for script in root.all("script") if not _is_named(script, policies)]
+    for tag in ("link", "iframe", "img", "object", "embed", "base", "form", "image"):
         found += [tag for _ in root.all(tag)]
     for element in everything(root):
         for name, value in element.attributes.items():
@@ -81,6 +86,11 @@ def loaded(root: Element) -> list[str]:
     for style in root.all("style"):
         found += [word for word in ("url(", "@import", "src:", "http") if word in style.text]
     return found
+
+
+def _is_named(script: Element, policies: list[str]) -> bool:
+    digest = b64encode(sha256(script.text.encode()).digest()).decode()
+    return any(f"script-src 'sha256-{digest}';" in policy for policy in policies)
 
 
 def everything(root: Element) -> list[Element]:

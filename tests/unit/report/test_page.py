@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from klamm.report.page import MOST_TABLE_ROWS, page_html
@@ -12,6 +14,9 @@ from klamm.report.values import (
     Figure,
     Gantt,
     HeatMap,
+    Life,
+    LifeLines,
+    Marker,
     Page,
     Section,
     StepPlot,
@@ -24,6 +29,11 @@ from tests.unit.report.pages import Element, everything, loaded, read_page
 
 BEGIN = 1_630_490_400_000
 HOUR = 3_600_000
+MARKS = (
+    Marker(BEGIN, "broker failure", "broker failure on broker 2", Tone.BAD),
+    Marker(BEGIN + HOUR, "election", "7 elections"),
+)
+LIFE = Life([(BEGIN, 1, 3, "OnlinePartition"), (BEGIN + HOUR, -1, 1, "OfflinePartition")], 2)
 HOSTILE = (
     "</title><script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -44,11 +54,12 @@ def plots(name: str = "orders-3") -> list[Block]:
         Bar(f"{name} again", BEGIN + HOUR, None, "stuck", Tone.WARNING),
     ]
     return [
-        StepPlot(f"{name}: plot", steps, end, "note of the plot"),
+        StepPlot(f"{name}: plot", steps, end, "note of the plot", MARKS),
         StepRows(f"{name}: rows", [steps, Steps("broker 2", [(BEGIN, 7)])], BEGIN, end),
         HeatMap(f"{name}: heat", [name, "broker 2"], 3, BEGIN, HOUR, {(0, 0): 4, (1, 2): 40}),
         Gantt(f"{name}: gantt", bars, end),
         Table(f"{name}: table", ("topic", "count"), [(name, 1234567), ("b", None)]),
+        LifeLines(f"{name}: life", {name: LIFE}, BEGIN, end, [MARKS]),
     ]
 
 
@@ -81,16 +92,16 @@ def test_a_page_has_its_values_in_its_order() -> None:
     assert [e.text for e in html.only("dl", "figures").all("dd")] == ["1,204", "3"]
     assert [e.text for e in html.all("h2")] == ["Plots of orders-3", "Nothing"]
     assert [e.text for e in html.all("h3")] == [
-        f"orders-3: {kind}" for kind in ("plot", "rows", "heat", "gantt")
+        f"orders-3: {kind}" for kind in ("plot", "rows", "heat", "gantt", "life")
     ]
-    assert len(html.all("svg")) == len(html.all("figure")) == 4
+    assert len(html.all("svg", "plot")) == len(html.all("figure")) == 5
     targets = {e.attributes["id"] for e in everything(html) if "id" in e.attributes}
     assert {f"#{target}" for target in targets} >= {
         e.attributes["href"] for e in html.only("nav").all("a")
     }
 
 
-def test_a_page_loads_and_runs_nothing() -> None:
+def test_a_page_loads_nothing_and_runs_only_its_script() -> None:
     page = page_html(a_page())
     root = read_page(page)
     assert loaded(root) == []
@@ -115,16 +126,17 @@ def test_no_name_breaks_a_page(name: str) -> None:
     page_html(a_page(name)).encode()
 
 
-def test_every_plot_is_told_to_those_who_do_not_see_it() -> None:
+def test_every_plot_has_a_text_for_screen_readers() -> None:
     root = read_page(page_html(a_page()))
     ids = [e.attributes["id"] for e in everything(root) if "id" in e.attributes]
     assert len(set(ids)) == len(ids)
-    for svg in root.all("svg"):
+    for svg in root.all("svg", "plot"):
         assert svg.attributes["role"] == "img"
         title, told = svg.attributes["aria-labelledby"].split()
         named = {e.attributes.get("id"): e.text for e in everything(svg)}
         assert named[title] and named[told]
-    (plot, *_) = root.all("svg")
+    (plot, *_) = root.all("svg", "plot")
+    assert "marks: broker failure 1; marks: election 1" in plot.only("desc").text
     assert "at most 1,200 at 2021-09-01 11:00:00.000" in plot.only("desc").text
 
 
@@ -161,7 +173,7 @@ def test_a_label_stays_inside_the_picture() -> None:
 def test_a_step_line_is_flat_until_the_value_changes() -> None:
     root = drawn(*plots()[:1])
     (line,) = root.all("path", "step")
-    assert line.attributes["d"] == "M56 212H349.3V52H642.7V211.6H936"
+    assert line.attributes["d"] == "M150 212H401.33V52H652.67V211.6H904"
 
 
 def test_cells_and_bars_stand_where_their_times_are() -> None:
@@ -171,7 +183,7 @@ def test_cells_and_bars_stand_where_their_times_are() -> None:
         "orders-3, from 2021-09-01 10:00:00.000: 4 changes",
         "broker 2, from 2021-09-01 12:00:00.000: 40 changes",
     ]
-    assert [e.attributes["x"] for e in cells] == ["150", "674"]
+    assert [e.attributes["x"] for e in cells] == ["150", "652.67"]
     faint, full = (float(e.attributes["fill-opacity"] or 0) for e in cells)
     assert faint < full == 1
     done, stuck = root.all("rect", "bar")
@@ -179,6 +191,44 @@ def test_cells_and_bars_stand_where_their_times_are() -> None:
     assert stuck.attributes["class"] == "bar warning open"
     half, whole = (float(e.attributes["width"] or 0) for e in (done, stuck))
     assert whole == pytest.approx(2 * half, abs=0.1)
+
+
+def test_all_plots_share_the_time_axis_and_mark_what_happened() -> None:
+    root = drawn(*plots())
+    assert len({svg.attributes["viewbox"] for svg in root.all("svg", "time")}) == 5
+    assert {(e.attributes["x"], e.attributes["width"]) for e in root.all("svg", "time")} == {
+        ("150", "754")
+    }
+    ticks = [[e.text for e in g.all("text")] for g in root.all("g", "ticks")]
+    assert len(ticks) == 5 and ticks.count(ticks[0]) == 5
+    assert [e.attributes["href"] for e in root.all("use")] == [
+        "#marks-0",
+        *["#marks-1"] * 3,
+        "#marks-0",
+    ]
+    (failure, election) = root.only("defs").children[0].all("path", "tick")
+    assert failure.attributes["class"] == "tick bad"
+    assert failure.attributes["d"] == "M150 2v10"
+    assert election.attributes["d"] == "M401.33 16v10"
+    (through,) = root.only("defs").all("path", "through")
+    assert through.attributes["d"] == "M150 2V4000"
+
+
+def test_a_page_of_many_lives_is_small() -> None:
+    chosen = random.Random(1)
+    states = ["OnlinePartition", "OfflinePartition", "NewPartition"]
+
+    def life() -> Life:
+        times = sorted(chosen.randrange(BEGIN, BEGIN + 24 * HOUR) for _ in range(10))
+        changes = [
+            (t_ms, chosen.randrange(100), chosen.randrange(4), chosen.choice(states))
+            for t_ms in times
+        ]
+        return Life(changes, 10)
+
+    lives = {f"topic-{n % 2000}-{n // 2000}": life() for n in range(3_000)}
+    block = LifeLines("life", lives, BEGIN, BEGIN + 24 * HOUR, [MARKS])
+    assert len(page_html(Page("t", "v", sections=[Section("s", "", [block])]))) < 350_000
 
 
 def test_what_is_too_long_is_cut_and_says_so() -> None:
@@ -199,7 +249,7 @@ def test_what_is_too_long_is_cut_and_says_so() -> None:
     steps = Steps("offline", [(BEGIN + n, n % 7) for n in range(100_000)])
     page = page_html(Page("t", "v", sections=[Section("s", "", [StepPlot("p", steps, BEGIN)])]))
     assert len(page) < 200_000
-    assert "Thinned from 100,000 changes" in page
+    assert "Reduced from 100,000 changes" in page
 
 
 def test_nothing_at_all_is_a_page_too() -> None:
@@ -212,4 +262,4 @@ def test_nothing_at_all_is_a_page_too() -> None:
         Table("t", ("a",), []),
     )
     assert [e.text for e in root.all("p", "note")] == ["none"] * 5
-    assert len(root.all("svg")) == 4
+    assert len(root.all("svg", "plot")) == 4

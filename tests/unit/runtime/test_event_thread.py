@@ -9,6 +9,7 @@ import pytest
 
 from klamm.runtime.real.running_node import EventThread
 from tests.unit.controller.cluster import Cluster
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize("end", [EventThread.kill, EventThread.stop])
@@ -25,3 +26,24 @@ def test_a_thread_that_was_ended_before_it_started_ends(
     thread.start()
     thread.kill()
     assert threading.active_count() == before
+
+
+def test_an_event_that_arrives_while_the_thread_goes_to_sleep_wakes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    cluster.start(0)
+    controller = cluster.controllers[0]
+    thread = EventThread(controller, cluster.clock)
+
+    def shut_down_meanwhile() -> None:
+        monkeypatch.undo()
+        controller.shutdown()
+
+    monkeypatch.setattr(controller, "next_due_ms", shut_down_meanwhile)
+    thread.start()
+    try:
+        wait_until(lambda: controller.is_shut_down, what="the event that arrived meanwhile")
+    finally:
+        thread.kill()
+    assert controller.is_shut_down

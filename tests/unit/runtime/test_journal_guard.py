@@ -46,7 +46,7 @@ class Guarded:
         self.journal.close()
 
 
-def test_nobody_may_be_elected_until_the_rows_are_written(tmp_path: Path) -> None:
+def test_no_controller_is_elected_until_the_rows_are_written(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path)
     guarded.broker_rows.dir_failed(1, "d0", "written")
     with files_limited_to(guarded.journal.path.stat().st_size + 10):

@@ -168,7 +168,7 @@ def test_kill_9_in_the_middle_of_a_write_leaves_whole_rows(tmp_path: Path) -> No
         assert len([row for row in rows if row.kind == Kind.RUN_START]) == kill
 
 
-def test_a_file_that_somebody_truncates_is_appended_to_all_the_same(tmp_path: Path) -> None:
+def test_a_truncated_file_is_appended_to_nevertheless(tmp_path: Path) -> None:
     path = tmp_path / "some.log"
     file = LineFile(path)
     file.append(b"one\ntwo\n")

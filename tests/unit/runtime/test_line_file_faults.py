@@ -36,7 +36,7 @@ def test_a_line_file_writes_again_what_a_failing_disk_may_have_lost(
         path.unlink()
 
 
-def test_a_file_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
+def test_a_removed_file_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     file = LineFile(path)
     file.append(b"one\n")

@@ -12,6 +12,7 @@ import pytest
 from klamm.brokers.storage.disk import LocalDisk, StrPath
 from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.rotated_names import UNFINISHED
 from klamm.runtime.archive import Archive, Rotation
 from klamm.runtime.clock import WallClock
 from klamm.runtime.journal import FileJournal, read_journal
@@ -277,3 +278,37 @@ def test_a_full_disk_in_the_middle_of_a_rotation_is_a_failure_until_there_is_roo
     assert file.retry()
     file.close()
     assert list(whole_lines(path)) == numbers(1, 10)
+
+
+class RecordingDisk(LocalDisk):
+    """A disk that keeps what was done to the unfinished files of compression."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def sync(self, path: StrPath) -> None:
+        if str(path).endswith(UNFINISHED):
+            self.steps.append("sync")
+        super().sync(path)
+
+    def write_at(self, path: StrPath, position: int, data: bytes) -> None:
+        if str(path).endswith(UNFINISHED):
+            self.steps.append("write")
+        super().write_at(path, position, data)
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        if str(source).endswith(UNFINISHED):
+            self.steps.append("rename")
+        super().rename(source, target)
+
+
+def test_a_compressed_file_is_on_disk_before_it_replaces_the_plain_one(tmp_path: Path) -> None:
+    path, disk, idle = tmp_path / "some.log", RecordingDisk(), Archive(SMALL)
+    idle.close()
+    file = LineFile(path, archive=idle)
+    for line in numbers(1, 40):
+        (_,) = write(file, [line])
+    file.close()
+    Archive(SMALL, disk).tidy_now(path)
+    ends = [disk.steps[at - 1] for at, step in enumerate(disk.steps) if step == "rename"]
+    assert ends and set(ends) == {"sync"}

@@ -73,7 +73,7 @@ def test_who_runs_who_is_dead_and_who_led() -> None:
     ]
 
 
-def test_a_dead_controller_leads_nobody() -> None:
+def test_a_dead_controller_is_not_active() -> None:
     found = read_dumped_cluster([registration(4), registration(5), controller(9)], "d")
     assert found.candidates(5) == (4, 5)
 

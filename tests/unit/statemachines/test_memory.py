@@ -64,7 +64,7 @@ def test_a_partition_of_three_replicas_stays_within_its_budget(partitions_per_to
     assert size / PARTITIONS <= BUDGET_BYTES
 
 
-def test_startup_tells_every_replica_with_one_state_for_each_partition() -> None:
+def test_startup_notifies_every_replica_with_one_state_for_each_partition() -> None:
     context = loaded(100)
     batch = ControllerBrokerRequestBatch(context, FIRST_BROKER)
     online, _ = context.online_and_offline_replicas()

@@ -90,7 +90,7 @@ def test_a_new_partition_without_a_live_replica_stays_new() -> None:
         (ControlledShutdownElection(), 2, (1, 2), [2, 3]),
     ],
 )
-def test_an_election_raises_the_epoch_and_tells_the_recipients(
+def test_an_election_raises_the_epoch_and_notifies_the_recipients(
     election: ElectionStrategy,
     leader: int | None,
     isr: tuple[int, ...] | None,

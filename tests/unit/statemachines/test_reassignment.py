@@ -98,7 +98,7 @@ OVERRIDE = ReplicaAssignment((4, 2, 1), (4,), (1,))
         (3, (3, 4), (3,), OVERRIDE, True),
     ],
 )
-def test_what_would_leave_nobody_to_lead_is_refused(
+def test_a_change_that_would_leave_no_possible_leader_is_refused(
     leader: int,
     isr: tuple[int, ...],
     brokers: tuple[int, ...],
@@ -187,6 +187,8 @@ def test_strays_are_in_sync_and_not_assigned() -> None:
     assert stray_replicas(context) == {}, "nobody else could lead"
     context.put_partition_leadership_info(A, leadership(3, 6, (3, 1)))
     assert stray_replicas(context) == {A: (3,)}
+    context.remove_live_brokers([1])
+    assert stray_replicas(context) == {}, "the only other in-sync replica is dead"
     context.topics_to_be_deleted.add("t")
     assert stray_replicas(context) == {}
 

@@ -106,7 +106,7 @@ def test_a_new_replica_that_is_not_assigned_joins_the_assignment() -> None:
     assert context.replicas_on_broker(3) == [A]
 
 
-def test_an_offline_leader_leaves_isr_and_leadership_and_the_others_are_told() -> None:
+def test_an_offline_leader_leaves_isr_and_leadership_and_the_others_are_notified() -> None:
     context = cluster({"t-0": (1, 2, 3), "t-1": (2, 1, 3), "u-0": (2, 3, 1)})
     for partition, leader in ((A, 1), (B, 2)):
         context.put_partition_leadership_info(
@@ -152,7 +152,7 @@ def test_two_brokers_leave_an_isr_one_after_the_other() -> None:
     assert context.replica_state(2, A) is OFFLINE
 
 
-def test_a_topic_to_be_deleted_is_written_but_nobody_is_told_of_its_leader() -> None:
+def test_a_topic_to_be_deleted_is_written_but_no_broker_gets_its_leader() -> None:
     context = cluster({"t-0": (1, 2)})
     context.queue_topic_deletion(["t"])
     batch = move(context, 1, OFFLINE)

@@ -144,7 +144,7 @@ def test_a_bulk_addition_does_not_forget_what_was_new() -> None:
     assert batch.leader_and_isr[1][A].is_new
 
 
-def test_a_bulk_addition_tells_the_leader_of_now() -> None:
+def test_a_bulk_addition_sends_the_current_leader() -> None:
     context = cluster({"t-0": (1, 2)})
     batch = batch_of(context)
     batch.add_leader_and_isr_requests_for_broker(1, [A], False)

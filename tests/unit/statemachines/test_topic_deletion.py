@@ -41,6 +41,7 @@ CASES = [
     ((SUCCESSFUL, SUCCESSFUL, SUCCESSFUL), True, Progress.DONE, "c"),
     ((SUCCESSFUL, SUCCESSFUL, STARTED), False, Progress.RUNNING, ""),
     ((INELIGIBLE, SUCCESSFUL, STARTED), False, Progress.RUNNING, ""),
+    ((STARTED, INELIGIBLE, SUCCESSFUL), False, Progress.RUNNING, ""),
     ((SUCCESSFUL, INELIGIBLE, SUCCESSFUL), False, Progress.FAILED, "rs"),
     ((OFFLINE, INELIGIBLE, ONLINE), True, Progress.FAILED, "r"),
     ((SUCCESSFUL, OFFLINE, SUCCESSFUL), False, Progress.IDLE, "s"),

@@ -11,8 +11,8 @@ from klamm.runtime.clock import VirtualClock
 from klamm.zk import dump_load
 from klamm.zk.dump import ZNode, dump
 from klamm.zk.dump_load import (
-    Interrupted,
     NotEmpty,
+    PartlyLoaded,
     check_no_load_is_open,
     load,
     undo,
@@ -21,7 +21,7 @@ from klamm.zk.dump_text import data_of
 from klamm.zk.load_plan import LOADING_PATH, LoadPlan, plan_load
 from klamm.zk.memory_store import LostReply, MemoryServer, MemoryStore
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
-from klamm.zk.store import Create, SetData
+from klamm.zk.store import Create, Delete, SetData
 
 BINARY = b"\xff\x00\xfe"
 
@@ -50,7 +50,7 @@ def source(count: int = 300) -> list[ZNode]:
 
 
 @pytest.fixture(autouse=True)
-def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump_load, "ZNODES_PER_BATCH", 64)
     monkeypatch.setattr(dump_load, "OPS_PER_TRANSACTION", 10)
 
@@ -131,7 +131,7 @@ def test_zookeepers_own_and_what_was_not_read_are_left_out() -> None:
             "/big has 1048567 bytes, which exceeds",
         ),
         ([ZNode("/controller"), ZNode("/controller/x")], "below /controller, which is ephemeral"),
-        ([ZNode(LOADING_PATH, data="{}")], "it was made during a load"),
+        ([ZNode(LOADING_PATH, data="{}")], "it was made during an unfinished load"),
     ],
 )
 def test_what_cannot_be_written_is_said_before_anything_is(znodes: list[ZNode], said: str) -> None:
@@ -160,7 +160,7 @@ def test_zookeepers_own_znode_does_not_count() -> None:
 def test_what_was_cut_short_is_said_and_ends_when_it_is_repeated(error: type[Exception]) -> None:
     store = new_store()
     fails_at(store, 20, error)
-    with pytest.raises(Interrupted, match=r"at least 128 of 303 znodes are written") as caught:
+    with pytest.raises(PartlyLoaded, match="128 of 303 znodes and /klamm-loading") as caught:
         load(store, plan())
     assert isinstance(caught.value.__cause__, error)
     assert caught.value.hint is not None and "--undo" in caught.value.hint
@@ -168,7 +168,9 @@ def test_what_was_cut_short_is_said_and_ends_when_it_is_repeated(error: type[Exc
     with pytest.raises(StoreError, match="its load was interrupted"):
         check_no_load_is_open(store)
     other = plan_load(source(2))
-    with pytest.raises(NotEmpty, match=r"load of another dump was inter.*/a, /klamm-loading"):
+    with pytest.raises(
+        NotEmpty, match=r"interrupted load of another dump: found /a, /klamm-loading"
+    ):
         load(store, other)
     with pytest.raises(NotEmpty, match="load is of another dump: nothing was deleted"):
         undo(store, [other])
@@ -183,7 +185,7 @@ def test_what_was_cut_short_is_said_and_ends_when_it_is_repeated(error: type[Exc
 def test_what_was_cut_short_is_taken_away() -> None:
     store = new_store()
     fails_at(store, 20, StoreError)
-    with pytest.raises(Interrupted):
+    with pytest.raises(PartlyLoaded):
         load(store, plan())
     store.server.before_op = None
     assert undo(store, [plan_load([]), plan()]) >= 128
@@ -204,11 +206,11 @@ def test_a_load_that_ended_is_not_taken_away() -> None:
 def test_who_writes_at_the_same_time_is_noticed() -> None:
     store = new_store()
     fails_at(store, 20, StoreError)
-    with pytest.raises(Interrupted):
+    with pytest.raises(PartlyLoaded):
         load(store, plan())
     store.server.before_op = None
     store.write([[SetData("/a/1", b"mine")]])
-    with pytest.raises(Interrupted, match="another client writes here: /a/1 differs from the dump"):
+    with pytest.raises(PartlyLoaded, match="another client is writing to the target: /a/1 differs"):
         load(store, plan())
 
 
@@ -242,3 +244,22 @@ def test_the_next_numbered_znode_comes_after_those_of_the_dump(number: int) -> N
     assert [z.path for z in dump(store, "/changes")[1:]] == [f"/changes/{name}" for name in names]
     created = store.write([[Create("/changes/change_", b"", sequential=True)]])[0].results[0].path
     assert created == f"/changes/change_{max(number + 1, 3):010}"
+
+
+def test_the_next_numbered_znode_comes_after_those_of_the_dump_if_requests_are_lost() -> None:
+    store = new_store()
+    store.yield_control = lambda: None
+    advances = 0
+
+    def lose(*args: object) -> None:
+        nonlocal advances
+        if isinstance(args[1], list) and any(isinstance(op, Delete) for op in args[1]):
+            advances += 1
+            if advances == 1:
+                raise LostReply
+
+    store.server.before_op = lose
+    load(store, plan_load([ZNode("/changes/change_0000000007", data="")]))
+    assert advances > 1
+    created = store.write([[Create("/changes/change_", b"", sequential=True)]])[0].results[0].path
+    assert created == "/changes/change_0000000008"

@@ -43,11 +43,11 @@ def refused(text: bytes) -> str:
         (b'[\n{"path":"a"}]', "line 2: 'a' is not a valid znode path"),
         (b'[\n{"path":"/a//b"}]', "line 2: '/a//b' is not a valid znode path"),
         (b'[\n{"path":"/a/"}]', "line 2: '/a/' is not a valid znode path"),
-        (b'[\n{"path":"/a","base64":"@"}]', "line 2: invalid base64 of /a: "),
+        (b'[\n{"path":"/a","base64":"@"}]', "line 2: invalid base64 data of /a: "),
         (b'[\n{"path":"/a","ephemeral_owner":"me"}]', "line 2: the ephemeral_owner of /a is not"),
         (
             b'[\n{"path":"/a"},\n{"path":"/b"},\n{"path":"/a"}]',
-            "line 4: duplicate znode /a, first in line 2",
+            "line 4: duplicate znode /a, which is also in line 2",
         ),
     ],
 )

@@ -6,10 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from klamm.zk.fenced_writes import FencedWriter
+from klamm.zk.fenced_writes import FencedDeleter, FencedWriter
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.request_size import transaction_size
-from klamm.zk.store import Check, Create, ReadOp, Transaction, WriteOp
+from klamm.zk.store import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    ReadOp,
+    ResultCode,
+    Transaction,
+    WriteOp,
+)
+from klamm.zk.znode_client import ZNodeClient
 from tests.conformance.factories import ManualClock, ok
 
 
@@ -73,7 +83,23 @@ def test_a_failed_group_is_sent_again_without_its_bad_item_and_singly_after_thre
     assert recorder.sizes(creates(10)) == sizes
 
 
-def test_other_groups_of_a_wave_are_not_sent_again() -> None:
+def test_other_groups_of_a_batch_are_not_sent_again() -> None:
     recorder = Recorder(group_size=3)
     ok(recorder.store, creates(9)[4])
     assert recorder.sizes(creates(9)) == [3, 3, 3, 2]
+
+
+def test_a_tree_that_grows_while_it_is_deleted_is_read_and_deleted_again() -> None:
+    server = MemoryServer(ManualClock())
+    store = MemoryStore(server)
+    ok(store, Create("/controller_epoch", b"1"), Create("/a", None), Create("/a/b", None))
+
+    def create_another_child(session_id: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, Sequence) and Delete("/a") in op:
+            server.before_op = None
+            ok(store, Create("/a/c", None))
+
+    server.before_op = create_another_child
+    deleter = FencedDeleter(ZNodeClient(store), FencedWriter(store, 500, 1 << 17))
+    assert deleter.delete_trees(["/a"], 0) == {}
+    assert store.read([Exists("/a")])[0].code is ResultCode.NONODE

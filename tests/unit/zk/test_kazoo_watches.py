@@ -97,7 +97,7 @@ def test_an_event_of_an_older_watch_leaves_the_newer_one(table: WatchTable) -> N
     assert armed(table) == {"/a": DATA}
 
 
-def test_a_deletion_found_twice_is_told_once(table: WatchTable) -> None:
+def test_a_deletion_found_twice_is_reported_once(table: WatchTable) -> None:
     request = send(table, a=DATA | CHILD, b=DATA)
     assert table.fired(DELETED, "/a")
     assert not table.fired(DELETED, "/a")
@@ -105,7 +105,7 @@ def test_a_deletion_found_twice_is_told_once(table: WatchTable) -> None:
     assert armed(table) == {"/b": DATA}
 
 
-def test_later_deletions_of_the_same_znode_are_told(table: WatchTable) -> None:
+def test_later_deletions_of_the_same_znode_are_notified(table: WatchTable) -> None:
     answer_due = send(table, a=DATA | CHILD)
     assert table.fired(DELETED, "/a")
     assert not table.fired(DELETED, "/a")
@@ -115,7 +115,7 @@ def test_later_deletions_of_the_same_znode_are_told(table: WatchTable) -> None:
     assert armed(table) == {}
 
 
-def test_two_requests_on_their_way_are_told_apart(table: WatchTable) -> None:
+def test_two_requests_in_flight_are_distinguished(table: WatchTable) -> None:
     first, second = send(table, a=DATA), send(table, a=DATA)
     assert table.fired(CHANGED, "/a")
     answer(first)
@@ -123,7 +123,7 @@ def test_two_requests_on_their_way_are_told_apart(table: WatchTable) -> None:
     assert armed(table) == {"/a": DATA}
 
 
-def test_an_event_that_nobody_asked_for_is_told_all_the_same(table: WatchTable) -> None:
+def test_an_event_without_a_watch_is_notified_nevertheless(table: WatchTable) -> None:
     assert table.fired(CHANGED, "/a")
     assert table.fired(DELETED, "/a")
 
@@ -152,7 +152,7 @@ def test_a_second_loss_keeps_the_first_zxid_until_all_is_armed_again(table: Watc
     assert third.payload[:8] == (300).to_bytes(8)
 
 
-def test_what_was_told_before_a_second_loss_is_not_armed_again(table: WatchTable) -> None:
+def test_a_watch_that_fired_before_a_second_loss_is_not_armed_again(table: WatchTable) -> None:
     answer(send(table, a=DATA, b=DATA))
     table.disconnected(100)
     [request] = table.rearm(CHROOT)

@@ -1,4 +1,4 @@
-"""Requests as bytes: how waves are spread, and how answers are taken apart."""
+"""Requests as bytes: how batches are spread, and how answers are taken apart."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_unknown_codes_are_system_errors() -> None:
 @pytest.mark.parametrize(
     ("name_length", "counts"), [(5, [1_000, 1_000, 500]), (1_000, [129] * 19 + [49])]
 )
-def test_a_wave_of_reads_is_spread(name_length: int, counts: list[int]) -> None:
+def test_a_batch_of_reads_is_spread(name_length: int, counts: list[int]) -> None:
     ops = [GetData("/" + "n" * name_length)] * 2_500
     requests = list(multi_reads(ops, ROOT))
     assert [request.count for request in requests] == counts

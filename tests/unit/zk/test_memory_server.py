@@ -129,7 +129,7 @@ def test_a_session_without_connection_times_out(server: MemoryServer, clock: Man
     assert len(inbox.events) == 2
 
 
-def test_a_silent_expiry_is_told_at_the_next_call(server: MemoryServer) -> None:
+def test_a_silent_expiry_is_reported_at_the_next_call(server: MemoryServer) -> None:
     store, inbox = MemoryStore(server), Inbox()
     store.add_listener(inbox.put)
     server.expire_session(store.session_id, notify=False)
@@ -161,7 +161,7 @@ def test_a_session_that_expires_while_control_is_away_writes_no_more(server: Mem
     assert "/b" not in server.tree.nodes
 
 
-def test_failed_authentication_is_told_and_the_session_stays(server: MemoryServer) -> None:
+def test_failed_authentication_is_notified_and_the_session_stays(server: MemoryServer) -> None:
     store, inbox = MemoryStore(server), Inbox()
     store.add_listener(inbox.put)
     session_id = store.session_id

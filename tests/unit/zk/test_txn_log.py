@@ -33,7 +33,7 @@ def test_every_transaction_is_read() -> None:
     assert len(found) == 1328
 
 
-def test_changes_of_all_kinds_are_told_apart() -> None:
+def test_changes_of_all_kinds_are_distinguished() -> None:
     counts = Counter((op.type.name, txn.is_multi) for txn in transactions(LOG) for op in txn.ops)
     assert counts == {
         ("ERROR", False): 441,
@@ -172,7 +172,7 @@ def test_a_damaged_length_costs_the_rest_and_says_how_much(tmp_path: Path) -> No
     (damage,) = damages(damaged)
     lost = len(bytes(data[hit.offset :]).rstrip(b"\0"))
     assert (damage.offset, damage.problem) == (hit.offset, "torn")
-    assert damage.text.endswith(f"is incomplete; {lost} bytes are not read")
+    assert damage.text.endswith(f" bytes; the remaining {lost} bytes are ignored")
 
 
 def test_a_checksummed_record_that_is_none_is_said(tmp_path: Path) -> None:

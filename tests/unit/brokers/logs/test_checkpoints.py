@@ -130,7 +130,7 @@ def test_partition_metadata_that_is_wrong_is_refused(
     ("text", "message"),
     [
         ("version=1\nbroker.id=1\ncluster.id=c\n", "Unrecognized version of .*: 1"),
-        ("version=0\ncluster.id=c\n", "lacks a cluster id or broker id"),
+        ("version=0\ncluster.id=c\n", "has no cluster id or no valid broker id"),
         ("version=0\ncluster.id=c\nbroker.id=one\n", "broker.id=one"),
         ("version=0\nbroker.id=1\n", "cluster.id=None"),
     ],

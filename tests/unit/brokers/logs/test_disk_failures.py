@@ -91,7 +91,7 @@ def test_a_directory_that_cannot_be_made_or_written_is_named(tmp_path: Path) -> 
         LogStorageError, match=f"loading t-0 in dir {tmp_path}/file: Not a dir"
     ) as no:
         open_log(tmp_path / "file")
-    assert no.value.hint is not None and "check permissions and free space" in no.value.hint
+    assert no.value.hint is not None and "check permissions and free disk space" in no.value.hint
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ def test_checkpoints_that_cannot_be_read_cost_only_time(
     assert "Unrecognized version" in complaint and "recovery-point" in complaint
 
 
-def test_what_was_repaired_is_told(brokers: Brokers, folder: Path, batch: bytes) -> None:
+def test_repairs_are_reported(brokers: Brokers, folder: Path, batch: bytes) -> None:
     manager = brokers.start(folder)
     log = manager.get_or_create(T0, NOW_MS, is_new=True)
     log.append_as_leader(batch, 0, NOW_MS)

@@ -90,3 +90,11 @@ def test_an_idle_producer_is_forgotten() -> None:
     assert [kept.producer_id for kept in known] == [2]
     known.clear()
     assert list(known) == []
+
+
+def test_the_last_batch_decides_when_a_producer_expires() -> None:
+    known = states(batch(0, 0, at=0), batch(1, 1, at=60))
+    known.expire(100, 50)
+    assert known.check(batch(1, 1, at=60)) is not None, "it was active 40 ms ago"
+    known.expire(110, 50)
+    assert known.check(batch(7, 7)) is None, "an unknown producer may start anywhere"

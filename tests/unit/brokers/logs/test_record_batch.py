@@ -56,7 +56,7 @@ def test_every_byte_after_the_crc_counts() -> None:
             check_batches(bytes(bad))
 
 
-def test_what_is_no_batch_is_told_from_messages_of_old_formats() -> None:
+def test_damage_is_distinguished_from_messages_of_old_formats() -> None:
     good = batch(b"abc")
     with pytest.raises(CorruptRecord, match="Invalid magic found in record: 3"):
         parse_header(good[:16] + b"\x03" + good[17:])

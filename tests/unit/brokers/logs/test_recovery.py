@@ -209,7 +209,7 @@ def test_a_log_that_lost_all_of_its_files_is_offline(tmp_path: Path) -> None:
     assert damaged_at(directory, 10) == 0
 
 
-def test_an_end_below_the_high_watermark_is_told(tmp_path: Path) -> None:
+def test_an_end_below_the_high_watermark_is_reported(tmp_path: Path) -> None:
     """Unflushed data may be lost, but not silently. After a clean shutdown it must be there."""
     directory = written(tmp_path)
     os.truncate(directory / f"{8:020d}.log", ONE)
@@ -381,7 +381,9 @@ def test_a_log_start_that_is_ahead_of_the_first_epoch_is_not_believed(tmp_path: 
     assert (log.log_start_offset, log.log_end_offset) == (0, 10)
 
 
-def test_a_log_start_that_was_not_written_down_is_told_after_a_clean_stop(tmp_path: Path) -> None:
+def test_a_log_start_offset_that_was_not_checkpointed_is_logged_after_a_clean_stop(
+    tmp_path: Path,
+) -> None:
     directory = written(tmp_path)
     log = reopened(directory)
     log.increment_log_start_offset(5)

@@ -298,6 +298,9 @@ def test_too_much_goes_and_so_does_what_is_before_the_start(tmp_path: Path) -> N
     assert not log.increment_log_start_offset(4)
     assert log.delete_old(NOW_MS, 7)[:2] == (1, 2 * ONE)
     assert (log.log_start_offset, log.base_offsets) == (5, (4, 6))
+    assert log.increment_log_start_offset(6)
+    assert log.delete_old(NOW_MS, 7)[0] == 1
+    assert (log.log_start_offset, log.base_offsets) == (6, (6,))
     with pytest.raises(OffsetOutOfRange, match="larger than the log end offset 7"):
         log.increment_log_start_offset(8)
 

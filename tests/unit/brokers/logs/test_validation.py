@@ -38,7 +38,7 @@ def test_only_a_leader_says_that_it_gave_the_time(is_log_append_time: bool) -> N
 
 @pytest.mark.parametrize("asked", ["none", "gzip", "lz4", "snappy", "zstd"])
 @pytest.mark.parametrize("sent_as", ["none", "gzip"])
-def test_a_log_compresses_as_it_is_told_whatever_the_producer_did(asked: str, sent_as: str) -> None:
+def test_a_log_compresses_by_its_config_whatever_the_producer_did(asked: str, sent_as: str) -> None:
     producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 3}
     sent = batch(*[b"the same again" * 9] * 9, compression=sent_as, **producer)
     config = LogConfig(compression_id=COMPRESSIONS.index(asked))

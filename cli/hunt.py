@@ -1,0 +1,224 @@
+"""`klamm hunt`: runs random drills in simulation, to find faults that violate an invariant.
+
+Only parses options and prints; drills/hunting.py generates, runs, judges and shrinks the drills.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from klamm.cli.completion import complete_fault
+from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, counted, print_json
+from klamm.cli.running import ending_signals_raise, own_log, work_folder
+from klamm.cli.terminal import STATUS_LINE
+from klamm.cli.waiting import waiting
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.quirks import Quirks, parse_quirks
+from klamm.drills.drawn_steps import check_faults
+from klamm.drills.hunting import TIME_LIMIT_S, HuntOptions, SeedResult, page_of_text
+from klamm.drills.hunting import hunt as run_hunt
+from klamm.drills.run import Outcome, worst
+
+EXAMPLES: Final = """
+\b
+Examples:
+  klamm hunt
+  klamm hunt --seeds 1000
+  klamm hunt --minutes 60 --out found
+  klamm hunt --seeds 7..7 --no-shrink --json
+  klamm hunt --seeds 500 --quirks KAFKA-14140 --faults stop,kill
+
+\b
+Exit codes: 0 every drill passed, 2 an option is invalid, 10 an invariant was violated, 11 a cluster
+did not recover or a run did not end in time, 12 inconclusive.
+"""
+_SEEDS: Final = re.compile(r"([0-9]{1,12})(?:\.\.([0-9]{1,12}))?")
+_DEFAULT_MINUTES: Final = 1.0
+
+
+def hunt(
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COUNT|A..B", help="Number of seeds to run, starting at 0, or a range of seeds."
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            help="Stop after this many minutes. [default: 1 if --seeds is not given]",
+        ),
+    ] = None,
+    jobs: Jobs = None,
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND,..",
+            help="Use only these faults, e.g. kill,pause.",
+            autocompletion=complete_fault,
+        ),
+    ] = None,
+    quirks: QuirkNames = None,
+    shrink: Annotated[
+        bool, typer.Option(help="Shrink each failing drill to the steps that make it fail.")
+    ] = True,
+    seed_timeout: Annotated[
+        float,
+        typer.Option(min=0.1, help="Seconds after which the run of a seed is stopped."),
+    ] = TIME_LIMIT_S,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory for the files of failing drills.")
+    ] = Path("hunt"),
+    json: AsJson = False,
+) -> None:
+    """Run randomly generated drills, and check every invariant after every event.
+
+    For each seed, a hunt generates a drill of faults and operations, and runs it in a separate
+    simulated world. A drill that fails is shrunk and written to a file, and so is a page that shows
+    its run. The same seed always gives the same drill and the same run.
+    """
+    chosen = _seeds(seeds)
+    reproduced, kinds = parse_quirks(comma_separated(quirks)), check_faults(comma_separated(faults))
+    options = HuntOptions(reproduced, kinds, shrink, seed_timeout)
+    if seeds is None and minutes is None:
+        minutes = _DEFAULT_MINUTES
+    seconds = None if minutes is None else minutes * 60
+    count = jobs or os.cpu_count() or 1
+    report = _Report(out, quirks, reproduced, quiet=json)
+    with ending_signals_raise(), work_folder(None, "klamm-hunt-") as folder, own_log(folder):
+        try:
+            with nullcontext() if report.is_live else waiting("the hunt to end"):
+                for result in run_hunt(chosen, options, count, seconds):
+                    report.add(result)
+        finally:
+            STATUS_LINE.erase()
+    if json:
+        print_json(report.values())
+    else:
+        typer.echo(report.counts())
+    raise typer.Exit(int(worst(report.outcomes)))
+
+
+def _seeds(text: str | None) -> Iterable[int]:
+    if text is None:
+        return itertools.count()
+    found = _SEEDS.fullmatch(text)
+    if found is None:
+        hint = "give a count such as 100, or a range such as 7..12"
+        raise UsageError(f"--seeds {text} is not a count or a range", hint=hint)
+    first, last = found[1], found[2]
+    if last is None:
+        return range(int(first))
+    if int(last) < int(first):
+        raise UsageError(f"--seeds {text}: the range is empty", hint="e.g. 7..12")
+    return range(int(first), int(last) + 1)
+
+
+class _Report:
+    """Counts results, shows the counts live, and writes failing drills to files."""
+
+    def __init__(self, out: Path, quirks: str | None, parsed: Quirks, *, quiet: bool) -> None:
+        self.outcomes: list[Outcome] = []
+        self._out = out
+        self._quirks = quirks
+        self._parsed = parsed
+        self._quiet = quiet
+        self.is_live = not quiet and sys.stderr.isatty()
+        self._began_s = time.monotonic()
+        self._seeds = self._actions = 0
+        self._simulated_ms = 0.0
+        self._found: list[dict[str, Any]] = []
+
+    def add(self, result: SeedResult) -> None:
+        """Count a result; if it is a violation, print it and write its drill to a file."""
+        self._seeds += 1
+        self._actions += result.actions
+        self._simulated_ms += result.simulated_ms
+        if result.outcome is not Outcome.PASSED:
+            self.outcomes.append(result.outcome)
+            self._add_violation(result)
+        if self.is_live:
+            STATUS_LINE.refresh(self.counts)
+
+    def counts(self) -> str:
+        """Return the counts as one line."""
+        seconds = max(time.monotonic() - self._began_s, 0.001)
+        return (
+            f"{counted(self._seeds, 'seed')} ({self._seeds / seconds:.1f}/s), "
+            f"{self._actions:,} faults and operations, "
+            f"{self._simulated_ms / 3_600_000:.1f} simulated hours "
+            f"({self._simulated_ms / 1000 / seconds:,.0f} times real time), "
+            f"{counted(len(self._found), 'violation')}"
+        )
+
+    def values(self) -> dict[str, Any]:
+        """Return the counts and violations as plain values, for JSON."""
+        return {
+            "exit_code": int(worst(self.outcomes)),
+            "seeds": self._seeds,
+            "actions": self._actions,
+            "simulated_ms": round(self._simulated_ms),
+            "seconds": round(time.monotonic() - self._began_s, 1),
+            "violations": self._found,
+        }
+
+    def _add_violation(self, result: SeedResult) -> None:
+        seed, shrunk = result.seed, result.shrunk
+        path = self._write(f"hunt-{seed}.yaml", result.drill)
+        found: dict[str, Any] = {
+            "seed": seed,
+            "outcome": result.outcome.name.lower(),
+            "violated": result.violated,
+            "seen": result.seen,
+            "repeat": self._command(path, seed),
+        }
+        lines = [f"seed {seed}: {result.violated}", f"  {result.seen}"]
+        text, source = result.drill, path
+        if shrunk is not None:
+            text = shrunk.text
+            source = self._write(f"hunt-{seed}-shrunk.yaml", text)
+            found["shrunk"] = {
+                "steps_before": shrunk.steps_before,
+                "steps_after": shrunk.steps_after,
+                "repeat": self._command(source, seed),
+            }
+            lines.append(f"  shrunk from {shrunk.steps_before} to {shrunk.steps_after} steps")
+            lines.append(f"  repeat it with: {found['shrunk']['repeat']}")
+        else:
+            lines.append(f"  repeat it with: {found['repeat']}")
+        if result.has_ended:
+            page = page_of_text(text, source.name, seed, self._parsed, self._command(source, seed))
+            found["page"] = str(self._write(f"hunt-{seed}.html", page))
+            lines.append(f"  page: {found['page']}")
+        self._found.append(found)
+        if not self._quiet:
+            STATUS_LINE.erase()
+            typer.echo("\n".join(lines))
+
+    def _command(self, path: Path, seed: int) -> str:
+        words = ["klamm", "drill", "run", str(path), "--seed", str(seed)]
+        return shlex.join(words + ([] if self._quirks is None else ["--quirks", self._quirks]))
+
+    def _write(self, name: str, text: str) -> Path:
+        path = self._out / name
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise EnvironmentProblem(
+                f"{path} cannot be written: {error.strerror}",
+                hint="choose another directory with --out",
+            ) from error
+        return path

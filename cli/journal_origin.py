@@ -1,0 +1,132 @@
+"""The journal that a command reads: its file, its rows, and the cluster that writes it.
+
+A journal outlives its cluster, so a reader must be able to tell old rows from current rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from klamm.cli.journal import (
+    DamageWarnings,
+    FileSource,
+    JournalSource,
+    ServerSource,
+    journal_source,
+    writer_of,
+)
+from klamm.cluster.errors import UsageError
+from klamm.runtime.journal_text import time_zone
+from klamm.server.data_dir import JOURNAL_FILE
+
+JournalFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", metavar="FILE", help="Journal to read. [default: the cluster's journal]"
+    ),
+]
+
+
+class JournalOrigin(msgspec.Struct, frozen=True):
+    """A journal and the range of rows that were read from it.
+
+    ``cluster`` is the URL of the running klamm that writes the journal, or None if no running klamm
+    writes it: its cluster has ended, or the file is a copy.
+    """
+
+    path: str
+    cluster: str | None
+    row_count: int
+    first_ms: int | None
+    last_ms: int | None
+
+    @property
+    def text(self) -> str:
+        """The origin as one line of text."""
+        rows = f"{self.row_count:,} row{'' if self.row_count == 1 else 's'}"
+        if self.first_ms is not None and self.last_ms is not None:
+            rows += f" from {_time(self.first_ms)} to {_time(self.last_ms)} {time_zone()}"
+        if self.cluster is None:
+            return f"Journal: {self.path}, {rows}; no running klamm writes to this file"
+        return f"Journal: {self.path}, {rows}; its cluster runs at {self.cluster}"
+
+
+class CountedRows:
+    """The rows of a journal, counted while they are read.
+
+    ``path`` and ``cluster`` mean the same as in JournalOrigin. ``origin`` describes the rows of the
+    last complete pass through the journal.
+    """
+
+    def __init__(self, source: JournalSource) -> None:
+        self.path, self.cluster = _origin_of(source)
+        self._source = source
+        self._warnings = DamageWarnings()
+        self._count = 0
+        self._first = self._last = b""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the rows from first to last; print warnings about damaged lines.
+
+        Raises UsageError at the end if the journal has no rows.
+        """
+        count, first, last = 0, b"", b""
+        part = self._source.after(0)
+        self._warnings.show(part)
+        while part.lines:
+            count, first, last = count + len(part.lines), first or part.lines[0], part.lines[-1]
+            yield from part.lines
+            part = self._source.after(part.next)
+            self._warnings.show(part)
+        if not count:
+            raise UsageError(
+                f"{self.path} has no journal rows",
+                hint="klamm up writes the journal to journal.jsonl in its data directory",
+            )
+        self._count, self._first, self._last = count, first, last
+
+    @property
+    def origin(self) -> JournalOrigin:
+        """The journal, and which of its rows were read."""
+        times = _time_of(self._first), _time_of(self._last)
+        return JournalOrigin(self.path, self.cluster, self._count, *times)
+
+
+def chosen_source(journal: Path | None, server: str | None, data_dir: Path | None) -> JournalSource:
+    """Return the source for a command's options: a given file, or the cluster's journal."""
+    if journal is None:
+        return journal_source(server, data_dir, os.environ)
+    if server is not None or data_dir is not None:
+        raise UsageError("give either --journal, or --server or --data-dir, but not both")
+    if not journal.is_file():
+        raise UsageError(f"no such journal: {journal}", hint="klamm up writes journal.jsonl")
+    return FileSource(journal)
+
+
+def _origin_of(source: JournalSource) -> tuple[str, str | None]:
+    """Return the path of the journal, and the URL of the running cluster that writes it.
+
+    Raises KlammError if the journal is read from a server that does not respond.
+    """
+    if isinstance(source, ServerSource):
+        status = source.client.get("/status")
+        return f"{status['data_dir']}/{JOURNAL_FILE}", status["url"]
+    return str(source.path), writer_of(source.path)
+
+
+def _time_of(line: bytes) -> int | None:
+    if not line:
+        return None
+    t_ms: int = msgspec.json.decode(line)["t_ms"]
+    return t_ms
+
+
+def _time(t_ms: int) -> str:
+    return datetime.fromtimestamp(t_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")

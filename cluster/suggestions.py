@@ -1,0 +1,18 @@
+"""Hints for error messages about unknown names: the closest known name, or all known names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def suggestion(word: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """Return a hint such as "did you mean orders?" with the known name that is closest to ``word``.
+
+    If no known name is similar, return ``otherwise`` or, if that is None, a list of all names.
+    """
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"known: {', '.join(names)}" if otherwise is None else otherwise

@@ -1,0 +1,55 @@
+"""Random manual edits of topic znodes, with which a hunt's drill may begin.
+
+They are made while the cluster is stable: a controller that is elected after an edit adopts it, and
+then Kafka 2.8 loses replicas or topic ids.
+"""
+
+from __future__ import annotations
+
+import json
+
+from klamm.drills.drawn_steps import Draw
+
+
+def draw_edit(draw: Draw) -> str:
+    """Return a step that edits the znodes of a topic."""
+    edits = [_edit_replicas, _write_without_id, _write_foreign_znode]
+    if draw.deletes:
+        edits.append(_delete_znodes)
+    return draw.rng.choice(edits)(draw)
+
+
+def _edit_replicas(draw: Draw) -> str:
+    """Return a step in which another tool changes the replicas of a partition, or adds one."""
+    topic, _, number = draw.produced().rpartition("-")
+    number = draw.rng.choice((number, str(len(draw.cluster.topics[topic]))))
+    return f"set_topic_partitions: {{{topic}-{number}: {draw.replicas()}}}"
+
+
+def _write_without_id(draw: Draw) -> str:
+    """Return a step in which a tool that does not know topic ids writes a topic znode."""
+    topic = draw.topic()
+    partitions = {str(n): ids for n, ids in enumerate(draw.cluster.topics[topic])}
+    value = json.dumps({"version": 1, "partitions": partitions})
+    return f"set_znode: {{/brokers/topics/{topic}: {value}}}"
+
+
+def _write_foreign_znode(_: Draw) -> str:
+    return "create_znode: {/brokers/topics/foreign: 'not JSON'}"
+
+
+def _delete_znodes(draw: Draw) -> str:
+    """Return a step that deletes all znodes of a topic manually, and creates it again."""
+    topic = draw.rng.choice(draw.cluster.deletable)
+    partitions = draw.cluster.topics[topic]
+    root = f"/brokers/topics/{topic}"
+    paths = [
+        path
+        for number in range(len(partitions))
+        for path in (f"{root}/partitions/{number}/state", f"{root}/partitions/{number}")
+    ]
+    paths += [f"{root}/partitions", root, f"/config/topics/{topic}"]
+    replicas = ",".join(":".join(map(str, ids)) for ids in partitions)
+    create = f"topics --zookeeper {{zk}} --create --topic {topic} --replica-assignment {replicas}"
+    deletion = f"delete_znode: [{', '.join(paths)}]"
+    return f"{{steps: [{{{deletion}}}, {{wait: 2s}}, {{run: '{create}'}}]}}"

@@ -1,0 +1,336 @@
+"""One state of a small simulated cluster, and every step that can follow.
+
+Steps are: an actor processes its next event, the oldest message of a link arrives, the session of a
+dead broker expires, one of the remaining actions happens, or, if no actor has an event and no
+message is in flight, the timer that is due next. An event is one step: no other actor runs within
+it. Actions are faults and requests; each happens at most once, at any time.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.errors import UsageError
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import Address
+from klamm.cluster.types import TopicPartition
+from klamm.controller.timer import Timer
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.actors import Actor
+from klamm.runtime.checks.agreement import check_simulated_world
+from klamm.runtime.checks.invariants import INVARIANTS
+from klamm.runtime.checks.watching import Watcher
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.state_digest import FIRST_ZXID, NEVER_MS, StateText
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.kafka_zk_client import KafkaZkClient
+
+TOPIC: Final = "t"
+NEW_TOPIC: Final = "new"
+AGREEMENT: Final = "brokers-and-controller-agree"
+NO_ERROR: Final = "no-broker-error"
+_QUIET: Final = {
+    "auto.leader.rebalance.enable": "false",
+    "replica.lag.time.max.ms": "2100000000",
+    "controller.socket.timeout.ms": "2100000000",
+}
+_ON_BROKERS: Final = ("kill", "start", "expire", "shutdown")
+_WORDS: Final = {
+    **dict.fromkeys(_ON_BROKERS, 1),
+    "create": 1,
+    "delete": 0,
+    "reassign": 1,
+    "elect": 0,
+}
+"""The actions, and the number of their arguments; reassign has one for each partition."""
+_SETTLE_MS: Final = 2_000.0
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What is explored: a cluster of ``brokers`` and the actions that may happen, each once.
+
+    ``candidates``: number of controller candidates, from broker 0 on.
+    ``replicas``: the assignment of topic ``t``, one tuple of broker ids for each partition.
+    ``actions``: texts such as ``kill 1``; see parse_scope.
+    """
+
+    brokers: int
+    candidates: int
+    replicas: tuple[tuple[int, ...], ...]
+    actions: tuple[str, ...]
+    quirks: Quirks
+
+
+def parse_scope(
+    brokers: int,
+    candidates: int,
+    replicas: Sequence[str],
+    actions: Sequence[str],
+    quirks: Quirks,
+) -> Scope:
+    """Return the scope of these texts. Raises UsageError with a hint."""
+    assignment = tuple(_broker_ids(text, brokers, "--replicas") for text in replicas)
+    for action in actions:
+        verb, *words = action.split() or [""]
+        count = _WORDS.get(verb)
+        if count is None:
+            hint = f"actions are {', '.join(_WORDS)}"
+            raise UsageError(f"'{action}' is not an action", hint=hint)
+        expected = len(assignment) if verb == "reassign" else count
+        if len(words) != expected:
+            raise UsageError(f"'{action}' has {len(words)} arguments, expected {expected}")
+        for word in words:
+            if len(_broker_ids(word, brokers, action)) > 1 and verb in _ON_BROKERS:
+                raise UsageError(f"'{action}' names more than one broker")
+    return Scope(brokers, min(candidates, brokers), assignment, tuple(actions), quirks)
+
+
+def _broker_ids(text: str, brokers: int, where: str) -> tuple[int, ...]:
+    words = text.split(",")
+    if not all(word.isdecimal() and int(word) < brokers for word in words):
+        raise UsageError(f"{where}: {text} must be ids of brokers, from 0 to {brokers - 1}")
+    if len(set(words)) < len(words):
+        raise UsageError(f"{where}: {text} names a broker twice")
+    return tuple(map(int, words))
+
+
+class Violation(NamedTuple):
+    """What was violated in a state: the name of an invariant, and what was observed."""
+
+    name: str
+    seen: str
+
+
+_Step = tuple[str, Callable[[], None]]
+
+
+class Exploration:
+    """A simulated cluster in one state, with all its invariants.
+
+    ``choices``: how many steps can follow, and their texts, in a fixed order. ``take`` makes one of
+    them. A saved state (``save``) can be loaded any number of times.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        world = SimulatedWorld(
+            ClusterSpec(
+                broker_ids=tuple(range(scope.brokers)),
+                candidates=tuple(range(scope.candidates)),
+                config=_QUIET,
+                quirks=scope.quirks,
+            )
+        )
+        world.server.zxid = FIRST_ZXID
+        self._world = world
+        self._watcher = Watcher(world, tuple(INVARIANTS))
+        for broker_id in world.spec.broker_ids:
+            world.start(broker_id)
+            world.run_for(_SETTLE_MS)
+        self._partitions = len(scope.replicas)
+        _create_topic(world, TOPIC, scope.replicas)
+        world.run_for(_SETTLE_MS)
+        self._watcher.forget_rows()
+        self._actions = scope.actions
+        self._dead_sessions: dict[int, int] = {}
+        self._texts = StateText()
+        self._steps: list[_Step] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_steps": None}
+
+    def save(self) -> bytes:
+        """Return the state as bytes."""
+        out = io.BytesIO()
+        _Pickler(out, pickle.HIGHEST_PROTOCOL).dump(self)
+        return out.getvalue()
+
+    @staticmethod
+    def load(saved: bytes) -> Exploration:
+        """Return a saved state. The bytes must come from ``save``."""
+        state: Exploration = pickle.loads(saved)  # noqa: S301
+        return state
+
+    @property
+    def choices(self) -> list[str]:
+        """The texts of the steps that can follow."""
+        return [text for text, _ in self._found()]
+
+    def take(self, choice: int) -> None:
+        """Make one step. Raises IndexError if there is no such choice."""
+        _, step = self._found()[choice]
+        self._steps = None
+        step()
+        self._watcher.forget_rows()
+
+    def digest(self) -> bytes:
+        """Return the digest of this state."""
+        return self._texts.digest(self._world, self._more())
+
+    def text(self) -> str:
+        """Return the text that the digest is computed from."""
+        return self._texts.text(self._world, self._more())
+
+    def _more(self) -> tuple[object, ...]:
+        return (self._actions, sorted(self._dead_sessions.values()), self._watcher.remembered)
+
+    def violation(self) -> Violation | None:
+        """Return a violated invariant, or None. In an idle cluster, all live nodes must agree."""
+        if self._watcher.violations:
+            found = self._watcher.violations[0]
+            return Violation(found.name, found.seen.partition("; at ")[0])
+        if self._world.errors:
+            return Violation(NO_ERROR, self._world.errors[0])
+        if self._is_idle():
+            for line in check_simulated_world(self._world):
+                return Violation(AGREEMENT, line)
+        return None
+
+    def _is_idle(self) -> bool:
+        is_led = any(running.node.controller is not None for running in self._world.nodes.values())
+        return is_led and len(self._found()) == sum(map(self._can_act, self._actions))
+
+    def _found(self) -> list[_Step]:
+        if self._steps is None:
+            self._steps = self._find()
+        return self._steps
+
+    def _find(self) -> list[_Step]:
+        world = self._world
+        found: list[_Step] = []
+        actors = [actor for _, actor in sorted(world.scheduler.actors.items())]
+        for actor in actors:
+            if actor.has_events() and not actor.stopped:
+                found.append((f"{actor.address} runs", partial(self._run, actor)))
+        for link, messages in world.transport.by_link().items():
+            text = f"{type(messages[0].body).__name__} from {link[0]} reaches {link[1]}"
+            found.append((text, partial(self._deliver, *link)))
+        if not found:
+            found += self._timers(actors)
+        for session, broker_id in sorted(self._dead_sessions.items()):
+            text = f"the session of dead broker {broker_id} expires"
+            found.append((text, partial(self._expire, session)))
+        for action in self._actions:
+            if self._can_act(action):
+                found.append((action, partial(self._act, action)))
+        return found
+
+    def _timers(self, actors: Sequence[Actor]) -> list[_Step]:
+        found = ((actor.next_due_ms(), actor) for actor in actors)
+        due = [(ms, actor) for ms, actor in found if ms is not None and ms < NEVER_MS]
+        if not due:
+            return []
+        due_ms, actor = min(due, key=lambda entry: entry[0])
+
+        def fire() -> None:
+            self._world.clock.advance_to(due_ms)
+            self._run(actor)
+
+        return [(f"a timer of {actor.address} fires", fire)]
+
+    def _deliver(self, source: Address, destination: Address) -> None:
+        self._world.transport.deliver_next(source, destination)
+        actor = self._world.scheduler.actors.get(destination)
+        if actor is not None and destination.role == "broker":
+            # A broker handles a message when it arrives: only its own queue depends on that.
+            actor.inbox.rotate(1)
+            self._run(actor)
+
+    def _run(self, actor: Actor) -> None:
+        self._texts.changed(actor.address.id)
+        self._world.run_event(actor)
+
+    def _expire(self, session: int) -> None:
+        del self._dead_sessions[session]
+        self._world.server.expire_session(session, notify=False)
+
+    def _can_act(self, action: str) -> bool:
+        verb, *words = action.split()
+        if verb == "start":
+            return int(words[0]) not in self._world.nodes
+        if verb in ("kill", "expire", "shutdown"):
+            return int(words[0]) in self._world.nodes
+        return True
+
+    def _act(self, action: str) -> None:
+        rest = list(self._actions)
+        rest.remove(action)
+        self._actions = tuple(rest)
+        verb, *words = action.split()
+        world = self._world
+        if verb == "kill":
+            broker_id = int(words[0])
+            self._texts.changed(broker_id)
+            self._dead_sessions[world.nodes[broker_id].store.session_id] = broker_id
+            world.kill(broker_id)
+        elif verb == "start":
+            self._texts.changed(int(words[0]))
+            world.start(int(words[0]))
+        elif verb == "expire":
+            self._texts.changed(int(words[0]))
+            world.expire_session(int(words[0]))
+        elif verb == "shutdown":
+            world.shut_down(int(words[0]))
+        else:
+            _REQUESTS[verb](world, self._partitions, words)
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out metrics and random generators, on which only delays and backoffs depend."""
+
+    def reducer_override(self, value: object) -> Any:
+        if type(value) is random.Random:
+            return random.Random, (0,)
+        if type(value) is Timer:
+            return Timer, ()
+        return NotImplemented
+
+
+def _create_topic(world: SimulatedWorld, topic: str, replicas: Sequence[tuple[int, ...]]) -> None:
+    store = world.open_store()
+    admin = TopicAdmin(KafkaZkClient(store), JavaRandom(0))
+    admin.create_topic_with_assignment(topic, {}, dict(enumerate(replicas)))
+    store.close()
+
+
+def _create(world: SimulatedWorld, partitions: int, words: Sequence[str]) -> None:
+    _create_topic(world, NEW_TOPIC, [_ids(word) for word in words])
+
+
+def _delete(world: SimulatedWorld, partitions: int, words: Sequence[str]) -> None:
+    store = world.open_store()
+    KafkaZkClient(store).create_delete_topic_path(TOPIC)
+    store.close()
+
+
+def _reassign(world: SimulatedWorld, partitions: int, words: Sequence[str]) -> None:
+    store = world.open_store()
+    targets = {TopicPartition(TOPIC, n): _ids(word) for n, word in enumerate(words)}
+    KafkaZkClient(store).create_partition_reassignment(targets)
+    store.close()
+
+
+def _elect(world: SimulatedWorld, partitions: int, words: Sequence[str]) -> None:
+    store = world.open_store()
+    tps = [TopicPartition(TOPIC, n) for n in range(partitions)]
+    KafkaZkClient(store).create_preferred_replica_election(tps)
+    store.close()
+
+
+def _ids(word: str) -> tuple[int, ...]:
+    return tuple(map(int, word.split(",")))
+
+
+_REQUESTS: Final = {
+    "create": _create,
+    "delete": _delete,
+    "reassign": _reassign,
+    "elect": _elect,
+}

@@ -1,0 +1,190 @@
+"""Turns the journal of a cluster into a drill that repeats what happened to the cluster.
+
+A journal contains what controllers observed: brokers that came and went, changes of the controller,
+topics, partitions and reassignments. Each becomes a step, in the same order and at about the same
+time. Records, pauses, disk faults, configs and requested elections are not repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.types import TopicPartition
+from klamm.statemachines.partition_state import PartitionState
+
+_NOTICED_AFTER_MS: Final = 3_000
+"""A controller notices that a broker died when its session expires: in a drill after this time."""
+_MIN_WAIT_MS: Final = 10
+_SHUTDOWN: Final = "ControlledShutdown("
+_LAST_ROWS: Final = (Kind.CONTROLLER_RESIGNED, Kind.CONTROLLER_MOVED)
+_PLAIN: Final = re.compile(r"(?!(?:true|false|null)$)[A-Za-z_][\w.-]*")
+_HAS_CONTROLLER: Final = "exists: [/controller]"
+
+
+class _Step(NamedTuple):
+    """A step, the time of its action, and the time at which its conditions hold."""
+
+    begin_ms: int
+    end_ms: int
+    action: str
+    until: tuple[str, ...] = ()
+
+
+def drill_from_journal(rows: Sequence[JournalRow], name: str) -> str:
+    """Return the text of a drill that repeats the last run in a journal.
+
+    Topics that exist before anything else happens become topics of the drill's cluster. Raises
+    UsageError if no row was written by a controller.
+    """
+    rows = [row for row in rows if row.run_id == rows[-1].run_id]
+    recorder = _Recorder(rows)
+    if not recorder.brokers:
+        raise UsageError(
+            "the journal has no rows of a controller",
+            hint="its cluster never had a controller",
+        )
+    for row in rows:
+        recorder.take(row)
+    return "".join(f"{line}\n" for line in recorder.lines(name))
+
+
+class _Recorder:
+    """Collects the cluster and the steps of a drill from journal rows.
+
+    ``_replicas``: the first replicas of each partition, the preferred leader first. ``_down``:
+    brokers that are not running. ``_leaving``: brokers in a controlled shutdown.
+    """
+
+    def __init__(self, rows: Sequence[JournalRow]) -> None:
+        self.brokers = sorted(_brokers(rows))
+        self._replicas = _first_replicas(rows)
+        self._ended = {(row.controller, row.epoch) for row in rows if row.kind in _LAST_ROWS}
+        self._initial: dict[str, None] = {}
+        self._steps: list[_Step] = []
+        self._down: set[int] = set()
+        self._leaving: set[int] = set()
+        self._deleting: set[str] = set()
+        self._controller: tuple[int, int] | None = None
+
+    def take(self, row: JournalRow) -> None:
+        """Add the step, if any, whose effect this row shows."""
+        detail, topic = row.detail or "", row.topic or ""
+        match row.kind:
+            case Kind.CONTROLLER_ELECTED:
+                self._take_election(row)
+            case Kind.EVENT if detail.startswith(_SHUTDOWN):
+                self._leaving.add(int(detail.removeprefix(_SHUTDOWN).split(",")[0]))
+            case Kind.BROKER_OFFLINE if row.replica not in self._down:
+                self._take_end(row.t_ms, row.replica)
+            case Kind.BROKER_ONLINE if row.replica in self._down:
+                self._down.remove(row.replica)
+                running = [one for one in self.brokers if one not in self._down]
+                self._add(row.t_ms, f"start: {row.replica}", f"brokers: {running}")
+            case Kind.PARTITION_SNAPSHOT | Kind.TOPIC_CREATED if not self._steps:
+                self._initial[topic] = None
+            case Kind.TOPIC_CREATED:
+                replicas = ",".join(":".join(map(str, one)) for one in self._assignment(topic))
+                words = f"--create --topic {topic} --replica-assignment {replicas}"
+                self._add(row.t_ms, f"run: topics --zookeeper {{zk}} {words}")
+            case Kind.TOPIC_DELETION_STARTED if topic not in self._deleting:
+                self._deleting.add(topic)
+                self._add(row.t_ms, f"run: topics --zookeeper {{zk}} --delete --topic {topic}")
+            case Kind.TOPIC_DELETED:
+                self._deleting.discard(topic)
+            case Kind.REASSIGNMENT_PHASE if row.to == "U1":
+                partition, _, target = str(row.reassignment_id).rpartition("->")
+                listed = target.replace(",", ", ")
+                self._add(row.t_ms, f"reassign: {{{partition}: [{listed}]}}")
+
+    def lines(self, name: str) -> Iterator[str]:
+        """Yield the lines of the drill."""
+        yield f"drill: {name}"
+        yield "about: What a journal recorded."
+        yield "cluster:"
+        yield f"  brokers: {self.brokers}"
+        if self._initial:
+            yield "  topics:"
+            for topic in self._initial:
+                yield f"    {_scalar(topic)}: {self._assignment(topic)}"
+        yield "steps:"
+        at_ms = self._steps[0].begin_ms if self._steps else 0
+        for step in self._steps:
+            if step.begin_ms - at_ms >= _MIN_WAIT_MS:
+                yield f"  - wait: {step.begin_ms - at_ms}ms"
+            at_ms = max(at_ms, step.end_ms)
+            yield f"  - {step.action}"
+            if step.until:
+                yield f"    until: {{{', '.join(step.until)}}}"
+        if not self._steps:
+            yield "  - wait: 1s"
+        yield "eventually: {healthy: true}"
+
+    def _take_end(self, t_ms: int, broker: int, *until: str) -> None:
+        """Add the shutdown or death of a broker, which the controller noticed at ``t_ms``."""
+        self._down.add(broker)
+        until = (f"unregistered: {broker}", *until)
+        if broker in self._leaving:
+            self._leaving.remove(broker)
+            self._add(t_ms, f"stop: {broker}", *until)
+        else:
+            self._steps.append(_Step(t_ms - _NOTICED_AFTER_MS, t_ms, f"kill: {broker}", until))
+
+    def _take_election(self, row: JournalRow) -> None:
+        """Add the end of the previous controller. It died if it did not write that it ended."""
+        previous, self._controller = self._controller, (row.controller, row.epoch)
+        if previous is None or previous[0] in self._down:
+            return
+        if previous in self._ended or previous[0] == row.controller:
+            self._add(row.t_ms, "move_controller:", _HAS_CONTROLLER)
+        else:
+            self._take_end(row.t_ms, previous[0], _HAS_CONTROLLER)
+
+    def _add(self, t_ms: int, action: str, *until: str) -> None:
+        self._steps.append(_Step(t_ms, t_ms, action, until))
+
+    def _assignment(self, topic: str) -> list[list[int]]:
+        return [self._replicas[tp] for tp in sorted(self._replicas) if tp.topic == topic]
+
+
+def _scalar(topic: str) -> str:
+    """Return a topic's name in YAML, quoted if it could be read as another value."""
+    return topic if _PLAIN.fullmatch(topic) else f'"{topic}"'
+
+
+def _brokers(rows: Iterable[JournalRow]) -> set[int]:
+    """Return the ids of all brokers that the rows of controllers name."""
+    named = (
+        (row.controller, row.replica, row.leader, *(row.isr or ()))
+        for row in rows
+        if row.controller >= 0
+    )
+    return {id_ for ids in named for id_ in ids if id_ is not None and id_ >= 0}
+
+
+def _first_replicas(rows: Iterable[JournalRow]) -> dict[TopicPartition, list[int]]:
+    """Return the first replicas of each partition, the preferred leader first.
+
+    The replicas are known from the rows about each of them, their order from the first ISR. After
+    the start of a reassignment, rows may be about replicas that were added later.
+    """
+    found: dict[TopicPartition, list[int]] = {}
+    moved: set[TopicPartition] = set()
+    for row in rows:
+        if row.topic is None or row.partition < 0:
+            continue
+        tp = TopicPartition(row.topic, row.partition)
+        is_first = tp not in found or row.from_ == PartitionState.NEW.value
+        replicas = found.setdefault(tp, [])
+        if row.kind == Kind.REASSIGNMENT_PHASE:
+            moved.add(tp)
+        if tp in moved:
+            continue
+        if is_first and row.isr:
+            replicas[:] = [*row.isr, *(one for one in replicas if one not in row.isr)]
+        elif row.replica >= 0 and row.replica not in replicas:
+            replicas.append(row.replica)
+    return found

@@ -1,0 +1,152 @@
+"""Runs a function on many inputs in several processes, and limits the time that one call may take.
+
+A process that dies, e.g. because the machine is out of memory, costs only the input that it worked
+on. This module prints nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Final, Generic, TypeVar
+
+from klamm.runtime.interrupts import starting_workers
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_REPEAT_S: Final = 1.0
+
+
+class OutOfTime(BaseException):
+    """Raised when a time limit is exceeded.
+
+    It is a BaseException, so that no error handler of a broker or controller catches it.
+    """
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Context manager: raise OutOfTime if the body takes longer than this. For the main thread.
+
+    The exception is raised again after another second if a destructor has swallowed it.
+    """
+    is_over = False
+
+    def expire(*_: object) -> None:
+        if not is_over:
+            raise OutOfTime
+
+    began_s = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, expire)
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
+    try:
+        yield
+    finally:
+        is_over = True
+        outer_s = max(left_s - (time.monotonic() - began_s), 0.001) if left_s else 0.0
+        signal.setitimer(signal.ITIMER_REAL, outer_s, interval_s)
+        signal.signal(signal.SIGALRM, handler)
+
+
+class Died(Exception):
+    """A worker process has ended before it returned a result."""
+
+
+class _Worker(Generic[T, R]):
+    """A process that calls ``function`` for each input that it is sent."""
+
+    def __init__(self, function: Callable[[T], R]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(function, other), daemon=True)
+        with starting_workers():
+            self._process.start()
+        other.close()
+
+    def send(self, item: T) -> None:
+        # If the process has died, ``receive`` reports that.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(item)
+
+    def receive(self) -> R:
+        """Return the result for the input. Raises Died, or the error that the function raised."""
+        try:
+            result, error = self.connection.recv()
+        except (EOFError, ConnectionResetError) as lost:
+            self._process.join()
+            raise Died(f"its process ended with exit code {self._process.exitcode}") from lost
+        if error is not None:
+            raise error
+        returned: R = result
+        return returned
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+
+def run_parallel(
+    function: Callable[[T], R], inputs: Iterable[T], jobs: int
+) -> Iterator[tuple[T, R | Died]]:
+    """Call ``function`` for each input in ``jobs`` processes; yield inputs and results when ready.
+
+    An input whose process died is yielded with Died instead of a result. An error that the function
+    raises is raised here. With one job, the function runs in this process.
+    """
+    if jobs == 1:
+        for item in inputs:
+            yield item, function(item)
+        return
+    rest = iter(inputs)
+    busy: dict[object, tuple[_Worker[T, R], T]] = {}
+
+    def give(worker: _Worker[T, R] | None) -> None:
+        """Send a worker the next input. Without a worker, start one if there is an input."""
+        for item in rest:
+            worker = worker or _Worker(function)
+            busy[worker.connection] = worker, item
+            worker.send(item)
+            return
+        if worker is not None:
+            worker.end()
+
+    try:
+        for _ in range(jobs):
+            give(None)
+        while busy:
+            for connection in wait([worker.connection for worker, _ in busy.values()]):
+                worker, item = busy[connection]
+                result: R | Died
+                try:
+                    result = worker.receive()
+                except Died as died:
+                    result = died
+                    worker.end()
+                del busy[connection]
+                give(None if isinstance(result, Died) else worker)
+                yield item, result
+    finally:
+        for worker, _ in busy.values():
+            worker.end()
+
+
+def _serve(function: Callable[[T], R], connection: Connection) -> None:
+    """Serve one _Worker, and print no warnings."""
+    logging.getLogger().addHandler(logging.NullHandler())
+    # The parent has closed its end of the connection if it has ended.
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            item = connection.recv()
+            answer: tuple[R | None, Exception | None]
+            try:
+                answer = (function(item), None)
+            except Exception as error:
+                answer = (None, error)
+            connection.send(answer)

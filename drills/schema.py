@@ -1,0 +1,302 @@
+"""The JSON Schema of drill files, with which editors complete and check them.
+
+It is generated from the tables of the language: the words, actions, conditions and triggers with
+their descriptions. It describes the shape of a file. `klamm drill check` also checks what a schema
+cannot express, for example that every broker and partition exists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from klamm.cluster.journal import JournalRow, Kind
+from klamm.drills.actions import ACTIONS, WORDS
+from klamm.drills.clusters import CLUSTER_WORDS, TOPIC_WORDS
+from klamm.drills.conditions import CONDITIONS
+from klamm.drills.language import ALL, DRILL_WORDS
+from klamm.drills.step_language import STEP_WORDS
+from klamm.drills.trigger_language import EVENTS, TRIGGERS
+from klamm.runtime import actions
+from klamm.runtime.actions import OTHERS
+from klamm.runtime.checks.invariants import INVARIANTS
+from klamm.runtime.network import CLIENTS, ZOOKEEPER
+from klamm.runtime.simulated.breakpoints import WRITING_PHASES
+from klamm.statemachines.partition_state import PartitionState
+from klamm.zk.ensemble import SIZES
+
+Schema = dict[str, Any]
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_TEXT: Final[Schema] = {"type": ["string", "number", "boolean"]}
+_ANY: Final[Schema] = {}
+_NOTHING: Final[Schema] = {"type": "null"}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_BOOLEAN: Final[Schema] = {"type": "boolean"}
+_DURATION: Final[Schema] = {"type": "string", "pattern": r"^[0-9]{1,9}(\.[0-9]{1,3})? ?(ms|s|min)$"}
+_SIZE: Final[Schema] = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(B|kB|MB|GB|TB)$"}
+_PARTITION: Final = r"^.+-(0|[1-9][0-9]{0,8})$"
+_PATH: Final = "^/"
+_ROLES: Final = (
+    r"^([0-9]+|controller|dead|paused|each|leader of \S+|any ISR follower of \S+|rack \S+)$"
+)
+_DEFINITIONS: Final[Schema] = {
+    "broker": {
+        "description": "A broker id, or a role.",
+        "anyOf": [
+            _COUNT,
+            {"type": "string", "pattern": _ROLES},
+            {"enum": ["controller", "dead", "paused", "each"]},
+        ],
+    },
+    "broker id": {"anyOf": [_COUNT, {"enum": ["each"]}]},
+    "partition": {"type": "string", "pattern": _PARTITION},
+    "path": {"type": "string", "pattern": _PATH},
+    "duration": _DURATION,
+}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _some(items: Schema) -> Schema:
+    """Return the schema of one item, or of a list of items."""
+    return {"anyOf": [items, _list(items)]}
+
+
+def _by(key_pattern: str, values: Schema) -> Schema:
+    return {
+        "type": "object",
+        "patternProperties": {key_pattern: values},
+        "additionalProperties": False,
+        "minProperties": 1,
+    }
+
+
+def _fields(fields: Mapping[str, Schema], required: Iterable[str] = ()) -> Schema:
+    return {
+        "type": "object",
+        "properties": dict(fields),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_BROKERS: Final = _some(_ref("broker"))
+_IDS: Final = _list(_ref("broker id"))
+_REPLICAS: Final = _by(_PARTITION, _list(_COUNT))
+_COUNTS: Final = _by(_PARTITION, _COUNT)
+_PARTITIONS: Final = _some(_ref("partition"))
+_ZNODES: Final = _by(_PATH, _ANY)
+_PATHS: Final = _some(_ref("path"))
+_SERVER: Final[Schema] = {"anyOf": [_COUNT, {"enum": ["leader", "follower"]}]}
+_ROW: Final = _fields(
+    {
+        field.encode_name: {"enum": [str(kind) for kind in Kind]} if field.name == "kind" else _ANY
+        for field in msgspec.structs.fields(JournalRow)
+    }
+)
+_ACTION_VALUES: Final[Mapping[str, Schema]] = {
+    **{f"{do}_zookeeper": _SERVER for do in ("kill", "start", "pause", "resume")},
+    "isolate": _BROKERS,
+    "run": _some(_TEXT),
+    "reassign": _REPLICAS,
+    "cancel_reassignment": _PARTITIONS,
+    "elect_preferred": {"anyOf": [{"const": ALL}, _PARTITIONS]},
+    "elect_unclean": {"anyOf": [{"const": ALL}, _PARTITIONS]},
+    "produce": _by(_PARTITION, {"type": "integer", "minimum": 1}),
+    "produce_constantly": _by(_PARTITION, {"type": "number", "minimum": 0}),
+    "create_znode": _ZNODES,
+    "set_znode": _ZNODES,
+    "delete_znode": _PATHS,
+    "set_topic_partitions": _REPLICAS,
+    "preload": _by(_PARTITION, _SIZE),
+    **dict.fromkeys(
+        (("expire_session", "fail_authentication", "lose_request", "lose_reply")), _BROKERS
+    ),
+    "advance": {"type": "integer", "minimum": 1},
+    "wait": _ref("duration"),
+    **dict.fromkeys(
+        ("kill_all", "up_again", "lose_quorum", "regain_quorum", "heal_all"),
+        _NOTHING,
+    ),
+}
+"""Values of the actions that have no class in runtime/actions.py, or have several values."""
+_CONDITION_VALUES: Final[Mapping[str, Schema]] = {
+    "brokers": _IDS,
+    "unregistered": _BROKERS,
+    "leader": _by(_PARTITION, {"anyOf": [{"type": "integer"}, {"enum": ["none", "each"]}]}),
+    "isr": _by(_PARTITION, _IDS),
+    "leader_epoch": _COUNTS,
+    "replicas": _REPLICAS,
+    "partition_state": _by(_PARTITION, {"enum": [state.value for state in PartitionState]}),
+    "hosts": _by("^([0-9]+|each)$", _some(_ref("partition"))),
+    "offline_partitions": _COUNT,
+    "controller": {"anyOf": [_ref("broker id"), {"enum": ["moved", "none"]}]},
+    "controller_epoch": _COUNT,
+    **dict.fromkeys(("acknowledged", "acknowledged_at_least", "consumed"), _COUNTS),
+    "exists": _PATHS,
+    "absent": _PATHS,
+    "znode": _ZNODES,
+    "deleted": _some(_TEXT),
+    "reassigning": _PARTITIONS,
+    "not_reassigning": _some(_TEXT),
+    "journal": _ROW,
+    "healthy": {"const": True},
+    "agrees": {"const": True},
+    "exit_code": _COUNT,
+    "output": _some(_TEXT),
+}
+_DESCRIBED: Final[Schema] = {
+    name: {"description": kind.about, **_CONDITION_VALUES[name]}
+    for name, kind in CONDITIONS.items()
+}
+_AWAITED: Final[Schema] = {
+    name: one for name, one in _DESCRIBED.items() if not CONDITIONS[name].is_of_tool
+}
+_MOMENT: Final[Schema] = {
+    "anyOf": [
+        {"enum": [phase.value for phase in WRITING_PHASES]},
+        _fields({"event": {"enum": list(EVENTS)}, "operation": _COUNT}, ["event"]),
+    ]
+}
+_AT_STEP: Final = _fields({"step": _COUNT, "advance": _COUNT, "wait": _ref("duration")}, ["step"])
+_TRIGGER_VALUES: Final[Mapping[str, Schema]] = {
+    "at": {"anyOf": [_ref("duration"), _AT_STEP]},
+    "every": _ref("duration"),
+    "on": _ROW,
+    "before": _MOMENT,
+    "after": _MOMENT,
+}
+_STEP_VALUES: Final[Mapping[str, Schema]] = {
+    "name": _TEXT,
+    "until": _some(_ref("awaited conditions")),
+    "within": _ref("duration"),
+    "expect": _some(_ref("conditions")),
+    "files": {"type": "object"},
+    "steps": _ref("steps"),
+    "parallel": _list({"anyOf": [_ref("step"), _ref("steps")]}),
+    "repeat": {"type": "integer", "minimum": 1},
+    "for_each": {"anyOf": [{"enum": ["broker", "rack"]}, _list(_COUNT)]},
+}
+_CLUSTER_VALUES: Final[Mapping[str, Schema]] = {
+    "brokers": {"anyOf": [{"type": "integer", "minimum": 1}, _list(_COUNT)]},
+    "controllers": _list(_COUNT),
+    "racks": _list(_TEXT),
+    "session_timeout": _ref("duration"),
+    "config": {"type": "object", "additionalProperties": _TEXT},
+    "segments": _BOOLEAN,
+    "topics": {"type": "object", "additionalProperties": _ref("topic")},
+    "zookeeper_servers": {"enum": list(SIZES)},
+}
+_TOPIC_VALUES: Final[Mapping[str, Schema]] = {
+    "replicas": _list(_list(_COUNT)),
+    "config": {"type": "object", "additionalProperties": _TEXT},
+}
+_DRILL_VALUES: Final[Mapping[str, Schema]] = {
+    "drill": {"type": "string", "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"},
+    "about": _TEXT,
+    "cluster": _fields({word: _CLUSTER_VALUES[word] for word in CLUSTER_WORDS}),
+    "tolerant": _BOOLEAN,
+    "always": _some({"enum": [ALL, *INVARIANTS]}),
+    "sometimes": _some(_ref("awaited conditions")),
+    "steps": _ref("steps"),
+    "eventually": _fields({"within": _ref("duration"), **_AWAITED}),
+    "checks": _BOOLEAN,
+}
+
+
+def drill_schema() -> Schema:
+    """Return the JSON Schema of drill files."""
+    root = _fields({word: _DRILL_VALUES[word] for word in DRILL_WORDS}, ("drill", "about", "steps"))
+    return {
+        "$schema": DIALECT,
+        "title": "klamm drill",
+        **root,
+        "$defs": {
+            **_DEFINITIONS,
+            "topic": {
+                "anyOf": [
+                    _TOPIC_VALUES["replicas"],
+                    _fields({word: _TOPIC_VALUES[word] for word in TOPIC_WORDS}, ["replicas"]),
+                ]
+            },
+            "conditions": _fields(_DESCRIBED),
+            "awaited conditions": _fields(_AWAITED),
+            "steps": {**_list(_ref("step")), "minItems": 1},
+            "step": _step_schema(),
+        },
+    }
+
+
+def schema_text() -> str:
+    """Return the JSON Schema as the text of a file."""
+    return json.dumps(drill_schema(), indent=2) + "\n"
+
+
+def _step_schema() -> Schema:
+    """Return the schema of a step: a mapping, or the name of an action without a value."""
+    action_values = {word: _action_value(word) for word in ACTIONS}
+    words = {
+        word: {"description": ACTIONS[word].about, **value} for word, value in action_values.items()
+    }
+    words |= {
+        word: {"description": kind.about, **_TRIGGER_VALUES[word]}
+        for word, kind in TRIGGERS.items()
+    }
+    words |= {word: _STEP_VALUES[word] for word in STEP_WORDS if word not in TRIGGERS}
+    plain = [word for word, value in action_values.items() if value == _NOTHING]
+    return {"anyOf": [{"enum": plain}, {**_fields(words), "minProperties": 1}]}
+
+
+def _action_value(word: str) -> Schema:
+    """Return the schema of an action's value, from its class where that determines the value."""
+    if word in _ACTION_VALUES:
+        return _ACTION_VALUES[word]
+    action = actions.ACTIONS[word].action
+    kind = inspect.type_info(action)
+    assert isinstance(kind, inspect.StructType)
+    required = [WORDS.get(field.name, field.name) for field in kind.fields if field.required]
+    if not kind.fields:
+        return _NOTHING
+    if required == ["broker"] and issubclass(action, actions.BrokerAction):
+        return _BROKERS
+    arguments = {
+        WORDS.get(field.name, field.name): _PARTY_VALUES.get(field.name)
+        or _argument(field.name, field.type)
+        for field in kind.fields
+    }
+    return _fields(arguments, required)
+
+
+_PARTY: Final[Schema] = {"anyOf": [_ref("broker"), {"enum": [OTHERS, CLIENTS, ZOOKEEPER]}]}
+_PARTY_VALUES: Final = {
+    "sources": _some(_PARTY),
+    "destinations": _some(_PARTY),
+    "between": {**_list(_some(_PARTY)), "minItems": 2},
+}
+
+
+def _argument(name: str, kind: inspect.Type) -> Schema:
+    if name == "broker":
+        return _ref("broker")
+    if isinstance(kind, inspect.UnionType):
+        (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
+    match kind:
+        case inspect.IntType():
+            return {"type": "integer", "minimum": kind.ge or 0}
+        case inspect.FloatType():
+            return {"type": "number", "minimum": 0, "maximum": 1}
+        case inspect.BoolType():
+            return _BOOLEAN
+        case inspect.EnumType():
+            return {"enum": [one.value for one in kind.cls]}
+    return _TEXT

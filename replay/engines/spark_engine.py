@@ -1,0 +1,174 @@
+"""Implements the query engine with Spark. sqlglot translates DuckDB's SQL to Spark's."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
+from pyspark.sql.pandas.types import from_arrow_schema
+from sqlglot import exp
+
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.replay.engines import COMPRESSION, ONE_QUERY, SPARK, Fetched, R, T
+from klamm.replay.spark_cluster import is_local, is_loopback
+from klamm.replay.spark_errors import SHARED_STORAGE, unpersist
+
+
+@functools.cache
+def to_spark(sql: str) -> str:
+    """Translate a query from DuckDB's dialect to Spark's. Raises UsageError if it is invalid."""
+    with _translation_errors():
+        return sqlglot.transpile(sql, read="duckdb", write="spark")[0]
+
+
+@contextmanager
+def _translation_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlglot.errors.SqlglotError as error:
+        raise UsageError(f"invalid query: {str(error).splitlines()[0]}") from error
+
+
+class SparkEngine:
+    """Implements ``Engine`` with a Spark session."""
+
+    name = SPARK
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        master = str(session.sparkContext.master)
+        self.remote = None if is_local(master) or is_loopback(master) else master
+        self._numbers = count(1)
+        self._kept: dict[str, DataFrame] = {}
+
+    @property
+    def cores(self) -> int:
+        """Number of tasks that run in parallel; a cluster may add executors at any time."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def tasks(self) -> tuple[int, int]:
+        """Return how many tasks of the running stages are finished, and how many there are."""
+        tracker = self.session.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(n) for n in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        return sum(at.numCompletedTasks for at in known), sum(at.numTasks for at in known)
+
+    def fetch(self, sql: str) -> Fetched:
+        """Return the result of a query."""
+        with _query_errors():
+            frame = self.session.sql(to_spark(sql))
+        return Fetched(frame.columns, [tuple(map(_plain, row)) for row in frame.collect()])
+
+    def columns(self, sql: str) -> list[str]:
+        """Return the names of a query's columns."""
+        with _query_errors():
+            return self._frame(sql).columns
+
+    def check(self, sql: str) -> None:
+        """Raise UsageError unless ``sql`` is a single, read-only query."""
+        with _translation_errors():
+            statements = [found for found in sqlglot.parse(sql, read="duckdb") if found is not None]
+        if len(statements) != 1 or not isinstance(statements[0], exp.Query | exp.Describe):
+            raise UsageError(ONE_QUERY)
+
+    def view(self, sql: str, name: str = "view") -> str:
+        """Create a view of a query."""
+        return self._named(self._frame(sql), name)
+
+    def keep(self, sql: str, name: str = "kept", *, is_small: bool = False) -> str:
+        """Run a query when its result is first used, and keep the result."""
+        frame = self._frame(sql).persist(StorageLevel.MEMORY_AND_DISK)
+        named = self._named(frame.hint("broadcast") if is_small else frame, name)
+        self._kept[named] = frame
+        return named
+
+    def name_view(self, relation: str, name: str) -> None:
+        """Create an alias for a relation."""
+        self.session.table(relation).createOrReplaceTempView(name)
+
+    def drop(self, relations: Iterable[str]) -> None:
+        """Free the results that ``keep`` has stored under these names."""
+        unpersist(self._kept.pop(name) for name in list(relations) if name in self._kept)
+
+    def files(self, folder: Path, schema: pa.Schema) -> str:
+        """Register the Parquet files below a directory as a relation."""
+        if not folder.exists():  # a remote file system may have no empty directories
+            return self.table(schema.empty_table())
+        reader = self.session.read.schema(from_arrow_schema(schema))
+        base = folder.parent if "=" in folder.name else folder
+        frame = reader.option("basePath", str(base)).parquet(str(folder))
+        return self._named(frame.select(*schema.names), "files")
+
+    def table(self, rows: pa.Table) -> str:
+        """Register a small Arrow table as a relation."""
+        frame = self.session.createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
+        return self._named(frame, "given")
+
+    def write(self, sql: str, folder: Path) -> None:
+        """Write the result of a query to a new directory of Parquet files."""
+        self._frame(sql).write.option("compression", COMPRESSION).parquet(str(folder))
+        if next(folder.glob("part-*"), None) is None:
+            raise EnvironmentProblem(
+                f"Spark's workers wrote {folder} to their own disks", hint=SHARED_STORAGE
+            )
+
+    def map(self, function: Callable[[T], R], items: Sequence[T], size_bytes: int = 0) -> list[R]:
+        """Apply a function to each item in Spark's Python workers."""
+        tasks = self.session.sparkContext.parallelize(items, max(len(items), 1))
+        return tasks.map(function).collect()
+
+    def _frame(self, sql: str) -> DataFrame:
+        return self.session.sql(to_spark(sql))
+
+    def _named(self, frame: DataFrame, name: str) -> str:
+        named = f"{name}_{next(self._numbers)}"
+        frame.createOrReplaceTempView(named)
+        return named
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SparkRow):
+        return {name: _plain(inner) for name, inner in value.asDict().items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+@contextmanager
+def _query_errors() -> Iterator[None]:
+    """Context manager that turns Spark's errors about an invalid query into UsageError."""
+    with _query_logs_disabled():
+        try:
+            yield
+        except PySparkException as error:
+            words = " ".join(str(error).split("SQLSTATE")[0].split())
+            raise UsageError(f"invalid query: {words}") from error
+
+
+@contextmanager
+def _query_logs_disabled() -> Iterator[None]:
+    """Context manager that stops Spark from printing errors in queries to standard error as JSON.
+
+    No error is lost, because Spark also raises it.
+    """
+    loggers = [
+        PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
+    ]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.disabled = False

@@ -1,0 +1,257 @@
+"""Reads ZooKeeper's files: changes to Kafka clusters, zxid ranges, and digests of transactions.
+
+Each function reads one file. Worker processes call these functions in parallel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from klamm.cluster.errors import EnvironmentProblem
+from klamm.cluster.journal import Kind
+from klamm.replay.event_schema import KINDS, ZOOKEEPER_LOG
+from klamm.replay.sources import Damaged, damaged_batch
+from klamm.replay.sources.zookeeper_changes import (
+    BROKER,
+    CONTROLLER,
+    CONTROLLER_CREATED,
+    EPOCH,
+    EPOCH_WRITTEN,
+    SESSION_CLOSED,
+    TOPIC,
+    Change,
+    ZNode,
+    changes_of,
+    malformed,
+    written,
+    znode_of,
+)
+from klamm.replay.sources.zookeeper_files import ZxidRange
+from klamm.zk.snapshot_file import SnapshotEntry, read_entries
+from klamm.zk.txn_log import Txn, TxnDamage, TxnType, read_stretches, read_txn_log
+from klamm.zk.znodes import MalformedZNode, UnparsableJson
+
+SNAPSHOT_DETAIL: Final = "snapshot"
+
+
+class SnapshotChange(NamedTuple):
+    """A change with the byte offset, zxid, time and session of its transaction.
+
+    In a snapshot, ``offset`` is the offset of the znode, and ``session_id`` is the session that
+    owns it if it is ephemeral, otherwise 0.
+    """
+
+    offset: int
+    zxid: int
+    t_ms: int
+    session_id: int
+    change: Change
+
+
+def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[SnapshotChange]:
+    """Yield the last change of each znode in a snapshot. Earlier changes are not in a snapshot."""
+    controllers: dict[str, list[SnapshotChange]] = {}
+    for entry in entries:
+        znode = znode_of(entry.path)
+        if znode is None:
+            continue
+        node = entry.node
+        for change in _last_changes(znode, entry):
+            at = (node.czxid, node.ctime_ms) if _is_at_creation(change) else _last_write(entry)
+            row = SnapshotChange(entry.offset, *at, node.ephemeral_owner, change)
+            if znode.what in (CONTROLLER, EPOCH):
+                controllers.setdefault(znode.chroot, []).append(row)
+            else:
+                yield row
+    for rows in controllers.values():
+        yield from _election_in_snapshot(rows)
+
+
+def _last_changes(znode: ZNode, entry: SnapshotEntry) -> Iterator[Change]:
+    node = entry.node
+    # If the znode was written again, the data with which it was created is lost.
+    is_new = node.czxid == node.mzxid
+    try:
+        for change in written(
+            znode, node.data, node.version, is_new or znode.what == BROKER, 0, None
+        ):
+            yield change._replace(detail=change.detail or SNAPSHOT_DETAIL)
+    except (MalformedZNode, UnparsableJson) as error:
+        yield malformed(znode, entry.path, str(error), node.version, 0, None)
+    if znode.what == TOPIC and not is_new:
+        yield Change(Kind.TOPIC_CREATED.value, 0, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL)
+
+
+def _is_at_creation(change: Change) -> bool:
+    return change.kind in (Kind.BROKER_ONLINE, Kind.TOPIC_CREATED, CONTROLLER_CREATED)
+
+
+def _last_write(entry: SnapshotEntry) -> tuple[int, int]:
+    return entry.node.mzxid, entry.node.mtime_ms
+
+
+def _election_in_snapshot(rows: list[SnapshotChange]) -> Iterator[SnapshotChange]:
+    """Combine the writes of /controller and /controller_epoch if they are one transaction."""
+    by_kind = {row.change.kind: row for row in rows}
+    created, epoch = by_kind.get(CONTROLLER_CREATED), by_kind.get(EPOCH_WRITTEN)
+    if created is None or epoch is None or created.zxid != epoch.zxid:
+        yield from rows
+        return
+    broker = created.change.broker
+    elected = epoch.change._replace(kind=Kind.CONTROLLER_ELECTED.value, broker=broker)
+    yield created._replace(change=elected)
+
+
+BATCH_ROWS: Final = 20_000
+_MOST_RANGES: Final = 10_000
+_DIGEST_BYTES: Final = 8
+_ROOT: Final = "/"
+CHANGE_KINDS: Final = (*KINDS, CONTROLLER_CREATED, EPOCH_WRITTEN, SESSION_CLOSED)
+"""The kinds of changes. The last three are not events, but events are derived from them."""
+_TYPES: Final = {
+    "code": pa.int8(),
+    "hash": pa.int64(),
+    "int": pa.int32(),
+    "ints": pa.list_(pa.field("element", pa.int32(), False)),
+    "long": pa.int64(),
+    "string": pa.string(),
+}
+_COLUMNS: Final = {
+    **{"file": "hash", "number": "int", "line": "long", "zxid": "long", "session": "long"},
+    **{"t_ms": "long", "kind": "code", "op_index": "int", "run": "hash", "topic": "hash"},
+    **{"partition": "int", "broker": "int", "leader": "int", "leader_epoch": "int", "isr": "ints"},
+    **{"epoch": "int", "zk_version": "int", "fence": "int", "reassignment": "hash"},
+    **{"outcome": "hash", "detail": "string"},
+}
+CHANGES_SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in _COLUMNS.items()])
+"""Changes, with codes and hashes. ``number``: position of the file among the files that are read.
+``run``: null if the chroot of a change is unknown."""
+_RAW_SCHEMA: Final = pa.schema(
+    [
+        (name, _TYPES[kind.replace("hash", "string").replace("code", "string")])
+        for name, kind in _COLUMNS.items()
+    ]
+    + [("problem", pa.string()), ("text", pa.string())]
+)
+DIGESTS_SCHEMA: Final = pa.schema(
+    [("file", pa.string()), ("line", pa.int64()), ("zxid", pa.int64()), ("digest", pa.int64())]
+)
+
+
+class ZooKeeperFile(NamedTuple):
+    """A log or snapshot to read.
+
+    ``before``: in a snapshot, ignore changes from this zxid on, because the logs contain them; -1:
+    ignore none.
+    """
+
+    number: int
+    path: Path
+    is_snapshot: bool
+    before: int
+
+
+def change_batches(run: str | None, file: ZooKeeperFile) -> Iterator[pa.RecordBatch]:
+    """Yield the changes and damaged transactions of a file.
+
+    ``run``: name of the cluster, to which the chroot is appended; None: the chroot is the name.
+    """
+    of_file = _in_snapshot if file.is_snapshot else _in_log
+    path = str(file.path)
+    some: list[tuple[Any, ...]] = []
+    for found in of_file(file):
+        if isinstance(found, TxnDamage):
+            damaged = Damaged(found.offset, found.problem, found.text)
+            yield _damaged(path, damaged)
+            continue
+        offset, zxid, t_ms, session, change = found
+        kind, op_index, chroot, *others = change
+        name = None if chroot is None else f"{run}{chroot}" if run is not None else chroot or _ROOT
+        head = (path, file.number, offset, zxid, session, t_ms, kind, op_index, name)
+        some.append((*head, *others, None, None))
+        if len(some) == BATCH_ROWS:
+            yield _batch(some)
+            some = []
+    if some:
+        yield _batch(some)
+
+
+def _damaged(path: str, damaged: Damaged) -> pa.RecordBatch:
+    return damaged_batch(ZOOKEEPER_LOG, path, [damaged])
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    pairs = zip(columns, _RAW_SCHEMA, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in pairs], schema=_RAW_SCHEMA
+    )
+
+
+def _in_log(file: ZooKeeperFile) -> Iterator[SnapshotChange | TxnDamage]:
+    for txn in read_txn_log(file.path):
+        if isinstance(txn, TxnDamage):
+            yield txn
+            continue
+        for change in changes_of(txn):
+            yield SnapshotChange(txn.offset, txn.zxid, txn.t_ms, txn.session_id, change)
+
+
+def _in_snapshot(file: ZooKeeperFile) -> Iterator[SnapshotChange | TxnDamage]:
+    """Yield the changes in a snapshot that are older than the logs.
+
+    Reads the whole file first, because its checksum is at the end.
+    """
+    try:
+        found = list(changes_in_snapshot(read_entries(file.path)))
+    except EnvironmentProblem as error:
+        yield TxnDamage(0, "snapshot", str(error))
+        return
+    yield from (at for at in found if file.before < 0 or at.zxid < file.before)
+
+
+def zxid_ranges(path: Path) -> list[ZxidRange]:
+    """Return the ranges of consecutive transactions in a log.
+
+    Raises EnvironmentProblem if there are more than 10,000 ranges.
+    """
+    found = []
+    for count, (offset, first, last) in enumerate(read_stretches(path), 1):
+        if count > _MOST_RANGES:
+            raise EnvironmentProblem(
+                f"{path} has more than {_MOST_RANGES:,} gaps between its zxids",
+                hint="inspect the file with ZooKeeper's TxnLogToolkit",
+            )
+        found.append(ZxidRange(first, last, str(path), offset))
+    return found
+
+
+def digest_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield a digest of each transaction in a log (DIGESTS_SCHEMA), to compare logs of servers."""
+    some = [
+        {"file": str(path), "line": txn.offset, "zxid": txn.zxid, "digest": _digest(txn)}
+        for txn in read_txn_log(path)
+        if isinstance(txn, Txn)
+    ]
+    yield pa.RecordBatch.from_pylist(some, DIGESTS_SCHEMA)
+
+
+def _digest(txn: Txn) -> int:
+    """Return a hash of a transaction's content.
+
+    Leaves out the paths of a closed session's ephemeral znodes, which may differ between servers.
+    """
+    ops = [op._replace(paths=None) if op.type is TxnType.CLOSE_SESSION else op for op in txn.ops]
+    text = repr((txn.session_id, txn.cxid, txn.t_ms, txn.is_multi, *map(tuple, ops)))
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
+    return int.from_bytes(digest.digest(), signed=True)
+
+
+assert [name for name in _COLUMNS if name not in ("run",)][6:] == [
+    name for name in Change._fields if name != "chroot"
+]

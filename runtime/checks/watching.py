@@ -1,0 +1,405 @@
+"""Checks the invariants of a simulated world after every event that can violate them.
+
+The Watcher observes committed transactions, sent messages, journal rows and the events that brokers
+have finished. It changes nothing, except that reading a partition materializes its constant-rate
+appends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from klamm.brokers.bandwidth.copying import Arrived
+from klamm.brokers.broker import Broker
+from klamm.brokers.constant_rate.producer import ConstantRateProducer
+from klamm.brokers.logs.errors import ReplicaLogError
+from klamm.brokers.logs.interval_log import IntervalLog
+from klamm.brokers.logs.log_store import MemoryLogStore
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.configs import BROKER_CONFIGS, UNCLEAN
+from klamm.cluster.data_requests import (
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from klamm.cluster.errors import InvalidConfig
+from klamm.cluster.requests import (
+    Address,
+    AlterIsrRequest,
+    AlterIsrResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    ControlRequest,
+    ElectLeadersRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    Message,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from klamm.cluster.types import NO_EPOCH, ElectionType, TopicPartition
+from klamm.runtime.actors import Actor
+from klamm.runtime.checks.invariants import INVARIANTS, Check, InvariantViolated
+from klamm.runtime.checks.log_intervals import LogIntervals
+from klamm.runtime.checks.observations import (
+    NO_NODE,
+    Answered,
+    Committed,
+    History,
+    IsrAnswered,
+    ReplicaChanged,
+    Requested,
+    ShutDown,
+    StateWritten,
+    TopicWritten,
+    decode_state,
+    decode_topic,
+)
+from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.data_tree import Change
+from klamm.zk.store import WatchKind
+from klamm.zk.znodes.configs import ConfigEntityZNode
+from klamm.zk.znodes.json_values import MalformedZNode
+
+_STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
+_TOPIC: Final = re.compile(r"/brokers/topics/([^/]+)")
+_DELETION: Final = re.compile(r"/admin/delete_topics/([^/]+)")
+_ID: Final = re.compile(r"/brokers/ids/([0-9]+)")
+_CONFIG: Final = re.compile(r"/config/(brokers|topics)/([^/]+)")
+_ASKED: Final = (
+    LeaderAndIsrRequest,
+    UpdateMetadataRequest,
+    StopReplicaRequest,
+    AlterIsrRequest,
+    ControlledShutdownRequest,
+)
+_CONTROL_ANSWERS: Final = (LeaderAndIsrResponse, UpdateMetadataResponse, StopReplicaResponse)
+_BY_PARTITION: Final = (FetchRequest, FetchResponse, ProduceRequest, AlterIsrResponse)
+_MAX_REQUESTS: Final = 10_000
+
+
+class Violation(NamedTuple):
+    """A violated invariant: its name, and what was observed, with the time and journal row.
+
+    ``row``: the number of the last journal row at that time, from 1."""
+
+    name: str
+    seen: str
+    row: int
+
+
+class Watcher:
+    """Checks the invariants ``names`` in one world. Create it before the first broker starts.
+
+    ``violations``: all violations found so far."""
+
+    def __init__(self, world: SimulatedWorld, names: Sequence[str]) -> None:
+        self.violations: list[Violation] = []
+        self._world = world
+        self._names = frozenset(names)
+        self._checks: dict[type, list[tuple[str, Check]]] = {}
+        for name in names:
+            invariant = INVARIANTS[name]
+            if invariant.check is not None:
+                self._checks.setdefault(invariant.event, []).append((name, invariant.check))
+        protocol = BROKER_CONFIGS["inter.broker.protocol.version"].value(world.spec.config)
+        self._history = History(leaders_write_isrs=protocol < "2.7")
+        if BROKER_CONFIGS[UNCLEAN].value(world.spec.config):
+            self._history.unclean_configs["brokers"].add("<default>")
+        self._checker = ReplicationChecker()
+        self._intervals = LogIntervals()
+        self._views: dict[tuple[TopicPartition, int], tuple[object, ReplicaView]] = {}
+        self._reported = 0
+        self._rates: list[ConstantRateProducer] = []
+        self._asked: dict[tuple[Address, Address, int], Any] = {}
+        self._current: dict[Address, object] = {}
+        self._broker_epochs: dict[int, int] = {}
+        self._brokers: dict[int, Broker] = {}
+        self._rows = 0
+        world.server.commit_taps.append(self._on_commit)
+        world.transport.add_tap(self._on_message)
+        world.request_taps.append(self._on_request)
+        world.observer = self
+
+    @property
+    def remembered(self) -> tuple[object, ...]:
+        """What the verdicts on later events depend on."""
+        return self._history, self._checker
+
+    def forget_rows(self) -> None:
+        """Remove all rows from the world's journal, e.g. to make copies of the world small."""
+        self._take_rows()
+        self._world.journal.rows.clear()
+        self._rows = 0
+
+    def add_constant_rates(self, producer: ConstantRateProducer) -> None:
+        """Also check that records acknowledged to this constant-rate producer are not lost."""
+        self._rates.append(producer)
+
+    def raise_violation(self) -> None:
+        """Raise InvariantViolated for the first violation, if any."""
+        if self.violations:
+            raise InvariantViolated(*self.violations[0])
+
+    # -- observations
+
+    def _on_commit(self, session: int, changes: Sequence[Change]) -> None:
+        self._take_rows()
+        history, tree = self._history, self._world.server.tree
+        writer = self._writer(session)
+        epoch_node = tree.nodes.get("/controller_epoch")
+        epoch = int(epoch_node.data or b"0") if epoch_node is not None else 0
+        if writer != NO_NODE:
+            committed = Committed(
+                session,
+                writer,
+                tuple(change.path for change in changes),
+                history.epoch,
+                epoch,
+                (WatchKind.CREATED, "/controller") in changes,
+            )
+            self._check(committed)
+            history.on_commit(committed)
+        for change in changes:
+            self._on_change(change, writer)
+
+    def _on_change(self, change: Change, writer: int) -> None:
+        history, path = self._history, change.path
+        node = self._world.server.tree.nodes.get(path)
+        if found := _STATE.fullmatch(path):
+            tp = TopicPartition(found[1], int(found[2]))
+            after = None if node is None else decode_state(node.data, node.version)
+            written = StateWritten(tp, history.states.get(tp), after, writer)
+            self._check(written)
+            history.on_state(written)
+        elif found := _TOPIC.fullmatch(path):
+            topic = found[1]
+            after_topic = None if node is None else decode_topic(node.data)
+            changed = TopicWritten(topic, history.topics.get(topic), after_topic, writer)
+            self._check(changed)
+            history.on_topic(changed)
+            if node is None:
+                self._checker.forget(topic)
+        elif found := _DELETION.fullmatch(path):
+            (history.deleting.discard if node is None else history.deleting.add)(found[1])
+        elif found := _ID.fullmatch(path):
+            history.on_registration(int(found[1]), None if node is None else node.czxid)
+        elif (found := _CONFIG.fullmatch(path)) and node is not None:
+            with suppress(MalformedZNode, InvalidConfig):
+                config = ConfigEntityZNode.decode(node.data)
+                if BROKER_CONFIGS[UNCLEAN].value(config):
+                    history.unclean_configs[found[1]].add(found[2])
+
+    def _writer(self, session: int) -> int:
+        for broker_id, running in self._world.nodes.items():
+            if running.store.session_id == session:
+                return broker_id
+        return NO_NODE
+
+    def _on_message(self, message: Message) -> None:
+        self._take_rows()
+        body = message.body
+        if isinstance(body, _ASKED):
+            self._ask(message)
+        elif isinstance(body, ElectLeadersRequest):
+            if body.election_type is ElectionType.UNCLEAN:
+                named = body.partitions
+                self._history.unclean.update(self._history.states if named is None else named)
+        elif isinstance(body, ProduceRequest | ProduceResponse):
+            self._on_produce(message)
+        elif isinstance(body, (*_CONTROL_ANSWERS, AlterIsrResponse, ControlledShutdownResponse)):
+            self._on_answer(message)
+
+    def _on_request(self, broker_id: int, request: ControlRequest) -> None:
+        """Check a control request when it is queued.
+
+        It may be sent much later, because a controller sends a broker one request at a time."""
+        requested = Requested(request.controller_id, broker_id, request)
+        self._check(requested)
+        self._history.on_request(requested)
+
+    def _ask(self, message: Message) -> None:
+        if len(self._asked) > _MAX_REQUESTS:
+            del self._asked[next(iter(self._asked))]
+        key = (message.source, message.destination, message.correlation_id)
+        self._asked[key] = message.body
+
+    def _on_answer(self, message: Message) -> None:
+        body, source, destination = message.body, message.source, message.destination
+        asked = self._asked.pop((destination, source, message.correlation_id), None)
+        history = self._history
+        match asked, body:
+            case AlterIsrRequest(), AlterIsrResponse():
+                self._check(IsrAnswered(source.id, destination.id, asked, body))
+            case ControlledShutdownRequest(), ControlledShutdownResponse(error=Errors.NONE):
+                registered = history.registered.get(asked.broker_id, 0)
+                broker = self._broker(asked.broker_id)
+                hosted = {} if broker is None else broker.replica_manager.partitions
+                granted = ShutDown(source.id, asked.broker_id, registered, hosted)
+                self._check(granted)
+                history.on_shut_down(granted)
+            case (
+                LeaderAndIsrRequest() | UpdateMetadataRequest() | StopReplicaRequest(),
+                LeaderAndIsrResponse() | UpdateMetadataResponse() | StopReplicaResponse(),
+            ):
+                broker = self._broker(source.id)
+                if broker is not None:
+                    # The controller on the same node may register the broker again while the
+                    # broker processes the request.
+                    epoch = self._broker_epochs[source.id]
+                    answered = Answered(source.id, epoch, asked, body)
+                    self._check(answered)
+                    history.on_answer(answered)
+            case _:
+                pass
+
+    def _on_produce(self, message: Message) -> None:
+        views: list[ReplicaView] = []
+        body, broker_id = message.body, message.source.id
+        if isinstance(body, ProduceResponse):
+            views = [
+                view for tp in body.partitions if (view := self._view(tp, broker_id)) is not None
+            ]
+        self._checker.on_message(message, views)
+        self._take_reports()
+
+    # -- events of brokers
+
+    def before(self, actor: Actor) -> None:
+        """Remember which event a broker is about to process."""
+        if actor.task is None and actor.address.role == "broker":
+            self._current[actor.address] = actor.inbox[0] if actor.inbox else None
+            if (broker := self._broker(actor.address.id)) is not None:
+                self._broker_epochs[actor.address.id] = broker.broker_epoch
+
+    def after(self, actor: Actor) -> None:
+        """Check the partitions that are mentioned in the event that a broker has just finished."""
+        if actor.task is not None or actor.address.role != "broker":
+            return
+        event = self._current.pop(actor.address, None)
+        for tp in _partitions_of(event):
+            self._on_replica(tp, actor.address.id)
+
+    def _on_replica(self, tp: TopicPartition, broker_id: int) -> None:
+        broker = self._broker(broker_id)
+        if broker is None:
+            return
+        for producer in self._rates:
+            if (progress := producer.partitions.get(tp)) is not None:
+                progress.materialize(self._world.clock.monotonic_ms())
+                self._checker.acknowledged[tp] = list(progress.acknowledged)
+        found = (self._view(tp, other) for other in self._world.log_stores)
+        views = tuple(view for view in found if view is not None)
+        partition = broker.replica_manager.partitions.get(tp)
+        isr: tuple[int, ...] = ()
+        pending: tuple[int, ...] = ()
+        if partition is not None and partition.is_leader(broker_id):
+            isr = partition.isr
+            pending = () if partition.pending is None else partition.pending.isr
+        view = next((view for view in views if view.broker_id == broker_id), None)
+        changed = ReplicaChanged(tp, broker_id, views, view, isr, pending)
+        self._check(changed)
+        self._checker.check(views)
+        self._take_reports()
+        self._history.on_replica(changed)
+
+    def _broker(self, broker_id: int) -> Broker | None:
+        """Return a running broker, or None. If it has restarted, forget its old state."""
+        running = self._world.nodes.get(broker_id)
+        if running is None:
+            return None
+        broker = running.node.broker
+        if self._brokers.get(broker_id) is not broker:
+            self._brokers[broker_id] = broker
+            self._history.on_restart(broker_id)
+            self._checker.on_restart(broker_id)
+        return broker
+
+    def _view(self, tp: TopicPartition, broker_id: int) -> ReplicaView | None:
+        """Return a broker's replica, or None if there is none.
+
+        The logs of stopped brokers are only inspected if they are in memory."""
+        running = self._world.nodes.get(broker_id)
+        if running is not None:
+            broker = running.node.broker
+            partition = broker.replica_manager.partitions.get(tp)
+            if partition is None or partition.log is None:
+                return None
+            broker.rates.materialize(tp)
+            epoch = partition.leader_epoch
+            leading = epoch if partition.is_leader(broker_id) else NO_EPOCH
+            log, high_watermark = partition.log, partition.high_watermark
+        else:
+            store = self._world.log_stores[broker_id]
+            if not isinstance(store, MemoryLogStore):
+                return None
+            path = next((p for p, logs in store.dirs.items() if tp in logs.current), None)
+            if path is None:
+                return None
+            log = store.dirs[path].current[tp]
+            high_watermark = store.high_watermarks.get(path, {}).get(tp, 0)
+            high_watermark = min(high_watermark, log.log_end_offset)
+            leading = epoch = NO_EPOCH
+        rest = (high_watermark, leading, epoch, log.log_start_offset, log.log_end_offset)
+        try:
+            if isinstance(log, IntervalLog):
+                # While the end is the same, a log has the same intervals if they are still in the
+                # same object.
+                kept, before = self._views.get((tp, broker_id), (None, None))
+                if kept is log.kept and before is not None and before[3:] == rest:
+                    return before
+                view = ReplicaView(tp, broker_id, self._intervals.of(tp, broker_id, log), *rest)
+                self._views[tp, broker_id] = log.kept, view
+                return view
+            with self._world.log_stores.disk.without_faults():
+                return ReplicaView(tp, broker_id, log.intervals(), *rest)
+        except ReplicaLogError:
+            return None  # its broker finds the damage when it needs the log
+
+    # -- checks
+
+    def _check(self, event: Any) -> None:
+        for name, check in self._checks.get(type(event), ()):
+            for line in check(self._history, event):
+                self._report(name, line)
+
+    def _take_reports(self) -> None:
+        names = self._checker.names
+        if len(names) > self._reported:
+            for line in list(names)[self._reported :]:
+                if names[line] in self._names:
+                    self._report(names[line], line)
+            self._reported = len(names)
+
+    def _report(self, name: str, line: str) -> None:
+        at_s = self._world.clock.monotonic_ms() / 1000
+        rows = len(self._world.journal.rows)
+        seen = f"{line}; at {at_s:.3f} s, journal row {rows}"
+        self.violations.append(Violation(name, seen, rows))
+
+    def _take_rows(self) -> None:
+        rows = self._world.journal.rows
+        for row in rows[self._rows :] if len(rows) > self._rows else ():
+            self._history.on_row(row)
+        self._rows = len(rows)
+
+
+def _partitions_of(event: object) -> Iterable[TopicPartition]:
+    """Return the partitions that a broker's event mentions."""
+    if isinstance(event, Arrived):
+        return (event.copy_id.topic_partition,)
+    if not isinstance(event, Message):
+        return ()
+    body = event.body
+    if isinstance(body, _BY_PARTITION):
+        return tuple(body.partitions)
+    if isinstance(body, LeaderAndIsrRequest | StopReplicaRequest):
+        return tuple(state.topic_partition for state in body.partition_states)
+    return ()

@@ -1,0 +1,47 @@
+"""Sections that Ctrl-C must not interrupt."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Context manager that postpones Ctrl-C to the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    is_interrupted = False
+
+    def note(*_: object) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+
+    # Another thread can receive the signal; Python then calls the handler in this one.
+    handler = signal.signal(signal.SIGINT, note)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if is_interrupted:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def starting_workers() -> Iterator[None]:
+    """Context manager for the start of worker processes, which will ignore Ctrl-C.
+
+    The process that starts them handles it and ends them. Ctrl-C is postponed to the end of the
+    block, because a worker whose parent ends during the start prints a traceback.
+    """
+    from multiprocessing import resource_tracker
+
+    # It is started with the first worker otherwise, and unblocks SIGINT then.
+    resource_tracker.ensure_running()
+    with interrupts_deferred():
+        yield

@@ -1,0 +1,122 @@
+"""How long each partition of a scenario was unavailable or under-replicated, and lost records.
+
+The times come from the brokers themselves, not from the controller: a partition is unavailable from
+the death of its leader until another broker that runs has become leader.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from klamm.brokers.broker import Broker
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.cluster import brokers_of, leader_of
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.statemachines.partition_state import PartitionState
+
+
+class PartitionResult(msgspec.Struct, frozen=True):
+    """What happened to one partition.
+
+    ``unavailable_ms``: time without a running leader. ``under_replicated_ms``: time in which the
+    leader's ISR lacked a replica, or without a running leader. ``records_in_doubt``: records that
+    were sent, but neither acknowledged nor refused. ``records_lost``: acknowledged records that the
+    leader's log lacks. The last two are None if no client with countable records produced to the
+    partition, and ``records_lost`` also if the partition has no running leader.
+    """
+
+    unavailable_ms: float
+    under_replicated_ms: float
+    records_in_doubt: int | None = None
+    records_lost: int | None = None
+
+    @property
+    def is_flawless(self) -> bool:
+        """True if all values are zero or unknown."""
+        return not any(getattr(self, name) for name in self.__struct_fields__)
+
+
+class _Times:
+    """Times of one partition so far, and its state since the last observation.
+
+    ``has_begun``: the partition has had a running leader."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.unavailable_ms = 0.0
+        self.under_replicated_ms = 0.0
+        self.is_available = True
+        self.is_replicated = True
+
+
+class PartitionTimes:
+    """Measures every partition of a scenario from the time when it first has a leader."""
+
+    def __init__(self, driver: ScenarioDriver) -> None:
+        self._driver = driver
+        self._times: dict[TopicPartition, _Times] = {}
+        self._rows_seen = 0
+        self._last_ms = driver.elapsed_ms
+        driver.turns.observers.append(self.observe)
+        self.observe()
+
+    def observe(self) -> None:
+        """Add the time since the last observation, then observe the brokers again."""
+        self._add_elapsed()
+        self._driver.call_client(lambda _: self._observe_brokers())
+
+    def results(self) -> dict[TopicPartition, PartitionResult]:
+        """Return the results, sorted by partition. Partitions of deleted topics are omitted."""
+        self._add_elapsed()
+        clients = self._driver.clients
+        return {
+            tp: PartitionResult(
+                times.unavailable_ms,
+                times.under_replicated_ms,
+                clients.records_in_doubt(tp),
+                clients.records_lost(tp),
+            )
+            for tp, times in sorted(self._times.items())
+        }
+
+    def _add_elapsed(self) -> None:
+        now_ms = self._driver.elapsed_ms
+        elapsed_ms, self._last_ms = now_ms - self._last_ms, now_ms
+        for times in self._times.values():
+            times.unavailable_ms += 0.0 if times.is_available else elapsed_ms
+            times.under_replicated_ms += 0.0 if times.is_replicated else elapsed_ms
+
+    def _observe_brokers(self) -> None:
+        cluster = self._driver.cluster
+        paused = cluster.paused_broker_ids
+        live = [broker for broker in brokers_of(cluster) if broker.info.id not in paused]
+        self._take_rows()
+        for tp, times in self._times.items():
+            isr_size = _isr_size(tp, live)
+            times.has_begun = times.has_begun or isr_size is not None
+            if times.has_begun:
+                times.is_available = isr_size is not None
+                times.is_replicated = isr_size is not None and isr_size[0] >= isr_size[1]
+
+    def _take_rows(self) -> None:
+        """Add the partitions that came online, and forget deleted topics."""
+        rows = self._driver.rows
+        if len(rows) == self._rows_seen:
+            return
+        new, self._rows_seen = rows[self._rows_seen :], len(rows)
+        deleted = {row.topic for row in new if row.kind == Kind.TOPIC_DELETION_STARTED}
+        for tp in [tp for tp in self._times if tp.topic in deleted]:
+            del self._times[tp]
+        for row in new:
+            if row.kind == Kind.PARTITION_TRANSITION and row.to == PartitionState.ONLINE.value:
+                assert row.topic is not None
+                self._times.setdefault(TopicPartition(row.topic, row.partition), _Times())
+
+
+def _isr_size(tp: TopicPartition, live: list[Broker]) -> tuple[int, int] | None:
+    """Return the sizes of the ISR and of the replicas at the running leader, or None."""
+    led = leader_of(tp, live)
+    if led is None or led[1].state is None:
+        return None
+    return len(led[1].isr), len(led[1].state.replicas)

@@ -1,0 +1,302 @@
+"""Digests of the state of a simulated cluster, equal for states that behave alike.
+
+Everything that can be reached from the nodes, the logs, ZooKeeper and the messages in flight
+counts, except what cannot change the behaviour: times, metrics, the journal, random generators,
+configs, and numbers that are only compared with each other. Of those numbers (zxids, session ids,
+correlation ids) the digest contains the rank. A time counts only as set, infinite or missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import random
+import re
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from klamm.brokers.bandwidth.copying import Copying
+from klamm.brokers.config import BrokerConfig
+from klamm.brokers.constant_rate.connections import CertainConnections
+from klamm.brokers.logs.log_config import LogConfig
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.cluster.quirks import Quirks
+from klamm.cluster.requests import Address
+from klamm.cluster.types import EndPoint
+from klamm.controller.candidacy import Candidacy
+from klamm.controller.channel_manager import ChannelManager
+from klamm.controller.config import ControllerConfig
+from klamm.controller.event_manager import EventManager
+from klamm.controller.metrics import ControllerMetrics
+from klamm.controller.recorder import Recorder
+from klamm.controller.request_sender import RequestSender
+from klamm.controller.state_change_log import StateChangeLog
+from klamm.controller.timer import Timer
+from klamm.placement.draws import JavaRandom
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
+from klamm.runtime.transport import SimulatedTransport
+from klamm.zk.memory_server import MemoryServer
+
+FIRST_ZXID: Final = 1_000_000_000
+"""The zxid with which a world must begin: greater zxids are recognized by their ten digits."""
+NEVER_MS: Final = 1_000_000_000.0
+"""Timers that are due later never fire, and do not count."""
+_RANKED: Final = re.compile(r"#[a-z]?[0-9]+")
+_TIMESTAMP: Final = re.compile(r'"timestamp":"?[0-9]+"?')
+_IGNORED_TYPES: Final = (
+    BrokerConfig,
+    Candidacy,
+    CertainConnections,
+    ControllerConfig,
+    ControllerMetrics,
+    Copying,
+    EndPoint,
+    JavaRandom,
+    JournalGuard,
+    LogConfig,
+    LogJournal,
+    MemoryServer,
+    Quirks,
+    Recorder,
+    RequestSender,
+    SimulatedTransport,
+    StateChangeLog,
+    Timer,
+    VirtualClock,
+    ZooKeeperLinks,
+    random.Random,
+    type,
+    types.BuiltinFunctionType,
+    types.FunctionType,
+    types.MethodType,
+    functools.partial,
+)
+_IGNORED_NAMES: Final = frozenset(
+    {
+        "_added",
+        "_correlation_id",
+        "_count",
+        "_last_event_id",
+        "_last_number",
+        "_last_timer_id",
+        "_next_correlation_id",
+        "_seq",
+        "cause_id",
+        "event_id",
+        "yield_control",
+        "_listeners",
+        "_node",
+    }
+)
+_SESSIONS: Final = frozenset({"_session_id", "registered_by_session", "elected_session"})
+_CORRELATIONS: Final = frozenset({"correlation_id"})
+
+
+class StateText:
+    """The text of a world's state. The texts of nodes are kept until ``changed`` is called."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, str] = {}
+        self._zxid = 0
+        self._znodes = ""
+
+    def changed(self, broker_id: int) -> None:
+        """Forget the text of a node, because the node has run, started or stopped."""
+        self._nodes.pop(broker_id, None)
+
+    def text(self, world: SimulatedWorld, more: Iterable[object] = ()) -> str:
+        """Return the text of a world and of the values ``more``.
+
+        Call this only between events. The zxids of the world must begin with FIRST_ZXID.
+        """
+        writer = _Writer()
+        for part in more:
+            writer.write(part)
+        writer.out.append(str(world.candidacy.failed_failovers))
+        for broker_id in world.spec.broker_ids:
+            if broker_id not in self._nodes:
+                self._nodes[broker_id] = _text_of_node(world, broker_id)
+            writer.out.append(self._nodes[broker_id])
+            running = world.nodes.get(broker_id)
+            if running is not None:
+                writer.write(world.scheduler.actors[Address("broker", broker_id)])
+                if running.node.controller is not None:
+                    writer.events(running.node.controller.events)
+        for link, messages in world.transport.by_link().items():
+            writer.out.append(f"{link[0]} {link[1]}")
+            for message in messages:
+                writer.write(message)
+        server = world.server
+        if server.zxid != self._zxid:
+            self._zxid, self._znodes = server.zxid, _text_of_znodes(server)
+        writer.out.append(self._znodes)
+        for kind, path, sessions in server.watches.armed():
+            writer.out.append(f"{kind} {path} {[f'#s{session}' for session in sessions]}")
+        for session, state in server.session_states():
+            writer.out.append(f"#s{session} {state}")
+        return _with_ranks("\n".join(writer.out))
+
+    def digest(self, world: SimulatedWorld, more: Iterable[object] = ()) -> bytes:
+        """Return a hash of ``text``, as 16 bytes."""
+        return hashlib.blake2b(self.text(world, more).encode(), digest_size=16).digest()
+
+
+def _text_of_node(world: SimulatedWorld, broker_id: int) -> str:
+    writer = _Writer()
+    running = world.nodes.get(broker_id)
+    writer.write(world.log_stores[broker_id] if running is None else running)
+    return "\n".join(writer.out)
+
+
+def _with_ranks(text: str) -> str:
+    """Replace numbers that are only compared by their ranks among all such numbers."""
+    found = sorted(set(_RANKED.findall(text)), key=lambda token: (len(token), token))
+    ranks = {token: f"#{rank}" for rank, token in enumerate(found)}
+    return _RANKED.sub(lambda match: ranks[match[0]], text)
+
+
+def _text_of_znodes(server: MemoryServer) -> str:
+    out = []
+    for path, node in server.tree.nodes.items():
+        czxid = f"#{node.czxid}" if path.startswith("/brokers/ids/") else ""
+        out.append(f"{path} {node.data!r} {node.version} #s{node.owner} {czxid}")
+    return _TIMESTAMP.sub("", "\n".join(sorted(out)))
+
+
+class _Writer:
+    """Writes objects as text. Objects with an identity are written once."""
+
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self._seen: set[int] = set()
+
+    def write(self, value: Any) -> None:
+        kind = value.__class__
+        how = _HOW.get(kind)
+        if how is None:
+            how = _HOW[kind] = _how_to_write(kind)
+        how(self, value)
+
+    def atom(self, value: object) -> None:
+        self.out.append(repr(value))
+
+    def integer(self, value: int) -> None:
+        self.out.append(str(value) if value < FIRST_ZXID else f"#{value}")
+
+    def time(self, value: float) -> None:
+        self.out.append("inf" if value in (float("inf"), float("-inf")) else "time")
+
+    def ignore(self, value: object) -> None:
+        pass
+
+    def enum(self, value: Enum) -> None:
+        self.out.append(value.name)
+
+    def sequence(self, values: Iterable[object]) -> None:
+        self.out.append("[")
+        for value in values:
+            self.write(value)
+        self.out.append("]")
+
+    def mapping(self, values: Mapping[Any, object]) -> None:
+        self.out.append("{")
+        if len(values) > 1:
+            for key in sorted(values, key=repr):
+                self.write(key)
+                self.write(values[key])
+        else:
+            for key, value in values.items():
+                self.write(key)
+                self.write(value)
+        self.out.append("}")
+
+    def set(self, values: Iterable[object]) -> None:
+        self.out.append("{" + ",".join(sorted(map(self._alone, values))) + "}")
+
+    def _alone(self, value: object) -> str:
+        writer = _Writer()
+        writer.write(value)
+        return " ".join(writer.out)
+
+    def is_new(self, value: object) -> bool:
+        """Return True the first time that an object is written."""
+        is_new = id(value) not in self._seen
+        self._seen.add(id(value))
+        return is_new
+
+    def fields(self, value: object, names: Iterable[str]) -> None:
+        out = self.out
+        out.append(value.__class__.__name__)
+        for name in names:
+            if name in _IGNORED_NAMES:
+                continue
+            field = getattr(value, name, None)
+            if name.endswith("_ms"):
+                out.append("none" if field is None else "time")
+            elif name in _SESSIONS:
+                out.append(f"#s{field}")
+            elif name in _CORRELATIONS:
+                out.append(f"#c{field}")
+            else:
+                self.write(field)
+
+    def channels(self, manager: ChannelManager) -> None:
+        for broker_id, channel in sorted(manager._channels.items()):
+            self.out.append(f"channel {broker_id}")
+            self.write(channel.in_flight)
+            self.sequence(request for request, *_ in channel.queue)
+
+    def events(self, manager: EventManager) -> None:
+        self.sequence(queued.event for queued in manager._queue)
+        timers = sorted(timer[:3] for timer in manager._timers if timer[0] < NEVER_MS)
+        self.sequence(event for _, _, event in timers)
+
+
+_Write = Callable[[_Writer, Any], None]
+
+
+def _how_to_write(kind: type) -> _Write:
+    if issubclass(kind, _IGNORED_TYPES):
+        return _Writer.ignore
+    if issubclass(kind, Enum):
+        return _Writer.enum
+    if issubclass(kind, tuple | list | deque):
+        return _Writer.sequence
+    if issubclass(kind, Mapping):
+        return _Writer.mapping
+    if issubclass(kind, set | frozenset):
+        return _Writer.set
+    slots = tuple(dict.fromkeys(name for c in kind.__mro__ for name in _slots(c)))
+    if issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen:
+        return lambda writer, value: writer.fields(value, slots)
+
+    def write(writer: _Writer, value: Any) -> None:
+        if writer.is_new(value):
+            writer.fields(value, (*slots, *getattr(value, "__dict__", ())))
+
+    return write
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = kind.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+_HOW: Final[dict[type, _Write]] = {
+    int: _Writer.integer,
+    str: _Writer.atom,
+    bytes: _Writer.atom,
+    bool: _Writer.atom,
+    type(None): _Writer.atom,
+    float: _Writer.time,
+    ChannelManager: _Writer.channels,
+    EventManager: _Writer.ignore,
+}

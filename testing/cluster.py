@@ -1,0 +1,435 @@
+"""Clusters as context managers: a simulated one, and one on a real ZooKeeper.
+
+Each call is compiled and executed like a step of a drill (drills/language.py), so that methods and
+drills take the same arguments and mean the same. A simulated cluster runs only during calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
+
+from klamm.brokers.logs.records import Record
+from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.quirks import parse_quirks
+from klamm.cluster.suggestions import suggestion
+from klamm.cluster.version import klamm_version
+from klamm.drills.actions import ACTIONS
+from klamm.drills.language import parse_drill
+from klamm.drills.page import Headline, run_page
+from klamm.drills.reading import DrillReader
+from klamm.drills.run import Outcome, Verdict, final_verdict, judge_step
+from klamm.drills.step_language import StepCompiler
+from klamm.drills.worlds import JOURNAL_FILE, Worlds
+from klamm.report.values import Tone
+from klamm.runtime.checks.invariants import INVARIANTS, InvariantViolated
+from klamm.runtime.scenarios.conditions import partition_of
+from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.runner import ScenarioRunner
+from klamm.runtime.scenarios.steps import Step, ToolResult, Wait
+from klamm.runtime.scenarios.trace import RunTrace
+from klamm.testing.actions import Actions, Conditions, Value, Words
+from klamm.testing.clients import ConsumedRecord, RecordProducers, read_partition
+
+__tracebackhide__ = True
+"""Tells pytest to omit the functions of this file from tracebacks."""
+WITHIN: Final = "30s"
+_NAME: Final = "cluster"
+_POSITION: Final = re.compile(r":1:\d+: ")
+"""The position in a drill file, which means nothing in a call."""
+_HINTS: Final = {
+    "run the drill without --real": "use klamm.SimulatedCluster",
+    "run the drill with --real": "use klamm.LocalCluster(zookeeper_servers=3)",
+    "use another chroot, e.g. --zookeeper HOST:PORT/klamm": "use another chroot, e.g. "
+    "klamm.LocalCluster(zookeeper='HOST:PORT/klamm')",
+}
+"""Hints of drills, and the same hints for Python code."""
+_NOT_IN_DRILLS: Final = ("seed", "quirks", "data_dir")
+
+
+class ClusterError(KlammError):
+    """A call on a cluster was refused or failed, or a check found a violation.
+
+    ``replay`` is the line that repeats the run. ``definite`` is False if the operation may have had
+    an effect, e.g. if a record was not acknowledged but may be stored. ``row`` is the number of the
+    last journal row when an invariant was violated, from 1.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        replay: str,
+        hint: str | None = None,
+        definite: bool = True,
+        row: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, definite=definite)
+        self.replay = replay
+        self.row = row
+
+    def __str__(self) -> str:
+        hint = [f"hint: {self.hint}"] if self.hint else []
+        return "\n".join([self.message, *hint, f"replay: {self.replay}"])
+
+
+class ClusterOptions(TypedDict, total=False):
+    """Options of a cluster. Words of the drill language have the same meaning as in drills."""
+
+    seed: int
+    """Seed of all random choices, by default 0. In a simulated cluster, the same seed and the same
+    calls give the same journal."""
+    controllers: Sequence[int]
+    """Ids of the controller candidates, by default all brokers."""
+    racks: Sequence[str]
+    """Names of racks, assigned to the brokers in turn."""
+    session_timeout: str
+    """ZooKeeper session timeout of the brokers, by default 3s."""
+    config: Mapping[str, str | int | bool]
+    """Broker configs by Kafka's names."""
+    segments: bool
+    """If False, brokers keep only the offsets of records, in memory: `preload` is possible, but
+    `send` and `consume` are not. By default, brokers keep records in segment files."""
+    quirks: Sequence[str]
+    """Known bugs of Kafka 2.8.2 to reproduce, such as KAFKA-13972; 2.8.2 means all of them."""
+    data_dir: Path
+    """Empty directory for the journal and other files, by default a temporary directory."""
+
+
+class _Started(NamedTuple):
+    """The parts of a cluster that has been started."""
+
+    driver: ScenarioDriver
+    runner: ScenarioRunner
+    producers: RecordProducers
+    trace: RunTrace
+
+
+class ScriptedCluster(Actions):
+    """A cluster of simulated brokers that Python code starts, breaks and checks.
+
+    ``replay``: the line that repeats the run. Each ClusterError contains it.
+    """
+
+    IS_REAL: ClassVar[bool]
+
+    def __init__(self, brokers: int | Sequence[int] = 3, **options: Unpack[ClusterOptions]) -> None:
+        given = {"brokers": brokers, **options}
+        self.replay = _constructor(type(self), given)
+        self._data_dir = options.get("data_dir")
+        self._stack = contextlib.ExitStack()
+        self._started: _Started | None = None
+        words = {name: value for name, value in given.items() if name not in _NOT_IN_DRILLS}
+        drill = {
+            "drill": _NAME,
+            "about": "A cluster on which Python code acts.",
+            "cluster": {"segments": True, **words},
+            "steps": ["heal_all"],
+        }
+        with self._errors(_NAME):
+            quirks = parse_quirks(options.get("quirks", ()))
+            self._drill = parse_drill(json.dumps(drill), _NAME)
+            self._spec = self._drill.spec(quirks, options.get("seed", 0))
+
+    def __enter__(self) -> Self:
+        with self._errors(_NAME), contextlib.ExitStack() as stack:
+            worlds = stack.enter_context(self._worlds(stack.enter_context(self._folder())))
+            servers = self._zookeeper_servers
+            driver = stack.enter_context(worlds.open(self._spec, _NAME, servers))
+            trace = RunTrace(driver)
+            driver.watch(tuple(INVARIANTS))
+            runner, producers = ScenarioRunner(driver), RecordProducers(driver)
+            self._started = _Started(driver, runner, producers, trace)
+            self._run(self._drill.steps[0])
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    _zookeeper_servers: int | None = None
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[Path]:
+        if self._data_dir is None:
+            with tempfile.TemporaryDirectory(prefix="klamm-") as folder:
+                yield Path(folder)
+            return
+        if not self._data_dir.is_dir() or any(self._data_dir.iterdir()):
+            raise UsageError(f"data_dir {self._data_dir} is not an empty directory")
+        yield self._data_dir
+
+    @property
+    def _running(self) -> _Started:
+        if self._started is None:
+            raise ClusterError(
+                "the cluster has not been started",
+                replay=self.replay,
+                hint="start it in a with statement: with klamm.SimulatedCluster() as cluster",
+            )
+        return self._started
+
+    def _worlds(self, folder: Path) -> Worlds:
+        return Worlds(folder, klamm_version(), is_real=self.IS_REAL)
+
+    # -- actions
+
+    def act(self, word: str, value: Value = None, /, **arguments: Value) -> None:
+        """Execute the action with this name in drills, with a single value or named arguments.
+
+        Arguments that are None are left out. Raises ClusterError if the action is not possible or
+        fails.
+        """
+        with self._errors(word):
+            if word not in ACTIONS:
+                hint = suggestion(word, ACTIONS, "klamm drill schema describes all actions")
+                raise UsageError("not an action of drills", hint=hint)
+        given = {name: given for name, given in arguments.items() if given is not None}
+        self._step(word, {word: given or value})
+
+    def run(self, command: Words, files: Mapping[str, Value] | None = None) -> ToolResult:
+        """Run one of Kafka's tools, e.g. `topics --zookeeper {zk} --list`. Return its output.
+
+        In the command, `{zk}` and `{bootstrap}` stand for the cluster, and `{file:NAME}` for a file
+        with the contents `files[NAME]`. Raises ClusterError if the exit code is not 0.
+        """
+        result = self._step("run", {"run": command, **({"files": files} if files else {})})
+        assert result is not None, "a tool has a result"
+        return result
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        replicas: Sequence[Sequence[int]] | None = None,
+        config: Mapping[str, str | int] | None = None,
+    ) -> None:
+        """Create a topic, and wait until each partition has a leader.
+
+        `replicas` lists the replicas of each partition; the first one becomes leader. If it is
+        given, `partitions` and `replication_factor` are ignored.
+        """
+        command = ["topics", "--zookeeper", "{zk}", "--create", "--topic", topic]
+        if replicas is None:
+            command += ["--partitions", str(partitions)]
+            command += ["--replication-factor", str(replication_factor)]
+        else:
+            assignment = ",".join(":".join(map(str, one)) for one in replicas)
+            command += ["--replica-assignment", assignment]
+        for name, value in (config or {}).items():
+            command += ["--config", f"{name}={value}"]
+        self.run(command)
+        names = [f"{topic}-{n}" for n in range(len(replicas or range(partitions)))]
+        driver, runner, *_ = self._running
+        self.until(lambda: all(runner.view.state(tp).get("leader", -1) >= 0 for tp in names))
+        with self._errors("create_topic"):
+            driver.quiesce()
+
+    def send(
+        self,
+        partition: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timeout_ms: int = 30_000,
+    ) -> int:
+        """Send one record with acks=all, and return its offset.
+
+        While the leader refuses to store the record, it is sent again. Raises ClusterError if the
+        record is not acknowledged within the timeout; the error's `definite` is False if the record
+        may be stored all the same.
+        """
+        with self._errors("send"):
+            driver, runner, producers, _ = self._running
+            tp = partition_of(partition)
+            runner.check_may_produce(tp)
+            record = Record(int(driver.cluster.clock.now_ms()), key, value)
+            return producers.send(tp, record, timeout_ms)
+
+    def consume(self, partition: str) -> list[ConsumedRecord]:
+        """Return all committed records of a partition, from the first one on."""
+        with self._errors("consume"):
+            return read_partition(self._running.driver, partition_of(partition))
+
+    # -- conditions and checks
+
+    def until(
+        self,
+        condition: Callable[[], bool] | None = None,
+        /,
+        *,
+        within: str = WITHIN,
+        **conditions: Unpack[Conditions],
+    ) -> None:
+        """Run the cluster until a function returns True, or until all conditions hold in turn.
+
+        Raises ClusterError if this takes longer than `within`, e.g. `500ms`, `30s` or `2min`.
+        """
+        if condition is None:
+            self._step("until", {"until": conditions, "within": within})
+            return
+        with self._errors("until"):
+            (wait,) = self._compiled("until", {"wait": within}).actions
+            assert isinstance(wait, Wait)
+            if not self._running.driver.run_until(condition, wait.duration_ms):
+                raise KlammError(f"the condition did not hold within {within}")
+
+    def expect(self, **conditions: Unpack[Conditions]) -> None:
+        """Run the cluster until it is idle. Raises ClusterError if a condition does not hold."""
+        self._step("expect", {"expect": conditions})
+
+    def check(self) -> None:
+        """Run the cluster until it is idle, and check it as at the end of a drill.
+
+        Controller and brokers must agree with ZooKeeper, and acknowledged records must be there. In
+        a simulated cluster, all invariants of docs/hunt.md are also checked after every event; a
+        violation raises ClusterError in the call that runs the cluster.
+        """
+        with self._errors("check"):
+            verdict = final_verdict(self._drill, self._running.driver)
+            if verdict.outcome is not Outcome.PASSED:
+                raise KlammError(_failures(verdict))
+
+    @property
+    def journal(self) -> Sequence[JournalRow]:
+        """All journal rows so far (see docs/journal.md)."""
+        return self._running.driver.rows
+
+    @property
+    def journal_path(self) -> Path | None:
+        """The file in `data_dir` to which the journal is written when the cluster is closed."""
+        return self._data_dir and self._data_dir / f"1-{_NAME}" / JOURNAL_FILE
+
+    def page(self, title: str = "The run so far", error: BaseException | None = None) -> str:
+        """Return a page (HTML) that shows the run so far, with its journal.
+
+        `error`: what made the run fail, if it failed. The page is about the partitions that it
+        names.
+        """
+        driver, trace = self._running.driver, self._running.trace
+        text = "" if error is None else str(error) or type(error).__name__
+        first = text.partition("\n")[0]
+        facts = [("world", "real" if self.IS_REAL else f"simulated, seed {self._spec.seed}")]
+        facts += [("error", f"{type(error).__name__}: {text}")] if error is not None else []
+        head = Headline(
+            title,
+            first or "No failure.",
+            Tone.GOOD if error is None else Tone.BAD,
+            (*facts, ("repeat it with", self.replay)),
+            driver.elapsed_ms,
+            first or "here",
+            words=first,
+            row=error.row if isinstance(error, ClusterError) else None,
+        )
+        return run_page(head, trace)
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Age of the cluster in milliseconds: virtual time in a simulated cluster."""
+        return self._running.driver.elapsed_ms
+
+    def _step(self, name: str, fields: Mapping[str, object]) -> ToolResult | None:
+        with self._errors(name):
+            return self._run(self._compiled(name, fields))
+
+    def _compiled(self, name: str, fields: Mapping[str, object]) -> Step:
+        reader = DrillReader(name)
+        reader.cluster = self._drill.cluster
+        return StepCompiler(reader, is_tolerant=False).step(reader.compose(json.dumps(fields)))
+
+    def _run(self, step: Step) -> ToolResult | None:
+        driver, runner, *_ = self._running
+        result = runner.run_step(step)
+        verdict = judge_step(result, driver.elapsed_ms)
+        if verdict is not None:
+            raise KlammError(_failures(verdict))
+        return result.tool
+
+    def _errors(self, call: str) -> _ErrorsAsClusterErrors:
+        return _ErrorsAsClusterErrors(call, self.replay)
+
+
+class _ErrorsAsClusterErrors:
+    """Context manager that converts each KlammError to a ClusterError."""
+
+    def __init__(self, call: str, replay: str) -> None:
+        self._call = call
+        self._replay = replay
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if not isinstance(error, KlammError) or isinstance(error, ClusterError):
+            return
+        message = _POSITION.sub(": ", error.message, count=1).removeprefix(f"{self._call}: ")
+        if isinstance(error, InvariantViolated):
+            message = f"{error.invariant}: {error.statement} Seen: {message}"
+        raise ClusterError(
+            f"{self._call}: {message}",
+            replay=self._replay,
+            hint=_HINTS.get(error.hint or "", error.hint),
+            definite=error.definite,
+            row=error.row if isinstance(error, InvariantViolated) else None,
+        ) from None
+
+
+class SimulatedCluster(ScriptedCluster):
+    """A cluster in one thread, with virtual time and a ZooKeeper in memory.
+
+    The same seed and the same calls give the same journal. A wait takes milliseconds.
+    """
+
+    IS_REAL = False
+
+
+class LocalCluster(ScriptedCluster):
+    """Controllers and simulated brokers in this process, on a real ZooKeeper, in real time.
+
+    ``zookeeper``: the address of an existing ZooKeeper, where the cluster gets a chroot that is
+    removed at the end. By default, a ZooKeeper server is started as a separate process; this needs
+    `klamm[zookeeper]`. ``zookeeper_servers``: start a private ensemble of 1, 3 or 5 servers, on
+    which `kill_zookeeper` and similar actions are possible.
+    """
+
+    IS_REAL = True
+
+    def __init__(
+        self,
+        brokers: int | Sequence[int] = 3,
+        *,
+        zookeeper: str | None = None,
+        zookeeper_servers: int | None = None,
+        **options: Unpack[ClusterOptions],
+    ) -> None:
+        super().__init__(brokers, **options)
+        own = {"zookeeper": zookeeper, "zookeeper_servers": zookeeper_servers}
+        given = {name: value for name, value in own.items() if value is not None}
+        self.replay = _constructor(type(self), {"brokers": brokers, **given, **options})
+        self._zookeeper = zookeeper
+        self._zookeeper_servers = zookeeper_servers
+
+    def _worlds(self, folder: Path) -> Worlds:
+        return Worlds(folder, klamm_version(), is_real=True, zookeeper=self._zookeeper)
+
+
+def _constructor(cluster: type, arguments: Mapping[str, object]) -> str:
+    """Return the expression that creates a cluster with these arguments."""
+    words = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return f"klamm.{cluster.__name__}({words})"
+
+
+def _failures(verdict: Verdict) -> str:
+    """Return the conditions that did not hold, each with everything that was seen instead."""
+    seen: dict[str, list[str]] = {}
+    for failure in verdict.failures:
+        seen.setdefault(failure.expected, []).append(failure.seen)
+    return "; ".join(f"expected {one}, seen {', '.join(lines)}" for one, lines in seen.items())

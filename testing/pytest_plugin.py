@@ -1,0 +1,221 @@
+"""pytest plugin: clusters as fixtures, the marker ``klamm``, and drill files as tests.
+
+pytest loads this module in every project that has klamm installed, so it imports the rest of klamm
+only when a test uses it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from klamm.drills.values import Drill
+    from klamm.testing.cluster import LocalCluster, ScriptedCluster, SimulatedCluster
+
+DRILL_SUFFIX: Final = ".drill.yaml"
+MARKER: Final = "klamm"
+_SEED_OPTION: Final = "--klamm-seed"
+_REPORT: Final[pytest.StashKey[list[str]]] = pytest.StashKey()
+"""Lines about the run of a test, for the report if the test fails."""
+_CLUSTER: Final[pytest.StashKey[ScriptedCluster]] = pytest.StashKey()
+"""The cluster of a test that is running."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for the seed of simulated clusters."""
+    parser.getgroup("klamm").addoption(
+        _SEED_OPTION,
+        type=int,
+        metavar="N",
+        help="Seed of simulated clusters and drills, instead of the marker's. [default: 0]",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(brokers=3, seed=0, config=...): options of the clusters klamm_simulation and "
+        "klamm_cluster, as for klamm.SimulatedCluster and klamm.LocalCluster",
+    )
+
+
+@pytest.fixture
+def klamm_simulation(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SimulatedCluster]:
+    """A running cluster in one thread, with virtual time and a ZooKeeper in memory.
+
+    The parameters of an indirect parametrization are seeds.
+    """
+    from klamm.testing.cluster import SimulatedCluster
+
+    options = _options(request)
+    seed = request.config.getoption(_SEED_OPTION)
+    if seed is None:
+        seed = getattr(request, "param", options.get("seed", 0))
+    options["seed"] = seed
+    cluster = SimulatedCluster(**options, data_dir=tmp_path_factory.mktemp("klamm"))
+    words = ["pytest", request.node.nodeid, _SEED_OPTION, str(seed)]
+    yield from _opened(cluster, request.node, words, [f"seed: {seed}"])
+
+
+@pytest.fixture(scope="session")
+def klamm_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a ZooKeeper server, which all tests of the run share."""
+    from klamm.cluster.errors import KlammError
+    from klamm.zk.embedded import EmbeddedZooKeeper
+
+    server = EmbeddedZooKeeper(tmp_path_factory.mktemp("klamm-zookeeper"))
+    try:
+        server.start()
+    except KlammError as error:
+        pytest.fail(f"{error.message}\nhint: {error.hint}", pytrace=False)
+    with server:
+        yield server.connect_string
+
+
+@pytest.fixture
+def klamm_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    """A running cluster on a real ZooKeeper, in a chroot that is removed at the end of the test."""
+    from klamm.testing.cluster import LocalCluster
+
+    options = _options(request)
+    if options.get("zookeeper") is None and options.get("zookeeper_servers") is None:
+        options["zookeeper"] = request.getfixturevalue("klamm_zookeeper")
+    cluster = LocalCluster(**options, data_dir=tmp_path_factory.mktemp("klamm"))
+    yield from _opened(cluster, request.node, ["pytest", request.node.nodeid], [])
+
+
+def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    marker = request.node.get_closest_marker(MARKER)
+    return {} if marker is None else dict(marker.kwargs)
+
+
+def _opened(
+    cluster: ScriptedCluster, node: Any, replay: Iterable[str], lines: Iterable[str]
+) -> Iterator[Any]:
+    cluster.replay = shlex.join(replay)
+    about = [*lines, f"replay: {cluster.replay}", f"journal: {cluster.journal_path}"]
+    node.stash[_REPORT] = about
+    with cluster:
+        node.stash[_CLUSTER] = cluster
+        try:
+            yield cluster
+        finally:
+            del node.stash[_CLUSTER]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[object]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the seed, the replay line, the journal and a page to the report of a failed test."""
+    report = yield
+    lines = item.stash.get(_REPORT, None)
+    if report.failed and lines is not None:
+        cluster = item.stash.get(_CLUSTER, None)
+        if cluster is not None and call.excinfo is not None:
+            shown = cluster.page(f"{item.nodeid} failed", call.excinfo.value)
+            lines = [*lines, f"page: {_write_page(item, shown)}"]
+        report.sections.append(("klamm", "\n".join(lines)))
+    return report
+
+
+def _write_page(item: pytest.Item, page: str) -> Path:
+    """Write the page of a failed test where the next failure of the test replaces it."""
+    cache = getattr(item.config, "cache", None)  # None with -p no:cacheprovider
+    folder = Path(tempfile.mkdtemp(prefix="klamm-")) if cache is None else cache.mkdir("klamm")
+    path: Path = folder / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', item.nodeid)[-200:]}.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> DrillFile | None:
+    """Collect each file with the suffix ``.drill.yaml`` as a test."""
+    if not file_path.name.endswith(DRILL_SUFFIX):
+        return None
+    return DrillFile.from_parent(parent, path=file_path)
+
+
+class DrillFile(pytest.File):
+    """A file with one drill."""
+
+    def collect(self) -> Iterator[DrillItem]:
+        """Yield the drill. Raises CollectError if the file is invalid."""
+        from klamm.cluster.errors import UsageError
+        from klamm.drills.language import read_drill
+
+        try:
+            drill = read_drill(self.path)
+        except UsageError as error:
+            raise self.CollectError(f"{error.message}\nhint: {error.hint}") from error
+        yield DrillItem.from_parent(self, name=drill.name, drill=drill)
+
+
+class DrillFailed(Exception):
+    """A drill did not pass. The text is the output of the drill."""
+
+
+class DrillItem(pytest.Item):
+    """A drill as a test: simulated, or on ZooKeeper servers if the drill acts on these."""
+
+    def __init__(self, *, drill: Drill, **others: Any) -> None:
+        super().__init__(**others)
+        self.drill = drill
+
+    def runtest(self) -> None:
+        """Run the drill. Raises DrillFailed unless it passes."""
+        from klamm.cluster.quirks import NO_QUIRKS
+        from klamm.cluster.version import klamm_version
+        from klamm.drills import text
+        from klamm.drills.page import drill_headline, run_page
+        from klamm.drills.run import Outcome, Verdict, play
+        from klamm.drills.worlds import Worlds
+        from klamm.runtime.scenarios.trace import RunTrace
+
+        drill, is_real = self.drill, self.drill.real_only is not None
+        seed = self.config.getoption(_SEED_OPTION) or 0
+        world, options = (
+            ("real", ["--real"]) if is_real else (f"seed {seed}", ["--seed", str(seed)])
+        )
+        replay = shlex.join(["klamm", "drill", "run", str(self.path), *options])
+        about = [*([] if is_real else [f"seed: {seed}"]), f"replay: {replay}"]
+        self.stash[_REPORT] = about
+        lines = [text.heading(drill.name, world, drill.about)]
+        servers = drill.cluster.zookeeper_servers if is_real else None
+        with (
+            tempfile.TemporaryDirectory(prefix="klamm-drill-") as folder,
+            Worlds(Path(folder), klamm_version(), is_real=is_real) as worlds,
+            worlds.open(drill.spec(NO_QUIRKS, seed), drill.name, servers) as driver,
+        ):
+            trace, results = RunTrace(driver), []
+            for part in play(drill, driver):
+                if not isinstance(part, Verdict):
+                    results.append(part)
+                    lines += text.step_lines(part)
+                    continue
+                lines += text.verdict_lines(drill.name, part)
+                if part.outcome is not Outcome.PASSED:
+                    page = run_page(drill_headline(drill, part, world, replay), trace, results)
+                    about.append(f"page: {_write_page(self, page)}")
+                    raise DrillFailed("\n".join(lines))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the output of the drill, or the traceback of an internal error."""
+        if isinstance(excinfo.value, DrillFailed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return the place and the name of the drill for the report."""
+        return self.path, 0, f"drill {self.drill.name}"

@@ -1,0 +1,86 @@
+"""The pytest plugin in a project outside the checkout: fixtures, drill files, reports."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sample_project import FAILURES, write_project
+
+pytest_plugins = ["pytester"]
+PLUGIN = ("-p", "klamm.testing.pytest_plugin")
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """The sample project; pytest loads only the plugin that PLUGIN names."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    write_project(pytester.path)
+    return pytester
+
+
+def run(project: pytest.Pytester, *words: str) -> pytest.RunResult:
+    return project.run(sys.executable, "-m", "pytest", *PLUGIN, *words)
+
+
+def test_fixtures_and_drill_files_find_bugs_and_report_how_to_repeat_them(
+    project: pytest.Pytester,
+) -> None:
+    (project.path / "drills/invalid.drill.yaml").write_text("drill: x\nsteps: []\nabuot: x\n")
+    tests = ("test_before.py", "test_orders.py", "drills")
+    done = run(project, *tests, "--klamm-seed", "7", "--continue-on-collection-errors")
+    done.assert_outcomes(passed=2, failed=2, errors=1)
+    done.stdout.fnmatch_lines(
+        [
+            "*invalid.drill.yaml:3:1: unknown word in a drill 'abuot'",
+            "hint: did you mean about?*",
+        ]
+    )
+    done.stdout.fnmatch_lines(FAILURES)
+    done.stdout.fnmatch_lines(
+        [
+            "*drill wrong-expectation*",
+            "*fails.drill.yaml:6:14: expected leader: {t-0: 2}",
+            "*seen {t-0: 0}",
+            "seed: 7",
+            "replay: klamm drill run *fails.drill.yaml --seed 7",
+        ]
+    )
+    (journal,) = (line.removeprefix("journal: ") for line in done.outlines if "journal: " in line)
+    assert '"kind":"topic_created"' in Path(journal).read_text(encoding="utf-8")
+    pages = [line.removeprefix("page: ") for line in done.outlines if line.startswith("page: ")]
+    shown = [Path(page).read_text(encoding="utf-8") for page in pages]
+    expected = (
+        ("Expected leader: {t-0: 2}", "seed 7", "--seed 7"),
+        (
+            "test_orders.py::test_an_order_is_stored_once failed",
+            "<dd>AssertionError: ",
+            "simulated, seed 7",
+            "--klamm-seed 7",
+            ">pause: 2<",
+        ),
+    )
+    for page, texts in zip(sorted(shown, key=len), expected, strict=True):
+        assert [text for text in texts if text not in page] == []
+
+
+def test_seed_0_of_the_command_line_goes_before_the_markers(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_seed="""
+        import pytest
+
+        @pytest.mark.klamm(seed=5)
+        def test_fails(klamm_simulation):
+            assert False
+        """
+    )
+    done = run(project, "test_seed.py", "--klamm-seed", "0")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["seed: 0", "replay: pytest test_seed.py::test_fails --klamm-seed 0"])
+
+
+@pytest.mark.slow
+def test_a_test_runs_on_a_real_zookeeper(project: pytest.Pytester) -> None:
+    run(project, "test_real.py").assert_outcomes(passed=1)

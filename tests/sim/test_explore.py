@@ -1,0 +1,224 @@
+"""Exploration of all states of a small cluster: complete, repeatable, sound, and able to fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections import deque
+from typing import Any
+
+import msgspec
+import pytest
+
+from klamm.cli.main import main
+from klamm.cluster.errors import UsageError
+from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
+from klamm.drills.exploration import Exploration, Scope, parse_scope
+from klamm.drills.exploring import Progress, explore, replay
+from klamm.runtime.simulated.state_digest import StateText
+
+DELETION = Scope(2, 1, ((0,),), ("delete",), NO_QUIRKS)
+RESTART = Scope(2, 2, ((0, 1),), ("kill 1", "start 1"), NO_QUIRKS)
+
+
+def last(scope: Scope, jobs: int = 1, max_states: int | None = None) -> Progress:
+    """Explore a scope and return the result."""
+    *_, result = explore(scope, jobs, max_states)
+    return result
+
+
+def counts(result: Progress) -> tuple[int, int, int, bool]:
+    return result.states, result.transitions, result.depth, result.is_complete
+
+
+def test_a_tiny_scope_has_these_states() -> None:
+    result = last(DELETION)
+    assert result.violation is None
+    assert counts(result) == (54, 81, 16, True)
+
+
+def test_the_counts_depend_on_the_scope_only() -> None:
+    """Another hash seed and several processes give the same counts."""
+    code = (
+        "from tests.sim.test_explore import *\n"
+        "if __name__ == '__main__': print(counts(last(DELETION)))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == str(counts(last(DELETION)))
+    assert counts(last(DELETION, jobs=2)) == counts(last(DELETION))
+
+
+@pytest.mark.parametrize("scope", [DELETION, RESTART])
+def test_states_with_equal_digests_have_equal_successors(scope: Scope) -> None:
+    """What the digest leaves out changes nothing that follows; kept texts are not stale."""
+    successors: dict[bytes, list[bytes]] = {}
+    start = Exploration(scope)
+    queue = deque([start.save()])
+    compared = 0
+    while compared < 100:
+        saved = queue.popleft()
+        state = Exploration.load(saved)
+        after = []
+        for choice in range(len(state.choices)):
+            following = Exploration.load(saved)
+            following.take(choice)
+            digest = following.digest()
+            following._texts = StateText()
+            assert following.digest() == digest
+            after.append(digest)
+            queue.append(following.save())
+        compared += state.digest() in successors
+        assert successors.setdefault(state.digest(), after) == after
+
+
+@pytest.mark.parametrize("part", ["context", "metadata_cache", "leaderships"])
+def test_states_that_differ_in_one_part_have_different_digests(part: str) -> None:
+    """Nothing else differs: the part itself is in the digest, not only what follows from it."""
+    state = Exploration(RESTART)
+    node = state._world.nodes[0].node
+    assert node.controller is not None
+    context, cache = node.controller.context, node.broker.metadata_cache
+    before = state.digest()
+    if part == "context":
+        context.epoch += 1
+    elif part == "metadata_cache":
+        cache.controller_id = 1
+    else:
+        context.leaderships.clear()
+    state._texts = StateText()
+    assert state.digest() != before
+
+
+SHUTDOWN = Scope(2, 1, ((0, 1),), ("shutdown 1",), NO_QUIRKS)
+TWO_DEATHS = Scope(3, 1, ((1,),), ("kill 1", "kill 2"), NO_QUIRKS)
+
+
+@pytest.mark.parametrize(
+    "scope, quirk, violated, steps",
+    [
+        (SHUTDOWN, "stop_replica_before_the_epoch_bump", "shutdown-stops-followers", 4),
+        (TWO_DEATHS, "KAFKA-13225", "brokers-and-controller-agree", 10),
+    ],
+)
+def test_a_known_bug_of_kafka_is_found(scope: Scope, quirk: str, violated: str, steps: int) -> None:
+    with_quirk = msgspec.structs.replace(scope, quirks=parse_quirks((quirk,)))
+    result = last(with_quirk)
+    assert result.violation is not None
+    assert (result.violation.name, len(result.path)) == (violated, steps)
+    *_, (_, state) = replay(with_quirk, result.path)
+    assert state.violation() == result.violation
+    without = last(scope)
+    assert without.is_complete and without.violation is None
+
+
+@pytest.mark.parametrize("states", [1, 2, 5, 8])
+def test_too_many_states_are_inconclusive(states: int) -> None:
+    """Exploring stops at exactly this number of states, also in the middle of a level."""
+    result = last(DELETION, max_states=states)
+    assert not result.is_complete and result.violation is None
+    assert result.states == states
+
+
+@pytest.mark.parametrize(
+    "replicas, action, problem",
+    [
+        (["0"], "explode 1", "'explode 1' is not an action"),
+        (["0"], "kill", "'kill' has 0 arguments, expected 1"),
+        (["0"], "kill 7", "7 must be ids of brokers, from 0 to 1"),
+        (["0,0"], "delete", "names a broker twice"),
+        (["0", "1"], "reassign 1", "'reassign 1' has 1 arguments, expected 2"),
+        (["0"], "kill 0,1", "names more than one broker"),
+    ],
+)
+def test_an_invalid_scope_is_refused(replicas: list[str], action: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        parse_scope(2, 1, replicas, [action], NO_QUIRKS)
+
+
+@pytest.fixture
+def klamm(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run `klamm drill explore` with these words: its exit code and what it printed."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        return main(["drill", "explore", "--jobs", "1", *words]), *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_prints_the_counts(klamm: Any) -> None:
+    words = ("--candidates", "1", "--replicas", "0", "--action", "delete")
+    code, out, _ = klamm(*words)
+    assert code == 0
+    assert out.startswith("54 states, 81 transitions, depth 16 (")
+    assert out.endswith(": complete\n")
+    code, out, _ = klamm(*words, "--json", "--max-states", "5")
+    assert code == 12
+    answer = json.loads(out)
+    assert (answer["complete"], answer["violation"], answer["exit_code"]) == (False, None, 12)
+
+
+def test_a_violation_is_printed_with_its_path_and_replayed(klamm: Any) -> None:
+    words = ("--candidates", "1", "--action", "shutdown 1")
+    quirks = ("--quirks", "stop_replica_before_the_epoch_bump")
+    code, out, _ = klamm(*words, *quirks)
+    assert code == 10
+    assert "shutdown-stops-followers: t-0: broker 1 may shut down" in out
+    assert "  3. ControlledShutdownRequest from broker-1 reaches controller-0\n" in out
+    assert out.rstrip().endswith("--path 0.0.0.0")
+    code, again, _ = klamm(*words, *quirks, "--path", "0.0.0.0")
+    assert code == 10
+    assert again.splitlines()[-1] == out.splitlines()[1]
+    code, out, _ = klamm(*words, "--path", "0.0.0.0", "--json")
+    assert (code, json.loads(out)["violation"]) == (0, None)
+
+
+def test_the_printed_line_repeats_a_violation_in_another_process(klamm: Any) -> None:
+    words = ("--brokers", "3", "--candidates", "1", "--replicas", "1")
+    actions = ("--action", "kill 1", "--action", "kill 2")
+    code, out, _ = klamm(*words, *actions, "--quirks", "KAFKA-13225")
+    assert code == 10
+    violation, *steps, line = out.splitlines()[1:]
+    assert violation.startswith("brokers-and-controller-agree: ")
+    command = shlex.split(line.removeprefix("repeat it with: "))
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    repeated = subprocess.run(
+        [sys.executable, "-m", *command], env=environment, capture_output=True, text=True
+    )
+    assert repeated.returncode == 10
+    assert repeated.stdout.splitlines() == [*(step.strip() for step in steps), violation]
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        (["--path", "x"], "--path x is not a list of choices"),
+        (["--path", "0.99"], "--path: choice 2 does not exist"),
+        (["--action", "explode"], "'explode' is not an action"),
+    ],
+)
+def test_a_wrong_option_is_refused(klamm: Any, words: list[str], problem: str) -> None:
+    code, _, errors = klamm(*words)
+    assert code == 2
+    assert problem in errors
+
+
+def test_ctrl_c_prints_the_counts_so_far() -> None:
+    words = ["-m", "klamm", "drill", "explore", "--jobs", "1"]
+    process = subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stderr is not None
+        assert "waiting for all states to be explored" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate()
+    assert process.returncode == 130
+    assert " transitions, depth " in out
+    assert errors == "Interrupted\n"

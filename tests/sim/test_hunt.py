@@ -1,0 +1,425 @@
+"""Hunts: drawn drills repeat exactly, find known bugs, and shrink to the steps that matter."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.cli.main import main
+from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
+from klamm.drills.drawing import draw_drill
+from klamm.drills.drawn_steps import FAULTS
+from klamm.drills.hunting import HuntOptions, hunt, run_seed, run_text, shrink_failure
+from klamm.drills.language import parse_drill
+from klamm.drills.processes import run_parallel
+from klamm.drills.run import Outcome, Verdict, play
+from klamm.drills.shrinking import shrink
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+
+ROOT = Path(__file__).parents[2]
+SEEDS = range(4)
+HEAD = (
+    "drill: d\nabout: x\ntolerant: true\nalways: all\ncluster: {topics: {t: [[0, 1, 2]]}}\nsteps:\n"
+)
+TRACE = """
+from tests.sim.test_hunt import SEEDS, trace
+for seed in SEEDS:
+    print(trace(seed))
+"""
+
+
+def trace(seed: int) -> str:
+    """A digest of the drill that a seed draws, and of the journal of its run."""
+    text = draw_drill(seed)
+    world = parse_drill(text, "d.yaml").simulated_world(NO_QUIRKS, seed)
+    for _ in play(parse_drill(text, "d.yaml"), SimulatedDriver(world)):
+        pass
+    return hashlib.sha256(text.encode() + world.journal.to_bytes()).hexdigest()
+
+
+def run(steps: str, seed: int = 0) -> tuple[Verdict, list[str | None]]:
+    """Run a tolerant drill; its verdict, and why steps were skipped."""
+    drill = parse_drill(HEAD + steps, "d.yaml")
+    *results, verdict = play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, seed)))
+    return verdict, [result.refusal for result in results[2:]]
+
+
+@pytest.mark.slow
+def test_every_seed_gives_the_same_drill_and_journal_in_every_process() -> None:
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", TRACE],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert printed == {"".join(f"{trace(seed)}\n" for seed in SEEDS)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_drawn_drill_passes(seed: int) -> None:
+    result = run_seed(seed, HuntOptions())
+    assert (result.violated, result.seen) == ("", "")
+    assert result.actions > 5
+
+
+WORDS = {
+    "network": "degrade_network",
+    **dict.fromkeys(("cut-zookeeper", "cut-controller", "cut-clients", "one-way", "split"), "cut"),
+    "delay-zookeeper": "delay",
+    "control-requests": "degrade_network",
+    "stale-reads": "lag_zookeeper",
+    "clock": "skew_clock",
+    "zombies": "steps",
+    "session": "expire_session",
+    "lost-reply": "lose_reply",
+    "log-dir": "fail_log_dir",
+    "disk": "fail_disk",
+    "authentication": "fail_authentication",
+    "moment": "{before: {event",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_fault_is_drawn_and_can_be_asked_for(name: str) -> None:
+    texts = [draw_drill(seed, [name]) for seed in range(20)]
+    for text in texts[:2]:
+        parse_drill(text, "d.yaml")
+    word = WORDS.get(name, name.replace("-", "_"))
+    assert any(f"  - {word}" in text for text in texts)
+    others = {WORDS.get(other, other.replace("-", "_")) for other in FAULTS} - {word}
+    assert not any(f"  - {other}:" in text for other in others for text in texts)
+
+
+def test_impossible_steps_are_skipped_if_a_drill_is_tolerant() -> None:
+    verdict, skipped = run("  - start: 1\n  - kill: 1\n  - kill: 1\n  - elect_preferred: [t-0]\n")
+    assert verdict.outcome is Outcome.PASSED, verdict.failures
+    assert skipped == ["broker 1 is already running", None, "broker 1 is not running", None]
+
+
+def test_steps_happen_in_the_middle_of_events() -> None:
+    """After some steps of its actors the controller has written some znodes of a new topic."""
+    written = set()
+    for count in range(1, 40, 2):
+        create = "run: topics --zookeeper {zk} --create --topic u --replica-assignment 0:1"
+        drill = parse_drill(f"{HEAD}  - {create}\n  - advance: {count}\n  - wait: 1s\n", "d.yaml")
+        world = drill.simulated_world(NO_QUIRKS, 1)
+        for part in play(drill, SimulatedDriver(world)):
+            if isinstance(part, Verdict) or part.step.name.startswith("advance"):
+                break
+        written.add(sum(path.startswith("/brokers/topics/u") for path in world.server.tree.nodes))
+    assert written == {1, 2, 3, 4}
+
+
+def test_everything_heals(tmp_path: Path) -> None:
+    verdict, _ = run(
+        "  - kill: 1\n  - pause: 2\n  - stop: 2\n  - isolate: [0]\n"
+        "  - degrade_network: {loss: 0.5}\n  - wait: 20s\n  - heal_all\n"
+        "  - until: {healthy: true}\n"
+    )
+    assert verdict.outcome is Outcome.PASSED, verdict.failures
+
+
+def test_a_trigger_that_never_occurs_is_skipped_if_a_drill_is_tolerant() -> None:
+    """After heal_all the trigger occurs, but nothing waits for it any more."""
+    armed = "  - before: {event: TopicChange}\n    kill: 1\n  - heal_all\n"
+    create = "  - run: topics --zookeeper {zk} --create --topic u --replica-assignment 0:1\n"
+    verdict, _ = run(f"{armed}{create}  - until: {{healthy: true}}\n  - wait: 9s\n")
+    assert verdict.outcome is Outcome.PASSED, verdict.failures
+    drill = parse_drill(HEAD.replace("tolerant: true\n", "") + armed, "d.yaml")
+    *_, verdict = play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0)))
+    assert isinstance(verdict, Verdict)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_violation_in_parallel_steps_is_no_internal_error() -> None:
+    text = f"{HEAD}  - parallel: [[stop: 1], [wait: 9s]]\n"
+    found = run_text(text, "d.yaml", 0, parse_quirks(["C7"]))
+    assert found.violated.startswith("always shutdown-stops-followers: ")
+
+
+def test_brokers_agree_although_others_are_dead_and_a_deletion_waits() -> None:
+    """For a moment after a broker's death, the others do not know it."""
+    verdict, _ = run(
+        "  - kill: 2\n    until: {unregistered: [2]}\n"
+        "  - create_znode: {/admin/delete_topics/t: null}\n  - until: {agrees: true}\n"
+        "  - move_controller\n  - until: {agrees: true}\n  - heal_all\n"
+    )
+    assert verdict.outcome is Outcome.PASSED, verdict.failures
+    verdict, _ = run("  - pause: 1\n  - wait: 20s\n  - until: {agrees: true}\n    within: 1s\n")
+    assert verdict.outcome is Outcome.STUCK
+    assert "brokers 0,1,2 are running" in verdict.failures[0].seen
+
+
+def test_an_unhealthy_cluster_is_described() -> None:
+    verdict, _ = run("  - kill: 1\n  - wait: 9s\n  - until: {healthy: true}\n    within: 1s\n")
+    (failure,) = verdict.failures
+    assert verdict.outcome is Outcome.STUCK
+    assert "brokers [0, 2] are registered" in failure.seen
+    assert "t-0: leader 0, ISR [0, 2], replicas [0, 1, 2]" in failure.seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("quirk", "faults", "first", "invariant"),
+    [
+        ("KAFKA-13972", ("kill", "pause"), 30, "stop-replica-has-a-new-epoch"),
+        ("C7", ("stop",), 1, "shutdown-stops-followers"),
+    ],
+)
+def test_a_known_bug_is_found_and_shrunk(
+    quirk: str, faults: tuple[str, ...], first: int, invariant: str
+) -> None:
+    options = HuntOptions(quirks=parse_quirks([quirk]), faults=faults)
+    result = next(r for r in hunt(range(first, 300), options, jobs=1) if r.violated)
+    assert result.violated.startswith(f"always {invariant}: ")
+    assert result.shrunk is not None
+    assert result.shrunk.steps_before > 10
+    assert result.shrunk.steps_after <= 6
+    again = run_text(result.shrunk.text, "d.yaml", result.seed, options.quirks)
+    assert again.violated == result.violated
+    assert run_text(result.shrunk.text, "d.yaml", result.seed, NO_QUIRKS).violated == ""
+
+
+# The commands.
+
+
+@pytest.fixture
+def waits_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands say at once, not after two seconds, what they wait for."""
+    monkeypatch.setattr("klamm.cli.waiting.PLAIN_AFTER_S", 0)
+
+
+@pytest.fixture
+def klamm(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run `klamm` with these words: its exit code and what it printed."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        return main(list(words)), *capsys.readouterr()
+
+    return run
+
+
+STUCK = """\
+drill: stuck
+about: The only replica of a partition is dead.
+cluster: {topics: {t: [[0]], u: [[1]]}}
+tolerant: true
+steps:
+  - move_controller
+  - kill: 0
+  - produce: {u-0: 5}
+  - until: {leader: {t-0: 0}, leader_epoch: {t-0: 9}}
+"""
+
+
+def test_only_the_last_recovery_is_kept_whole() -> None:
+    steps = ["kill: 1", "heal_all", "wait: 1s", "kill: 2", "heal_all", "wait: 30s"]
+    text = HEAD + "".join(f"  - {step}\n" for step in steps)
+    shrunk = shrink(text, lambda candidate: "kill: 2" in candidate)
+    assert (shrunk.steps_before, shrunk.steps_after) == (6, 3)
+    assert shrunk.text.endswith("steps:\n- kill: 2\n- heal_all\n- wait: 30s\n")
+
+
+def test_a_smaller_drill_that_violates_another_condition_is_not_taken() -> None:
+    """Without its first step, the drill fails at the second one. Broker 0 is the leader."""
+    steps = "  - until: {leader: {t-0: 1}}\n  - until: {leader: {t-0: 2}}\n  - heal_all\n"
+    shrunk = shrink_failure(HEAD + steps, 0, NO_QUIRKS, "leader: {t-0: 1}")
+    assert (shrunk.steps_before, shrunk.steps_after) == (3, 2)
+    assert run_text(shrunk.text, "d.yaml", 0, NO_QUIRKS).violated == "leader: {t-0: 1}"
+
+
+@pytest.mark.usefixtures("waits_are_long")
+def test_a_drill_is_shrunk_to_a_file_that_fails_alike(klamm: Any, tmp_path: Path) -> None:
+    path = tmp_path / "stuck.yaml"
+    path.write_text(STUCK)
+    code, out, waits = klamm("drill", "shrink", str(path))
+    assert waits == f"waiting for {path} to run\nwaiting for {path} to be shrunk\n"
+    shrunk = tmp_path / "stuck-shrunk.yaml"
+    assert code == 0
+    assert "from 4 to 1 steps" in out
+    assert str(shrunk) in out
+    assert "move_controller" not in shrunk.read_text()
+    assert klamm("drill", "run", str(shrunk))[0] == 11
+    path.write_text(STUCK.replace(", leader_epoch: {t-0: 9}", "").replace("kill: 0", "kill: 2"))
+    code, out, _ = klamm("drill", "shrink", str(path))
+    assert (code, out) == (1, f"{path} passes with seed 0: there is nothing to shrink\n")
+
+
+@pytest.mark.usefixtures("waits_are_long")
+def test_a_hunt_counts_and_writes_nothing_if_nothing_is_found(klamm: Any, tmp_path: Path) -> None:
+    out = tmp_path / "found"
+    code, printed, waits = klamm("hunt", "--seeds", "2..3", "--jobs", "1", "--out", str(out))
+    assert (code, waits) == (0, "waiting for the hunt to end\n")
+    assert printed.startswith("2 seeds (")
+    assert printed.endswith(" times real time), 0 violations\n")
+    assert not out.exists()
+
+
+def test_a_violation_is_written_and_can_be_repeated(klamm: Any, tmp_path: Path) -> None:
+    out = tmp_path / "found"
+    words = ("hunt", "--seeds", "4..4", "--quirks", "C7", "--no-shrink", "--out", str(out))
+    code, printed, _ = klamm(*words, "--jobs", "1", "--json")
+    (found,) = json.loads(printed)["violations"]
+    assert code == 10
+    assert found["violated"].startswith("always shutdown-stops-followers: ")
+    command = found["repeat"].split()
+    assert command[-4:] == ["--seed", "4", "--quirks", "C7"]
+    page = Path(found["page"]).read_text(encoding="utf-8")
+    assert found["page"] == str(out / "hunt-4.html")
+    assert f"<dd>{found['repeat']}</dd>" in page
+    assert found["violated"].removeprefix("always ") in page
+    code, printed, _ = klamm(*command[1:])
+    assert code == 10
+    assert found["seen"] in printed
+
+
+def test_a_seed_that_hangs_is_reported_and_the_hunt_continues(
+    monkeypatch: pytest.MonkeyPatch, klamm: Any, tmp_path: Path
+) -> None:
+    real_advance = SimulatedDriver.advance
+    hung = []
+
+    def advance(driver: SimulatedDriver, count: int) -> None:
+        while not hung or driver.cluster.spec.seed in hung:
+            hung[:] = [driver.cluster.spec.seed]
+        real_advance(driver, count)
+
+    monkeypatch.setattr(SimulatedDriver, "advance", advance)
+    first = next(seed for seed in range(50) if "\n  - advance: " in draw_drill(seed))
+    seeds = f"{first}..{first + 1}"
+    words = ("hunt", "--seeds", seeds, "--jobs", "1", "--seed-timeout", "2", "--json")
+    code, printed, _ = klamm(*words, "--out", str(tmp_path))
+    values = json.loads(printed)
+    (found,) = values["violations"]
+    assert (code, values["seeds"], found["seed"]) == (11, 2, first)
+    assert found["violated"] == "the run ends within the time limit"
+    assert found["seen"].startswith("still in step 'advance: ")
+    path = tmp_path / f"hunt-{first}.yaml"
+    assert found["repeat"] == f"klamm drill run {path} --seed {first}"
+    assert "page" not in found
+
+
+def test_a_process_that_dies_costs_only_its_input() -> None:
+    """SIGKILL ends a process, as the kernel does when memory runs out; the others are ignored."""
+    sent = (signal.SIGURG, signal.SIGKILL, signal.SIGCONT, signal.SIGWINCH)
+    results = dict(run_parallel(signal.raise_signal, sent, 2))
+    assert str(results.pop(signal.SIGKILL)) == "its process ended with exit code -9"
+    assert results == {signal.SIGURG: None, signal.SIGCONT: None, signal.SIGWINCH: None}
+
+
+@pytest.mark.parametrize("seed", [192, 529])
+def test_what_a_broker_cannot_know_is_no_violation(seed: int) -> None:
+    """192: a broker is registered again while it processes a request for the earlier registration.
+
+    529: a leader that writes ISRs itself adds a replica whose broker is shutting down."""
+    assert violated_in_a_hunt(seed) == ""
+
+
+def test_a_dead_replica_leaves_an_isr_that_only_zookeeper_has() -> None:
+    """The leader wrote the ISR itself, and restarted before it notified the controller."""
+    assert violated_in_a_hunt(50074) == ""
+
+
+def violated_in_a_hunt(seed: int) -> str:
+    """Run a drill that a hunt has found; what it violates."""
+    text = (ROOT / f"tests/data/hunts/{seed}.yaml").read_text()
+    return run_text(text, "d.yaml", seed, NO_QUIRKS).violated
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_same_results(klamm: Any, tmp_path: Path) -> None:
+    results = []
+    for jobs in ("1", "2"):
+        code, printed, _ = klamm("hunt", "--seeds", "6", "--jobs", jobs, "--json")
+        values = json.loads(printed)
+        results.append((code, values["seeds"], values["actions"], values["simulated_ms"]))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seeds", "x"], "--seeds x is not a count or a range"),
+        (["--seeds", "7..3"], "--seeds 7..3: the range is empty"),
+        (["--faults", "kil"], "unknown fault kil"),
+    ],
+)
+def test_a_wrong_option_is_refused(klamm: Any, words: list[str], message: str) -> None:
+    code, _, errors = klamm("hunt", *words)
+    assert code == 2
+    assert message in errors
+
+
+@pytest.mark.usefixtures("waits_are_long")
+def test_a_crash_points_run_repeats_and_finds_a_bug_of_failovers(klamm: Any) -> None:
+    """With C9 the next controller leaves replicas that an override has dropped where they are."""
+    words = ["drill", "crash", "reassign-override-drops-leader", "--jobs", "1"]
+    code, printed, _ = klamm(*words, "--points", "262..264", "--quirks", "C9", "--json")
+    values = json.loads(printed)
+    assert (code, values["points"], values["converged"]) == (11, 3, 1)
+    first, second = values["failures"]
+    assert [(f["crash"], f["moment"]) for f in (first, second)] == [
+        ("restart", "after"),
+        ("takeover", "after"),
+    ]
+    assert first["text"] == "SetData /brokers/topics/t"
+    command = first["repeat"].split()
+    assert command[-6:] == ["--seed", "0", "--points", "262", "--quirks", "C9"]
+    code, printed, _ = klamm(*command[1:], "--jobs", "1")
+    assert code == 11
+    assert first["seen"] in printed
+    code, printed, waits = klamm(*words, "--points", "262..264")
+    assert code == 0
+    assert waits == (
+        "waiting for the drill to run without a crash\nwaiting for 3 crash points to be run\n"
+    )
+    assert re.fullmatch(
+        r"event +restart +takeover +resume\n"
+        r"ApiPartitionReassignment +1 of 1 +1 of 1 +1 of 1\n"
+        r"3 crash points: 3 converged, 0 did not \(.*/s\)\n",
+        printed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["leader-loss", "--points", "x"], "--points x is not a range"),
+        (["leader-loss", "--points", "0..7"], "--points 0..7: the drill has crash points 1 to "),
+        (["no-drill"], "no-drill"),
+        (["controller-killed-before-b6"], "has steps that do not run one after the other"),
+    ],
+)
+def test_a_wrong_option_of_crash_is_refused(klamm: Any, words: list[str], message: str) -> None:
+    code, _, errors = klamm("drill", "crash", *words)
+    assert code == 2
+    assert message in errors
+
+
+def test_a_violation_while_branches_run_has_the_name_of_its_invariant() -> None:
+    steps = (
+        "  - parallel:\n"
+        "    - [reassign: {t-0: [0, 1, 3]}]\n"
+        "    - [wait: 5ms, reassign: {t-0: [0, 1, 2]}, wait: 1s]\n"
+    )
+    head = HEAD.replace("{topics", "{brokers: 4, topics")
+    found = run_text(head + steps, "d.yaml", 0, parse_quirks(["KAFKA-13972"]))
+    assert found.violated.startswith("always stop-replica-has-a-new-epoch: ")
+
+
+def test_calls_end_with_an_expired_session_although_its_link_is_cut_again() -> None:
+    assert violated_in_a_hunt(413) == ""

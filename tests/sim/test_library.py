@@ -1,0 +1,162 @@
+"""klamm.SimulatedCluster: methods, errors with replay lines, and checks."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+import klamm
+from klamm.drills.actions import ACTIONS
+from klamm.drills.conditions import CONDITIONS
+from klamm.testing.actions import Conditions
+from klamm.testing.cluster import ScriptedCluster
+
+SEED_7 = "\nreplay: klamm.SimulatedCluster(brokers=3, seed=7)"
+
+
+@pytest.mark.parametrize("word", ACTIONS)
+def test_each_action_of_drills_is_a_typed_method(word: str) -> None:
+    method = getattr(klamm.SimulatedCluster, word)
+    assert method.__doc__
+    assert set(get_type_hints(method)) == {*inspect.signature(method).parameters, "return"} - {
+        "self"
+    }
+
+
+def test_until_and_expect_take_the_conditions_of_drills() -> None:
+    of_cluster = {word for word, kind in CONDITIONS.items() if not kind.is_of_tool}
+    assert set(Conditions.__annotations__) == of_cluster
+
+
+def test_a_name_that_klamm_lacks_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'klamm' has no attribute 'Simulated'"):
+        _ = importlib.import_module("klamm").Simulated
+
+
+def leader_loss(seed: int) -> klamm.SimulatedCluster:
+    """A closed cluster whose leader died under load."""
+    with klamm.SimulatedCluster(brokers=3, seed=seed) as cluster:
+        cluster.create_topic("t", partitions=4, replication_factor=3)
+        cluster.produce({"t-0": 50})
+        cluster.kill("leader of t-0")
+        cluster.until(acknowledged={"t-0": 50}, consumed={"t-0": 50}, within="2min")
+        cluster.start("dead")
+        cluster.until(healthy=True)
+        assert cluster.send("t-1", b"1", key=b"k") == 0
+        (record,) = cluster.consume("t-1")
+        assert (record.offset, record.key, record.value) == (0, b"k", b"1")
+        cluster.check()
+        return cluster
+
+
+def test_the_same_seed_and_calls_give_the_same_journal() -> None:
+    assert list(leader_loss(7).journal) == list(leader_loss(7).journal)
+    assert list(leader_loss(7).journal) != list(leader_loss(8).journal)
+
+
+def test_a_record_in_doubt_is_never_sent_again_by_klamm() -> None:
+    with klamm.SimulatedCluster() as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, 2]])
+        cluster.pause(2)
+        with pytest.raises(klamm.ClusterError, match="t-0: the record may be stored") as raised:
+            cluster.send("t-0", b"1", timeout_ms=1_000)
+        assert not raised.value.definite
+        cluster.until(isr={"t-0": [0, 1]})
+        assert [record.value for record in cluster.consume("t-0")] == [b"1"]
+        with pytest.raises(
+            klamm.ClusterError, match="check: expected controller and brokers agree"
+        ):
+            cluster.check()
+        cluster.resume("paused")
+        cluster.check()
+
+
+def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
+    with klamm.SimulatedCluster(brokers=2) as cluster:
+        cluster.create_topic("t", replicas=[[0, 1]], config={"min.insync.replicas": 2})
+        cluster.kill(1)
+        cluster.until(isr={"t-0": [0]})
+        with pytest.raises(
+            klamm.ClusterError, match="is not stored: NOT_ENOUGH_REPLICAS"
+        ) as raised:
+            cluster.send("t-0", b"1", timeout_ms=1_000)
+        assert raised.value.definite
+        cluster.start(1)
+        assert cluster.send("t-0", b"2") == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda c: c.kill(7), "kill: the cluster has no broker 7\nhint: brokers: 0, 1, 2"),
+        (lambda c: c.start(1), "start: broker 1 is already running"),
+        (
+            lambda c: c.until(leader={"t-0": 2}, within="1s"),
+            "until: expected leader: {t-0: 2}, seen {t-0: 0} after 1.000 s",
+        ),
+        (
+            lambda c: c.until(lambda: False, within="1s"),
+            "until: the condition did not hold within 1s",
+        ),
+        (
+            lambda c: c.expect(offline_partitions=1),
+            "expect: expected offline_partitions: 1, seen 0",
+        ),
+        (lambda c: c.send("t-9", b""), "send: cannot produce to t-9: the partition does not exist"),
+        (
+            lambda c: c.kill_zookeeper("leader"),
+            "kill_zookeeper: the simulated world has no ZooKeeper servers\n"
+            "hint: use klamm.LocalCluster(zookeeper_servers=3)",
+        ),
+        (
+            lambda c: c.act("parallel", ["kill_all", "wait"]),
+            "parallel: not an action of drills\nhint: klamm drill schema describes all actions",
+        ),
+        (lambda c: c.act("kil", 1), "kil: not an action of drills\nhint: did you mean kill?"),
+    ],
+)
+def test_an_error_is_one_exception_with_the_replay_line(
+    call: Callable[[ScriptedCluster], object], text: str
+) -> None:
+    with klamm.SimulatedCluster(brokers=3, seed=7) as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, 2]])
+        with pytest.raises(klamm.ClusterError) as raised:
+            call(cluster)
+        assert str(raised.value) == text + SEED_7
+
+
+def test_a_violated_invariant_is_an_error_of_the_call_that_runs_the_cluster() -> None:
+    with klamm.SimulatedCluster(quirks=["C7"]) as cluster:
+        cluster.create_topic("t", replicas=[[0, 1], [2, 0]])
+        cluster.stop(0)
+        with pytest.raises(klamm.ClusterError, match="until: shutdown-stops-followers: Before the"):
+            cluster.until(brokers=[1, 2])
+        with pytest.raises(klamm.ClusterError, match="check: expected always shutdown-stops-foll"):
+            cluster.check()
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(klamm.ClusterError, match=r"'brokrs'\nhint: did you mean brokers\?"):
+        klamm.SimulatedCluster(**{"brokrs": 3})
+
+
+def test_a_cluster_must_be_started_once_in_an_empty_directory(tmp_path: Path) -> None:
+    cluster = klamm.SimulatedCluster(data_dir=tmp_path)
+    with pytest.raises(klamm.ClusterError, match="the cluster has not been started\nhint: start"):
+        cluster.kill(1)
+    with cluster:
+        pass
+    assert cluster.journal_path is not None
+    assert len(cluster.journal_path.read_text().splitlines()) == len(cluster.journal)
+    with pytest.raises(klamm.ClusterError, match=r"data_dir .* is not an empty directory"):
+        cluster.__enter__()
+
+
+def test_the_replay_line_of_a_local_cluster_has_all_its_options() -> None:
+    cluster = klamm.LocalCluster(2, zookeeper_servers=3, racks=["a", "b"])
+    assert cluster.replay == "klamm.LocalCluster(brokers=2, zookeeper_servers=3, racks=['a', 'b'])"

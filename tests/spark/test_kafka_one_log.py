@@ -1,0 +1,80 @@
+"""state-change.log and controller.log of one cluster are one log with one answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs.replay_sources import at_info
+from klamm.replay.engines import Engine, rows
+from klamm.replay.event_table import EventTable, open_table
+from klamm.replay.ingest import make_table
+from klamm.replay.listings import in_words
+from klamm.replay.run import Answers, answer
+from tests.spark.invariants import check_invariants
+
+TRACE = Path(__file__).parents[1] / "data" / "kafka_logs" / "trace"
+
+
+def asked_of(engine: Engine, folder: Path) -> Any:
+    """A function that makes a table of some logs, and returns it with its answers."""
+
+    def ask(*logs: Path) -> tuple[EventTable, Answers]:
+        make_table(engine, logs, folder / "table")
+        table = open_table(engine, folder / "table")
+        answers = answer(table)
+        check_invariants(table, answers)
+        return table, answers
+
+    return ask
+
+
+@pytest.fixture
+def asked(duckdb: Engine, tmp_path: Path) -> Any:
+    return asked_of(duckdb, tmp_path)
+
+
+@pytest.fixture
+def asked_of_both(engine: Engine, tmp_path: Path) -> Any:
+    return asked_of(engine, tmp_path)
+
+
+def final_isrs(table: EventTable, answers: Answers) -> list[tuple[Any, ...]]:
+    found = in_words({"": rows(table.engine, answers.tables["partitions"])}, table)[""]
+    return sorted(
+        (row["source"], row["topic"], row["partition"], row["state"], row["leader"], row["isr"])
+        for row in found
+    )
+
+
+def test_both_logs_of_a_cluster_are_one_answer(asked_of_both: Any) -> None:
+    table, answers = asked_of_both(TRACE / "controller_kill")
+    assert answers.logs == [("kafka logs", "controller_kill")]
+    assert answers.counts["partitions"] == 2
+    # Broker 0 came back: only controller.log has that leaders added it.
+    assert final_isrs(table, answers) == [
+        ("kafka logs", "t", 0, "OnlinePartition", 1, [1, 2, 0]),
+        ("kafka logs", "t", 1, "OnlinePartition", 1, [1, 2, 0]),
+    ]
+    assert (answers.counts["shrinks"], answers.counts["expands"]) == (2, 2)
+    answers.close()
+
+
+def test_at_info_the_deletion_of_a_topic_is_known_from_controller_log(
+    asked: Any, tmp_path: Path
+) -> None:
+    table, answers = asked(at_info(TRACE / "delete_one_down", tmp_path))
+    assert final_isrs(table, answers) == []
+    assert answers.counts["leaderless_ms"] == 0
+    answers.close()
+
+
+def test_at_info_the_state_of_a_partition_without_a_leader_is_unknown(
+    asked: Any, tmp_path: Path
+) -> None:
+    logs = sorted(at_info(TRACE / "delete_one_down", tmp_path).rglob("state-change.log"))
+    table, answers = asked(*[path for path in logs if path.stat().st_size])
+    assert final_isrs(table, answers) == [("state-change.log", "t", 0, None, -1, [1])]
+    answers.close()

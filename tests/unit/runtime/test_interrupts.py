@@ -1,0 +1,78 @@
+"""Ctrl-C in sections that it must not interrupt, and in the workers that are started there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from klamm.runtime.interrupts import interrupts_deferred, starting_workers
+
+pytestmark = pytest.mark.usefixtures("usual_handler")
+
+INTERRUPT_ITSELF = "import signal; signal.raise_signal(signal.SIGINT); print('goes on')"
+
+
+@pytest.fixture
+def usual_handler() -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_waits_for_the_end_of_the_section() -> None:
+    done = False
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+        interrupt()
+        done = True
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_an_interrupt_that_another_thread_receives_waits_too() -> None:
+    begun, done = threading.Event(), False
+
+    def interrupt_then() -> None:
+        begun.wait()
+        interrupt()
+
+    thread = threading.Thread(target=interrupt_then)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+        begun.set()
+        thread.join()
+        done = True
+    assert done
+
+
+def test_without_an_interrupt_nothing_is_raised_and_a_later_one_is_not_deferred() -> None:
+    with interrupts_deferred():
+        pass
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_a_thread_that_gets_no_signals_defers_none() -> None:
+    found: list[object] = []
+
+    def look() -> None:
+        with interrupts_deferred():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [signal.default_int_handler]
+
+
+def test_a_worker_ignores_interrupts_from_its_first_moment() -> None:
+    command = [sys.executable, "-c", INTERRUPT_ITSELF]
+    with starting_workers():
+        worker = subprocess.run(command, capture_output=True, text=True)
+    assert (worker.stdout, worker.stderr) == ("goes on\n", "")
