@@ -10,7 +10,6 @@ import itertools
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ import msgspec
 
 from klamm.cluster.errors import KlammError
 from klamm.drills.worlds import JOURNAL_FILE
+from klamm.runtime.interrupts import temporary_folder
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
 _SHOWN_BYTES: Final = 300
@@ -59,10 +59,10 @@ def repeat(arguments: Sequence[str], journals: Path) -> list[Repeated]:
 
     Raises KlammError if the second run does not end with a verdict on every drill.
     """
-    with tempfile.TemporaryDirectory(prefix="klamm-drill-") as folder:
+    with temporary_folder("klamm-drill-") as folder:
         command = [sys.executable, "-m", "klamm", "drill", "run", *arguments, "--json"]
         done = subprocess.run(
-            [*command, "--data-dir", folder],
+            [*command, "--data-dir", str(folder)],
             env={**os.environ, _HASH_SEED: "2" if os.environ.get(_HASH_SEED) == "1" else "1"},
             capture_output=True,
             text=True,
@@ -72,7 +72,7 @@ def repeat(arguments: Sequence[str], journals: Path) -> list[Repeated]:
         found = sorted(
             journals.glob(f"*/{JOURNAL_FILE}"), key=lambda path: int(path.parent.name.split("-")[0])
         )
-        again = [Path(folder) / path.relative_to(journals) for path in found]
+        again = [folder / path.relative_to(journals) for path in found]
         if not all(path.exists() for path in again):
             last = done.stderr.splitlines()[-1:] or ["no error message"]
             raise KlammError(f"the second run failed with exit code {done.returncode}: {last[0]}")

@@ -9,7 +9,6 @@ import contextlib
 import logging
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from types import FrameType
 
 from klamm.cli.own_log import OwnLog
 from klamm.cluster.errors import EnvironmentProblem, Interrupted, UsageError
+from klamm.runtime.interrupts import temporary_folder
 from klamm.server.data_dir import OWN_LOG_FILE
 from klamm.server.signals import ending_signals_handled
 
@@ -85,8 +85,8 @@ def work_folder(data_dir: Path | None, prefix: str) -> Iterator[Path]:
     is not empty, and EnvironmentProblem if it cannot be created.
     """
     if data_dir is None:
-        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
-            yield Path(folder)
+        with temporary_folder(prefix) as folder:
+            yield folder
         return
     try:
         data_dir.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from klamm.replay.ingest import ingest
 from klamm.replay.progress import Progress
 from klamm.replay.sources import SourceOptions
 from klamm.replay.sources.registry import SourceFiles, find_files
-from klamm.runtime.interrupts import interrupts_deferred
+from klamm.runtime.interrupts import interrupts_deferred, temporary_folder
 
 if TYPE_CHECKING:
     from klamm.replay.engines.spark_engine import SparkEngine
@@ -155,6 +154,6 @@ def opened(
             f"table on this machine, which the workers of {engine.remote} cannot read",
             hint="run klamm replay ingest with --master and --out, and replay that event table",
         )
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
-        ingest(engine, given.found, Path(folder), options, progress)
-        yield open_table(engine, Path(folder))
+    with temporary_folder(_PREFIX) as folder:
+        ingest(engine, given.found, folder, options, progress)
+        yield open_table(engine, folder)

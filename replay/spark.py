@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -34,6 +33,7 @@ from klamm.replay.spark_cluster import (
     write_packages,
 )
 from klamm.replay.spark_errors import interrupt_behind
+from klamm.runtime.interrupts import temporary_folder
 from klamm.zk.java import find_java, spark_java_home
 
 LOOPBACK: Final = "127.0.0.1"
@@ -104,9 +104,9 @@ def spark_session(
     master = f"local[{cores}]" if master is None else master
     check_master(master)
     java_home = spark_java_home()
-    with tempfile.TemporaryDirectory(prefix="klamm-spark-") as folder:
+    with temporary_folder("klamm-spark-") as folder:
         is_small = rows <= SMALL_ROWS
-        conf = _conf(master, memory_mb, folder, is_small=is_small)
+        conf = _conf(master, memory_mb, str(folder), is_small=is_small)
         python = sys.executable
         environment = {
             "JAVA_HOME": str(java_home),
@@ -115,7 +115,7 @@ def spark_session(
         }
         if is_local(master) or is_loopback(master):
             environment["SPARK_LOCAL_IP"] = LOOPBACK
-        log_path = Path(folder) / "spark.log"
+        log_path = folder / "spark.log"
         with (
             _environ(environment),
             _interrupt_reports_disabled(),
@@ -130,7 +130,7 @@ def spark_session(
                 with _stopped_at_the_end(context):
                     context.setLogLevel("ERROR")
                     if not is_local(master):
-                        context.addPyFile(str(write_packages(Path(folder) / "klamm.zip")))
+                        context.addPyFile(str(write_packages(folder / "klamm.zip")))
                         wait_for_executor(context, memory_mb)
                     session = SparkSession(context)
                     _set_partitions(session, rows)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
@@ -45,3 +47,21 @@ def starting_workers() -> Iterator[None]:
     resource_tracker.ensure_running()
     with interrupts_deferred():
         yield
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """Context manager that creates a temporary directory and removes it, even after Ctrl-C.
+
+    ``prefix`` is the beginning of the directory's name. tempfile.TemporaryDirectory alone leaves
+    the directory behind if Ctrl-C arrives while it is created or removed.
+    """
+    folder = None
+    try:
+        with interrupts_deferred():
+            folder = tempfile.TemporaryDirectory(prefix=prefix)
+        yield Path(folder.name)
+    finally:
+        with interrupts_deferred():
+            if folder is not None:
+                folder.cleanup()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
@@ -29,6 +28,7 @@ from klamm.drills.step_language import StepCompiler
 from klamm.drills.worlds import JOURNAL_FILE, Worlds
 from klamm.report.values import Tone
 from klamm.runtime.checks.invariants import INVARIANTS, InvariantViolated
+from klamm.runtime.interrupts import temporary_folder
 from klamm.runtime.scenarios.conditions import partition_of
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.runner import ScenarioRunner
@@ -158,8 +158,8 @@ class ScriptedCluster(Actions):
     @contextlib.contextmanager
     def _folder(self) -> Iterator[Path]:
         if self._data_dir is None:
-            with tempfile.TemporaryDirectory(prefix="klamm-") as folder:
-                yield Path(folder)
+            with temporary_folder("klamm-") as folder:
+                yield folder
             return
         if not self._data_dir.is_dir() or any(self._data_dir.iterdir()):
             raise UsageError(f"data_dir {self._data_dir} is not an empty directory")

@@ -181,6 +181,7 @@ class DrillItem(pytest.Item):
         from klamm.drills.page import drill_headline, run_page
         from klamm.drills.run import Outcome, Verdict, play
         from klamm.drills.worlds import Worlds
+        from klamm.runtime.interrupts import temporary_folder
         from klamm.runtime.scenarios.trace import RunTrace
 
         drill, is_real = self.drill, self.drill.real_only is not None
@@ -194,8 +195,8 @@ class DrillItem(pytest.Item):
         lines = [text.heading(drill.name, world, drill.about)]
         servers = drill.cluster.zookeeper_servers if is_real else None
         with (
-            tempfile.TemporaryDirectory(prefix="klamm-drill-") as folder,
-            Worlds(Path(folder), klamm_version(), is_real=is_real) as worlds,
+            temporary_folder("klamm-drill-") as folder,
+            Worlds(folder, klamm_version(), is_real=is_real) as worlds,
             worlds.open(drill.spec(NO_QUIRKS, seed), drill.name, servers) as driver,
         ):
             trace, results = RunTrace(driver), []

@@ -7,7 +7,6 @@ spilled to a temporary directory.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
@@ -21,6 +20,7 @@ from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.replay.engines import COMPRESSION, DUCKDB, ONE_QUERY, Fetched, R, T, literal
 from klamm.replay.full_disk import is_full, no_space
 from klamm.replay.locations import arrow_file_system, file_system, is_remote
+from klamm.runtime.interrupts import temporary_folder
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -38,11 +38,11 @@ def duckdb_engine(cores: int, memory_mb: int) -> Iterator[DuckDbEngine]:
 
     ``cores``: number of threads. ``memory_mb``: memory limit in MiB.
     """
-    with tempfile.TemporaryDirectory(prefix="klamm-duckdb-") as folder:
+    with temporary_folder("klamm-duckdb-") as folder:
         config: dict[str, str | bool | int | float | list[str]] = {
             "threads": cores,
             "memory_limit": f"{memory_mb}MiB",
-            "temp_directory": folder,
+            "temp_directory": str(folder),
             "preserve_insertion_order": False,
         }
         with (
@@ -146,9 +146,9 @@ class DuckDbEngine:
         folder.mkdir(parents=True)
         path = folder / _WRITTEN
         if is_remote(path):
-            with tempfile.TemporaryDirectory(prefix="klamm-duckdb-") as here:
-                self._copy(sql, Path(here, _WRITTEN))
-                file_system(path).put_file(str(Path(here, _WRITTEN)), str(path))
+            with temporary_folder("klamm-duckdb-") as here:
+                self._copy(sql, here / _WRITTEN)
+                file_system(path).put_file(str(here / _WRITTEN), str(path))
         else:
             self._copy(sql, path)
 

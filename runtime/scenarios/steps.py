@@ -8,10 +8,8 @@ Actions that are also in the HTTP API are in runtime/actions.py.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -28,6 +26,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.runtime.actions import KILLED, Action, BrokerRef, HealNetwork
 from klamm.runtime.cluster import Cluster, brokers_of
+from klamm.runtime.interrupts import temporary_folder
 from klamm.runtime.preloading import preload_replicas
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
 
@@ -75,11 +74,12 @@ class RunTool(Action, frozen=True):
     files: Mapping[str, str] = {}
 
     def act(self, run: ScenarioRunner) -> ToolResult:
-        with tempfile.TemporaryDirectory(prefix="klamm-scenario-") as folder:
+        with temporary_folder("klamm-scenario-") as folder:
             paths = {}
             for name, content in self.files.items():
-                path = paths[f"{{file:{name}}}"] = f"{folder}/{name}"
-                Path(path).write_text(content)
+                path = folder / name
+                path.write_text(content)
+                paths[f"{{file:{name}}}"] = str(path)
             args = [paths.get(arg, arg) for arg in self.args]
             return run.tools(self.tool, args, run.driver)
 

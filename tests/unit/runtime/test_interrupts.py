@@ -1,19 +1,22 @@
-"""Ctrl-C in sections that it must not interrupt, and in the workers that are started there."""
+"""Ctrl-C in sections that it must not interrupt, in worker processes, and in temporary folders."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from itertools import count
+from pathlib import Path
 
 import pytest
 
-from klamm.runtime.interrupts import interrupts_deferred, starting_workers
+from klamm.runtime.interrupts import interrupts_deferred, starting_workers, temporary_folder
 
 pytestmark = pytest.mark.usefixtures("usual_handler")
 
-INTERRUPT_ITSELF = "import signal; signal.raise_signal(signal.SIGINT); print('goes on')"
+INTERRUPTS_ITSELF = "import signal; signal.raise_signal(signal.SIGINT); print('not interrupted')"
 
 
 @pytest.fixture
@@ -72,7 +75,39 @@ def test_a_thread_that_gets_no_signals_defers_none() -> None:
 
 
 def test_a_worker_ignores_interrupts_from_its_first_moment() -> None:
-    command = [sys.executable, "-c", INTERRUPT_ITSELF]
+    command = [sys.executable, "-c", INTERRUPTS_ITSELF]
     with starting_workers():
         worker = subprocess.run(command, capture_output=True, text=True)
-    assert (worker.stdout, worker.stderr) == ("goes on\n", "")
+    assert (worker.stdout, worker.stderr) == ("not interrupted\n", "")
+
+
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")
+def test_no_interrupt_leaves_a_temporary_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    moment = next(moment for moment in count() if not is_interrupted_at(moment, tmp_path))
+    assert moment > 50
+
+
+def is_interrupted_at(moment: int, place: Path) -> bool:
+    """Press Ctrl-C at the given call of a function while a temporary folder is made and removed.
+
+    Return False if there are fewer calls."""
+    calls = count()
+
+    def count_calls(*_: object) -> None:
+        if next(calls) == moment:
+            interrupt()
+
+    try:
+        sys.setprofile(count_calls)
+        with temporary_folder("klamm-") as folder:
+            assert list(place.iterdir()) == [folder]
+        sys.setprofile(None)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+        assert list(place.iterdir()) == []
+    return False
