@@ -18,6 +18,10 @@ from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.controlled_shutdown import ControlledShutdown
 from klamm.brokers.dynamic_config import DynamicConfigManager
 from klamm.brokers.followers.fetchers import ReplicaFetcherManager
+from klamm.brokers.groups.coordinator_lookup import CoordinatorLookup
+from klamm.brokers.groups.group_coordinator import GroupCoordinator
+from klamm.brokers.groups.group_log import GroupLog
+from klamm.brokers.groups.leadership import follow_leadership
 from klamm.brokers.kafka_apis import ClientApis, ControlApis
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
 from klamm.brokers.leaders.copies import Copies
@@ -43,6 +47,7 @@ from klamm.cluster.requests import (
     AlterIsrResponse,
     AlterReplicaLogDirsRequest,
     ControlledShutdownResponse,
+    CreateTopicsResponse,
     DescribeLogDirsRequest,
     LeaderAndIsrRequest,
     Message,
@@ -133,8 +138,25 @@ class Broker:
         )
         self._store = store
         self._control_apis = ControlApis(self.replica_manager, self._topic_logs, clock)
+        group_log = GroupLog(
+            self.address,
+            self.replica_manager.partitions,
+            self.replica_manager.leaders.produces,
+            config.offsets_commit_timeout_ms,
+            clock,
+            self.log_maintenance.on_message,
+        )
+        self.groups = GroupCoordinator(info.id, config, clock, self.metadata_cache, group_log)
+        self._coordinator_lookup = CoordinatorLookup(
+            config, self.metadata_cache, self.groups.partition_of, self._send
+        )
         self._client_apis = ClientApis(
-            self.metadata_cache, self.replica_manager.leaders, ProducerIdManager(info.id, self._zk)
+            self.metadata_cache,
+            self.replica_manager.leaders,
+            ProducerIdManager(info.id, self._zk),
+            self.groups,
+            group_log,
+            self._coordinator_lookup,
         )
         self._transport = transport
         self._clock = clock
@@ -240,7 +262,9 @@ class Broker:
         body, now_ms = message.body, self._clock.monotonic_ms()
         match body:
             case LeaderAndIsrRequest() | UpdateMetadataRequest() | StopReplicaRequest():
-                self._reply(message, self._control_apis.handle(body, self.broker_epoch))
+                response = self._control_apis.handle(body, self.broker_epoch)
+                follow_leadership(self.groups, self.info.id, body, response)
+                self._reply(message, response)
             case _ if self._client_apis.handle(message, now_ms, self._clock.now_ms()):
                 pass
             case _ if self.rates.handle(message, now_ms):
@@ -258,6 +282,8 @@ class Broker:
                 self._on_fetch_response(message, body)
             case AlterIsrResponse():
                 self._on_alter_isr_response(message, body)
+            case CreateTopicsResponse():
+                self._coordinator_lookup.on_response(message.correlation_id, body)
             case ControlledShutdownResponse():
                 self.controlled_shutdown.on_response(message.correlation_id, body, now_ms)
             case _:
@@ -279,6 +305,7 @@ class Broker:
             self.alter_isr_manager.next_due_ms(),
             self.fetchers.next_due_ms(self.metadata_cache.alive_brokers),
             self.replica_manager.leaders.next_due_ms(),
+            self.groups.next_due_ms(),
             self.log_maintenance.next_due_ms(),
         )
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
@@ -291,6 +318,7 @@ class Broker:
         self.log_maintenance.on_timer()
         self.fetchers.on_timer(now_ms)
         self.replica_manager.leaders.on_timer(now_ms)
+        self.groups.on_timer(now_ms)
         self.alter_isr_manager.on_timer(now_ms)
         self.controlled_shutdown.on_timer(self.broker_epoch, now_ms)
         if self._propose_at_ms is not None and now_ms >= self._propose_at_ms:

@@ -7,6 +7,9 @@ kafka.server.KafkaApis.
 
 from __future__ import annotations
 
+from klamm.brokers.groups.coordinator_lookup import CoordinatorLookup
+from klamm.brokers.groups.group_coordinator import GroupCoordinator
+from klamm.brokers.groups.group_log import GroupLog
 from klamm.brokers.leaders.leader_replicas import LeaderReplicas
 from klamm.brokers.log_configs import TopicLogConfigs
 from klamm.brokers.metadata_cache import MetadataCache
@@ -21,6 +24,7 @@ from klamm.cluster.client_requests import (
     OffsetsForLeaderEpochRequest,
 )
 from klamm.cluster.data_requests import CONSUMER_REPLICA_ID, FetchRequest, ProduceRequest
+from klamm.cluster.group_requests import FindCoordinatorRequest, GroupRequest
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import (
     ControlRequest,
@@ -91,11 +95,20 @@ class ClientApis:
     """Handles the requests of producers, consumers and other clients."""
 
     def __init__(
-        self, cache: MetadataCache, leaders: LeaderReplicas, producer_ids: ProducerIdManager
+        self,
+        cache: MetadataCache,
+        leaders: LeaderReplicas,
+        producer_ids: ProducerIdManager,
+        groups: GroupCoordinator,
+        group_log: GroupLog,
+        lookup: CoordinatorLookup,
     ) -> None:
         self._cache = cache
         self._leaders = leaders
         self._producer_ids = producer_ids
+        self._groups = groups
+        self._group_log = group_log
+        self._lookup = lookup
         self._answers: list[tuple[Message, Response]] = []
 
     def handle(self, message: Message, now_ms: float, wall_ms: int) -> bool:
@@ -118,6 +131,10 @@ class ClientApis:
                 answer = consumers.offsets_for_leader_epoch(body)
             case InitProducerIdRequest():
                 answer = self._producer_ids.init_producer_id()
+            case FindCoordinatorRequest() as body:
+                answer = self._lookup.find(body, now_ms)
+            case body if isinstance(body, GroupRequest):
+                answer = self._groups.handle(message, body)
             case _:
                 return False
         if answer is not None:
@@ -127,8 +144,11 @@ class ClientApis:
     def take_answers(self) -> list[tuple[Message, Response]]:
         """Remove and return the requests that can be answered now, each with its response."""
         answers, self._answers = self._answers, []
-        return [
-            *answers,
-            *self._leaders.produces.take_answers(),
-            *self._leaders.consumers.take_answers(),
-        ]
+        # A group that was stored may have more to store.
+        while produced := self._leaders.produces.take_answers():
+            for request, response in produced:
+                if self._group_log.is_own(request):
+                    self._group_log.on_response(request, response)
+                else:
+                    answers.append((request, response))
+        return [*answers, *self._groups.take_answers(), *self._leaders.consumers.take_answers()]

@@ -6,7 +6,8 @@ v3, AlterIsr v0, CreateTopics v7, AlterPartitionReassignments v0, ListPartitionR
 ControlledShutdown v3, ElectLeaders v2, DescribeLogDirs v2, AlterReplicaLogDirs v1.
 
 Requests that carry records are in cluster/data_requests.py, other client requests in
-cluster/client_requests.py, and requests of constant-rate workloads in cluster/constant_rate.py.
+cluster/client_requests.py and cluster/group_requests.py, and requests of constant-rate workloads in
+cluster/constant_rate.py.
 Requests to several brokers share partition state objects, which must not be changed after sending.
 """
 
@@ -21,6 +22,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import ClientRequest, ClientResponse
 from klamm.cluster.constant_rate import ConstantRateRequest, ConstantRateResponse, RevokeRates
 from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from klamm.cluster.group_requests import GroupRequest, GroupResponse
 from klamm.cluster.integers import Int16, Int32
 from klamm.cluster.types import (
     Broker,
@@ -375,5 +377,12 @@ LogDirResponse = DescribeLogDirsResponse | AlterReplicaLogDirsResponse
 AdminRequest = TopicRequest | PartitionRequest | LogDirRequest
 AdminResponse = TopicResponse | PartitionResponse | LogDirResponse
 RateRequest = ConstantRateRequest | RevokeRates
-Request = ControlRequest | BrokerRequest | AdminRequest | ClientRequest | RateRequest
-Response = ControlResponse | BrokerResponse | AdminResponse | ClientResponse | ConstantRateResponse
+Request = ControlRequest | BrokerRequest | AdminRequest | ClientRequest | GroupRequest | RateRequest
+Response = (
+    ControlResponse
+    | BrokerResponse
+    | AdminResponse
+    | ClientResponse
+    | GroupResponse
+    | ConstantRateResponse
+)

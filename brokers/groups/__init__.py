@@ -1,0 +1,1 @@
+"""Consumer groups: the group coordinator of a broker (kafka.coordinator.group)."""

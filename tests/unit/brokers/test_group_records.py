@@ -1,0 +1,79 @@
+"""Keys and values of __consumer_offsets: round trips, and bytes of the schemas."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm.brokers.groups.group_coordinator import partition_for
+from klamm.brokers.groups.group_records import (
+    GroupKey,
+    OffsetKey,
+    StoredGroup,
+    StoredMember,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+)
+from klamm.cluster.group_requests import CommittedOffset
+from klamm.cluster.types import TopicPartition
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+ints = st.integers(-(2**31), 2**31 - 1)
+longs = st.integers(-(2**63), 2**63 - 1)
+members = st.builds(
+    StoredMember, texts, st.none() | texts, texts, texts, ints, ints, st.binary(), st.binary()
+)
+groups = st.builds(
+    StoredGroup,
+    texts,
+    ints,
+    st.none() | texts,
+    st.none() | texts,
+    longs,
+    st.lists(members, max_size=3).map(tuple),
+)
+
+
+@given(texts, texts, ints)
+def test_keys_are_read_back(group_id: str, topic: str, partition: int) -> None:
+    tp = TopicPartition(topic, partition)
+    assert decode_key(offset_key(group_id, tp)) == OffsetKey(group_id, tp)
+    assert decode_key(group_key(group_id)) == GroupKey(group_id)
+
+
+@given(groups)
+def test_groups_are_read_back(group: StoredGroup) -> None:
+    assert decode_group_value(group_value(group)) == group
+
+
+@given(longs, ints, texts, longs)
+def test_offsets_are_read_back(offset: int, epoch: int, metadata: str, at_ms: int) -> None:
+    committed = CommittedOffset(offset, epoch, metadata, at_ms)
+    assert decode_offset_value(offset_value(committed)) == committed
+    expiring = CommittedOffset(offset, -1, metadata, at_ms, 7)
+    assert decode_offset_value(offset_value(expiring)) == expiring
+
+
+def test_bytes_are_those_of_the_schemas() -> None:
+    key = offset_key("g", TopicPartition("t", 1))
+    assert key == bytes.fromhex("0001 0001 67 0001 74 00000001")
+    assert group_key("g") == bytes.fromhex("0002 0001 67")
+    value = offset_value(CommittedOffset(5, 2, "m", 9))
+    assert value == bytes.fromhex("0003 0000000000000005 00000002 0001 6d 0000000000000009")
+    member = StoredMember("m", None, "c", "h", 3, 4, b"s", b"a")
+    stored = group_value(StoredGroup("consumer", 1, "range", "m", 9, (member,)))
+    assert stored == bytes.fromhex(
+        "0003 0008 636f6e73756d6572 00000001 0005 72616e6765 0001 6d 0000000000000009 00000001"
+        "0001 6d ffff 0001 63 0001 68 00000003 00000004 00000001 73 00000001 61"
+    )
+
+
+def test_a_group_is_in_the_partition_of_its_hash_code() -> None:
+    # "polygenelubricants" has the hash code -2^31, whose absolute value is no Java int.
+    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("group", 50) == 98629247 % 50
