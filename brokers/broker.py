@@ -138,26 +138,7 @@ class Broker:
         )
         self._store = store
         self._control_apis = ControlApis(self.replica_manager, self._topic_logs, clock)
-        group_log = GroupLog(
-            self.address,
-            self.replica_manager.partitions,
-            self.replica_manager.leaders.produces,
-            config.offsets_commit_timeout_ms,
-            clock,
-            self.log_maintenance.on_message,
-        )
-        self.groups = GroupCoordinator(info.id, config, clock, self.metadata_cache, group_log)
-        self._coordinator_lookup = CoordinatorLookup(
-            config, self.metadata_cache, self.groups.partition_of, self._send
-        )
-        self._client_apis = ClientApis(
-            self.metadata_cache,
-            self.replica_manager.leaders,
-            ProducerIdManager(info.id, self._zk),
-            self.groups,
-            group_log,
-            self._coordinator_lookup,
-        )
+        self._client_apis = self._new_client_apis(clock)
         self._transport = transport
         self._clock = clock
         self._proposed_cluster_id = proposed_cluster_id
@@ -165,6 +146,33 @@ class Broker:
         self._propose_at_ms: float | None = None
         self.controlled_shutdown = ControlledShutdown(
             info.id, config, self._find_controller, self._send
+        )
+
+    def _new_client_apis(self, clock: Clock) -> ClientApis:
+        group_log = self._new_group_log(clock)
+        self.groups = GroupCoordinator(
+            self.info.id, self.config, clock, self.metadata_cache, group_log
+        )
+        self._coordinator_lookup = CoordinatorLookup(
+            self.config, self.metadata_cache, self.groups.partition_of, self._send
+        )
+        return ClientApis(
+            self.metadata_cache,
+            self.replica_manager.leaders,
+            ProducerIdManager(self.info.id, self._zk),
+            self.groups,
+            group_log,
+            self._coordinator_lookup,
+        )
+
+    def _new_group_log(self, clock: Clock) -> GroupLog:
+        return GroupLog(
+            self.address,
+            self.replica_manager.partitions,
+            self.replica_manager.leaders.produces,
+            self.config.offsets_commit_timeout_ms,
+            clock,
+            self.log_maintenance.on_message,
         )
 
     def _new_isr_manager(self, clock: Clock) -> IsrManager:
