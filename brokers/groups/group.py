@@ -214,22 +214,23 @@ class Group:
 
     # -- protocols
 
-    def _candidates(self) -> set[str]:
-        counts = Counter(p.name for one in self.members.values() for p in one.protocols)
-        return {name for name, count in counts.items() if count == len(self.members)}
+    def _supporters(self) -> Counter[str]:
+        return Counter(p.name for one in self.members.values() for p in one.protocols)
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
         """Return True if a member with these protocols may join."""
         names = {one.name for one in protocols}
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and names)
-        if not self.members:
-            return False
-        return self.protocol_type == protocol_type and not names.isdisjoint(self._candidates())
+        # A rebalancing group that all members have left supports every protocol of its type.
+        supporters = self._supporters()
+        is_common = any(supporters[name] == len(self.members) for name in names)
+        return self.protocol_type == protocol_type and is_common
 
     def select_protocol(self) -> str:
         """Return the protocol that all members support and most members prefer."""
-        candidates = self._candidates()
+        supporters = self._supporters()
+        candidates = {name for name, count in supporters.items() if count == len(self.members)}
         votes = Counter(one.vote(candidates) for one in self.members.values())
         return votes.most_common(1)[0][0]
 

@@ -76,7 +76,8 @@ class Membership:
     def join(self, group: Group, message: Message, body: JoinGroupRequest) -> None:
         """Let a member join, and complete the rebalance if it was the last."""
         if not self._has_room(group, body.member_id):
-            group.remove(body.member_id)
+            if body.member_id in group.members:
+                self._drop(group, group.members[body.member_id])
             self._refuse_join(message, UNKNOWN_MEMBER_ID, Errors.GROUP_MAX_SIZE_REACHED)
         elif not group.supports(body.protocol_type, body.protocols):
             self._refuse_join(message, body.member_id, Errors.INCONSISTENT_GROUP_PROTOCOL)
