@@ -20,7 +20,7 @@ from klamm.brokers.dynamic_config import DynamicConfigManager
 from klamm.brokers.followers.fetchers import ReplicaFetcherManager
 from klamm.brokers.groups.coordinator_lookup import CoordinatorLookup
 from klamm.brokers.groups.group_coordinator import GroupCoordinator
-from klamm.brokers.groups.group_log import GroupLog
+from klamm.brokers.groups.group_log import OFFSETS_TOPIC, GroupLog
 from klamm.brokers.groups.leadership import follow_leadership
 from klamm.brokers.kafka_apis import ClientApis, ControlApis
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
@@ -212,6 +212,9 @@ class Broker:
                 self.log_maintenance.startup(owner)
             # The controller is not notified: no replica in these directories has been online yet.
             self._log_dir_failures.take_offline()
+        offsets = self._zk.get_topic_assignments([OFFSETS_TOPIC]).values.get(OFFSETS_TOPIC)
+        if offsets is not None:
+            self.groups.startup(len(offsets.assignment))
         self._register()
         self.dynamic_config_manager.process_notifications()
         return self.broker_epoch

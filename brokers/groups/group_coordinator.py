@@ -82,16 +82,24 @@ class GroupCoordinator:
         self._log = log
         self._timers = Timers()
         self._groups: dict[str, Group] = {}
-        self._owned: dict[int, int] = {}
-        self._loading: dict[int, int] = {}
+        self._num_partitions = config.offsets_topic_num_partitions
+        self._owned: set[int] = set()
+        self._loading: set[int] = set()
+        self._epochs: dict[int, int] = {}
         self._answers: list[tuple[Message, GroupResponse]] = []
         self._offsets = OffsetManager(log, clock, config.offset_metadata_max_bytes)
         self._members = Membership(broker_id, config, clock, self._timers, self._reply, self._store)
 
+    def startup(self, num_partitions: int) -> None:
+        """Begin with the number of partitions of an existing ``__consumer_offsets``.
+
+        Like 2.8.2, a broker that starts before the topic exists uses offsets.topic.num.partitions.
+        """
+        self._num_partitions = num_partitions
+
     def partition_of(self, group_id: str) -> int:
         """Return the partition of ``__consumer_offsets`` that stores a group."""
-        known = self._cache.num_partitions(OFFSETS_TOPIC)
-        return partition_for(group_id, known or self._config.offsets_topic_num_partitions)
+        return partition_for(group_id, self._num_partitions)
 
     def take_answers(self) -> list[tuple[Message, GroupResponse]]:
         """Remove and return the requests that can be answered, with their responses."""
@@ -115,16 +123,17 @@ class GroupCoordinator:
     # -- leadership of __consumer_offsets
 
     def on_election(self, partition: int, leader_epoch: int) -> None:
-        """Load the groups of a partition that this broker leads now."""
-        if partition in self._owned:
-            self._owned[partition] = leader_epoch
+        """Load the groups of a partition that this broker leads now, unless the epoch is stale."""
+        is_current = self._update_epoch(partition, leader_epoch)
+        if not is_current or partition in self._owned or partition in self._loading:
             return
-        self._loading[partition] = leader_epoch
+        self._loading.add(partition)
         now_ms = self._clock.monotonic_ms()
         self._timers.set(("load", partition), now_ms, lambda: self._load(partition))
 
     def _load(self, partition: int) -> None:
-        self._owned[partition] = self._loading.pop(partition)
+        self._loading.remove(partition)
+        self._owned.add(partition)
         try:
             groups = self._log.load(partition)
         except ReplicaLogError as error:
@@ -140,16 +149,29 @@ class GroupCoordinator:
             self._add(group)
             self._members.on_loaded(group)
 
-    def on_resignation(self, partition: int) -> None:
-        """Forget the groups of a partition that this broker no longer leads."""
-        self._timers.cancel(("load", partition))
-        self._loading.pop(partition, None)
-        if self._owned.pop(partition, None) is None:
+    def on_resignation(self, partition: int, leader_epoch: int | None) -> None:
+        """Forget the groups of a partition that this broker no longer leads.
+
+        A stale epoch is ignored. None means that the topic is deleted: its epochs begin again.
+        """
+        if not self._update_epoch(partition, leader_epoch):
             return
+        self._timers.cancel(("load", partition))
+        self._loading.discard(partition)
+        self._owned.discard(partition)
         for group in list(self._groups.values()):
             if self.partition_of(group.group_id) == partition:
                 del self._groups[group.group_id]
                 self._members.on_unloaded(group)
+
+    def _update_epoch(self, partition: int, leader_epoch: int | None) -> bool:
+        if leader_epoch is None:
+            self._epochs.pop(partition, None)
+            return True
+        newest = self._epochs[partition] = max(
+            leader_epoch, self._epochs.get(partition, leader_epoch)
+        )
+        return leader_epoch == newest
 
     def on_deleted_partitions(self, deleted: set[TopicPartition]) -> None:
         """Remove the committed offsets of deleted partitions."""

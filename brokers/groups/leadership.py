@@ -39,4 +39,5 @@ def follow_leadership(
         if isinstance(state, SentPartitionState) and state.leader == broker_id:
             groups.on_election(tp.partition, state.leader_epoch)
         elif not isinstance(state, StopReplicaPartitionState) or state.delete_partition:
-            groups.on_resignation(tp.partition)
+            epoch = state.leader_epoch
+            groups.on_resignation(tp.partition, epoch if epoch >= 0 else None)
