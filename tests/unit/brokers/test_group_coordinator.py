@@ -1,0 +1,376 @@
+"""The state machine of groups: members that join, sync, live, leave, and are removed.
+
+Sources: GroupCoordinator, GroupMetadata and GroupMetadataManager (kafka.coordinator.group).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.brokers.groups.group_log import OFFSETS_TOPIC
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.group_requests import (
+    GroupRequest,
+    HeartbeatRequest,
+    JoinGroupResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    Protocol,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from klamm.cluster.requests import StopReplicaPartitionState, StopReplicaRequest
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryStore
+from tests.unit.brokers.groups import (
+    BROKER,
+    DELAY_MS,
+    OFFSETS,
+    PROTOCOLS,
+    REBALANCE_MS,
+    SESSION_MS,
+    SUBSCRIPTION,
+    Groups,
+)
+from tests.unit.brokers.network import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    Network,
+    cached,
+    update_metadata,
+)
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
+# -- joins and syncs
+
+
+def test_two_members_join_sync_and_live(groups: Groups) -> None:
+    numbers = [groups.join(), groups.join()]
+    groups.network.pass_time(DELAY_MS)
+    assert groups.answer(numbers[0]) is None, "a member was added, so the delay begins again"
+    assert groups.state() == ("PreparingRebalance", 2)
+    groups.network.pass_time(DELAY_MS)
+    leader, follower = map(groups.joined, numbers)
+    assert (leader.error, leader.generation_id, leader.leader) == (Errors.NONE, 1, leader.member_id)
+    assert [one.member_id for one in leader.members] == [leader.member_id, follower.member_id]
+    assert [one.metadata for one in leader.members] == [SUBSCRIPTION] * 2
+    assert (follower.leader, follower.members) == (leader.member_id, ())
+    assert (follower.protocol_type, follower.protocol_name) == ("consumer", "range")
+    waiting = groups.sync(follower)
+    assert groups.answer(waiting) is None
+    assert groups.beat(follower) is Errors.NONE
+    assert groups.synced(groups.sync(leader)).assignment == leader.member_id.encode()
+    expected = SyncGroupResponse(Errors.NONE, "consumer", "range", follower.member_id.encode())
+    assert groups.synced(waiting) == expected
+    for _ in range(5):
+        groups.network.pass_time(SESSION_MS / 2)
+        assert [groups.beat(one) for one in (leader, follower)] == [Errors.NONE] * 2
+    described = groups.describe()
+    assert (described.state, described.protocol) == ("Stable", "range")
+    assert [one.assignment.decode() for one in described.members] == [
+        leader.member_id,
+        follower.member_id,
+    ]
+
+
+def test_a_third_member_makes_the_others_join_again(groups: Groups) -> None:
+    members = groups.stable(2)
+    third = groups.join()
+    assert [groups.beat(one) for one in members] == [Errors.REBALANCE_IN_PROGRESS] * 2
+    assert groups.synced(groups.sync(members[0])).error is Errors.REBALANCE_IN_PROGRESS
+    numbers = [groups.join(one.member_id) for one in members]
+    assert [groups.joined(one).generation_id for one in (third, *numbers)] == [2] * 3
+    assert groups.joined(third).leader == members[0].member_id
+
+
+def test_only_changes_and_the_leader_begin_a_rebalance(groups: Groups) -> None:
+    leader, follower = groups.stable(2)
+    again = groups.joined(groups.join(follower.member_id))
+    assert (again.error, again.generation_id) == (Errors.NONE, 1)
+    assert groups.state() == ("Stable", 2)
+    groups.join(leader.member_id)
+    assert groups.state() == ("PreparingRebalance", 2)
+
+
+def test_who_does_not_join_again_in_time_is_removed(groups: Groups) -> None:
+    leader, follower = groups.stable(2)
+    again = groups.join(follower.member_id, protocols=(Protocol("range", b""),))
+    for _ in range(4):
+        groups.network.pass_time(REBALANCE_MS / 4)
+        groups.beat(leader)
+    joined = groups.joined(again)
+    assert (joined.leader, joined.generation_id) == (follower.member_id, 2)
+    assert groups.beat(leader) is Errors.UNKNOWN_MEMBER_ID
+
+
+def test_members_vote_for_a_protocol_that_all_support(groups: Groups) -> None:
+    one, two, three = (Protocol(name, SUBSCRIPTION) for name in ("one", "two", "three"))
+    numbers = [groups.join(protocols=each) for each in ((three, one, two), (two, one), (two, one))]
+    assert groups.joined(groups.join(protocols=(three,))).error is (
+        Errors.INCONSISTENT_GROUP_PROTOCOL
+    )
+    other = groups.join(protocol_type="connect", protocols=(one,))
+    assert groups.joined(other).error is Errors.INCONSISTENT_GROUP_PROTOCOL
+    groups.network.pass_time(2 * DELAY_MS)
+    assert [groups.joined(number).protocol_name for number in numbers] == ["two"] * 3
+
+
+def test_a_rebalancing_group_that_all_have_left_takes_a_new_member(groups: Groups) -> None:
+    first = groups.join(instance="i")
+    assert groups.leave("", "i") is Errors.NONE
+    assert groups.joined(first).error is Errors.UNKNOWN_MEMBER_ID
+    assert groups.state() == ("PreparingRebalance", 0)
+    other = groups.join(protocol_type="connect")
+    assert groups.joined(other).error is Errors.INCONSISTENT_GROUP_PROTOCOL
+    new = groups.join(protocols=(Protocol("other", SUBSCRIPTION),))
+    groups.network.pass_time(2 * DELAY_MS)
+    joined = groups.joined(new)
+    assert (joined.error, joined.protocol_name, joined.leader) == (
+        Errors.NONE,
+        "other",
+        joined.member_id,
+    )
+
+
+def test_a_member_without_id_gets_one_and_joins_with_it(groups: Groups) -> None:
+    told = groups.joined(groups.join(needs_id=True))
+    assert told.error is Errors.MEMBER_ID_REQUIRED
+    assert told.member_id.startswith("c-")
+    assert groups.state() == ("Empty", 0)
+    number = groups.join(told.member_id, needs_id=True)
+    groups.network.pass_time(DELAY_MS)
+    assert groups.joined(number).member_id == told.member_id
+
+
+def test_a_rebalance_waits_for_a_pending_member_until_its_session_ends(groups: Groups) -> None:
+    [member] = groups.stable()
+    assert groups.joined(groups.join(needs_id=True)).error is Errors.MEMBER_ID_REQUIRED
+    number = groups.join(member.member_id)
+    groups.network.pass_time(SESSION_MS - 1)
+    assert groups.answer(number) is None
+    groups.network.pass_time(1)
+    assert groups.joined(number).generation_id == 2
+
+
+def test_what_cannot_be_joined() -> None:
+    groups = Groups({"group.min.session.timeout.ms": "6000"})
+    assert groups.joined(groups.join(session_ms=5_999)).error is Errors.INVALID_SESSION_TIMEOUT
+    assert groups.joined(groups.join("c-1")).error is Errors.UNKNOWN_MEMBER_ID
+    assert groups.joined(groups.join(protocols=())).error is Errors.INCONSISTENT_GROUP_PROTOCOL
+    groups.stable()
+    assert groups.joined(groups.join("c-1")).error is Errors.UNKNOWN_MEMBER_ID
+
+
+def test_a_full_group_refuses_new_members() -> None:
+    groups = Groups({"group.max.size": "2"})
+    leader, follower = groups.stable(2)
+    refused = groups.joined(groups.join())
+    assert (refused.error, refused.member_id) == (Errors.GROUP_MAX_SIZE_REACHED, "")
+    assert groups.state() == ("Stable", 2)
+    numbers = [groups.join(one.member_id) for one in (leader, follower)]
+    assert [groups.joined(number).generation_id for number in numbers] == [2, 2]
+
+
+def test_members_that_do_not_sync_in_time_are_removed(groups: Groups) -> None:
+    leader, follower = groups.joining(2)
+    groups.sync(leader)
+    assert groups.state() == ("Stable", 2)
+    for _ in range(3):
+        groups.network.pass_time(REBALANCE_MS / 4)
+        assert [groups.beat(one) for one in (leader, follower)] == [Errors.NONE] * 2
+    groups.network.pass_time(REBALANCE_MS / 4)
+    assert groups.state() == ("PreparingRebalance", 1)
+    assert groups.beat(follower) is Errors.UNKNOWN_MEMBER_ID
+    assert groups.joined(groups.join(leader.member_id)).generation_id == 2
+
+
+# -- members that are gone, unknown or replaced
+
+
+def test_a_member_without_heartbeats_is_removed_when_its_session_ends(groups: Groups) -> None:
+    stays, _ = groups.stable(2)
+    groups.network.pass_time(SESSION_MS - 1)
+    assert groups.beat(stays) is Errors.NONE
+    assert groups.state() == ("Stable", 2)
+    groups.network.pass_time(1)
+    assert groups.state() == ("PreparingRebalance", 1)
+    again = groups.joined(groups.join(stays.member_id))
+    assert [one.member_id for one in again.members] == [stays.member_id]
+
+
+def test_a_member_that_waits_needs_no_heartbeats(groups: Groups) -> None:
+    leader, follower = groups.joining(2)
+    waiting = groups.sync(follower)
+    for _ in range(3):
+        groups.network.pass_time(REBALANCE_MS / 4)
+        assert groups.beat(leader) is Errors.NONE
+    groups.sync(leader)
+    assert groups.synced(waiting).error is Errors.NONE
+    assert groups.state() == ("Stable", 2)
+
+
+def test_a_static_member_that_comes_back_replaces_itself_without_a_rebalance(
+    groups: Groups,
+) -> None:
+    [old] = groups.stable(instance="i")
+    new = groups.joined(groups.join(instance="i", needs_id=True))
+    assert (new.error, new.generation_id) == (Errors.NONE, old.generation_id)
+    assert new.member_id != old.member_id == new.leader, "so that it assigns nothing"
+    assert groups.state() == ("Stable", 1)
+    assert groups.synced(groups.sync(new, "i")).assignment == old.member_id.encode()
+    assert groups.beat(new, "i") is Errors.NONE
+    assert groups.beat(old, "i") is Errors.FENCED_INSTANCE_ID
+    assert groups.synced(groups.sync(old, "i")).error is Errors.FENCED_INSTANCE_ID
+    fenced = groups.join(old.member_id, instance="i")
+    assert groups.joined(fenced).error is Errors.FENCED_INSTANCE_ID
+    assert groups.leave(old.member_id, "i") is Errors.FENCED_INSTANCE_ID
+    groups.network.pass_time(SESSION_MS)
+    assert groups.state() == ("Empty", 0)
+
+
+def test_a_static_member_fences_its_waiting_requests(groups: Groups) -> None:
+    first = groups.join(instance="i")
+    second = groups.join(instance="i")
+    assert groups.joined(first).error is Errors.FENCED_INSTANCE_ID
+    groups.network.pass_time(2 * DELAY_MS)
+    assert groups.joined(second).error is Errors.NONE
+    assert groups.state() == ("CompletingRebalance", 1)
+
+
+def test_a_static_member_with_another_choice_of_protocol_begins_a_rebalance(
+    groups: Groups,
+) -> None:
+    groups.stable(instance="i")
+    new = groups.join(instance="i", protocols=(Protocol("other", b""), *PROTOCOLS))
+    joined = groups.joined(new)
+    assert (joined.generation_id, joined.protocol_name) == (2, "other")
+    assert joined.leader == joined.member_id
+
+
+def test_leaving(groups: Groups) -> None:
+    stays, leaves = groups.stable(2)
+    assert groups.leave("c-1") is Errors.UNKNOWN_MEMBER_ID
+    assert groups.leave(leaves.member_id) is Errors.NONE
+    assert groups.leave(leaves.member_id) is Errors.UNKNOWN_MEMBER_ID
+    assert groups.state() == ("PreparingRebalance", 1)
+    assert groups.leave(stays.member_id) is Errors.NONE
+    assert groups.state() == ("Empty", 0)
+    told = groups.joined(groups.join(needs_id=True))
+    assert groups.leave(told.member_id) is Errors.NONE
+    assert groups.joined(groups.join(told.member_id)).error is Errors.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_leaves_while_its_sync_waits_is_answered(groups: Groups) -> None:
+    _, follower = groups.joining(2)
+    waiting = groups.sync(follower)
+    assert groups.leave(follower.member_id) is Errors.NONE
+    assert groups.synced(waiting).error is Errors.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        HeartbeatRequest("none", 1, "c-1"),
+        SyncGroupRequest(group_id="none", generation_id=1, member_id="c-1"),
+        HeartbeatRequest("g", 1, "c-1"),
+        SyncGroupRequest(group_id="g", generation_id=1, member_id="c-1"),
+    ],
+)
+def test_unknown_members(groups: Groups, body: GroupRequest) -> None:
+    groups.stable()
+    answer = groups.answer(groups.send(body))
+    assert answer is not None
+    assert answer.error is Errors.UNKNOWN_MEMBER_ID  # type: ignore[union-attr]
+
+
+def test_members_of_another_generation(groups: Groups) -> None:
+    [member] = groups.stable()
+    past = JoinGroupResponse(Errors.NONE, member.member_id, member.generation_id - 1)
+    assert groups.beat(past) is Errors.ILLEGAL_GENERATION
+    assert groups.synced(groups.sync(past)).error is Errors.ILLEGAL_GENERATION
+    assert groups.commit(past) is Errors.ILLEGAL_GENERATION
+    assert groups.beat(member) is Errors.NONE
+
+
+# -- coordinators
+
+
+def test_listing(groups: Groups) -> None:
+    groups.stable()
+    for states, expected in (((), True), (("Stable",), True), (("Empty", "Dead"), False)):
+        answer = groups.answer(groups.send(ListGroupsRequest(states)))
+        listed = (ListedGroup("g", "consumer", "Stable"),) if expected else ()
+        assert answer == ListGroupsResponse(Errors.NONE, listed)
+
+
+def test_a_coordinator_that_resigns_answers_what_waits(groups: Groups) -> None:
+    number = groups.join()
+    groups.lead(leader=2, leader_epoch=4)
+    assert groups.joined(number).error is Errors.NOT_COORDINATOR
+    assert groups.joined(groups.join()).error is Errors.NOT_COORDINATOR
+    assert groups.describe().error is Errors.NOT_COORDINATOR
+    groups.lead(leader_epoch=5)
+    _, follower = groups.joining(2)
+    waiting = groups.sync(follower)
+    groups.lead(leader=2, leader_epoch=6)
+    assert groups.synced(waiting).error is Errors.NOT_COORDINATOR
+    assert groups.beat(follower) is Errors.NOT_COORDINATOR
+    groups.network.pass_time(600_000)
+    assert groups.network.brokers[BROKER].groups.next_due_ms() is None, "no timer is left"
+
+
+def test_stale_elections_and_resignations_change_nothing(groups: Groups) -> None:
+    groups.stable()
+    coordinator = groups.network.brokers[BROKER].groups
+    coordinator.on_resignation(0, 2)
+    assert groups.state() == ("Stable", 1)
+    coordinator.on_resignation(0, 4)
+    coordinator.on_election(0, 3)
+    groups.network.pass_time(1)
+    assert groups.describe().error is Errors.NOT_COORDINATOR
+
+
+def test_a_coordinator_that_loads_asks_for_patience(groups: Groups) -> None:
+    coordinator = groups.network.brokers[BROKER].groups
+    coordinator.on_resignation(0, 4)
+    coordinator.on_election(0, 5)
+    assert groups.describe().error is Errors.COORDINATOR_LOAD_IN_PROGRESS
+    member = JoinGroupResponse(Errors.NONE, "c-1", 1)
+    assert groups.beat(member) is Errors.NONE
+    assert groups.synced(groups.sync(member)).error is Errors.REBALANCE_IN_PROGRESS
+    groups.network.pass_time(1)
+    assert groups.state() == ("Dead", 0)
+
+
+def test_the_epochs_of_deleted_partitions_are_forgotten(groups: Groups) -> None:
+    stop = StopReplicaPartitionState(OFFSETS, -2, delete_partition=True)
+    groups.network.request(BROKER, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, (stop,)))
+    assert groups.describe().error is Errors.NOT_COORDINATOR
+    groups.lead(leader_epoch=0)
+    assert groups.state() == ("Dead", 0)
+
+
+def test_a_broker_counts_the_partitions_when_it_starts() -> None:
+    network = Network()
+    before = network.add(1)
+    store = MemoryStore(network.zookeeper, 6_000)
+    zk = KafkaZkClient(store)
+    zk.create_top_level_paths()
+    tps = [TopicPartition(OFFSETS_TOPIC, partition) for partition in range(7)]
+    zk.create_topic_assignment(OFFSETS_TOPIC, None, dict.fromkeys(tps, ReplicaAssignment((1, 2))))
+    after = network.add(2, proposed_cluster_id="cluster-id-of-22-chars")
+    after.startup()
+    # Only a part of the topic has arrived.
+    for broker_id in (1, 2):
+        network.brokers[broker_id] = before if broker_id == 1 else after
+        epoch = network.brokers[broker_id].broker_epoch
+        network.request(broker_id, update_metadata(cached(tps[3]), broker_epoch=epoch))
+    # "g".hashCode() is 103.
+    assert (before.groups.partition_of("g"), after.groups.partition_of("g")) == (103 % 50, 103 % 7)

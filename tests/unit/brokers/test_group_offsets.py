@@ -1,0 +1,137 @@
+"""Committed offsets of groups: commits, deletion, and expiry.
+
+Sources: GroupCoordinator, GroupMetadata and GroupMetadataManager (kafka.coordinator.group).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.group_requests import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    JoinGroupResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from klamm.cluster.types import TopicPartition
+from tests.unit.brokers.groups import BROKER, DELAY_MS, SESSION_MS, U0, Groups
+from tests.unit.brokers.network import T0, cached, update_metadata
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
+def test_commits(groups: Groups) -> None:
+    assert groups.commit(JoinGroupResponse(Errors.NONE, "c-1", 1)) is Errors.ILLEGAL_GENERATION
+    assert groups.commit(tp=TopicPartition("none", 0)) is Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert groups.commit(metadata="x" * 4_097) is Errors.OFFSET_METADATA_TOO_LARGE
+    assert groups.offsets() == {}
+    assert groups.commit(metadata="x" * 4_096) is Errors.NONE
+    assert groups.offsets() == {T0: 42}
+    [member] = groups.joining()
+    assert groups.commit() is Errors.UNKNOWN_MEMBER_ID
+    assert groups.commit(member, U0) is Errors.REBALANCE_IN_PROGRESS
+    groups.sync(member)
+    assert groups.commit(member, U0) is Errors.NONE
+    assert groups.offsets() == {T0: 42, U0: 42}
+
+
+def test_a_commit_is_a_heartbeat(groups: Groups) -> None:
+    [member] = groups.stable()
+    for _ in range(3):
+        groups.network.pass_time(SESSION_MS - 1)
+        assert groups.commit(member) is Errors.NONE
+
+
+def delete(groups: Groups) -> Errors:
+    """Delete g."""
+    answer = groups.answer(groups.send(DeleteGroupsRequest(("g",))))
+    assert isinstance(answer, DeleteGroupsResponse)
+    return answer.results["g"]
+
+
+def test_only_empty_groups_are_deleted(groups: Groups) -> None:
+    assert delete(groups) is Errors.GROUP_ID_NOT_FOUND
+    [member] = groups.stable()
+    groups.commit(member)
+    assert delete(groups) is Errors.NON_EMPTY_GROUP
+    groups.leave(member.member_id)
+    assert groups.offsets() == {T0: 42}
+    assert delete(groups) is Errors.NONE
+    assert (groups.state(), groups.offsets()) == (("Dead", 0), {})
+    assert delete(groups) is Errors.GROUP_ID_NOT_FOUND
+
+
+def delete_offsets(groups: Groups, *tps: TopicPartition) -> OffsetDeleteResponse:
+    """Delete committed offsets of g."""
+    answer = groups.answer(groups.send(OffsetDeleteRequest("g", tps)))
+    assert isinstance(answer, OffsetDeleteResponse)
+    return answer
+
+
+def test_offsets_of_subscribed_topics_are_not_deleted(groups: Groups) -> None:
+    none = TopicPartition("none", 0)
+    assert delete_offsets(groups, T0).error is Errors.GROUP_ID_NOT_FOUND
+    [member] = groups.stable()
+    for tp in (T0, U0):
+        groups.commit(member, tp)
+    assert delete_offsets(groups, T0, U0, none) == OffsetDeleteResponse(
+        Errors.NONE,
+        {
+            T0: Errors.GROUP_SUBSCRIBED_TO_TOPIC,
+            U0: Errors.NONE,
+            none: Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        },
+    )
+    assert groups.offsets() == {T0: 42}
+    groups.leave(member.member_id)
+    assert delete_offsets(groups, T0).partitions == {T0: Errors.NONE}
+    assert groups.state() == ("Dead", 0), "nothing of the group is left"
+
+
+def test_no_offsets_of_other_groups_with_members_are_deleted(groups: Groups) -> None:
+    number = groups.join(protocol_type="connect")
+    groups.network.pass_time(2 * DELAY_MS)
+    groups.sync(groups.joined(number))
+    assert delete_offsets(groups, T0) == OffsetDeleteResponse(Errors.NON_EMPTY_GROUP)
+
+
+def test_offsets_expire_after_the_group_is_empty() -> None:
+    minutes = {"offsets.retention.minutes": "2", "offsets.retention.check.interval.ms": "1000"}
+    groups = Groups({**minutes, "group.max.session.timeout.ms": "1800000"})
+    number = groups.join(session_ms=1_800_000)
+    groups.network.pass_time(DELAY_MS)
+    member = groups.joined(number)
+    groups.sync(member)
+    for tp in (T0, U0):
+        groups.commit(member, tp)
+    groups.network.pass_time(121_000)
+    assert groups.offsets() == {T0: 42}, "the group is subscribed to t"
+    groups.leave(member.member_id)
+    groups.network.pass_time(118_000)
+    assert groups.offsets() == {T0: 42}
+    groups.network.pass_time(3_000)
+    assert (groups.offsets(), groups.state()) == ({}, ("Dead", 0))
+
+
+def test_offsets_of_a_group_without_members_expire_by_their_commits() -> None:
+    minutes = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    groups = Groups(minutes)
+    groups.commit(tp=T0)
+    groups.network.pass_time(30_000)
+    groups.commit(tp=U0)
+    groups.network.pass_time(31_000)
+    assert groups.offsets() == {U0: 42}
+    groups.network.pass_time(31_000)
+    assert groups.state() == ("Dead", 0)
+
+
+def test_offsets_of_deleted_partitions_are_removed(groups: Groups) -> None:
+    groups.commit(tp=T0)
+    groups.commit(tp=U0)
+    groups.network.request(BROKER, update_metadata(cached(leader=-2)))
+    assert groups.offsets() == {U0: 42}
