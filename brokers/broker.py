@@ -208,16 +208,21 @@ class Broker:
         self.dynamic_config_manager.initialize()
         if not self.log_manager.is_open:
             owner = MetaProperties(self.cluster_id or "", self.info.id)
-            with self._topic_logs.read_ahead(self._zk.get_all_topics_in_cluster()):
+            topics = self._zk.get_all_topics_in_cluster()
+            if OFFSETS_TOPIC in topics:
+                self._startup_groups()
+            with self._topic_logs.read_ahead(topics):
                 self.log_maintenance.startup(owner)
             # The controller is not notified: no replica in these directories has been online yet.
             self._log_dir_failures.take_offline()
-        offsets = self._zk.get_topic_assignments([OFFSETS_TOPIC]).values.get(OFFSETS_TOPIC)
-        if offsets is not None:
-            self.groups.startup(len(offsets.assignment))
         self._register()
         self.dynamic_config_manager.process_notifications()
         return self.broker_epoch
+
+    def _startup_groups(self) -> None:
+        found = self._zk.get_topic_assignments([OFFSETS_TOPIC]).values.get(OFFSETS_TOPIC)
+        if found is not None:
+            self.groups.startup(len(found.assignment))
 
     def on_session_expired(self) -> None:
         """Begin a new ZooKeeper session, and register again if the broker was registered.

@@ -158,7 +158,9 @@ class GroupCoordinator:
             return
         self._timers.cancel(("load", partition))
         self._loading.discard(partition)
-        self._owned.discard(partition)
+        if partition not in self._owned:
+            return
+        self._owned.remove(partition)
         for group in list(self._groups.values()):
             if self.partition_of(group.group_id) == partition:
                 del self._groups[group.group_id]
