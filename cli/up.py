@@ -152,6 +152,13 @@ Segments = Annotated[
         "Without it, logs are in memory and are lost when klamm up ends.",
     ),
 ]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST:]PORT",
+        help="Let Kafka's own clients connect: broker N listens on PORT + N. Requires --segments.",
+    ),
+]
 MaxPartitionsPerRequest = Annotated[
     int, typer.Option(metavar="COUNT", help="Maximum number of partitions that a request may add.")
 ]
@@ -264,6 +271,7 @@ def up(
     pools: PoolsFile = None,
     journal_messages: JournalMessages = False,
     segments: Segments = False,
+    listen: Listen = None,
     seed: Seed = None,
     zk_digest: ZkDigest = None,
     zk_tls_ca: ZkTlsCa = None,
@@ -305,6 +313,7 @@ def up(
             pools=None if pools is None else read_pools(pools),
             journal_messages=journal_messages,
             has_segments=segments,
+            listen=listen,
             zookeeper_digest=zk_digest,
             zookeeper_tls=tls_of(zk_tls_ca, zk_tls_cert, zk_tls_key, zk_tls_key_password),
             journal_fsync=journal_fsync,

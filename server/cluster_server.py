@@ -36,7 +36,7 @@ from klamm.runtime.disks import local_disk
 from klamm.runtime.journal import FileJournal
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.real.cluster import RealCluster
-from klamm.server.admin_channel import admin_of
+from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.answers import AnswerCounts
 from klamm.server.broker_operations import BrokerOperations, controller_of_all
 from klamm.server.client_sessions import ClientSessions
@@ -48,6 +48,7 @@ from klamm.server.states import Status
 from klamm.server.status import cluster_status
 from klamm.server.zookeeper_guard import ZooKeeperGuard
 from klamm.server.zookeeper_monitor import ZooKeeperMonitor
+from klamm.wire.listeners import Listeners
 from klamm.zk.dump_load import check_no_load_is_open
 from klamm.zk.ensemble import EmbeddedEnsemble
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -170,6 +171,10 @@ class ClusterServer:
             lambda topic: self.admin.describe_topics([topic])[0],
             has_values=self.config.has_segments,
         )
+        if self.config.listen is not None:
+            listeners = Listeners(self.cluster, new_client_address)
+            listeners.open()
+            self._stack.callback(listeners.close)
         self._start_brokers()
         self._elect_controller()
         self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)

@@ -18,6 +18,7 @@ from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
 from klamm.cluster.errors import UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.types import EndPoint
 from klamm.placement.pool_rules import check_brokers_exist
 from klamm.placement.pools import Pools
 from klamm.runtime.archive import DEFAULT_ROTATION, Rotation
@@ -55,6 +56,8 @@ class ServerConfig:
     - ``pools``: restricts each topic to the brokers of its pool.
     - ``partition_limits``: maximum numbers of partitions per request and in the cluster.
     - ``has_segments``: brokers keep segment files in the data directory.
+    - ``listen``: where broker 0 listens for Kafka's clients, ``[HOST:]PORT``; broker N listens on
+      PORT + N. None: the brokers have no ports.
     - ``journal_fsync``: the journal is synced to disk after each event.
     - ``rotation``: limits the size and age of the journal and of the controllers' log files.
     """
@@ -77,6 +80,7 @@ class ServerConfig:
     pools: Pools | None = None
     journal_messages: bool = False
     has_segments: bool = False
+    listen: str | None = None
     zookeeper_digest: str | None = field(default=None, repr=False)
     zookeeper_tls: ZooKeeperTls | None = None
     zookeeper_servers: int | None = None
@@ -104,6 +108,7 @@ class ServerConfig:
                 hint="use TRACE or INFO",
             )
         self._check_exposure()
+        self._check_listen()
         if self.zookeeper_tls is not None and self.zookeeper is None:
             raise UsageError(
                 "the embedded ZooKeeper does not support TLS; it listens only on loopback",
@@ -176,6 +181,40 @@ class ServerConfig:
                 hint="--allowed-host NAME is a host name that clients use in their requests",
             )
 
+    def _check_listen(self) -> None:
+        if self.listen is None:
+            return
+        if not self.has_segments:
+            raise UsageError(
+                "--listen requires --segments, because Kafka's clients send and read records",
+                hint="add --segments",
+            )
+        host, port = self._listen_place
+        last = MAX_PORT - max(self.broker_ids)
+        if port not in range(1, last + 1):
+            raise UsageError(
+                f"--listen {self.listen}: {port or 'it'} is not a valid port",
+                hint=f"write --listen PORT or --listen HOST:PORT, with a port from 1 to {last}",
+            )
+        if _is_any(host):
+            raise UsageError(
+                f"--listen {self.listen}: clients cannot connect to {host}",
+                hint="give the address or host name of this machine that the clients use",
+            )
+
+    @property
+    def _listen_place(self) -> tuple[str, int]:
+        """Host and first port of the brokers; the port is 0 if it is not a number."""
+        host, _, port = (self.listen or "").rpartition(":")
+        return host.strip("[]") or DEFAULT_HOST, int(port) if port.isdecimal() else 0
+
+    def _end_points(self) -> Mapping[int, tuple[EndPoint, ...]]:
+        """Return the end points of brokers that do not have the default ones."""
+        if self.listen is None:
+            return {} if self.dump is None else self.dump.end_points
+        host, port = self._listen_place
+        return {id_: (EndPoint(host, port + id_),) for id_ in self.broker_ids}
+
     @property
     def zookeeper_security(self) -> ZooKeeperSecurity:
         """How klamm authenticates to ZooKeeper. Raises UsageError if the settings conflict."""
@@ -223,7 +262,7 @@ class ServerConfig:
         return ClusterSpec(
             broker_ids=broker_ids,
             racks=rack_map(broker_ids, self.racks) if dump is None else dump.racks,
-            end_points={} if dump is None else dump.end_points,
+            end_points=self._end_points(),
             candidates=broker_ids[:count] if dump is None else dump.candidates(count),
             session_timeout_ms=self.session_timeout_ms,
             quirks=self.quirks,

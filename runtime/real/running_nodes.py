@@ -7,6 +7,7 @@ can wait until it has stopped. The operations on nodes are in runtime/real/clust
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from klamm.cluster.errors import KlammError, WrongState
@@ -17,12 +18,14 @@ class RunningNodes(dict[int, RunningNode]):
     """The starting and running nodes by broker id. Thread-safe, because dict operations are atomic.
 
     Only ``add``, ``give_up`` and ``take`` add or remove nodes. ``failures``: for each broker that
-    failed and is not running, the reason.
+    failed and is not running, the reason. ``on_change`` is called with a broker's id, and True when
+    the broker has been registered or False when it is about to be stopped.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.failures: dict[int, str] = {}
+        self.on_change: Callable[[int, bool], None] | None = None
         self._ending: dict[int, threading.Thread] = {}
         self._starting: dict[int, Future[None]] = {}
         self._drained: dict[int, Future[None]] = {}
@@ -60,6 +63,8 @@ class RunningNodes(dict[int, RunningNode]):
     def on_started(self, broker_id: int) -> None:
         """Complete the future of a broker that has just been registered."""
         started = self._starting.pop(broker_id, None)
+        if self.on_change is not None:
+            self.on_change(broker_id, True)
         if started is not None:
             started.set_result(None)
 
@@ -107,6 +112,8 @@ class RunningNodes(dict[int, RunningNode]):
         running = self.pop(broker_id, None)
         if running is None:
             raise WrongState(f"broker {broker_id} is not running")
+        if self.on_change is not None:
+            self.on_change(broker_id, False)
         self.on_drained(broker_id)
         self._drained.pop(broker_id, None)
         started = self._starting.pop(broker_id, None)

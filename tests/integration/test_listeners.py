@@ -1,0 +1,293 @@
+"""Kafka's own clients on klamm's listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as ClientPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
+from klamm.runtime.actions import Kill, Start
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+
+BROKERS = 3
+RECORDS = 300
+
+
+def free_ports(count: int) -> int:
+    """Return the first of ``count`` consecutive ports that are free."""
+    for first in range(20_000, 30_000, count):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+    raise AssertionError("no free ports")
+
+
+def config_of(chroot: str, data_dir: Path, listen: str) -> ServerConfig:
+    return ServerConfig(
+        brokers=BROKERS,
+        zookeeper=chroot,
+        session_timeout_ms=2000,
+        data_dir=data_dir,
+        has_segments=True,
+        listen=listen,
+    )
+
+
+@pytest.fixture
+def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
+    with ClusterServer(config_of(chroot, tmp_path, str(free_ports(BROKERS)))) as opened:
+        yield opened
+
+
+def create(server: ClusterServer, replicas: tuple[int, ...]) -> None:
+    topic = CreatableTopic("t", assignments={0: replicas})
+    server.admin.create_topics(CreateTopicsRequest((topic,), 10_000))
+
+
+def place(server: ClusterServer, broker_id: int) -> tuple[str, int]:
+    end_point = server.cluster.spec.broker_info(broker_id).end_points[0]
+    return end_point.host, end_point.port
+
+
+def bootstrap(server: ClusterServer) -> list[str]:
+    places = (place(server, broker_id) for broker_id in range(BROKERS))
+    return [f"{host}:{port}" for host, port in places]
+
+
+async def consumed(server: ClusterServer, count: int) -> list[bytes]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap(server), auto_offset_reset="earliest", group_id=None
+    )
+    await consumer.start()
+    try:
+        consumer.assign([ClientPartition("t", 0)])
+        return [(await asyncio.wait_for(consumer.getone(), 30)).value for _ in range(count)]
+    finally:
+        await consumer.stop()
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+def test_a_client_creates_a_topic_produces_and_consumes(
+    server: ClusterServer, compression: str | None
+) -> None:
+    async def work() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap(server))
+        await admin.start()
+        try:
+            created = await admin.create_topics([NewTopic("t", 1, 3)])
+            assert [error for _, error, *_ in created.topic_errors] == [0]
+            again = await admin.create_topics([NewTopic("t", 1, 3)])
+            assert [error for _, error, *_ in again.topic_errors] == [36]
+        finally:
+            await admin.close()
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap(server), acks="all", compression_type=compression
+        )
+        await producer.start()
+        try:
+            sent = [await producer.send("t", b"%d" % number) for number in range(RECORDS)]
+            offsets = [(await one).offset for one in sent]
+        finally:
+            await producer.stop()
+        assert offsets == list(range(RECORDS))
+        assert await consumed(server, RECORDS) == [b"%d" % number for number in range(RECORDS)]
+
+    asyncio.run(work())
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(server: ClusterServer) -> None:
+    create(server, (1, 2, 0))
+    acknowledged: list[bytes] = []
+
+    async def produce(halfway: asyncio.Event) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap(server), acks="all", enable_idempotence=True
+        )
+        await producer.start()
+        try:
+            for number in range(RECORDS):
+                await producer.send_and_wait("t", b"%d" % number)
+                acknowledged.append(b"%d" % number)
+                if number == RECORDS // 2:
+                    halfway.set()
+        finally:
+            await producer.stop()
+
+    async def kill(halfway: asyncio.Event) -> None:
+        await halfway.wait()
+        await asyncio.to_thread(server.operations.perform, Kill(1))
+
+    async def work() -> list[bytes]:
+        halfway = asyncio.Event()
+        await asyncio.gather(produce(halfway), kill(halfway))
+        return await consumed(server, RECORDS)
+
+    assert asyncio.run(work()) == acknowledged
+    assert len(acknowledged) == RECORDS
+
+
+def test_a_killed_brokers_port_closes_with_its_connections(server: ClusterServer) -> None:
+    with socket.create_connection(place(server, 1), 10) as client:
+        server.operations.perform(Kill(1))
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(place(server, 1), 10)
+    server.operations.perform(Start(1))
+    socket.create_connection(place(server, 1), 10).close()
+
+
+def test_a_broker_that_is_not_the_controller_says_so(server: ClusterServer) -> None:
+    other = next(id_ for id_ in range(BROKERS) if id_ != server.cluster.active_controller)
+    # CreateTopics v0 of no topic: header, empty array, timeout.
+    frame = struct.pack(">hhih", 19, 0, 7, -1) + struct.pack(">i", 1)
+    frame += struct.pack(">h1sihii", 1, b"t", 1, 1, 0, 0) + struct.pack(">i", 1000)
+    assert ask(server, other, frame) == struct.pack(">ii", 7, 1) + struct.pack(">h1sh", 1, b"t", 41)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_with_the_known_ones(
+    server: ClusterServer,
+) -> None:
+    response = ask(server, 0, struct.pack(">hhih", 18, 99, 5, -1))
+    correlation_id, error, count = struct.unpack_from(">ihi", response)
+    assert (correlation_id, error) == (5, 35)
+    assert len(response) == 10 + 6 * count
+
+
+def ask(server: ClusterServer, broker_id: int, frame: bytes) -> bytes:
+    """Send a request, and return the response without its size; b"" if the broker hangs up."""
+    with socket.create_connection(place(server, broker_id), 10) as client:
+        client.sendall(struct.pack(">i", len(frame)) + frame)
+        stream = client.makefile("rb")
+        try:
+            size = stream.read(4)
+            return stream.read(struct.unpack(">i", size)[0]) if size else b""
+        except ConnectionResetError:
+            return b""
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\0" * 7, id="no header"),
+        pytest.param(struct.pack(">hhih", 4, 0, 1, -1), id="a request of the controller"),
+        pytest.param(struct.pack(">hhih", 3, 12, 1, -1), id="a version of a later Kafka"),
+        pytest.param(struct.pack(">hhih", 3, 1, 1, -1) + b"\x7f\xff\xff\xff", id="cut off"),
+    ],
+)
+def test_a_malformed_request_costs_its_own_connection(server: ClusterServer, frame: bytes) -> None:
+    create(server, (0, 1, 2))
+    assert ask(server, 0, frame) == b""
+    assert_serves(server)
+
+
+def assert_serves(server: ClusterServer) -> None:
+    """Broker 0 still answers Metadata v1 for all topics."""
+    assert b"\0\x01t" in ask(server, 0, struct.pack(">hhihi", 3, 1, 9, -1, -1))
+
+
+def test_no_frame_ends_the_listener(server: ClusterServer) -> None:
+    create(server, (0, 1, 2))
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        key=st.sampled_from([0, 1, 2, 3, 18, 19, 20, 22, 23, 60]),
+        version=st.integers(0, 12),
+        rest=st.binary(max_size=200),
+    )
+    def send(key: int, version: int, rest: bytes) -> None:
+        with socket.create_connection(place(server, 0), 10) as client:
+            frame = struct.pack(">hhi", key, version, 1) + rest
+            client.sendall(struct.pack(">i", len(frame)) + frame)
+
+    send()
+    assert_serves(server)
+
+
+def test_a_port_in_use_is_refused_before_a_broker_starts(chroot: str, tmp_path: Path) -> None:
+    first = free_ports(BROKERS)
+    with socket.create_server(("127.0.0.1", first + 2)):
+        config = config_of(chroot, tmp_path, f"127.0.0.1:{first}")
+        with pytest.raises(EnvironmentProblem, match=f"cannot listen on 127.0.0.1:{first + 2}"):
+            ClusterServer(config).open()
+
+
+@pytest.mark.parametrize(
+    ("listen", "message"),
+    [
+        ("", "is not a valid port"),
+        ("localhost", "is not a valid port"),
+        ("0", "is not a valid port"),
+        ("65534", "is not a valid port"),
+        ("0.0.0.0:9092", "clients cannot connect to 0.0.0.0"),
+    ],
+)
+def test_a_bad_place_to_listen_is_refused(tmp_path: Path, listen: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        config_of("z:1", tmp_path, listen)
+
+
+def test_without_record_contents_brokers_do_not_listen() -> None:
+    with pytest.raises(UsageError, match="--listen requires --segments"):
+        ServerConfig(brokers=1, listen="9092")
+
+
+@pytest.mark.slow
+def test_a_group_goes_on_after_its_coordinator_is_killed(server: ClusterServer) -> None:
+    create(server, (1, 2, 0))
+
+    async def produce(first: int) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap(server), acks="all")
+        await producer.start()
+        try:
+            for number in range(first, first + 10):
+                await producer.send_and_wait("t", b"%d" % number)
+        finally:
+            await producer.stop()
+
+    async def read(count: int) -> list[bytes]:
+        consumer = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=bootstrap(server),
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        await consumer.start()
+        try:
+            values = [(await asyncio.wait_for(consumer.getone(), 30)).value for _ in range(count)]
+            await consumer.commit()
+            return values
+        finally:
+            await consumer.stop()
+
+    async def work() -> None:
+        await produce(0)
+        assert await read(10) == [b"%d" % number for number in range(10)]
+        found = ask(server, 0, struct.pack(">hhih", 10, 0, 1, -1) + struct.pack(">h1s", 1, b"g"))
+        _, error, coordinator = struct.unpack_from(">ihi", found)
+        assert error == 0
+        await asyncio.to_thread(server.operations.perform, Kill(coordinator))
+        await produce(10)
+        assert await read(10) == [b"%d" % number for number in range(10, 20)]
+
+    asyncio.run(work())

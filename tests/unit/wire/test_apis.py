@@ -1,0 +1,87 @@
+"""What a broker tells clients that it supports, and the translation of requests and responses."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from kio.schema.metadata.v0 import MetadataRequest as MetadataRequestV0
+from kio.schema.metadata.v0 import MetadataResponse as MetadataResponseV0
+from kio.schema.metadata.v11 import MetadataResponse as MetadataResponseV11
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
+    MetadataRequest,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from klamm.cluster.types import Broker, EndPoint
+from klamm.wire.apis import APIS, api_versions
+from klamm.wire.frames import RequestKey, response_schema
+from klamm.wire.metadata_apis import metadata_request, metadata_response
+from klamm.wire.schema import fill
+
+KAFKA_2_8_2 = {
+    0: (0, 9),
+    1: (0, 12),
+    2: (0, 6),
+    3: (0, 11),
+    8: (0, 8),
+    9: (0, 7),
+    10: (0, 3),
+    11: (0, 7),
+    12: (0, 4),
+    13: (0, 4),
+    14: (0, 5),
+    15: (0, 5),
+    16: (0, 4),
+    18: (0, 3),
+    19: (0, 7),
+    20: (0, 6),
+    22: (0, 4),
+    23: (0, 4),
+    42: (0, 2),
+    47: (0, 0),
+    60: (0, 0),
+}
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+METADATA = MetadataResponse(
+    (Broker(1, (EndPoint("b", 9093),), "r"), Broker(0, (EndPoint("a", 9092),))),
+    1,
+    (
+        TopicMetadata(
+            Errors.NONE,
+            "t",
+            TOPIC_ID,
+            (PartitionMetadata(Errors.LEADER_NOT_AVAILABLE, 0, -1, 5, (0, 1), (1,), (0,)),),
+        ),
+    ),
+)
+
+
+def test_apis_and_versions_are_those_of_kafka() -> None:
+    answered = api_versions(Errors.NONE)["api_keys"]
+    assert {
+        one["api_key"]: (one["min_version"], one["max_version"]) for one in answered
+    } == KAFKA_2_8_2
+
+
+@pytest.mark.parametrize(("key", "version"), sorted(APIS))
+def test_kio_has_a_schema_for_every_version(key: int, version: int) -> None:
+    assert response_schema(RequestKey(key, version, 0)).__version__ == version
+
+
+def test_a_response_has_the_fields_of_its_version() -> None:
+    newest = fill(MetadataResponseV11, metadata_response(METADATA))
+    assert [broker.node_id for broker in newest.brokers] == [0, 1]
+    (topic,) = newest.topics
+    assert topic.topic_id == uuid.UUID(int=1)
+    assert topic.partitions[0].error_code.name == "leader_not_available"
+    assert topic.partitions[0].offline_replicas == (0,)
+    oldest = fill(MetadataResponseV0, metadata_response(METADATA))
+    assert (oldest.brokers[0].host, oldest.topics[0].partitions[0].isr_nodes) == ("a", (1,))
+
+
+def test_an_empty_list_of_topics_means_all_topics_only_in_version_0() -> None:
+    assert metadata_request(MetadataRequestV0(topics=())) == MetadataRequest(None)

@@ -1,0 +1,1 @@
+"""Kafka's network protocol: listeners through which Kafka's own clients reach the brokers."""

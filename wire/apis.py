@@ -1,0 +1,92 @@
+"""The APIs that a broker serves over the network, with the versions that Kafka 2.8.2 supports.
+
+Mirrors org.apache.kafka.common.protocol.ApiKeys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import Request
+from klamm.wire import group_apis as groups
+from klamm.wire import metadata_apis as metadata
+from klamm.wire import record_apis as records
+from klamm.wire.schema import Values
+
+API_VERSIONS: Final = 18
+API_VERSIONS_RANGE: Final = range(4)
+
+
+class Api(NamedTuple):
+    """Versions of an API: how requests become values of klamm, and responses become Kafka's.
+
+    ``for_controller``: the controller on the broker handles
+    the request, not the broker.
+    """
+
+    key: int
+    versions: range
+    request: Callable[[Any], Request]
+    response: Callable[[Any], Values]
+    for_controller: bool = False
+
+
+_ROWS: Final = (
+    Api(0, range(10), records.produce_request, records.produce_response),
+    Api(1, range(13), records.fetch_request, records.fetch_response),
+    Api(2, range(7), records.list_offsets_request, records.list_offsets_response),
+    Api(3, range(12), metadata.metadata_request, metadata.metadata_response),
+    Api(8, range(9), groups.offset_commit_request, groups.offset_commit_response),
+    Api(9, range(8), groups.offset_fetch_request, groups.offset_fetch_response),
+    Api(10, range(4), groups.find_coordinator_request, groups.find_coordinator_response),
+    Api(11, range(8), groups.join_group_request, groups.join_group_response),
+    Api(12, range(5), groups.heartbeat_request, groups.heartbeat_response),
+    Api(13, range(3), groups.leave_group_request_of_one, groups.leave_group_response_of_one),
+    Api(13, range(3, 5), groups.leave_group_request, groups.leave_group_response),
+    Api(14, range(6), groups.sync_group_request, groups.sync_group_response),
+    Api(15, range(6), groups.describe_groups_request, groups.describe_groups_response),
+    Api(16, range(5), groups.list_groups_request, groups.list_groups_response),
+    Api(
+        19,
+        range(8),
+        metadata.create_topics_request,
+        metadata.create_topics_response,
+        for_controller=True,
+    ),
+    Api(
+        20,
+        range(7),
+        metadata.delete_topics_request,
+        metadata.delete_topics_response,
+        for_controller=True,
+    ),
+    Api(22, range(5), records.init_producer_id_request, records.init_producer_id_response),
+    Api(
+        23,
+        range(5),
+        records.offsets_for_leader_epoch_request,
+        records.offsets_for_leader_epoch_response,
+    ),
+    Api(42, range(3), groups.delete_groups_request, groups.delete_groups_response),
+    Api(47, range(1), groups.offset_delete_request, groups.offset_delete_response),
+    Api(60, range(1), metadata.describe_cluster_request, metadata.describe_cluster_response),
+)
+APIS: Final = {(api.key, version): api for api in _ROWS for version in api.versions}
+"""The supported APIs, keyed by API key and version."""
+
+
+def api_versions(error: Errors) -> Values:
+    """Return the response to ApiVersions: every API and its versions."""
+    supported = [*APIS, *((API_VERSIONS, version) for version in API_VERSIONS_RANGE)]
+    versions: dict[int, list[int]] = {}
+    for key, version in sorted(supported):
+        versions.setdefault(key, []).append(version)
+    return {
+        "error_code": error,
+        "api_keys": [
+            {"api_key": key, "min_version": known[0], "max_version": known[-1]}
+            for key, known in versions.items()
+        ],
+    }

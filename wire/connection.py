@@ -1,0 +1,170 @@
+"""One client's connection to a broker.
+
+Requests are handled one after the other, as by kafka.network.SocketServer, which reads no request
+of a connection until the previous one has its response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+import msgspec
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProduceRequest
+from klamm.cluster.group_requests import JoinGroupRequest
+from klamm.cluster.protocols import Transport
+from klamm.cluster.requests import (
+    Address,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    Disconnected,
+    Message,
+    Request,
+)
+from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, Api, api_versions
+from klamm.wire.frames import (
+    MAX_REQUEST_BYTES,
+    InvalidRequestFrame,
+    RequestKey,
+    parse_request,
+    read_frame,
+    request_key,
+    response_frame,
+    response_schema,
+)
+from klamm.wire.schema import RefusedRequest, Values, fill
+
+IDLE_S: Final = 600.0
+"""Kafka's default of connections.max.idle.ms."""
+WRITE_S: Final = 30.0
+"""How long a client may take to accept a response."""
+
+
+class Served(NamedTuple):
+    """The broker behind a listener. ``has_controller``: it is a controller candidate."""
+
+    broker_id: int
+    cluster_id: str
+    has_controller: bool
+
+
+class ConnectionLost(Exception):
+    """The broker stopped, or a fault of the network broke the connection to it."""
+
+
+class Connection:
+    """Answers the requests that arrive on one connection.
+
+    ``address`` is the client's address on ``transport``, ``client_host`` its IP address. Methods are called on the event loop's
+    thread, except ``receive``, which any thread may call.
+    """
+
+    def __init__(
+        self, served: Served, address: Address, transport: Transport, client_host: str
+    ) -> None:
+        self._served = served
+        self._client_host = client_host
+        self._address = address
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._correlation_id = 0
+        self._answer: asyncio.Future[object] | None = None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer requests until the client hangs up or is idle for IDLE_S.
+
+        Raises InvalidRequestFrame, ConnectionLost, TimeoutError, ConnectionError.
+        """
+        while True:
+            async with asyncio.timeout(IDLE_S):
+                frame = await read_frame(reader, MAX_REQUEST_BYTES)
+            if frame is None:
+                return
+            response = await self._respond(frame)
+            if response is not None:
+                writer.write(response)
+                async with asyncio.timeout(WRITE_S):
+                    await writer.drain()
+
+    def receive(self, message: Message) -> None:
+        """Pass a message for this connection to the event loop."""
+        self._loop.call_soon_threadsafe(self._on_message, message)
+
+    async def _respond(self, frame: bytes) -> bytes | None:
+        """Return the response to a request, or None if the request gets none."""
+        key = request_key(frame)
+        if key.api_key == API_VERSIONS:
+            if key.api_version not in API_VERSIONS_RANGE:
+                oldest = key._replace(api_version=0)
+                return _encoded(oldest, api_versions(Errors.UNSUPPORTED_VERSION))
+            parse_request(frame)
+            return _encoded(key, api_versions(Errors.NONE))
+        api = APIS.get((key.api_key, key.api_version))
+        if api is None:
+            raise InvalidRequestFrame(
+                f"API key {key.api_key}, version {key.api_version} is not supported"
+            )
+        values = await self._values(api, frame)
+        if values is None:
+            return None
+        return _encoded(key, {**values, "cluster_id": self._served.cluster_id})
+
+    async def _values(self, api: Api, frame: bytes) -> Values | None:
+        try:
+            incoming = parse_request(frame)
+            request = api.request(incoming.body)
+        except RefusedRequest as refused:
+            return refused.values
+        if isinstance(request, JoinGroupRequest):
+            request = msgspec.structs.replace(
+                request, client_id=incoming.client_id or "", client_host=f"/{self._client_host}"
+            )
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            self._send(request, "broker")
+            return None
+        if api.for_controller and not self._served.has_controller:
+            return _not_controller(request)
+        self._answer = self._loop.create_future()
+        self._send(request, "controller" if api.for_controller else "broker")
+        return api.response(await self._answer)
+
+    def _send(self, request: Request, role: str) -> None:
+        self._correlation_id += 1
+        broker = Address(role, self._served.broker_id)
+        self._transport.send(Message(self._address, broker, self._correlation_id, request))
+
+    def _on_message(self, message: Message) -> None:
+        answer = self._answer
+        if answer is None or answer.done():
+            return
+        if isinstance(message.body, Disconnected):
+            answer.set_exception(ConnectionLost())
+        elif message.correlation_id == self._correlation_id:
+            answer.set_result(message.body)
+
+
+def _encoded(key: RequestKey, values: Values) -> bytes:
+    return response_frame(key, fill(response_schema(key), values))
+
+
+def _not_controller(request: Request) -> Values:
+    """Return the response of a broker that is no controller candidate."""
+    match request:
+        case CreateTopicsRequest():
+            names = [topic.name for topic in request.topics]
+            return {"topics": [_refused(name) for name in names]}
+        case DeleteTopicsRequest():
+            return {"responses": [_refused(name) for name in request.topics]}
+    raise AssertionError(f"no request to a controller: {type(request).__name__}")
+
+
+def _refused(topic: str) -> Values:
+    return {
+        "name": topic,
+        "error_code": Errors.NOT_CONTROLLER,
+        "error_message": None,
+        "topic_id": None,
+        "configs": None,
+    }

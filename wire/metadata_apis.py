@@ -1,0 +1,157 @@
+"""Translation of the APIs about the cluster and its topics: Metadata, CreateTopics and others.
+
+Mirrors the request and response classes of org.apache.kafka.common.requests.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, TopicMetadata
+from klamm.cluster.requests import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from klamm.cluster.topic_names import is_internal
+from klamm.cluster.types import Broker
+from klamm.wire.frames import InvalidRequestFrame
+from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds
+
+
+def metadata_request(body: Any) -> MetadataRequest:
+    """Translate Metadata. In version 0 an empty list means all topics, in later ones null."""
+    topics = body.topics
+    if topics is None or (not topics and body.__version__ == 0):
+        return MetadataRequest()
+    return MetadataRequest(tuple(_name_of(topic) for topic in topics))
+
+
+def metadata_response(response: MetadataResponse) -> Values:
+    """Translate the response to Metadata."""
+    return {
+        "brokers": _brokers("node_id", response.brokers),
+        "controller_id": response.controller_id,
+        "topics": [_topic(topic) for topic in response.topics],
+        "cluster_authorized_operations": OPERATIONS_OMITTED,
+    }
+
+
+def describe_cluster_request(_: Any) -> MetadataRequest:
+    """Translate DescribeCluster to a request for the metadata of no topic."""
+    return MetadataRequest(())
+
+
+def describe_cluster_response(response: MetadataResponse) -> Values:
+    """Translate the metadata of no topic to the response to DescribeCluster."""
+    return {
+        "error_code": Errors.NONE,
+        "brokers": _brokers("broker_id", response.brokers),
+        "controller_id": response.controller_id,
+    }
+
+
+def create_topics_request(body: Any) -> CreateTopicsRequest:
+    """Translate CreateTopics."""
+    return CreateTopicsRequest(
+        tuple(
+            CreatableTopic(
+                topic.name,
+                topic.num_partitions,
+                topic.replication_factor,
+                {one.partition_index: one.broker_ids for one in topic.assignments},
+                {one.name: one.value for one in topic.configs if one.value is not None},
+            )
+            for topic in body.topics
+        ),
+        milliseconds(body.timeout),
+        getattr(body, "validate_only", False),
+    )
+
+
+def create_topics_response(response: CreateTopicsResponse) -> Values:
+    """Translate the response to CreateTopics."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": _uuid(topic.topic_id),
+                "error_code": topic.error,
+                "error_message": topic.error_message,
+                "num_partitions": topic.num_partitions,
+                "replication_factor": topic.replication_factor,
+                "configs": None,
+            }
+            for topic in response.topics
+        ]
+    }
+
+
+def delete_topics_request(body: Any) -> DeleteTopicsRequest:
+    """Translate DeleteTopics."""
+    names = getattr(body, "topic_names", None)
+    if names is None:
+        names = tuple(_name_of(topic) for topic in body.topics)
+    return DeleteTopicsRequest(names, milliseconds(body.timeout))
+
+
+def delete_topics_response(response: DeleteTopicsResponse) -> Values:
+    """Translate the response to DeleteTopics."""
+    return {
+        "responses": [
+            {"name": topic.name, "topic_id": None, "error_code": topic.error}
+            for topic in response.topics
+        ]
+    }
+
+
+def _name_of(topic: Any) -> str:
+    if topic.name is None:
+        raise InvalidRequestFrame("topics are found by name, not by topic id")
+    return str(topic.name)
+
+
+def _brokers(id_field: str, brokers: Iterable[Broker]) -> list[Values]:
+    """Return the brokers with their first end point, sorted by id."""
+    return [
+        {
+            id_field: broker.id,
+            "host": broker.end_points[0].host,
+            "port": broker.end_points[0].port,
+            "rack": broker.rack,
+        }
+        for broker in sorted(brokers, key=lambda broker: broker.id)
+    ]
+
+
+def _topic(topic: TopicMetadata) -> Values:
+    return {
+        "error_code": topic.error,
+        "name": topic.name,
+        "topic_id": _uuid(topic.topic_id),
+        "is_internal": is_internal(topic.name),
+        "topic_authorized_operations": OPERATIONS_OMITTED,
+        "partitions": [
+            {
+                "error_code": one.error,
+                "partition_index": one.partition,
+                "leader_id": one.leader,
+                "leader_epoch": one.leader_epoch,
+                "replica_nodes": one.replicas,
+                "isr_nodes": one.isr,
+                "offline_replicas": one.offline_replicas,
+            }
+            for one in topic.partitions
+        ],
+    }
+
+
+def _uuid(topic_id: str | None) -> uuid.UUID | None:
+    """Return a topic id, which klamm keeps in unpadded URL-safe base64."""
+    return None if topic_id is None else uuid.UUID(bytes=base64.urlsafe_b64decode(f"{topic_id}=="))

@@ -1,0 +1,206 @@
+"""Translation of the APIs that carry or locate records: Produce, Fetch, ListOffsets and others.
+
+The broker's rules are in brokers/kafka_apis.py and the modules that it calls; these functions only
+translate. Mirrors the request and response classes of org.apache.kafka.common.requests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    LeaderEpochEnd,
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderPartition,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
+from klamm.cluster.data_requests import (
+    UNKNOWN_OFFSET,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ProducedPartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from klamm.cluster.types import NO_EPOCH, TopicPartition
+from klamm.wire.schema import RefusedRequest, Values, by_topic, milliseconds
+
+_NO_SESSION = 0
+_NO_TRANSACTIONS = InitProducerIdResponse(Errors.UNSUPPORTED_VERSION)
+
+
+def produce_request(body: Any) -> ProduceRequest:
+    """Translate Produce. The record batches stay bytes."""
+    return ProduceRequest(
+        body.acks,
+        milliseconds(body.timeout),
+        {
+            TopicPartition(topic.name, one.index): bytes(one.records or b"")
+            for topic in body.topic_data
+            for one in topic.partition_data
+        },
+    )
+
+
+def produce_response(response: ProduceResponse) -> Values:
+    """Translate the response to Produce."""
+
+    def values(partition: int, result: ProducedPartition) -> Values:
+        return {
+            "index": partition,
+            "error_code": result.error,
+            "base_offset": result.base_offset,
+            "log_append_time": None,
+            "record_errors": (),
+        }
+
+    return {
+        "responses": [
+            {"name": topic, "partition_responses": results}
+            for topic, results in by_topic(response.partitions, values)
+        ]
+    }
+
+
+def fetch_request(body: Any) -> FetchRequest:
+    """Translate Fetch. Every fetch is a full fetch: the response offers no fetch session."""
+    if getattr(body, "session_id", _NO_SESSION) != _NO_SESSION:
+        raise RefusedRequest(
+            {"error_code": Errors.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0, "responses": ()}
+        )
+    asked = [(topic.topic, one) for topic in body.topics for one in topic.partitions]
+    return FetchRequest(
+        body.replica_id,
+        {
+            TopicPartition(topic, one.partition): FetchPartition(
+                one.fetch_offset,
+                getattr(one, "current_leader_epoch", NO_EPOCH),
+                getattr(one, "last_fetched_epoch", NO_EPOCH),
+            )
+            for topic, one in asked
+        },
+        max_wait_ms=milliseconds(body.max_wait),
+        min_bytes=body.min_bytes,
+        max_bytes=body.max_bytes,
+        partition_max_bytes=max((one.partition_max_bytes for _, one in asked), default=0),
+    )
+
+
+def fetch_response(response: FetchResponse) -> Values:
+    """Translate the response to Fetch. Without transactions all records are stable."""
+
+    def values(partition: int, result: FetchedPartition) -> Values:
+        is_refused = result.error is not Errors.NONE
+        fetched: dict[str, Any] = {
+            "partition_index": partition,
+            "error_code": result.error,
+            "high_watermark": UNKNOWN_OFFSET if is_refused else result.high_watermark,
+            "last_stable_offset": UNKNOWN_OFFSET if is_refused else result.high_watermark,
+            "log_start_offset": result.log_start_offset,
+            "aborted_transactions": None,
+            "records": result.records or b"",
+        }
+        if result.diverging is not None:
+            epoch, end_offset = result.diverging
+            fetched["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
+        return fetched
+
+    return {
+        "error_code": Errors.NONE,
+        "session_id": _NO_SESSION,
+        "responses": [
+            {"topic": topic, "partitions": results}
+            for topic, results in by_topic(response.partitions, values)
+        ],
+    }
+
+
+def list_offsets_request(body: Any) -> ListOffsetsRequest:
+    """Translate ListOffsets."""
+    return ListOffsetsRequest(
+        {
+            TopicPartition(topic.name, one.partition_index): ListOffsetsPartition(
+                one.timestamp, getattr(one, "current_leader_epoch", NO_EPOCH)
+            )
+            for topic in body.topics
+            for one in topic.partitions
+        }
+    )
+
+
+def list_offsets_response(response: ListOffsetsResponse) -> Values:
+    """Translate the response to ListOffsets. Version 0 has a list of offsets instead of one."""
+
+    def values(partition: int, result: ListedOffset) -> Values:
+        return {
+            "partition_index": partition,
+            "error_code": result.error,
+            "timestamp": result.timestamp_ms,
+            "offset": result.offset,
+            "leader_epoch": result.leader_epoch,
+            "old_style_offsets": () if result.offset == UNKNOWN_OFFSET else (result.offset,),
+        }
+
+    return {
+        "topics": [
+            {"name": topic, "partitions": results}
+            for topic, results in by_topic(response.partitions, values)
+        ]
+    }
+
+
+def offsets_for_leader_epoch_request(body: Any) -> OffsetsForLeaderEpochRequest:
+    """Translate OffsetForLeaderEpoch."""
+    return OffsetsForLeaderEpochRequest(
+        {
+            TopicPartition(topic.topic, one.partition): OffsetForLeaderPartition(
+                one.leader_epoch, getattr(one, "current_leader_epoch", NO_EPOCH)
+            )
+            for topic in body.topics
+            for one in topic.partitions
+        }
+    )
+
+
+def offsets_for_leader_epoch_response(response: OffsetsForLeaderEpochResponse) -> Values:
+    """Translate the response to OffsetForLeaderEpoch."""
+
+    def values(partition: int, result: LeaderEpochEnd) -> Values:
+        return {
+            "partition": partition,
+            "error_code": result.error,
+            "leader_epoch": result.end.leader_epoch,
+            "end_offset": result.end.end_offset,
+        }
+
+    return {
+        "topics": [
+            {"topic": topic, "partitions": results}
+            for topic, results in by_topic(response.partitions, values)
+        ]
+    }
+
+
+def init_producer_id_request(body: Any) -> InitProducerIdRequest:
+    """Translate InitProducerId of a producer without transactions."""
+    if body.transactional_id is not None:
+        raise RefusedRequest(init_producer_id_response(_NO_TRANSACTIONS))
+    return InitProducerIdRequest()
+
+
+def init_producer_id_response(response: InitProducerIdResponse) -> Values:
+    """Translate the response to InitProducerId."""
+    return {
+        "error_code": response.error,
+        "producer_id": response.producer_id,
+        "producer_epoch": response.producer_epoch,
+    }

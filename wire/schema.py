@@ -1,0 +1,114 @@
+"""Builds responses of any protocol version from values of the newest one.
+
+Kafka's schemas add fields from version to version. A response is written once, as nested dicts with
+the fields of all versions; ``fill`` keeps those that the version of the request has. The schemas
+are those of the library kio, which generates them from Kafka's JSON files
+(clients/src/main/resources/common/message).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from klamm.cluster.types import TopicPartition
+
+Values = Mapping[str, Any]
+OPERATIONS_OMITTED: Final = -(2**31)
+"""Stands for the authorized operations that were not asked for, or that are not known."""
+T = TypeVar("T")
+
+_NEVER_THROTTLED: Final = timedelta(0)
+_BUILDERS: Final[dict[type[Any], Callable[[Values], Any]]] = {}
+
+
+class RefusedRequest(Exception):
+    """A well-formed request that the network layer answers itself, with ``values``."""
+
+    def __init__(self, values: Values) -> None:
+        super().__init__(values)
+        self.values = values
+
+
+def fill(schema: type[T], values: Values) -> T:
+    """Return an instance of a kio schema with those of ``values`` that the schema has.
+
+    A field that ``values`` lacks gets its default. Errors may be given as klamm's Errors.
+    """
+    return typing.cast("T", _builder(schema)(values))
+
+
+def _builder(schema: type[Any]) -> Callable[[Values], Any]:
+    if schema not in _BUILDERS:
+        _BUILDERS[schema] = _new_builder(schema)
+    return _BUILDERS[schema]
+
+
+def _new_builder(schema: type[Any]) -> Callable[[Values], Any]:
+    hints = typing.get_type_hints(schema)
+    converters = {
+        field.name: _converter(field, hints[field.name]) for field in dataclasses.fields(schema)
+    }
+    defaults = {"throttle_time": _NEVER_THROTTLED} if "throttle_time" in converters else {}
+
+    def build(values: Values) -> Any:
+        given = {
+            name: values[name] if convert is None else convert(values[name])
+            for name, convert in converters.items()
+            if name in values
+        }
+        return schema(**{**defaults, **given})
+
+    return build
+
+
+def _converter(field: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any] | None:
+    """Return the function that converts a value for a field, or None to use the value itself."""
+    if field.metadata.get("kafka_type") == "error_code":
+        return ErrorCode
+    if hint is str:
+        return _text
+    for member in _members(hint):
+        if typing.get_origin(member) is tuple:
+            element = typing.get_args(member)[0]
+            if dataclasses.is_dataclass(element):
+                return _each(_builder(typing.cast("type[Any]", element)))
+            return tuple
+        if dataclasses.is_dataclass(member):
+            return _builder(typing.cast("type[Any]", member))
+    return None
+
+
+def _text(value: str | None) -> str:
+    """Return "" for None, where an older version does not allow null."""
+    return value or ""
+
+
+def _each(build: Callable[[Values], Any]) -> Callable[[Iterable[Values] | None], Any]:
+    return lambda values: None if values is None else tuple(map(build, values))
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
+
+
+def milliseconds(duration: timedelta) -> int:
+    """Return a duration of a request in milliseconds."""
+    return round(duration.total_seconds() * 1000)
+
+
+def by_topic(
+    results: Mapping[TopicPartition, T], partition_values: Callable[[int, T], Values]
+) -> list[tuple[str, list[Values]]]:
+    """Group results of partitions by topic, in the order in which the topics appear."""
+    topics: dict[str, list[Values]] = {}
+    for (topic, partition), result in results.items():
+        topics.setdefault(topic, []).append(partition_values(partition, result))
+    return list(topics.items())
