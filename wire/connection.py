@@ -57,8 +57,8 @@ class ConnectionLost(Exception):
 class Connection:
     """Answers the requests that arrive on one connection.
 
-    ``address`` is the client's address on ``transport``, ``client_host`` its IP address. Methods are called on the event loop's
-    thread, except ``receive``, which any thread may call.
+    ``address`` is the client's address on ``transport``, and ``client_host`` its IP address. Any
+    thread may call ``receive``; all else runs on the event loop's thread.
     """
 
     def __init__(

@@ -294,9 +294,7 @@ def _errors_by_topic(errors: Any) -> list[Values]:
     def values(partition: int, error: Errors) -> Values:
         return {"partition_index": partition, "error_code": error}
 
-    return [
-        {"name": topic, "partitions": results} for topic, results in by_topic(errors, values)
-    ]
+    return [{"name": topic, "partitions": results} for topic, results in by_topic(errors, values)]
 
 
 def _described(group: DescribedGroup) -> Values:

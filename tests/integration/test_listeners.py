@@ -16,13 +16,16 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klamm.brokers.logs.record_batch import COMPRESSIONS
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.runtime.actions import Kill, Start
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.wire.apis import APIS
 
 BROKERS = 3
+KEYS = sorted({key for key, _ in APIS})
 RECORDS = 300
 
 
@@ -83,7 +86,10 @@ async def consumed(server: ClusterServer, count: int) -> list[bytes]:
         await consumer.stop()
 
 
-@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "compression",
+    [None, *(pytest.param(name, marks=pytest.mark.slow) for name in COMPRESSIONS[1:])],
+)
 def test_a_client_creates_a_topic_produces_and_consumes(
     server: ClusterServer, compression: str | None
 ) -> None:
@@ -205,12 +211,13 @@ def assert_serves(server: ClusterServer) -> None:
     assert b"\0\x01t" in ask(server, 0, struct.pack(">hhihi", 3, 1, 9, -1, -1))
 
 
+@pytest.mark.slow
 def test_no_frame_ends_the_listener(server: ClusterServer) -> None:
     create(server, (0, 1, 2))
 
     @settings(max_examples=200, deadline=None)
     @given(
-        key=st.sampled_from([0, 1, 2, 3, 18, 19, 20, 22, 23, 60]),
+        key=st.sampled_from(KEYS),
         version=st.integers(0, 12),
         rest=st.binary(max_size=200),
     )
