@@ -288,11 +288,10 @@ def up(
 ) -> None:
     """Run a cluster of simulated brokers with real controllers over a real ZooKeeper.
 
-    The cluster runs in the foreground until Ctrl-C. Its HTTP API listens on loopback, or on the
-    address of --host.
+    The cluster runs in the foreground until Ctrl-C. Its HTTP API listens on --host.
     """
     with _interrupted_before():
-        server_config = ServerConfig(
+        checked = ServerConfig(
             brokers=brokers,
             dump=None if from_dump is None else _read_cluster(from_dump),
             racks=tuple(comma_separated(racks)),
@@ -320,7 +319,7 @@ def up(
             rotation=Rotation(segment_bytes, segment_ms, retention_bytes, retention_ms),
             partition_limits=PartitionLimits(max_partitions_per_request, max_partitions),
         )
-    _serve(server_config)
+    _serve(checked)
 
 
 def _serve(server_config: ServerConfig) -> NoReturn:
