@@ -41,9 +41,7 @@ from klamm.cluster.version import klamm_version
 from klamm.drills import library, text
 from klamm.drills.hunting import run_text, shrink_failure
 from klamm.drills.junit import junit_xml
-from klamm.drills.language import read_drill
 from klamm.drills.page import drill_headline, run_page
-from klamm.drills.reading import read_text
 from klamm.drills.recordings import Recording, compare, is_recording, read_recording
 from klamm.drills.run import Outcome, Verdict, play, worst
 from klamm.drills.schema import schema_text
@@ -149,7 +147,7 @@ def run(
         typer.Option(help="Run on a real ZooKeeper in real time, not in simulation."),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Random seed of the simulation. [default: 0]")
+        int | None, typer.Option(min=0, help="Random seed of the simulation. [default: 0]")
     ] = None,
     zookeeper: ZooKeeperChroot = None,
     quirks: QuirkNames = None,
@@ -243,7 +241,7 @@ def show(
 
 @app.command("check")
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Drill files.")],
+    drills: Annotated[list[str], _DRILL],
     json: AsJson = False,
 ) -> None:
     """Check drill files without running them.
@@ -253,11 +251,11 @@ def check(
     """
     where = {"real only": " (only with --real)", "simulated only": " (only without --real)"}
     checked = []
-    for path in files:
-        drill = read_drill(path)
-        checked.append({"file": str(path), "drill": drill.name, "worlds": drill.worlds})
+    for word in drills:
+        drill = library.find_drill(word)
+        checked.append({"file": word, "drill": drill.name, "worlds": drill.worlds})
         if not json:
-            typer.echo(f"{path}: {drill.name} is well-formed{where.get(drill.worlds, '')}")
+            typer.echo(f"{word}: {drill.name} is well-formed{where.get(drill.worlds, '')}")
     if json:
         print_json(checked)
 
@@ -270,24 +268,32 @@ def schema() -> None:
 
 @app.command("shrink")
 def shrink(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Drill file; the drill must fail.")],
-    seed: Annotated[int, typer.Option(help="Random seed of the simulation.")] = 0,
+    drill: Annotated[
+        str,
+        typer.Argument(
+            metavar="DRILL",
+            help="A drill file, or the name of a shipped drill; the drill must fail.",
+            autocompletion=complete_drill,
+        ),
+    ],
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the simulation.")] = 0,
     quirks: QuirkNames = None,
 ) -> None:
     """Remove steps, topics and configs from a drill as long as it fails in the same way.
 
-    The shrunk drill is written to NAME-shrunk.yaml. The exit code is 1 if the drill passes.
+    The shrunk drill of NAME.yaml is written next to it, to NAME-shrunk.yaml; that of a shipped
+    drill to the current directory. The exit code is 1 if the drill passes.
     """
     parsed = parse_quirks(comma_separated(quirks))
-    content = read_text(file)
-    _check_world(read_drill(file), is_real=False, zookeeper=None)
+    content, file = library.find_text(drill), Path(library.source_of(drill))
+    library.check_simulated(library.find_drill(drill), "only a simulated run can be shrunk")
     with ending_signals_raise(), work_folder(None, "klamm-shrink-") as folder, own_log(folder):
-        with waiting(f"{file} to run"):
+        with waiting(f"{drill} to run"):
             violated = run_text(content, str(file), seed, parsed).violated
         if not violated:
-            typer.echo(f"{file} passes with seed {seed}: there is nothing to shrink")
+            typer.echo(f"{drill} passes with seed {seed}: there is nothing to shrink")
             raise typer.Exit(1)
-        with waiting(f"{file} to be shrunk"):
+        with waiting(f"{drill} to be shrunk"):
             shrunk = shrink_failure(content, seed, parsed, violated)
     path = file.with_name(f"{file.stem}-shrunk.yaml")
     _write(path, shrunk.text)
@@ -302,7 +308,9 @@ def _travel(words: list[str], until: str | None, is_stepping: bool, options: Tra
     """Run the one drill in ``words`` with --until, --step or both. Return the exit code."""
     if len(words) != 1 or is_recording(Path(words[0])):
         raise UsageError("--until and --step need exactly one drill")
-    _check_world(library.find_drill(words[0]), is_real=False, zookeeper=None)
+    library.check_simulated(
+        library.find_drill(words[0]), "only a simulated run has --until and --step"
+    )
     if is_stepping:
         return step_through(words[0], until, options)
     assert until is not None
@@ -359,8 +367,9 @@ def _check_world(drill: Drill, is_real: bool, zookeeper: str | None) -> None:
     """Raise UsageError if the drill has a step that the chosen world does not support."""
     if is_real and drill.simulated_only is not None:
         step, needs, hint = drill.simulated_only, "requires the simulated world", "without --real"
-    elif not is_real and drill.real_only is not None:
-        step, needs, hint = drill.real_only, "requires real ZooKeeper servers", "with --real"
+    elif not is_real:
+        library.check_simulated(drill, "run it with --real")
+        return
     elif zookeeper is not None and drill.real_only is not None:
         step, needs = drill.real_only, "requires klamm's embedded ZooKeeper"
         hint = "without --zookeeper"

@@ -53,7 +53,7 @@ def crash(
             autocompletion=complete_drill,
         ),
     ],
-    seed: Annotated[int, typer.Option(help="Random seed of the simulation.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the simulation.")] = 0,
     points: Annotated[
         str | None, typer.Option(metavar="N..M", help="Crash points to run. [default: all]")
     ] = None,

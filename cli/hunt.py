@@ -10,16 +10,25 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 import time
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from klamm.cli.completion import complete_fault
-from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, counted, print_json
+from klamm.cli.options import (
+    AsJson,
+    Jobs,
+    QuirkNames,
+    comma_separated,
+    counted,
+    finite,
+    print_json,
+)
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
@@ -58,6 +67,7 @@ def hunt(
         float | None,
         typer.Option(
             min=0.01,
+            callback=finite,
             help="Stop after this many minutes. [default: 1 if --seeds is not given]",
         ),
     ] = None,
@@ -76,7 +86,9 @@ def hunt(
     ] = True,
     seed_timeout: Annotated[
         float,
-        typer.Option(min=0.1, help="Seconds after which the run of a seed is stopped."),
+        typer.Option(
+            min=0.1, callback=finite, help="Seconds after which the run of a seed is stopped."
+        ),
     ] = TIME_LIMIT_S,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory for the files of failing drills.")
@@ -96,12 +108,17 @@ def hunt(
         minutes = _DEFAULT_MINUTES
     seconds = None if minutes is None else minutes * 60
     count = jobs or os.cpu_count() or 1
-    report = _Report(out, quirks, reproduced, quiet=json)
+    report = _Report(out, quirks, faults, reproduced, quiet=json)
+    report.check_out()
     with ending_signals_raise(), work_folder(None, "klamm-hunt-") as folder, own_log(folder):
         try:
             with nullcontext() if report.is_live else waiting("the hunt to end"):
                 for result in run_hunt(chosen, options, count, seconds):
                     report.add(result)
+        except EnvironmentProblem:
+            if json:
+                print_json(report.values())  # What was found is not lost with its file.
+            raise
         finally:
             STATUS_LINE.erase()
     if json:
@@ -120,6 +137,8 @@ def _seeds(text: str | None) -> Iterable[int]:
         raise UsageError(f"--seeds {text} is not a count or a range", hint=hint)
     first, last = found[1], found[2]
     if last is None:
+        if int(first) == 0:
+            raise UsageError("--seeds 0 runs no drill", hint="for only seed 0, give 0..0")
         return range(int(first))
     if int(last) < int(first):
         raise UsageError(f"--seeds {text}: the range is empty", hint="e.g. 7..12")
@@ -129,10 +148,13 @@ def _seeds(text: str | None) -> Iterable[int]:
 class _Report:
     """Counts results, shows the counts live, and writes failing drills to files."""
 
-    def __init__(self, out: Path, quirks: str | None, parsed: Quirks, *, quiet: bool) -> None:
+    def __init__(
+        self, out: Path, quirks: str | None, faults: str | None, parsed: Quirks, *, quiet: bool
+    ) -> None:
         self.outcomes: list[Outcome] = []
         self._out = out
         self._quirks = quirks
+        self._faults = faults
         self._parsed = parsed
         self._quiet = quiet
         self.is_live = not quiet and sys.stderr.isatty()
@@ -140,6 +162,20 @@ class _Report:
         self._seeds = self._actions = 0
         self._simulated_ms = 0.0
         self._found: list[dict[str, Any]] = []
+
+    def check_out(self) -> None:
+        """Raise EnvironmentProblem if no file can be written to the directory; leave no trace."""
+        missing = [path for path in (self._out, *self._out.parents) if not path.exists()]
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._out):
+                pass
+        except OSError as error:
+            raise _unwritable(self._out, error) from error
+        finally:
+            for path in missing:
+                with suppress(OSError):
+                    path.rmdir()
 
     def add(self, result: SeedResult) -> None:
         """Count a result; if it is a violation, print it and write its drill to a file."""
@@ -175,41 +211,56 @@ class _Report:
         }
 
     def _add_violation(self, result: SeedResult) -> None:
-        seed, shrunk = result.seed, result.shrunk
-        path = self._write(f"hunt-{seed}.yaml", result.drill)
+        seed = result.seed
         found: dict[str, Any] = {
             "seed": seed,
             "outcome": result.outcome.name.lower(),
             "violated": result.violated,
             "seen": result.seen,
-            "repeat": self._command(path, seed),
         }
-        lines = [f"seed {seed}: {result.violated}", f"  {result.seen}"]
-        text, source = result.drill, path
+        self._found.append(found)
+        lines = [f"seed {seed}: {result.violated}"]
+        try:
+            lines += self._write_files(result, found)
+        except EnvironmentProblem:
+            faults = [] if self._faults is None else ["--faults", self._faults]
+            words = ("klamm", "hunt", "--seeds", f"{seed}..{seed}", *faults)
+            found["repeat"] = self._with_quirks(*words)
+            lines += [f"  {result.seen}", f"  repeat it with: {found['repeat']}"]
+            raise
+        finally:
+            if not self._quiet:
+                STATUS_LINE.erase()
+                typer.echo("\n".join(lines))
+
+    def _write_files(self, result: SeedResult, found: dict[str, Any]) -> Iterator[str]:
+        """Write the files of a violation and add them to ``found``. Yield the lines about them."""
+        seed, shrunk = result.seed, result.shrunk
+        text, source = result.drill, self._write(f"hunt-{seed}.yaml", result.drill)
+        repeat = found["repeat"] = self._command(source, seed)
         if shrunk is not None:
-            text = shrunk.text
-            source = self._write(f"hunt-{seed}-shrunk.yaml", text)
+            text, source = shrunk.text, self._write(f"hunt-{seed}-shrunk.yaml", shrunk.text)
+            repeat = self._command(source, seed)
             found["shrunk"] = {
                 "steps_before": shrunk.steps_before,
                 "steps_after": shrunk.steps_after,
-                "repeat": self._command(source, seed),
+                "seen": result.shrunk_seen,
+                "repeat": repeat,
             }
-            lines.append(f"  shrunk from {shrunk.steps_before} to {shrunk.steps_after} steps")
-            lines.append(f"  repeat it with: {found['shrunk']['repeat']}")
-        else:
-            lines.append(f"  repeat it with: {found['repeat']}")
+            yield f"  shrunk from {shrunk.steps_before} to {shrunk.steps_after} steps"
+        yield f"  {result.seen if shrunk is None else result.shrunk_seen}"
+        yield f"  repeat it with: {repeat}"
         if result.has_ended:
-            page = page_of_text(text, source.name, seed, self._parsed, self._command(source, seed))
+            page = page_of_text(text, source.name, seed, self._parsed, repeat)
             found["page"] = str(self._write(f"hunt-{seed}.html", page))
-            lines.append(f"  page: {found['page']}")
-        self._found.append(found)
-        if not self._quiet:
-            STATUS_LINE.erase()
-            typer.echo("\n".join(lines))
+            yield f"  page: {found['page']}"
 
     def _command(self, path: Path, seed: int) -> str:
-        words = ["klamm", "drill", "run", str(path), "--seed", str(seed)]
-        return shlex.join(words + ([] if self._quirks is None else ["--quirks", self._quirks]))
+        return self._with_quirks("klamm", "drill", "run", str(path), "--seed", str(seed))
+
+    def _with_quirks(self, *words: str) -> str:
+        quirks = [] if self._quirks is None else ["--quirks", self._quirks]
+        return shlex.join([*words, *quirks])
 
     def _write(self, name: str, text: str) -> Path:
         path = self._out / name
@@ -217,8 +268,10 @@ class _Report:
             self._out.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise EnvironmentProblem(
-                f"{path} cannot be written: {error.strerror}",
-                hint="choose another directory with --out",
-            ) from error
+            raise _unwritable(path, error) from error
         return path
+
+
+def _unwritable(path: Path, error: OSError) -> EnvironmentProblem:
+    message = f"{path} cannot be written: {error.strerror}"
+    return EnvironmentProblem(message, hint="choose another directory with --out")

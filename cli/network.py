@@ -12,7 +12,7 @@ import typer
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_broker
-from klamm.cli.options import Answered, asks_server
+from klamm.cli.options import Answered, asks_server, finite
 from klamm.cluster.errors import UsageError
 from klamm.runtime.actions import (
     PAUSED,
@@ -63,7 +63,7 @@ _Only = Annotated[
     Traffic | None,
     typer.Option(help="Only messages that carry records, or only control requests."),
 ]
-_RATE: Final = typer.Option(min=0.0, max=1.0, help="Probability, from 0 to 1.")
+_RATE: Final = typer.Option(min=0.0, max=1.0, callback=finite, help="Probability, from 0 to 1.")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -68,6 +69,16 @@ def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Call
     keyword_only = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own, *_SERVER_OPTIONS)]
     command.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     return command
+
+
+def finite(number: float | None) -> float | None:
+    """Return the value of an option. Raises typer.BadParameter for nan and infinity.
+
+    No comparison with nan is true, so that typer's ``min`` and ``max`` let it pass.
+    """
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"'{number}' is not a finite number")
+    return number
 
 
 def comma_separated(text: str | None) -> list[str]:

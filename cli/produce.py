@@ -22,7 +22,7 @@ from klamm.cli.client import ServerClient, ServerUnavailable, find_server
 from klamm.cli.client_text import Progress, not_acknowledged_lines, offsets_lines, rate_text
 from klamm.cli.completion import complete_partition_id, complete_topic, word_completion
 from klamm.cli.errors import FAILED
-from klamm.cli.options import AsJson, DataDirectory, Server, print_json
+from klamm.cli.options import AsJson, DataDirectory, Server, finite, print_json
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cluster.errors import Interrupted, UsageError
 
@@ -82,7 +82,8 @@ def produce(
         typer.Option("--record-size", min=1, help="Bytes per generated record. [default: 100]"),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.1, help="Records per second. [default: no limit]")
+        float | None,
+        typer.Option(min=0.1, callback=finite, help="Records per second. [default: no limit]"),
     ] = None,
     key_separator: Annotated[
         str | None,

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from klamm.cli.options import AsJson, print_json
+from klamm.cli.options import AsJson, finite, print_json
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UsageError
@@ -56,7 +56,10 @@ def generate(
     failure_rate: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="Share of the history's steps in which a broker or controller fails."
+            min=0,
+            max=1,
+            callback=finite,
+            help="Share of the history's steps in which a broker or controller fails.",
         ),
     ] = 0.02,
     seed: Annotated[
@@ -74,7 +77,12 @@ def generate(
     ] = 100,
     skew: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of all partitions that belong to one large topic."),
+        typer.Option(
+            min=0,
+            max=1,
+            callback=finite,
+            help="Share of all partitions that belong to one large topic.",
+        ),
     ] = 0.0,
     json: AsJson = False,
 ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from klamm.cli.options import AsJson, counted, print_json
+from klamm.cli.options import AsJson, counted, finite, print_json
 from klamm.cli.replay_input import (
     MEMORY_MB,
     Cores,
@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from klamm.replay.event_table import Damaged, Manifest, RunCoverage, SourceSummary
 
 DAMAGED_SHOWN = 10
+_IdleTimeout = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        callback=finite,
+        help="With --follow: stop after this many seconds without new lines.",
+    ),
+]
 
 EXAMPLES = """
 \b
@@ -70,10 +78,7 @@ def ingest(
             help="Follow a growing journal until Ctrl-C; to resume, repeat the command.",
         ),
     ] = False,
-    idle_timeout_s: Annotated[
-        float | None,
-        typer.Option(min=0, help="With --follow: stop after this many seconds without new lines."),
-    ] = None,
+    idle_timeout_s: _IdleTimeout = None,
     master: Master = None,
     engine: EngineName = "auto",
     cores: Cores = None,

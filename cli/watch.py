@@ -22,7 +22,7 @@ from rich.text import Text
 from klamm.cli.client import find_server
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.journal import ServerSource
-from klamm.cli.options import DataDirectory, Server
+from klamm.cli.options import DataDirectory, Server, finite
 from klamm.cli.status import (
     counts,
     dead_leader_lines,
@@ -91,7 +91,8 @@ class Watcher:
 
 def watch(
     interval: Annotated[
-        float, typer.Option(min=0.1, max=60.0, help="Seconds between two polls.")
+        float,
+        typer.Option(min=0.1, max=60.0, callback=finite, help="Seconds between two polls."),
     ] = 1.0,
     server: Server = None,
     data_dir: DataDirectory = None,

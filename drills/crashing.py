@@ -21,6 +21,7 @@ from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.quirks import Quirks
 from klamm.drills.hunting import TIME_LIMIT_S
 from klamm.drills.language import parse_drill
+from klamm.drills.library import check_simulated
 from klamm.drills.processes import Died, OutOfTime, run_parallel, time_limit
 from klamm.drills.run import (
     AGREEMENT,
@@ -127,6 +128,7 @@ def run_undisturbed(crashing: Crashing) -> Undisturbed:
     if the cluster is not healthy at the end.
     """
     drill = _drill(crashing.text, crashing.source)
+    check_simulated(drill, "crash points exist only in the simulated world")
     for step in drill.steps:
         problem = _problem_of(step)
         if problem is not None:

@@ -463,11 +463,13 @@ _CALLS: Final[tuple[Fault, ...]] = (
 
 
 def check_faults(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of faults as a tuple. Raises UsageError if a name is unknown."""
+    """Return the names of faults as a tuple. Raises UsageError for an unknown or repeated name."""
     for name in names:
         if name not in FAULTS:
             hint = suggestion(name, FAULTS, f"faults: {', '.join(FAULTS)}")
             raise UsageError(f"unknown fault {name}", hint=hint)
+        if names.count(name) > 1:
+            raise UsageError(f"the fault {name} is given twice", hint="name each fault once")
     return tuple(names)
 
 

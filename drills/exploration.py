@@ -77,6 +77,11 @@ def parse_scope(
     quirks: Quirks,
 ) -> Scope:
     """Return the scope of these texts. Raises UsageError with a hint."""
+    if candidates > brokers:
+        raise UsageError(
+            f"--candidates {candidates}: the cluster has only {brokers} brokers",
+            hint="controller candidates are brokers: give fewer of them, or more --brokers",
+        )
     assignment = tuple(_broker_ids(text, brokers, "--replicas") for text in replicas)
     for action in actions:
         verb, *words = action.split() or [""]
@@ -90,7 +95,7 @@ def parse_scope(
         for word in words:
             if len(_broker_ids(word, brokers, action)) > 1 and verb in _ON_BROKERS:
                 raise UsageError(f"'{action}' names more than one broker")
-    return Scope(brokers, min(candidates, brokers), assignment, tuple(actions), quirks)
+    return Scope(brokers, candidates, assignment, tuple(actions), quirks)
 
 
 def _broker_ids(text: str, brokers: int, where: str) -> tuple[int, ...]:

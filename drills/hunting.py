@@ -56,7 +56,9 @@ class SeedResult(msgspec.Struct, frozen=True):
 
     ``actions``: how many of the drill's faults and operations were carried out, not skipped.
     ``violated``: the invariant or condition that did not hold, or empty if the drill passed.
-    ``shrunk``: the shrunk drill, or None if the drill passed or was not shrunk.
+    ``shrunk``: the shrunk drill, or None if the drill passed or was not shrunk. ``shrunk_seen``:
+    what was seen instead in the run of the shrunk drill, which violates the same, but at another
+    time and journal row.
     """
 
     seed: int
@@ -67,6 +69,7 @@ class SeedResult(msgspec.Struct, frozen=True):
     simulated_ms: float
     actions: int
     shrunk: Shrunk | None = None
+    shrunk_seen: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -152,10 +155,12 @@ def run_seed(seed: int, options: HuntOptions) -> SeedResult:
     """Generate, run and judge the drill of one seed."""
     text = draw_drill(seed, options.faults)
     run = run_text(text, f"hunt-{seed}.yaml", seed, options.quirks, options.time_limit_s)
-    shrunk = None
+    shrunk, shrunk_seen = None, ""
     # Each shorter drill that hangs, too, would take the whole time limit.
     if run.violated and options.shrinks and run.violated != ENDS_IN_TIME:
         shrunk = shrink_failure(text, seed, options.quirks, run.violated)
+        again = run_text(shrunk.text, f"hunt-{seed}-shrunk.yaml", seed, options.quirks)
+        shrunk_seen = again.verdict.failures[0].seen
     seen = run.verdict.failures[0].seen if run.violated else ""
     return SeedResult(
         seed=seed,
@@ -166,6 +171,7 @@ def run_seed(seed: int, options: HuntOptions) -> SeedResult:
         simulated_ms=run.simulated_ms,
         actions=run.actions,
         shrunk=shrunk,
+        shrunk_seen=shrunk_seen,
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
 from klamm.cluster.errors import UsageError
+from klamm.cluster.quirks import NAMES as QUIRK_NAMES
 from klamm.cluster.suggestions import suggestion
 from klamm.drills.language import parse_drill
 from klamm.drills.reading import read_text
@@ -22,10 +24,21 @@ ALL: Final = (*NAMES, *BUGS)
 def named_text(name: str) -> str:
     """Return the YAML text of a shipped drill. Raises UsageError for an unknown name."""
     if name not in ALL:
-        hint = suggestion(name, ALL, "klamm drill list lists all drills")
-        raise UsageError(f"unknown drill {name}", hint=hint)
+        raise UsageError(f"unknown drill {name}", hint=_hint_for(name))
     folder = FOLDER if name in NAMES else BUGS_FOLDER
     return (folder / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _hint_for(name: str) -> str:
+    """Return the hint for a name that no drill has; it may be the name of a quirk."""
+    quirk = name.upper()
+    if quirk not in QUIRK_NAMES or name.lower() in ALL:
+        return suggestion(name.lower(), ALL, "klamm drill list lists all drills")
+    ticket = re.compile(rf"\b{re.escape(quirk)}\b")
+    shown_by = [one for one in ALL if ticket.search(named_text(one))]
+    if not shown_by:
+        return f"{quirk} is a quirk; klamm drill list --bugs lists the drills that show bugs"
+    return f"{quirk} is a quirk: klamm drill run {' '.join(shown_by)} --quirks {quirk}"
 
 
 def named_drill(name: str) -> Drill:
@@ -47,6 +60,13 @@ def find_drill(word: str) -> Drill:
     Raises UsageError if there is no such drill, or if it is invalid.
     """
     return parse_drill(find_text(word), source_of(word))
+
+
+def check_simulated(drill: Drill, hint: str) -> None:
+    """Raise UsageError with this hint if the drill cannot run in the simulated world."""
+    if drill.real_only is not None:
+        step = f"the step '{drill.real_only}' requires real ZooKeeper servers"
+        raise UsageError(f"{drill.name}: {step}", hint=hint)
 
 
 def source_of(word: str) -> str:

@@ -346,7 +346,8 @@ class DrillReader:
                 raise self.unknown(node, "rack", found[1], racks)
             return InRack(found[1])
         if not text.isdecimal():
-            raise self.error(node, f"'{text}' is not a broker", f"use an id, {BROKER_WORDS}")
+            hint = suggestion(text, _similar_roles(text), f"use an id, {BROKER_WORDS}")
+            raise self.error(node, f"'{text}' is not a broker", hint)
         return self.broker(node)
 
     def brokers(self, node: yaml.Node) -> list[int]:
@@ -401,6 +402,14 @@ class DrillReader:
                 raise self.error(item, f"broker {broker_id} is listed twice")
             found.append(broker_id)
         return found
+
+
+def _similar_roles(text: str) -> list[str]:
+    """Return the roles that ``text`` may be meant to name, with its last word as their argument."""
+    *others, last = text.split()
+    if not others:
+        return [CONTROLLER, DEAD, PAUSED]
+    return [f"leader of {last}", f"any ISR follower of {last}", f"rack {last}"]
 
 
 def is_null(node: yaml.Node) -> bool:

@@ -18,18 +18,18 @@ from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.quirks import parse_quirks
 from klamm.cluster.suggestions import suggestion
+from klamm.cluster.types import TopicPartition
 from klamm.cluster.version import klamm_version
 from klamm.drills.actions import ACTIONS
 from klamm.drills.language import parse_drill
 from klamm.drills.page import Headline, run_page
-from klamm.drills.reading import DrillReader
+from klamm.drills.reading import HINT, DrillReader
 from klamm.drills.run import Outcome, Verdict, final_verdict, judge_step
 from klamm.drills.step_language import StepCompiler
 from klamm.drills.worlds import JOURNAL_FILE, Worlds
 from klamm.report.values import Tone
 from klamm.runtime.checks.invariants import INVARIANTS, InvariantViolated
 from klamm.runtime.interrupts import temporary_folder
-from klamm.runtime.scenarios.conditions import partition_of
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.steps import Step, ToolResult, Wait
@@ -43,13 +43,15 @@ WITHIN: Final = "30s"
 _NAME: Final = "cluster"
 _POSITION: Final = re.compile(r":1:\d+: ")
 """The position in a drill file, which means nothing in a call."""
-_HINTS: Final = {
+_HINTS: Final[dict[str, str | None]] = {
+    HINT: None,
     "run the drill without --real": "use klamm.SimulatedCluster",
     "run the drill with --real": "use klamm.LocalCluster(zookeeper_servers=3)",
     "use another chroot, e.g. --zookeeper HOST:PORT/klamm": "use another chroot, e.g. "
     "klamm.LocalCluster(zookeeper='HOST:PORT/klamm')",
 }
 """Hints of drills, and the same hints for Python code."""
+_ZOOKEEPER_OPTION: Final = re.compile(r"--zookeeper (\S+)")
 _NOT_IN_DRILLS: Final = ("seed", "quirks", "data_dir")
 
 
@@ -125,6 +127,7 @@ class ScriptedCluster(Actions):
         self._data_dir = options.get("data_dir")
         self._stack = contextlib.ExitStack()
         self._started: _Started | None = None
+        self._is_closed = False
         words = {name: value for name, value in given.items() if name not in _NOT_IN_DRILLS}
         drill = {
             "drill": _NAME,
@@ -134,7 +137,7 @@ class ScriptedCluster(Actions):
         }
         with self._errors(_NAME):
             quirks = parse_quirks(options.get("quirks", ()))
-            self._drill = parse_drill(json.dumps(drill), _NAME)
+            self._drill = parse_drill(_drill_text(drill), _NAME)
             self._spec = self._drill.spec(quirks, options.get("seed", 0))
 
     def __enter__(self) -> Self:
@@ -146,11 +149,13 @@ class ScriptedCluster(Actions):
             driver.watch(tuple(INVARIANTS))
             runner, producers = ScenarioRunner(driver), RecordProducers(driver)
             self._started = _Started(driver, runner, producers, trace)
+            self._is_closed = False
             self._run(self._drill.steps[0])
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_closed = True
         self._stack.close()
 
     _zookeeper_servers: int | None = None
@@ -167,6 +172,14 @@ class ScriptedCluster(Actions):
 
     @property
     def _running(self) -> _Started:
+        if self._is_closed:
+            hint = "act on it inside the with statement; afterwards only its journal can be read"
+            raise ClusterError("the cluster has been closed", replay=self.replay, hint=hint)
+        return self._seen
+
+    @property
+    def _seen(self) -> _Started:
+        """The parts of the cluster, whose journal can be read even if it has been closed."""
         if self._started is None:
             raise ClusterError(
                 "the cluster has not been started",
@@ -249,7 +262,9 @@ class ScriptedCluster(Actions):
         """
         with self._errors("send"):
             driver, runner, producers, _ = self._running
-            tp = partition_of(partition)
+            tp = self._partition("send", partition)
+            _check_bytes("value", value)
+            _check_bytes("key", key)
             runner.check_may_produce(tp)
             record = Record(int(driver.cluster.clock.now_ms()), key, value)
             return producers.send(tp, record, timeout_ms)
@@ -257,7 +272,7 @@ class ScriptedCluster(Actions):
     def consume(self, partition: str) -> list[ConsumedRecord]:
         """Return all committed records of a partition, from the first one on."""
         with self._errors("consume"):
-            return read_partition(self._running.driver, partition_of(partition))
+            return read_partition(self._running.driver, self._partition("consume", partition))
 
     # -- conditions and checks
 
@@ -301,7 +316,7 @@ class ScriptedCluster(Actions):
     @property
     def journal(self) -> Sequence[JournalRow]:
         """All journal rows so far (see docs/journal.md)."""
-        return self._running.driver.rows
+        return self._seen.driver.rows
 
     @property
     def journal_path(self) -> Path | None:
@@ -314,7 +329,7 @@ class ScriptedCluster(Actions):
         `error`: what made the run fail, if it failed. The page is about the partitions that it
         names.
         """
-        driver, trace = self._running.driver, self._running.trace
+        driver, trace = self._seen.driver, self._seen.trace
         text = "" if error is None else str(error) or type(error).__name__
         first = text.partition("\n")[0]
         facts = [("world", "real" if self.IS_REAL else f"simulated, seed {self._spec.seed}")]
@@ -334,7 +349,7 @@ class ScriptedCluster(Actions):
     @property
     def elapsed_ms(self) -> float:
         """Age of the cluster in milliseconds: virtual time in a simulated cluster."""
-        return self._running.driver.elapsed_ms
+        return self._seen.driver.elapsed_ms
 
     def _step(self, name: str, fields: Mapping[str, object]) -> ToolResult | None:
         with self._errors(name):
@@ -343,7 +358,11 @@ class ScriptedCluster(Actions):
     def _compiled(self, name: str, fields: Mapping[str, object]) -> Step:
         reader = DrillReader(name)
         reader.cluster = self._drill.cluster
-        return StepCompiler(reader, is_tolerant=False).step(reader.compose(json.dumps(fields)))
+        return StepCompiler(reader, is_tolerant=False).step(reader.compose(_drill_text(fields)))
+
+    def _partition(self, call: str, name: str) -> TopicPartition:
+        reader = DrillReader(call)
+        return reader.partition(reader.compose(_drill_text(name)), "the argument")
 
     def _run(self, step: Step) -> ToolResult | None:
         driver, runner, *_ = self._running
@@ -376,7 +395,7 @@ class _ErrorsAsClusterErrors:
         raise ClusterError(
             f"{self._call}: {message}",
             replay=self._replay,
-            hint=_HINTS.get(error.hint or "", error.hint),
+            hint=_python_hint(error.hint),
             definite=error.definite,
             row=error.row if isinstance(error, InvariantViolated) else None,
         ) from None
@@ -419,6 +438,27 @@ class LocalCluster(ScriptedCluster):
 
     def _worlds(self, folder: Path) -> Worlds:
         return Worlds(folder, klamm_version(), is_real=True, zookeeper=self._zookeeper)
+
+
+def _python_hint(hint: str | None) -> str | None:
+    """Return the hint for Python code instead of the hint for drill files and commands."""
+    if hint is None or hint in _HINTS:
+        return None if hint is None else _HINTS[hint]
+    return _ZOOKEEPER_OPTION.sub(r'zookeeper="\1"', hint)
+
+
+def _drill_text(value: object) -> str:
+    """Return a value as it would be written in a drill. Raises UsageError if it cannot be."""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"a value that drills cannot contain: {error}") from error
+
+
+def _check_bytes(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, bytes):
+        hint = f'as in {name}=b"text", or None'
+        raise UsageError(f"the {name} must be bytes, not {type(value).__name__}", hint=hint)
 
 
 def _constructor(cluster: type, arguments: Mapping[str, object]) -> str:

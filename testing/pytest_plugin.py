@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from klamm.drills.values import Drill
     from klamm.testing.cluster import LocalCluster, ScriptedCluster, SimulatedCluster
 
+_Cluster = TypeVar("_Cluster", bound="ScriptedCluster")
 DRILL_SUFFIX: Final = ".drill.yaml"
 MARKER: Final = "klamm"
 _SEED_OPTION: Final = "--klamm-seed"
@@ -62,7 +63,7 @@ def klamm_simulation(
     if seed is None:
         seed = getattr(request, "param", options.get("seed", 0))
     options["seed"] = seed
-    cluster = SimulatedCluster(**options, data_dir=tmp_path_factory.mktemp("klamm"))
+    cluster = _cluster(SimulatedCluster, options | {"data_dir": tmp_path_factory.mktemp("klamm")})
     words = ["pytest", request.node.nodeid, _SEED_OPTION, str(seed)]
     yield from _opened(cluster, request.node, words, [f"seed: {seed}"])
 
@@ -92,13 +93,23 @@ def klamm_cluster(
     options = _options(request)
     if options.get("zookeeper") is None and options.get("zookeeper_servers") is None:
         options["zookeeper"] = request.getfixturevalue("klamm_zookeeper")
-    cluster = LocalCluster(**options, data_dir=tmp_path_factory.mktemp("klamm"))
+    cluster = _cluster(LocalCluster, options | {"data_dir": tmp_path_factory.mktemp("klamm")})
     yield from _opened(cluster, request.node, ["pytest", request.node.nodeid], [])
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     marker = request.node.get_closest_marker(MARKER)
     return {} if marker is None else dict(marker.kwargs)
+
+
+def _cluster(kind: type[_Cluster], options: Mapping[str, Any]) -> _Cluster:
+    """Return a cluster with the marker's options. The test fails if they are invalid."""
+    from klamm.testing.cluster import ClusterError
+
+    try:
+        return kind(**options)
+    except ClusterError as error:
+        pytest.fail(f"@pytest.mark.{MARKER}: {error}", pytrace=False)
 
 
 def _opened(

@@ -282,6 +282,11 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: P
     [
         (["run", "leader-los"], "unknown drill leader-los"),
         (["show", "x"], "unknown drill x"),
+        (["check", "leader-los"], "unknown drill leader-los"),
+        (["shrink", "leader-los"], "unknown drill leader-los"),
+        (["shrink", "zookeeper-quorum-lost"], "zookeeper-quorum-lost: the step 'lose_quorum' req"),
+        (["explore", "--candidates", "9"], "--candidates 9: the cluster has only 2 brokers"),
+        (["run", "leader-loss", "--seed", "-1"], "Invalid value for '--seed': must be at least 0"),
         (["run", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
         (["run", "nowhere.json"], "nowhere.json: No such file or directory"),
         (
@@ -306,9 +311,44 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (
+            "kafka-13972",
+            "KAFKA-13972 is a quirk: klamm drill run reassign-cancel --quirks KAFKA-13972",
+        ),
+        (
+            "KAFKA-9087",
+            "KAFKA-9087 is a quirk; klamm drill list --bugs lists the drills that show bugs",
+        ),
+        ("C4", "did you mean c4?"),
+        ("kafka-1357", "did you mean kafka-13572?"),
+    ],
+)
+def test_the_name_of_a_quirk_leads_to_the_drills_that_show_it(
+    run: Any, name: str, hint: str
+) -> None:
+    assert run("run", name) == (2, "", f"error: unknown drill {name}\nhint: {hint}\n")
+
+
+def test_a_shipped_drill_is_checked_and_shrunk_by_its_name(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("check", "leader-loss") == (0, "leader-loss: leader-loss is well-formed\n", "")
+    code, out, _ = run("shrink", "idle-broker-dies", "--quirks", "KAFKA-13225")
+    assert (code, out.endswith(" runs: idle-broker-dies-shrunk.yaml\n")) == (0, True)
+    assert run("run", "idle-broker-dies-shrunk.yaml", "--quirks", "KAFKA-13225")[0] == 10
+
+
+@pytest.mark.parametrize(
     ("step", "error"),
     [
         ("kil: 1", "5:5: unknown word in a step 'kil'\nhint: did you mean kill?\n"),
+        (
+            "kill: leeder of t-0",
+            "5:11: 'leeder of t-0' is not a broker\nhint: did you mean leader of t-0?\n",
+        ),
         ("stop: 4", "5:11: the cluster has no broker 4\nhint: brokers: 0, 1, 2\n"),
         ("stop: leader of t-1", "5:11: topic t has no partition 1\nhint: partitions: t-0\n"),
     ],

@@ -103,6 +103,25 @@ asks_zookeeper = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (words, param.opts[0])
+        for words, command in LEAVES.items()
+        for param in command.params
+        if "float" in param.type.name
+    ],
+)
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_number_is_finite(
+    words: tuple[str, ...], option: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A comparison with nan is never true, so that it is within every range."""
+    assert main([*words, option, number]) == 2
+    assert option in (error := capsys.readouterr().err)
+    assert "is not a finite number" in error or "must be between" in error
+
+
 @own_command
 def test_the_help_has_nouns_and_is_whole(of: CommandHelp) -> None:
     usage, _, text = of.help.partition("Examples:")[0].partition("\n")

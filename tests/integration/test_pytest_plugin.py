@@ -81,6 +81,24 @@ def test_seed_0_of_the_command_line_goes_before_the_markers(project: pytest.Pyte
     done.stdout.fnmatch_lines(["seed: 0", "replay: pytest test_seed.py::test_fails --klamm-seed 0"])
 
 
+def test_an_invalid_marker_is_an_error_without_the_source_of_the_plugin(
+    project: pytest.Pytester,
+) -> None:
+    project.makepyfile(
+        test_marker="""
+        import pytest
+
+        @pytest.mark.klamm(brokers=-1)
+        def test_never_runs(klamm_simulation):
+            pass
+        """
+    )
+    done = run(project, "test_marker.py")
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["@pytest.mark.klamm: cluster: brokers must be from 1 to 100, not*"])
+    done.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+
 @pytest.mark.slow
 def test_a_test_runs_on_a_real_zookeeper(project: pytest.Pytester) -> None:
     run(project, "test_real.py").assert_outcomes(passed=1)

@@ -287,6 +287,45 @@ def test_a_violation_is_written_and_can_be_repeated(klamm: Any, tmp_path: Path) 
     assert found["seen"] in printed
 
 
+def test_what_is_printed_of_a_shrunk_drill_is_what_its_run_prints(
+    klamm: Any, tmp_path: Path
+) -> None:
+    words = ("hunt", "--seeds", "4..4", "--quirks", "C7", "--out", str(tmp_path), "--jobs", "1")
+    _, printed, _ = klamm(*words)
+    _, shrunk, seen, command, _, _ = printed.splitlines()
+    assert re.fullmatch(r"  shrunk from \d+ to \d+ steps", shrunk)
+    again = klamm(*command.removeprefix("  repeat it with: klamm ").split())[1]
+    assert f"seen {seen.strip()}\n" in again
+
+
+def test_where_nothing_can_be_written_is_said_before_the_hunt(klamm: Any, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    code, printed, errors = klamm("hunt", "--seeds", "9999999", "--out", str(file / "found"))
+    assert (code, printed) == (1, "")
+    assert errors == (
+        f"error: {file}/found cannot be written: Not a directory\n"
+        "hint: choose another directory with --out\n"
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_violation_is_printed_although_its_file_cannot_be_written(
+    klamm: Any, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    (tmp_path / "hunt-4.yaml").mkdir()
+    words = ("hunt", "--seeds", "4..4", "--quirks", "C7", "--no-shrink", "--out", str(tmp_path))
+    code, printed, errors = klamm(*words, "--jobs", "1", *more)
+    assert (code, "hunt-4.yaml cannot be written: Is a directory" in errors) == (1, True)
+    if more:
+        (found,) = json.loads(printed)["violations"]
+        repeat = found["repeat"]
+    else:
+        assert printed.startswith("seed 4: always shutdown-stops-followers: ")
+        repeat = printed.splitlines()[-1].removeprefix("  repeat it with: ")
+    assert repeat == "klamm hunt --seeds 4..4 --quirks C7"
+
+
 def test_a_seed_that_hangs_is_reported_and_the_hunt_continues(
     monkeypatch: pytest.MonkeyPatch, klamm: Any, tmp_path: Path
 ) -> None:
@@ -355,7 +394,9 @@ def test_several_processes_give_the_same_results(klamm: Any, tmp_path: Path) -> 
     [
         (["--seeds", "x"], "--seeds x is not a count or a range"),
         (["--seeds", "7..3"], "--seeds 7..3: the range is empty"),
+        (["--seeds", "0"], "--seeds 0 runs no drill"),
         (["--faults", "kil"], "unknown fault kil"),
+        (["--faults", "kill,kill"], "the fault kill is given twice"),
     ],
 )
 def test_a_wrong_option_is_refused(klamm: Any, words: list[str], message: str) -> None:
@@ -401,6 +442,8 @@ def test_a_crash_points_run_repeats_and_finds_a_bug_of_failovers(klamm: Any) -> 
         (["leader-loss", "--points", "x"], "--points x is not a range"),
         (["leader-loss", "--points", "0..7"], "--points 0..7: the drill has crash points 1 to "),
         (["no-drill"], "no-drill"),
+        (["zookeeper-quorum-lost"], "crash points exist only in the simulated world"),
+        (["leader-loss", "--seed", "-1"], "must be at least 0, not -1"),
         (["controller-killed-before-b6"], "has steps that do not run one after the other"),
     ],
 )

@@ -107,6 +107,22 @@ def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
             lambda c: c.expect(offline_partitions=1),
             "expect: expected offline_partitions: 1, seen 0",
         ),
+        (
+            lambda c: c.send("t-0", "text"),
+            'send: the value must be bytes, not str\nhint: as in value=b"text", or None',
+        ),
+        (
+            lambda c: c.send("t-0", b"", key=7),
+            'send: the key must be bytes, not int\nhint: as in key=b"text", or None',
+        ),
+        (
+            lambda c: c.consume("t"),
+            "consume: the argument must be a partition, not 't'\nhint: as in t-0",
+        ),
+        (
+            lambda c: c.kill({1}),
+            "kill: a value that drills cannot contain: Object of type set is not JSON serializable",
+        ),
         (lambda c: c.send("t-9", b""), "send: cannot produce to t-9: the partition does not exist"),
         (
             lambda c: c.kill_zookeeper("leader"),
@@ -138,6 +154,44 @@ def test_a_violated_invariant_is_an_error_of_the_call_that_runs_the_cluster() ->
             cluster.until(brokers=[1, 2])
         with pytest.raises(klamm.ClusterError, match="check: expected always shutdown-stops-foll"):
             cluster.check()
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda c: c.kill(0), "error"),
+        (lambda c: c.until(lambda: True), "error"),
+        (lambda c: c.send("t-0", b""), "error"),
+        (lambda c: c.consume("t-0"), "error"),
+        (lambda c: c.check(), "error"),
+        (lambda c: c.page(), "value"),
+        (lambda c: c.elapsed_ms, "value"),
+    ],
+)
+def test_a_closed_cluster_can_only_be_read(
+    call: Callable[[ScriptedCluster], object], kind: str
+) -> None:
+    with klamm.SimulatedCluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+    if kind == "value":
+        assert call(cluster)
+        return
+    with pytest.raises(klamm.ClusterError, match="the cluster has been closed\nhint: act on it"):
+        call(cluster)
+
+
+def test_the_hints_of_options_are_for_python() -> None:
+    with pytest.raises(klamm.ClusterError) as raised:
+        klamm.SimulatedCluster(brokers=0)
+    assert raised.value.hint is None
+
+
+@pytest.mark.slow
+def test_the_hint_of_a_zookeeper_that_does_not_respond_is_for_python() -> None:
+    with pytest.raises(klamm.ClusterError) as raised:
+        klamm.LocalCluster(zookeeper="127.0.0.1:1").__enter__()
+    assert raised.value.hint is not None
+    assert raised.value.hint.endswith('another server with zookeeper="host:port/chroot"')
 
 
 def test_an_unknown_option_is_refused() -> None:
