@@ -20,6 +20,7 @@ from klamm.drills.language import parse_drill
 from klamm.drills.page import drill_headline, run_page
 from klamm.drills.processes import Died, OutOfTime, run_parallel, time_limit
 from klamm.drills.run import (
+    ALWAYS,
     NO_INTERNAL_ERROR,
     Failure,
     Outcome,
@@ -184,7 +185,7 @@ def shrink_failure(text: str, seed: int, quirks: Quirks, violated: str) -> Shrun
         except UsageError:
             return False
 
-    return shrink(text, still_fails)
+    return shrink(text, still_fails, needs_recovery=not violated.startswith(ALWAYS))
 
 
 def hunt(

@@ -1,7 +1,9 @@
 """Shrinks a drill that fails: removes steps, topics and configs as long as it fails the same way.
 
 Applies delta debugging (Zeller's ddmin) to the steps before the final recovery. The recovery is
-kept: without it, every fault would look like a failure to recover. The shrinker edits the text of
+kept, because without it, every fault would look like a failure to recover; but a drill that
+violates an invariant before its recovery does not need it, nor the check at the end. The shrinker
+edits the text of
 the drill, so that the result is again a drill file.
 """
 
@@ -16,6 +18,11 @@ import yaml
 RECOVERY: Final = "heal_all"
 MAX_RUNS: Final = 400
 _LINE_WIDTH: Final = 100
+_CHECKS: Final = (
+    yaml.ScalarNode("tag:yaml.org,2002:str", "checks"),
+    yaml.ScalarNode("tag:yaml.org,2002:bool", "false"),
+)
+"""The entry of a drill that leaves out the check at the end."""
 
 
 class Shrunk(msgspec.Struct, frozen=True):
@@ -39,6 +46,7 @@ class _Shrinking:
         self.root = root
         self.runs = 0
         self._still_fails = still_fails
+        self._has_recovery = True
 
     def text(self) -> str:
         """Return the current text of the drill."""
@@ -50,10 +58,22 @@ class _Shrinking:
         assert isinstance(node, yaml.SequenceNode)
         return node
 
+    def remove_recovery(self) -> None:
+        """Try to remove the final recovery together with the check at the end."""
+        items = list(self.steps().value)
+        fields = [entry for entry in self.root.value if entry[0].value != _CHECKS[0].value]
+        before = self.root.value
+        steps = self.steps()
+        steps.value = items[: _recovery_index(items)]
+        if not steps.value or not self._try(self.root, [*fields, _CHECKS]):
+            steps.value, self.root.value = items, before
+            return
+        self._has_recovery = False
+
     def shrink_steps(self) -> None:
         """Remove steps: first a half at a time, then smaller parts, finally single steps."""
         items = list(self.steps().value)
-        recovery = _recovery_index(items)
+        recovery = _recovery_index(items) if self._has_recovery else len(items)
         kept, tail = items[:recovery], items[recovery:]
         parts = 2
         while kept:
@@ -91,13 +111,16 @@ class _Shrinking:
         return False
 
 
-def shrink(text: str, still_fails: Callable[[str], bool]) -> Shrunk:
+def shrink(text: str, still_fails: Callable[[str], bool], *, needs_recovery: bool) -> Shrunk:
     """Return the smallest drill found that still fails.
 
     ``still_fails`` returns True if the drill with this text fails. It must do so for ``text``.
+    ``needs_recovery``: whether the drill may only be said to fail after its final recovery.
     """
     shrinking = _Shrinking(text, still_fails)
     before = len(shrinking.steps().value)
+    if not needs_recovery:
+        shrinking.remove_recovery()
     shrinking.shrink_steps()
     for path in (("cluster", "topics"), ("cluster", "config"), ("cluster",)):
         shrinking.shrink_mapping(*path)

@@ -229,9 +229,20 @@ steps:
 def test_only_the_last_recovery_is_kept_whole() -> None:
     steps = ["kill: 1", "heal_all", "wait: 1s", "kill: 2", "heal_all", "wait: 30s"]
     text = HEAD + "".join(f"  - {step}\n" for step in steps)
-    shrunk = shrink(text, lambda candidate: "kill: 2" in candidate)
+    shrunk = shrink(text, lambda candidate: "kill: 2" in candidate, needs_recovery=True)
     assert (shrunk.steps_before, shrunk.steps_after) == (6, 3)
     assert shrunk.text.endswith("steps:\n- kill: 2\n- heal_all\n- wait: 30s\n")
+
+
+def test_nothing_is_kept_after_a_violated_invariant() -> None:
+    quirks = parse_quirks(["C7"])
+    steps = ["wait: 1s", "stop: 1", "wait: 9s", "kill: 2", "heal_all", "until: {healthy: true}"]
+    text = HEAD + "".join(f"  - {step}\n" for step in steps)
+    violated = run_text(text, "d.yaml", 0, quirks).violated
+    shrunk = shrink_failure(text, 0, quirks, violated)
+    assert shrunk.text.endswith("steps:\n- stop: 1\n- wait: 9s\nchecks: false\n")
+    assert run_text(shrunk.text, "d.yaml", 0, quirks).violated == violated
+    assert run_text(shrunk.text, "d.yaml", 0, NO_QUIRKS).violated == ""
 
 
 def test_a_smaller_drill_that_violates_another_condition_is_not_taken() -> None:
