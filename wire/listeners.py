@@ -12,9 +12,10 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from klamm.cluster.errors import EnvironmentProblem
+from klamm.cluster.errors import EnvironmentProblem, WrongState
 from klamm.cluster.requests import Address
 from klamm.runtime.real.cluster import RealCluster
 from klamm.wire.connection import Connection, ConnectionLost, Served
@@ -40,7 +41,7 @@ class Listeners:
         self._cluster = cluster
         self._new_address = new_address
         # Used only on the event loop's thread.
-        self._servers: dict[int, asyncio.Server] = {}
+        self._listeners: dict[int, socket.socket] = {}
         self._connections: dict[int, set[asyncio.Task[None]]] = {}
 
     def open(self) -> None:
@@ -64,16 +65,21 @@ class Listeners:
         self._loop.close()
 
     def _check_port(self, broker_id: int) -> None:
-        host, port = self._place(broker_id)
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError as error:
-                raise EnvironmentProblem(
-                    f"broker {broker_id} cannot listen on {host}:{port}: {error.strerror}",
-                    hint="choose another first port with --listen",
-                ) from error
+        try:
+            self._listen(broker_id).close()
+        except OSError as error:
+            host, port = self._place(broker_id)
+            raise EnvironmentProblem(
+                f"broker {broker_id} cannot listen on {host}:{port}: {error.strerror}",
+                hint="choose another first port with --listen",
+            ) from error
+
+    def _listen(self, broker_id: int) -> socket.socket:
+        place = self._place(broker_id)
+        family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+        listener = socket.create_server(place, family=family)
+        listener.setblocking(False)
+        return listener
 
     def _place(self, broker_id: int) -> tuple[str, int]:
         end_point = self._cluster.spec.broker_info(broker_id).end_points[0]
@@ -87,52 +93,77 @@ class Listeners:
         asyncio.run_coroutine_threadsafe(change, self._loop).result()
 
     async def _open_port(self, broker_id: int) -> None:
-        host, port = self._place(broker_id)
         try:
-            self._servers[broker_id] = await asyncio.start_server(
-                lambda reader, writer: self._on_connection(broker_id, reader, writer), host, port
-            )
+            listener = self._listeners[broker_id] = self._listen(broker_id)
         except OSError as error:
-            logger.error("broker %d cannot listen on %s:%d: %s", broker_id, host, port, error)
+            logger.error("broker %d has no listener: %s", broker_id, error)
+        else:
+            self._loop.add_reader(listener, self._accept, broker_id, listener)
 
     async def _close_port(self, broker_id: int) -> None:
-        server = self._servers.pop(broker_id, None)
-        if server is not None:
-            server.close()
-        for task in self._connections.pop(broker_id, ()):
+        listener = self._listeners.pop(broker_id, None)
+        if listener is not None:
+            self._loop.remove_reader(listener)
+            listener.close()
+        tasks = self._connections.pop(broker_id, set())
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _close_all(self) -> None:
-        tasks = [task for tasks in self._connections.values() for task in tasks]
-        for broker_id in list(self._servers):
+        for broker_id in list(self._listeners):
             await self._close_port(broker_id)
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- connections
 
-    async def _on_connection(
-        self, broker_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        task = asyncio.current_task()
-        tasks = self._connections.setdefault(broker_id, set())
-        assert task is not None
-        tasks.add(task)
-        address = self._new_address()
+    def _accept(self, broker_id: int, listener: socket.socket) -> None:
+        """Accept a connection. asyncio.Server would lose one that arrives while it closes."""
         try:
-            running = self._cluster.nodes.get(broker_id)
-            if running is None or len(tasks) > MAX_CONNECTIONS:
-                return
-            node = running.node
-            served = Served(broker_id, node.broker.cluster_id or "", node.controller is not None)
-            client_host = writer.get_extra_info("peername")[0]
-            connection = Connection(served, address, self._cluster.transport, client_host)
-            self._cluster.transport.register(address, connection.receive, notify_disconnects=True)
-            await connection.serve(reader, writer)
+            client, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            logger.error("broker %d accepts no connection for a second: %s", broker_id, error)
+            self._loop.remove_reader(listener)
+            self._loop.call_later(1, self._accept_again, broker_id, listener)
+            return
+        tasks = self._connections.setdefault(broker_id, set())
+        if len(tasks) >= MAX_CONNECTIONS:
+            client.close()
+            return
+        client.setblocking(False)
+        task = self._loop.create_task(self._serve(broker_id, client))
+        tasks.add(task)
+        task.add_done_callback(partial(self._end, tasks, client))
+
+    def _end(
+        self, tasks: set[asyncio.Task[None]], client: socket.socket, task: asyncio.Task[None]
+    ) -> None:
+        """Release a connection, even if its task was cancelled before it began."""
+        tasks.discard(task)
+        client.close()
+
+    def _accept_again(self, broker_id: int, listener: socket.socket) -> None:
+        if self._listeners.get(broker_id) is listener:
+            self._loop.add_reader(listener, self._accept, broker_id, listener)
+
+    async def _serve(self, broker_id: int, client: socket.socket) -> None:
+        """Answer a client's requests until the client hangs up or the broker stops."""
+        transport, address = self._cluster.transport, self._new_address()
+        try:
+            running = self._cluster.nodes.running(broker_id)
+            broker, controller = running.node.broker, running.node.controller
+            served = Served(broker_id, broker.cluster_id or "", controller is not None)
+            connection = Connection(served, address, transport, client.getpeername()[0])
+            transport.register(address, connection.receive, notify_disconnects=True)
+            reader, writer = await asyncio.open_connection(sock=client)
+            try:
+                await connection.serve(reader, writer)
+            finally:
+                writer.transport.abort()
         except InvalidRequestFrame as error:
             logger.warning("broker %d closed a connection: %s", broker_id, error)
-        except (asyncio.CancelledError, ConnectionLost, ConnectionError, TimeoutError):
+        except (ConnectionLost, OSError, TimeoutError, WrongState):
             pass  # the broker stopped, or the client is gone
         finally:
-            self._cluster.transport.unregister(address)
-            tasks.discard(task)
-            writer.transport.abort()
+            transport.unregister(address)
