@@ -48,7 +48,6 @@ from klamm.server.states import Status
 from klamm.server.status import cluster_status
 from klamm.server.zookeeper_guard import ZooKeeperGuard
 from klamm.server.zookeeper_monitor import ZooKeeperMonitor
-from klamm.wire.listeners import Listeners
 from klamm.zk.dump_load import check_no_load_is_open
 from klamm.zk.ensemble import EmbeddedEnsemble
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -172,6 +171,9 @@ class ClusterServer:
             has_values=self.config.has_segments,
         )
         if self.config.listen is not None:
+            # kio takes 0.3 s to import, and imports hypothesis where that is installed.
+            from klamm.wire.listeners import Listeners
+
             listeners = Listeners(self.cluster, new_client_address)
             listeners.open()
             self._stack.callback(listeners.close)
