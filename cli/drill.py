@@ -31,7 +31,7 @@ from klamm.cli.drill_record import EXAMPLES as RECORD_EXAMPLES
 from klamm.cli.drill_record import record
 from klamm.cli.drill_travel import Travel, step_through, stop_at
 from klamm.cli.errors import NOT_DETERMINISTIC
-from klamm.cli.options import AsJson, QuirkNames, comma_separated, print_json
+from klamm.cli.options import AsJson, QuirkNames, comma_separated, counted, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.waiting import running_step, waiting
 from klamm.cluster.errors import EnvironmentProblem, UsageError
@@ -299,7 +299,8 @@ def shrink(
     _write(path, shrunk.text)
     typer.echo(f"violated: {violated}")
     typer.echo(
-        f"shrunk from {shrunk.steps_before} to {shrunk.steps_after} steps in {shrunk.runs} runs:"
+        f"shrunk from {counted(shrunk.steps_before, 'step')} to {shrunk.steps_after}"
+        f" in {counted(shrunk.runs, 'run')}:"
         f" {path}"
     )
 

@@ -31,7 +31,7 @@ EXAMPLES: Final = """
 Examples:
   klamm drill explore
   klamm drill explore --replicas 0,1 --action "kill 1" --action "start 1"
-  klamm drill explore --replicas 0 --action delete --action "reassign 1" --quirks KAFKA-8249
+  klamm drill explore --action "shutdown 1" --quirks C7
   klamm drill explore --replicas 0,1 --action "kill 1" --path 0.0.1
 
 \b

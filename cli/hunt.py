@@ -247,7 +247,7 @@ class _Report:
                 "seen": result.shrunk_seen,
                 "repeat": repeat,
             }
-            yield f"  shrunk from {shrunk.steps_before} to {shrunk.steps_after} steps"
+            yield f"  shrunk from {counted(shrunk.steps_before, 'step')} to {shrunk.steps_after}"
         yield f"  {result.seen if shrunk is None else result.shrunk_seen}"
         yield f"  repeat it with: {repeat}"
         if result.has_ended:

@@ -35,8 +35,9 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import TopicPartition
 from klamm.report.values import Arrow, SequenceDiagram, Span, Tone
 from klamm.runtime.checks.observations import decode_state, decode_topic
+from klamm.runtime.checks.watching import STATE_PATH
 from klamm.runtime.journal_text import summary_text
-from klamm.runtime.scenarios.trace import STATE_PATH, RunTrace, Sent, Written, ZNodeChange
+from klamm.runtime.scenarios.trace import RunTrace, Sent, Written, ZNodeChange
 from klamm.zk.store import WatchKind
 
 MOST_ARROWS: Final = 40

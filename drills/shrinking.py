@@ -3,8 +3,7 @@
 Applies delta debugging (Zeller's ddmin) to the steps before the final recovery. The recovery is
 kept, because without it, every fault would look like a failure to recover; but a drill that
 violates an invariant before its recovery does not need it, nor the check at the end. The shrinker
-edits the text of
-the drill, so that the result is again a drill file.
+edits the text of the drill, so that the result is again a drill file.
 """
 
 from __future__ import annotations

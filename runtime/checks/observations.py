@@ -178,6 +178,7 @@ class History:
     - ``unclean_configs``: the broker ids (or ``<default>``) and the topics whose configs allowed
       unclean elections at any time.
     - ``edited``: the replicas that partitions had before a tool changed them in the topic znode.
+    - ``served``: the partitions of existing topics that have had a state.
     - ``deleted_replicas``: the brokers that have deleted their replica of a partition.
     - ``sent_epochs``: the leader epoch of the last LeaderAndIsr that a controller sent to a
       broker, unless a StopReplica followed. The key includes the controller epoch and the
@@ -217,6 +218,7 @@ class History:
         self.updated: set[tuple[int, int, int]] = set()
         self.accepted: dict[int, int] = {}
         self.edited: dict[TopicPartition, set[tuple[int, ...]]] = {}
+        self.served: set[TopicPartition] = set()
         self.deleted_replicas: dict[TopicPartition, set[int]] = {}
         self.applied: dict[tuple[TopicPartition, int], int] = {}
 
@@ -234,6 +236,7 @@ class History:
                 del self.leaders[key]
             return
         self.states[tp] = after
+        self.served.add(tp)
         self.stored.setdefault(tp, set()).add((*after[:3], after.version))
         if after.leader >= 0:
             self.leaders[tp, after.leader_epoch] = after.leader
@@ -248,6 +251,7 @@ class History:
                     self.edited.setdefault(tp, set()).add(replicas)
             return
         self.topics.pop(event.topic, None)
+        self.served = {tp for tp in self.served if tp.topic != event.topic}
         for tp in [tp for tp in self.deleted_replicas if tp.topic == event.topic]:
             del self.deleted_replicas[tp]
 

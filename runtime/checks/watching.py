@@ -68,7 +68,7 @@ from klamm.zk.store import WatchKind
 from klamm.zk.znodes.configs import ConfigEntityZNode
 from klamm.zk.znodes.json_values import MalformedZNode
 
-_STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
+STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
 _TOPIC: Final = re.compile(r"/brokers/topics/([^/]+)")
 _DELETION: Final = re.compile(r"/admin/delete_topics/([^/]+)")
 _ID: Final = re.compile(r"/brokers/ids/([0-9]+)")
@@ -173,7 +173,7 @@ class Watcher:
     def _on_change(self, change: Change, writer: int) -> None:
         history, path = self._history, change.path
         node = self._world.server.tree.nodes.get(path)
-        if found := _STATE.fullmatch(path):
+        if found := STATE_PATH.fullmatch(path):
             tp = TopicPartition(found[1], int(found[2]))
             after = None if node is None else decode_state(node.data, node.version)
             written = StateWritten(tp, history.states.get(tp), after, writer)

@@ -267,12 +267,16 @@ def replicas_change_by_reassignment(history: History, event: TopicWritten) -> It
 
 
 def deletion_waits_for_replicas(history: History, event: TopicWritten) -> Iterator[str]:
-    """A topic znode is deleted only after every replica of the topic has been deleted."""
+    """A topic znode is deleted only after every replica of the topic has been deleted.
+
+    A partition that was added during the deletion has no state yet, and therefore no replicas."""
     before = event.before
     if before is None or event.after is not None or event.writer == NO_NODE:
         return
     for number, replicas in before.replicas.items():
         tp = TopicPartition(event.topic, number)
+        if tp not in history.served:
+            continue
         left = [r for r in replicas if r not in history.deleted_replicas.get(tp, ())]
         if left:
             yield f"topic {event.topic} was deleted, but brokers {left} still have {tp}"

@@ -6,7 +6,6 @@ and the states of brokers are polled.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -16,6 +15,7 @@ from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import ControlRequest, Message
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks.observations import decode_state
+from klamm.runtime.checks.watching import STATE_PATH
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import Step
@@ -31,7 +31,6 @@ RUNNING: Final = "running"
 PAUSED: Final = "paused"
 DEAD: Final = "dead"
 NO_SESSION: Final = "no session"
-STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
 _DATA: Final = (FetchRequest, FetchResponse, ProduceRequest, ProduceResponse)
 
 

@@ -395,6 +395,14 @@ OWN: Final = (
         "A decision after which nothing is written is made again after reading ZooKeeper.",
         "k6",
     ),
+    Fixed(
+        "K7",
+        "0.1.0",
+        "The invariant deletion-waits-for-replicas reports a partition that was added to a topic "
+        "just before the deletion of the topic ended, although it never had replicas.",
+        "Only partitions that have had a state are expected to have replicas.",
+        "k7",
+    ),
 )
 """Bugs of klamm itself, found by klamm hunt."""
 

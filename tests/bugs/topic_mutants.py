@@ -24,6 +24,7 @@ from klamm.controller import (
 from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.partition_reassignments import PartitionReassignments
 from klamm.controller.topic_deletion_manager import TopicDeletionManager
+from klamm.runtime.checks.observations import History, TopicWritten
 from klamm.statemachines import replica_transitions
 from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
@@ -34,6 +35,7 @@ from tests.bugs.mutants import mutant
 
 _ShouldRemove = Callable[[TopicPartition, tuple[int, ...] | None], bool]
 _Remove = Callable[[PartitionReassignments, _ShouldRemove], None]
+_OnTopic = Callable[[History, TopicWritten], None]
 
 
 @mutant("KAFKA-6193", PartitionReassignments, "maybe_remove_from_zk_reassignment")
@@ -220,3 +222,13 @@ def _an_incomplete_tree_is_not_completed(original: _Create) -> _Create:
 @mutant("K1", partition_reassignments, "with_removal_outside_isr")
 def _an_epoch_that_was_sent_is_used_to_stop_a_replica(_: object) -> Callable[..., tuple[()]]:
     return lambda context, assignments: ()
+
+
+@mutant("K7", History, "on_topic")
+def _every_partition_of_a_topic_znode_counts_as_served(original: _OnTopic) -> _OnTopic:
+    def on_topic(self: History, event: TopicWritten) -> None:
+        original(self, event)
+        for number in () if event.after is None else event.after.replicas:
+            self.served.add(TopicPartition(event.topic, number))
+
+    return on_topic
