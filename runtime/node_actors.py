@@ -7,6 +7,7 @@ brokers/broker.py handles the messages.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from klamm.brokers.bandwidth.copying import Arrived
@@ -169,7 +170,9 @@ class BrokerActor(Actor):
                 self._begin_candidacy()
             case ReRegister():
                 if not self._has_candidate:
-                    self._node.broker.on_session_expired()
+                    # If the next session has expired already, its ReRegister follows.
+                    with suppress(SessionExpired):
+                        self._node.broker.on_session_expired()
             case ConfigChanges():
                 self._node.broker.dynamic_config_manager.process_notifications()
             case RegistrationChanged(is_deleted):

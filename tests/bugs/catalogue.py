@@ -403,6 +403,14 @@ OWN: Final = (
         "Only partitions that have had a state are expected to have replicas.",
         "k7",
     ),
+    Fixed(
+        "K8",
+        "0.1.0",
+        "If the session in which a broker registers again expires, too, the broker fails with "
+        "SessionExpired, although it registers in the following session.",
+        "The broker waits for the following session.",
+        "k8",
+    ),
 )
 """Bugs of klamm itself, found by klamm hunt."""
 

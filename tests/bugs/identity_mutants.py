@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from klamm.brokers.broker import Broker
 from klamm.controller import controller_election
@@ -12,6 +13,7 @@ from klamm.controller.events import ControllerEvent, PendingRequestTimeout, Regi
 from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.partition_state_machine import PartitionStateMachine
 from klamm.controller.replica_state_machine import ReplicaStateMachine
+from klamm.runtime import node_actors
 from klamm.runtime.node_actors import BrokerActor
 from klamm.statemachines.context import ControllerContext
 from klamm.zk import fenced_writes
@@ -155,3 +157,8 @@ def _an_earlier_expiry_is_not_passed_to_the_controller(_: object) -> Callable[[B
 @mutant("K6", ReplicaStateMachine, "_read_isrs_without")
 def _isrs_are_not_read(_: object) -> Callable[..., bool]:
     return lambda *_: False
+
+
+@mutant("K8", node_actors, "suppress")
+def _no_expiry_is_expected(_: object) -> Callable[..., AbstractContextManager[None]]:
+    return lambda *_: nullcontext()
