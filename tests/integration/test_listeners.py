@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import socket
 import struct
 from collections.abc import Iterator
@@ -24,37 +23,10 @@ from klamm.runtime.actions import Kill, Start
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.wire.apis import APIS
+from tests.listeners import BROKERS, bootstrap, config_of, free_ports, place
 
-BROKERS = 3
 KEYS = sorted({key for key, _ in APIS})
 RECORDS = 300
-
-
-def free_ports(count: int) -> int:
-    """Return the first of ``count`` consecutive ports that are free.
-
-    They are drawn, because tests run in several processes, and none of them is in FREE_PORTS.
-    """
-    for first in random.sample(range(10_000, 19_000), 100):
-        with contextlib.ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return first
-    raise AssertionError("no free ports")
-
-
-def config_of(chroot: str, data_dir: Path, listen: str) -> ServerConfig:
-    return ServerConfig(
-        brokers=BROKERS,
-        zookeeper=chroot,
-        session_timeout_ms=2000,
-        data_dir=data_dir,
-        has_segments=True,
-        listen=listen,
-    )
 
 
 @pytest.fixture
@@ -66,16 +38,6 @@ def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
 def create(server: ClusterServer, replicas: tuple[int, ...]) -> None:
     topic = CreatableTopic("t", assignments={0: replicas})
     server.admin.create_topics(CreateTopicsRequest((topic,), 10_000))
-
-
-def place(server: ClusterServer, broker_id: int) -> tuple[str, int]:
-    end_point = server.cluster.spec.broker_info(broker_id).end_points[0]
-    return end_point.host, end_point.port
-
-
-def bootstrap(server: ClusterServer) -> list[str]:
-    places = (place(server, broker_id) for broker_id in range(BROKERS))
-    return [f"{host}:{port}" for host, port in places]
 
 
 async def consumed(server: ClusterServer, count: int) -> list[bytes]:
