@@ -159,6 +159,14 @@ Listen = Annotated[
         help="Let Kafka's own clients connect: broker N listens on PORT + N. Requires --segments.",
     ),
 ]
+AdvertisedListener = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST[:PORT]",
+        help="Where Kafka's clients find broker 0, if not at --listen, as in a container; broker N "
+        "is on PORT + N.",
+    ),
+]
 MaxPartitionsPerRequest = Annotated[
     int, typer.Option(metavar="COUNT", help="Maximum number of partitions that a request may add.")
 ]
@@ -272,6 +280,7 @@ def up(
     journal_messages: JournalMessages = False,
     segments: Segments = False,
     listen: Listen = None,
+    advertised_listener: AdvertisedListener = None,
     seed: Seed = None,
     zk_digest: ZkDigest = None,
     zk_tls_ca: ZkTlsCa = None,
@@ -286,10 +295,7 @@ def up(
     max_partitions_per_request: MaxPartitionsPerRequest = DEFAULT_LIMITS.per_request,
     max_partitions: MaxPartitions = DEFAULT_LIMITS.cluster,
 ) -> None:
-    """Run a cluster of simulated brokers with real controllers over a real ZooKeeper.
-
-    The cluster runs in the foreground until Ctrl-C. Its HTTP API listens on --host.
-    """
+    """Run simulated brokers and real controllers over a real ZooKeeper until Ctrl-C."""
     with _interrupted_before():
         checked = ServerConfig(
             brokers=brokers,
@@ -313,6 +319,7 @@ def up(
             journal_messages=journal_messages,
             has_segments=segments,
             listen=listen,
+            advertised_listener=advertised_listener,
             zookeeper_digest=zk_digest,
             zookeeper_tls=tls_of(zk_tls_ca, zk_tls_cert, zk_tls_key, zk_tls_key_password),
             journal_fsync=journal_fsync,

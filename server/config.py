@@ -58,6 +58,8 @@ class ServerConfig:
     - ``has_segments``: brokers keep segment files in the data directory.
     - ``listen``: where broker 0 listens for Kafka's clients, ``[HOST:]PORT``; broker N listens on
       PORT + N. None: the brokers have no ports.
+    - ``advertised_listener``: where clients find broker 0, ``HOST[:PORT]``, if that is not
+      ``listen``; broker N is found on PORT + N.
     - ``journal_fsync``: the journal is synced to disk after each event.
     - ``rotation``: limits the size and age of the journal and of the controllers' log files.
     """
@@ -81,6 +83,7 @@ class ServerConfig:
     journal_messages: bool = False
     has_segments: bool = False
     listen: str | None = None
+    advertised_listener: str | None = None
     zookeeper_digest: str | None = field(default=None, repr=False)
     zookeeper_tls: ZooKeeperTls | None = None
     zookeeper_servers: int | None = None
@@ -183,37 +186,55 @@ class ServerConfig:
 
     def _check_listen(self) -> None:
         if self.listen is None:
+            if self.advertised_listener is not None:
+                raise UsageError(
+                    "--advertised-listener requires --listen",
+                    hint="add --listen PORT, or omit --advertised-listener",
+                )
             return
         if not self.has_segments:
             raise UsageError(
                 "--listen requires --segments, because Kafka's clients send and read records",
                 hint="add --segments",
             )
-        host, port = self._listen_place
+        self._check_first_port("--listen", self.listen, self.listen_place(0))
+        advertised = self._advertised_place(0)
+        self._check_first_port("--advertised-listener", self.advertised_listener, advertised)
+        if _is_any(advertised[0]):
+            raise UsageError(
+                f"--listen {self.listen}: clients cannot connect to {advertised[0]}",
+                hint="give the host name that the clients use with --advertised-listener HOST",
+            )
+
+    def _check_first_port(self, option: str, value: str | None, place: tuple[str, int]) -> None:
+        _, port = place
         last = MAX_PORT - max(self.broker_ids)
         if port not in range(1, last + 1):
             raise UsageError(
-                f"--listen {self.listen}: {port or 'it'} is not a valid port",
-                hint=f"write --listen PORT or --listen HOST:PORT, with a port from 1 to {last}",
-            )
-        if _is_any(host):
-            raise UsageError(
-                f"--listen {self.listen}: clients cannot connect to {host}",
-                hint="give the address or host name of this machine that the clients use",
+                f"{option} {value}: {port or 'it'} is not a valid port",
+                hint=f"end it with :PORT, a port from 1 to {last}",
             )
 
-    @property
-    def _listen_place(self) -> tuple[str, int]:
-        """Host and first port of the brokers; the port is 0 if it is not a number."""
+    def listen_place(self, broker_id: int) -> tuple[str, int]:
+        """Return where a broker listens; the port of broker 0 is 0 if it is not a number."""
         host, _, port = (self.listen or "").rpartition(":")
-        return host.strip("[]") or DEFAULT_HOST, int(port) if port.isdecimal() else 0
+        return host.strip("[]") or DEFAULT_HOST, _port(port) + broker_id
+
+    def _advertised_place(self, broker_id: int) -> tuple[str, int]:
+        """Return where clients find a broker; the port of broker 0 is 0 if it is not a number."""
+        place = self.listen_place(broker_id)
+        if self.advertised_listener is None:
+            return place
+        if self.advertised_listener.endswith("]") or ":" not in self.advertised_listener:
+            return self.advertised_listener.strip("[]"), place[1]
+        host, _, port = self.advertised_listener.rpartition(":")
+        return host.strip("[]"), _port(port) + broker_id
 
     def _end_points(self) -> Mapping[int, tuple[EndPoint, ...]]:
         """Return the end points of brokers that do not have the default ones."""
         if self.listen is None:
             return {} if self.dump is None else self.dump.end_points
-        host, port = self._listen_place
-        return {id_: (EndPoint(host, port + id_),) for id_ in self.broker_ids}
+        return {id_: (EndPoint(*self._advertised_place(id_)),) for id_ in self.broker_ids}
 
     @property
     def zookeeper_security(self) -> ZooKeeperSecurity:
@@ -308,6 +329,10 @@ def is_loopback(host: str) -> bool:
     """Return True if only this machine can reach a server that listens on ``host``."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _port(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 def _is_any(host: str) -> bool:

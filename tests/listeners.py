@@ -29,7 +29,9 @@ def free_ports(count: int) -> int:
     raise AssertionError("no free ports")
 
 
-def config_of(chroot: str, data_dir: Path, listen: str) -> ServerConfig:
+def config_of(
+    chroot: str, data_dir: Path, listen: str | None, advertised_listener: str | None = None
+) -> ServerConfig:
     """Return the configuration of a cluster that listens from ``[HOST:]PORT`` on."""
     return ServerConfig(
         brokers=BROKERS,
@@ -38,6 +40,7 @@ def config_of(chroot: str, data_dir: Path, listen: str) -> ServerConfig:
         data_dir=data_dir,
         has_segments=True,
         listen=listen,
+        advertised_listener=advertised_listener,
     )
 
 

@@ -30,15 +30,21 @@ MAX_CONNECTIONS: Final = 1_000
 class Listeners:
     """The listeners of a cluster, from ``open`` to ``close``.
 
-    Each broker listens where its first end point says. ``new_address`` returns an address on the
-    cluster's transport that no other client has.
+    ``place`` returns the host and port on which a broker listens, and ``new_address`` an address
+    on the cluster's transport that no other client has.
     """
 
     _loop: asyncio.AbstractEventLoop
     _thread: threading.Thread
 
-    def __init__(self, cluster: RealCluster, new_address: Callable[[], Address]) -> None:
+    def __init__(
+        self,
+        cluster: RealCluster,
+        place: Callable[[int], tuple[str, int]],
+        new_address: Callable[[], Address],
+    ) -> None:
         self._cluster = cluster
+        self._place = place
         self._new_address = new_address
         # Used only on the event loop's thread.
         self._listeners: dict[int, socket.socket] = {}
@@ -80,10 +86,6 @@ class Listeners:
         listener = socket.create_server(place, family=family)
         listener.setblocking(False)
         return listener
-
-    def _place(self, broker_id: int) -> tuple[str, int]:
-        end_point = self._cluster.spec.broker_info(broker_id).end_points[0]
-        return end_point.host, end_point.port
 
     # -- brokers
 

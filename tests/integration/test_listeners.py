@@ -219,6 +219,50 @@ def test_a_bad_place_to_listen_is_refused(tmp_path: Path, listen: str, message: 
         config_of("z:1", tmp_path, listen)
 
 
+def test_clients_find_brokers_at_the_advertised_listener(chroot: str, tmp_path: Path) -> None:
+    listening, advertised = free_ports(BROKERS), free_ports(BROKERS)
+    config = config_of(chroot, tmp_path, f"0.0.0.0:{listening}", f"klamm.example:{advertised}")
+    with ClusterServer(config) as server:
+        assert place(server, 1) == ("klamm.example", advertised + 1)
+        with socket.create_connection(("127.0.0.1", listening + 1), 10) as client:
+            # Metadata v1 of no topics.
+            client.sendall(struct.pack(">ihhihi", 14, 3, 1, 9, -1, 0))
+            assert b"klamm.example" + struct.pack(">i", advertised + 1) in client.recv(4096)
+
+
+@pytest.mark.parametrize(
+    ("advertised", "found"),
+    [
+        ("h", ("h", 9094)),
+        ("h:19092", ("h", 19094)),
+        ("[::1]", ("::1", 9094)),
+        ("[::1]:19092", ("::1", 19094)),
+    ],
+)
+def test_an_advertised_listener_has_a_host_and_perhaps_a_port(
+    tmp_path: Path, advertised: str, found: tuple[str, int]
+) -> None:
+    config = config_of("z:1", tmp_path, "0.0.0.0:9092", advertised)
+    end_point = config.spec("run", None).broker_info(2).end_points[0]
+    assert (end_point.host, end_point.port) == found
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertised", "message"),
+    [
+        (None, "h", "--advertised-listener requires --listen"),
+        ("9092", "h:0", "--advertised-listener h:0: it is not a valid port"),
+        ("9092", "h:65534", "65534 is not a valid port"),
+        ("9092", "0.0.0.0", "clients cannot connect to 0.0.0.0"),
+    ],
+)
+def test_a_bad_advertised_listener_is_refused(
+    tmp_path: Path, listen: str | None, advertised: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        config_of("z:1", tmp_path, listen, advertised)
+
+
 def test_without_record_contents_brokers_do_not_listen() -> None:
     with pytest.raises(UsageError, match="--listen requires --segments"):
         ServerConfig(brokers=1, listen="9092")
