@@ -95,7 +95,7 @@ _SUMMED: Final = (
 )
 """Answers whose rows are counted for each log."""
 _FEW_MISSING: Final = 100_000
-"""Number of lost rows up to which a join may copy the histories with gaps to each task."""
+"""Number of lost rows up to which a join may copy the histories with gaps, and the gaps."""
 _NOT_LISTED: Final = "since_ms, key_seq, zxid, event_id, cause_id, has_predecessors"
 
 
@@ -344,13 +344,12 @@ def _lost(given: _Given) -> tuple[str, str]:
     doubtful, events, unfiltered = given.doubtful, given.events, given.unfiltered
     if not given.missing:
         events, unfiltered = _none(events), _none(unfiltered)
+    are_few = given.missing <= _FEW_MISSING
     lost = given.kept(lost_rows(unfiltered, doubtful), "lost_rows")
     incomplete = given.kept(
-        histories_with_gaps(events, doubtful),
-        "histories_with_gaps",
-        is_small=given.missing <= _FEW_MISSING,
+        histories_with_gaps(events, doubtful), "histories_with_gaps", is_small=are_few
     )
-    return lost, given.kept(gaps(events, doubtful, incomplete), "gaps")
+    return lost, given.kept(gaps(events, doubtful, incomplete), "gaps", is_small=are_few)
 
 
 def _stays(given: _Given, lived: str) -> str:
