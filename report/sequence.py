@@ -1,7 +1,7 @@
 """Geometry of sequence diagrams, which templates/plots.html draws as SVG.
 
-Each arrow has a row of its own, below a heading with the names of the lifelines. Time runs
-downwards in the order of the arrows, not to scale. This module only computes positions.
+Each arrow is on a separate row, below the names of the lifelines. Time runs downwards in the order
+of the arrows, not to scale. This module only computes positions.
 """
 
 from __future__ import annotations

@@ -99,7 +99,13 @@ def klamm_cluster(
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     marker = request.node.get_closest_marker(MARKER)
-    return {} if marker is None else dict(marker.kwargs)
+    if marker is None:
+        return {}
+    if marker.args:
+        pytest.fail(
+            f"@pytest.mark.{MARKER}: options need names, for example brokers=3", pytrace=False
+        )
+    return dict(marker.kwargs)
 
 
 def _cluster(kind: type[_Cluster], options: Mapping[str, Any]) -> _Cluster:

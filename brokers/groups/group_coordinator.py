@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from klamm.brokers.config import BrokerConfig
-from klamm.brokers.groups.group import Group, GroupState
+from klamm.brokers.groups.group import CONSUMER, Group, GroupState
 from klamm.brokers.groups.group_log import OFFSETS_TOPIC, GroupLog
 from klamm.brokers.groups.membership import Membership
 from klamm.brokers.groups.offset_manager import OffsetManager, fetch_offsets
@@ -370,7 +370,7 @@ class GroupCoordinator:
         if error or group is None:
             return OffsetDeleteResponse(error or Errors.GROUP_ID_NOT_FOUND)
         is_empty = group.state is GroupState.EMPTY
-        if not is_empty and group.protocol_type != "consumer":
+        if not is_empty and group.protocol_type != CONSUMER:
             return OffsetDeleteResponse(Errors.NON_EMPTY_GROUP)
         results = {tp: Errors.NONE for tp in body.partitions}
         topics = group.subscribed_topics

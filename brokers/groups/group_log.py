@@ -1,8 +1,9 @@
 """Reads and appends the records of groups in ``__consumer_offsets``.
 
-The coordinator is a producer with acks -1 of its own broker, so that nothing it acknowledges is
-lost with the broker. Mirrors appendForGroup and doLoadGroupsAndOffsets of
-kafka.coordinator.group.GroupMetadataManager.
+The coordinator appends through its own broker with acks -1, so that nothing that it has
+acknowledged is lost with the broker. Mirrors appendForGroup and doLoadGroupsAndOffsets of
+kafka.coordinator.group.GroupMetadataManager. The codec of records is imported only for logs that
+store them, because it loads the compression libraries.
 """
 
 from __future__ import annotations

@@ -81,21 +81,28 @@ def test_seed_0_of_the_command_line_goes_before_the_markers(project: pytest.Pyte
     done.stdout.fnmatch_lines(["seed: 0", "replay: pytest test_seed.py::test_fails --klamm-seed 0"])
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("brokers=-1", "cluster: brokers must be from 1 to 100, not*"),
+        ("3", "options need names, for example brokers=3"),
+    ],
+)
 def test_an_invalid_marker_is_an_error_without_the_source_of_the_plugin(
-    project: pytest.Pytester,
+    project: pytest.Pytester, options: str, message: str
 ) -> None:
     project.makepyfile(
-        test_marker="""
+        test_marker=f"""
         import pytest
 
-        @pytest.mark.klamm(brokers=-1)
+        @pytest.mark.klamm({options})
         def test_never_runs(klamm_simulation):
             pass
         """
     )
     done = run(project, "test_marker.py")
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["@pytest.mark.klamm: cluster: brokers must be from 1 to 100, not*"])
+    done.stdout.fnmatch_lines([f"@pytest.mark.klamm: {message}"])
     done.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
