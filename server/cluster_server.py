@@ -174,7 +174,9 @@ class ClusterServer:
             # kio takes 0.3 s to import, and imports hypothesis where that is installed.
             from klamm.wire.listeners import Listeners
 
-            listeners = Listeners(self.cluster, self.config.listen_place, new_client_address)
+            listeners = Listeners(
+                self.cluster, self.config.listen_place, new_client_address, self.admin
+            )
             listeners.open()
             self._stack.callback(listeners.close)
         self._start_brokers()

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import Request
+from klamm.wire import admin_apis as admin
+from klamm.wire import config_apis as configs
 from klamm.wire import group_apis as groups
 from klamm.wire import metadata_apis as metadata
 from klamm.wire import record_apis as records
@@ -22,8 +25,7 @@ API_VERSIONS_RANGE: Final = range(4)
 class Api(NamedTuple):
     """Versions of an API: how requests become values of klamm, and responses become Kafka's.
 
-    ``for_controller``: the controller on the broker handles
-    the request, not the broker.
+    ``for_controller``: the controller on the broker handles the request, not the broker.
     """
 
     key: int
@@ -33,7 +35,15 @@ class Api(NamedTuple):
     for_controller: bool = False
 
 
-_ROWS: Final = (
+class AdminCall(NamedTuple):
+    """Versions of an API that klamm's admin client carries out. ``answer`` may wait."""
+
+    key: int
+    versions: range
+    answer: Callable[[KafkaAdmin, configs.Asked], Values]
+
+
+_ROWS: Final[tuple[Api | AdminCall, ...]] = (
     Api(0, range(10), records.produce_request, records.produce_response),
     Api(1, range(13), records.fetch_request, records.fetch_response),
     Api(2, range(7), records.list_offsets_request, records.list_offsets_response),
@@ -69,7 +79,34 @@ _ROWS: Final = (
         records.offsets_for_leader_epoch_request,
         records.offsets_for_leader_epoch_response,
     ),
+    AdminCall(32, range(5), configs.describe_configs),
+    AdminCall(33, range(3), configs.alter_configs),
+    Api(34, range(3), admin.alter_replica_log_dirs_request, admin.alter_replica_log_dirs_response),
+    Api(35, range(3), admin.describe_log_dirs_request, admin.describe_log_dirs_response),
+    AdminCall(37, range(4), configs.create_partitions),
     Api(42, range(3), groups.delete_groups_request, groups.delete_groups_response),
+    Api(
+        43,
+        range(3),
+        admin.elect_leaders_request,
+        admin.elect_leaders_response,
+        for_controller=True,
+    ),
+    AdminCall(44, range(2), configs.incremental_alter_configs),
+    Api(
+        45,
+        range(1),
+        admin.alter_reassignments_request,
+        admin.alter_reassignments_response,
+        for_controller=True,
+    ),
+    Api(
+        46,
+        range(1),
+        admin.list_reassignments_request,
+        admin.list_reassignments_response,
+        for_controller=True,
+    ),
     Api(47, range(1), groups.offset_delete_request, groups.offset_delete_response),
     Api(60, range(1), metadata.describe_cluster_request, metadata.describe_cluster_response),
 )

@@ -7,23 +7,38 @@ of a connection until the previous one has its response.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataRequest
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.group_requests import JoinGroupRequest
 from klamm.cluster.protocols import Transport
 from klamm.cluster.requests import (
     Address,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ApiError,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     Disconnected,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
     Message,
     Request,
 )
-from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, Api, api_versions
+from klamm.wire.admin_apis import (
+    alter_reassignments_response,
+    elect_leaders_response,
+    list_reassignments_response,
+)
+from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, AdminCall, Api, api_versions
+from klamm.wire.config_apis import Asked
 from klamm.wire.frames import (
     MAX_REQUEST_BYTES,
     InvalidRequestFrame,
@@ -57,14 +72,21 @@ class ConnectionLost(Exception):
 class Connection:
     """Answers the requests that arrive on one connection.
 
-    ``address`` is the client's address on ``transport``, and ``client_host`` its IP address. Any
-    thread may call ``receive``; all else runs on the event loop's thread.
+    ``address`` is the client's address on ``transport``, and ``client_host`` its IP address.
+    ``admin`` carries out the requests of AdminCall. Any thread may call ``receive``; all else runs
+    on the event loop's thread.
     """
 
     def __init__(
-        self, served: Served, address: Address, transport: Transport, client_host: str
+        self,
+        served: Served,
+        address: Address,
+        transport: Transport,
+        admin: KafkaAdmin,
+        client_host: str,
     ) -> None:
         self._served = served
+        self._admin = admin
         self._client_host = client_host
         self._address = address
         self._transport = transport
@@ -106,7 +128,10 @@ class Connection:
             raise InvalidRequestFrame(
                 f"API key {key.api_key}, version {key.api_version} is not supported"
             )
-        values = await self._values(api, frame)
+        if isinstance(api, AdminCall):
+            values: Values | None = await self._carry_out(api, frame)
+        else:
+            values = await self._values(api, frame)
         if values is None:
             return None
         return _encoded(key, {**values, "cluster_id": self._served.cluster_id})
@@ -126,9 +151,23 @@ class Connection:
             return None
         if api.for_controller and not self._served.has_controller:
             return _not_controller(request)
+        role = "controller" if api.for_controller else "broker"
+        return api.response(await self._ask(request, role))
+
+    async def _carry_out(self, call: AdminCall, frame: bytes) -> Values:
+        """Answer a request with the admin client, once the broker has answered for its metadata.
+
+        So a paused broker does not answer, and an isolated one names the controller that it knows.
+        """
+        body = parse_request(frame).body
+        known = await self._ask(MetadataRequest(()), "broker")
+        asked = Asked(body, self._served.broker_id, known.controller_id)
+        return await asyncio.to_thread(call.answer, self._admin, asked)
+
+    async def _ask(self, request: Request, role: str) -> Any:
         self._answer = self._loop.create_future()
-        self._send(request, "controller" if api.for_controller else "broker")
-        return api.response(await self._answer)
+        self._send(request, role)
+        return await self._answer
 
     def _send(self, request: Request, role: str) -> None:
         self._correlation_id += 1
@@ -151,12 +190,20 @@ def _encoded(key: RequestKey, values: Values) -> bytes:
 
 def _not_controller(request: Request) -> Values:
     """Return the response of a broker that is no controller candidate."""
+    refused = ApiError(Errors.NOT_CONTROLLER)
     match request:
         case CreateTopicsRequest():
             names = [topic.name for topic in request.topics]
             return {"topics": [_refused(name) for name in names]}
         case DeleteTopicsRequest():
             return {"responses": [_refused(name) for name in request.topics]}
+        case AlterPartitionReassignmentsRequest():
+            return alter_reassignments_response(AlterPartitionReassignmentsResponse(refused))
+        case ListPartitionReassignmentsRequest():
+            return list_reassignments_response(ListPartitionReassignmentsResponse(refused))
+        case ElectLeadersRequest(partitions=partitions):
+            asked = dict.fromkeys(partitions or (), refused)
+            return elect_leaders_response(ElectLeadersResponse(Errors.NOT_CONTROLLER, asked))
     raise AssertionError(f"no request to a controller: {type(request).__name__}")
 
 

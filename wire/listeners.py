@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.errors import EnvironmentProblem, WrongState
 from klamm.cluster.requests import Address
 from klamm.runtime.real.cluster import RealCluster
@@ -30,8 +31,8 @@ MAX_CONNECTIONS: Final = 1_000
 class Listeners:
     """The listeners of a cluster, from ``open`` to ``close``.
 
-    ``place`` returns the host and port on which a broker listens, and ``new_address`` an address
-    on the cluster's transport that no other client has.
+    ``place`` returns the host and port on which a broker listens, ``new_address`` an address on the
+    cluster's transport that no other client has, and ``admin`` is the cluster's admin client.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -42,9 +43,11 @@ class Listeners:
         cluster: RealCluster,
         place: Callable[[int], tuple[str, int]],
         new_address: Callable[[], Address],
+        admin: KafkaAdmin,
     ) -> None:
         self._cluster = cluster
         self._place = place
+        self._admin = admin
         self._new_address = new_address
         # Used only on the event loop's thread.
         self._listeners: dict[int, socket.socket] = {}
@@ -156,7 +159,8 @@ class Listeners:
             running = self._cluster.nodes.running(broker_id)
             broker, controller = running.node.broker, running.node.controller
             served = Served(broker_id, broker.cluster_id or "", controller is not None)
-            connection = Connection(served, address, transport, client.getpeername()[0])
+            host = client.getpeername()[0]
+            connection = Connection(served, address, transport, self._admin, host)
             transport.register(address, connection.receive, notify_disconnects=True)
             reader, writer = await asyncio.open_connection(sock=client)
             try:

@@ -1,0 +1,217 @@
+"""Answers the APIs that klamm's admin client carries out: CreatePartitions and those of configs.
+
+As in Kafka's ZooKeeper mode, these calls write to ZooKeeper, where the controller and the brokers
+see the change. Mirrors handleCreatePartitionsRequest of kafka.server.KafkaApis, alterConfigs and
+incrementalAlterConfigs of kafka.server.ZkAdminManager, and kafka.server.ConfigHelper.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
+from klamm.admin.failures import InvalidRequest
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Type
+from klamm.cluster.errors import AdminError, KlammError
+from klamm.cluster.requests import ApiError, NewPartitions
+from klamm.wire.schema import Values, milliseconds
+from klamm.zk.znodes import DEFAULT_ENTITY
+
+MAX_WAIT_MS: Final = 60_000
+"""How long a CreatePartitions request waits at most, because it occupies a thread."""
+_KINDS: Final = {2: TOPICS, 4: BROKERS}
+_SET, _DELETE = 0, 1
+_SOURCES: Final = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG: 1,
+    ConfigSource.DYNAMIC_BROKER_CONFIG: 2,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: 3,
+    ConfigSource.STATIC_BROKER_CONFIG: 4,
+    ConfigSource.DEFAULT_CONFIG: 5,
+}
+_TYPES: Final = {
+    Type.BOOLEAN: 1,
+    Type.STRING: 2,
+    Type.INT: 3,
+    Type.LONG: 5,
+    Type.DOUBLE: 6,
+    Type.LIST: 7,
+}
+
+
+class Asked(NamedTuple):
+    """A request, the broker that received it, and the controller that this broker knows."""
+
+    body: Any
+    broker_id: int
+    controller_id: int
+
+
+def create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
+    """Add partitions to topics. Only the active controller does so."""
+    names = Counter(topic.name for topic in asked.body.topics)
+    errors: dict[str, ApiError] = {}
+    if asked.broker_id != asked.controller_id:
+        errors = dict.fromkeys(names, ApiError(Errors.NOT_CONTROLLER))
+    elif asked.body.validate_only:
+        errors = dict.fromkeys(names, _NOT_ONLY_VALIDATED)
+    else:
+        again = ApiError(Errors.INVALID_REQUEST, "Duplicate topic in request.")
+        errors = {name: again for name, times in names.items() if times > 1}
+        wanted = {
+            topic.name: NewPartitions(
+                topic.count,
+                None
+                if topic.assignments is None
+                else tuple(one.broker_ids for one in topic.assignments),
+            )
+            for topic in asked.body.topics
+            if topic.name not in errors
+        }
+        timeout_ms = min(milliseconds(asked.body.timeout), MAX_WAIT_MS)
+        try:
+            errors |= admin.create_partitions(wanted, timeout_ms)
+        except KlammError as error:
+            errors |= dict.fromkeys(wanted, _api_error(error))
+    return {"results": [{"name": name, **_values(errors.get(name, ApiError()))} for name in names]}
+
+
+def describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+    """Describe the configs of topics and of the broker that received the request."""
+    has_synonyms = getattr(asked.body, "include_synonyms", False)
+    return {
+        "results": [
+            _described(admin, asked.broker_id, resource, has_synonyms=has_synonyms)
+            for resource in asked.body.resources
+        ]
+    }
+
+
+def alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+    """Replace all overrides of topics and of the broker that received the request."""
+
+    def changes(resource: ConfigResource, configs: Any) -> Mapping[str, str | None]:
+        nulls = [one.name for one in configs if one.value is None]
+        if nulls:
+            raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+        existing = admin.overrides([resource])[resource]
+        return {**dict.fromkeys(existing), **{one.name: one.value for one in configs}}
+
+    return _altered(admin, asked, changes)
+
+
+def incremental_alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+    """Set and delete configs of topics and of the broker that received the request."""
+
+    def changes(_: ConfigResource, configs: Any) -> Mapping[str, str | None]:
+        twice = [name for name, times in Counter(one.name for one in configs).items() if times > 1]
+        if twice:
+            raise InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
+        nulls = [
+            f"SET:{one.name}"
+            for one in configs
+            if one.config_operation == _SET and one.value is None
+        ]
+        if nulls:
+            raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+        if any(one.config_operation not in (_SET, _DELETE) for one in configs):
+            raise InvalidRequest("klamm's brokers set and delete configs, and append no values")
+        return {one.name: one.value if one.config_operation == _SET else None for one in configs}
+
+    return _altered(admin, asked, changes)
+
+
+_NOT_ONLY_VALIDATED: Final = ApiError(
+    Errors.INVALID_REQUEST, "klamm's brokers have no validation without a change"
+)
+
+
+def _altered(
+    admin: KafkaAdmin,
+    asked: Asked,
+    changes: Callable[[ConfigResource, Any], Mapping[str, str | None]],
+) -> Values:
+    responses = []
+    for one in asked.body.resources:
+        error = ApiError()
+        try:
+            resource = _resource(one, asked.broker_id)
+            wanted = changes(resource, one.configs)
+            if asked.body.validate_only:
+                error = _NOT_ONLY_VALIDATED
+            else:
+                admin.incremental_alter_configs({resource: wanted})
+        except KlammError as failure:
+            error = _api_error(failure)
+        responses.append({**_named(one), **_values(error)})
+    return {"responses": responses}
+
+
+def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: bool) -> Values:
+    error = ApiError()
+    entries: Sequence[ConfigEntry] = ()
+    try:
+        resource = _resource(asked, broker_id)
+        entries = admin.describe_configs(resource)
+    except KlammError as failure:
+        error = _api_error(failure)
+    names = asked.configuration_keys
+    return {
+        **_named(asked),
+        **_values(error),
+        "configs": [
+            _entry(resource, entry, has_synonyms=has_synonyms)
+            for entry in entries
+            if not names or entry.name in names
+        ],
+    }
+
+
+def _resource(asked: Any, broker_id: int) -> ConfigResource:
+    """Return the resource of a request. Raises InvalidRequest unless it is this broker's."""
+    kind, name = _KINDS.get(asked.resource_type), asked.resource_name
+    if kind is None:
+        raise InvalidRequest(f"Unsupported resource type: {asked.resource_type}")
+    if kind == TOPICS:
+        return ConfigResource(TOPICS, name)
+    if name and name.lstrip("+-").isdecimal() and int(name) != broker_id:
+        raise InvalidRequest(
+            f"Unexpected broker id, expected {broker_id} or empty string, but received {name}"
+        )
+    return ConfigResource(BROKERS, name or DEFAULT_ENTITY)
+
+
+def _entry(resource: ConfigResource, entry: ConfigEntry, *, has_synonyms: bool) -> Values:
+    is_topic = resource.entity_type == TOPICS
+    known = (TOPIC_CONFIGS if is_topic else BROKER_CONFIGS).get(entry.name)
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": not (is_topic or (known is not None and known.dynamic)),
+        "config_source": _SOURCES[entry.source],
+        "is_default": entry.source is ConfigSource.DEFAULT_CONFIG,
+        "is_sensitive": False,
+        "config_type": 0 if known is None else _TYPES[known.type],
+        "documentation": None,
+        "synonyms": [
+            {"name": one.name, "value": one.value, "source": _SOURCES[one.source]}
+            for one in (entry.synonyms if has_synonyms else ())
+        ],
+    }
+
+
+def _named(asked: Any) -> Values:
+    return {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+
+
+def _values(error: ApiError) -> Values:
+    return {"error_code": error.error, "error_message": error.message}
+
+
+def _api_error(error: KlammError) -> ApiError:
+    code = error.code if isinstance(error, AdminError) else Errors.UNKNOWN_SERVER_ERROR
+    return ApiError(code, error.message)
