@@ -23,6 +23,8 @@ from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 
 FIRST_PORT = 9092
 MAX_PORT = 65_535
+DEFAULT_END_POINT = types.EndPoint("localhost", FIRST_PORT)
+"""Nothing listens on this port."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,9 @@ class ClusterSpec:
     """Specification of a cluster. All times are in milliseconds.
 
     - ``racks``: keyed by broker id.
-    - ``end_points``: keyed by broker id. A broker without an entry is registered with a port
-      computed from its id; nothing listens on that port.
+    - ``end_points``: keyed by broker id.
+    - ``first_end_point``: end point of broker 0. Brokers without an entry in ``end_points`` have
+      its host, and their id added to its port.
     - ``candidates``: the controller candidates. None: all brokers.
     - ``config``: broker configs, keyed by Kafka's names.
     - ``write_group_size``: maximum number of controller writes in one transaction.
@@ -44,6 +47,7 @@ class ClusterSpec:
     broker_ids: tuple[int, ...]
     racks: Mapping[int, str] = field(default_factory=dict)
     end_points: Mapping[int, tuple[types.EndPoint, ...]] = field(default_factory=dict)
+    first_end_point: types.EndPoint = DEFAULT_END_POINT
     candidates: tuple[int, ...] | None = None
     session_timeout_ms: int = 6000
     quirks: Quirks = NO_QUIRKS
@@ -64,7 +68,10 @@ class ClusterSpec:
 
     def broker_info(self, broker_id: int) -> types.Broker:
         """Return the broker's id, end points and rack, as it registers them in ZooKeeper."""
-        end_points = self.end_points.get(broker_id) or (_end_point(broker_id),)
+        first = self.first_end_point
+        port = first.port + broker_id
+        own = types.EndPoint(first.host, port if port <= MAX_PORT else first.port)
+        end_points = self.end_points.get(broker_id) or (own,)
         return types.Broker(broker_id, end_points, self.racks.get(broker_id))
 
     @cached_property
@@ -96,11 +103,6 @@ class ClusterSpec:
         candidates = self.broker_ids if self.candidates is None else self.candidates
         broker_ids = (*self.broker_ids, broker_id)
         return replace(self, broker_ids=broker_ids, racks=racks, candidates=candidates)
-
-
-def _end_point(broker_id: int) -> types.EndPoint:
-    port = FIRST_PORT + broker_id
-    return types.EndPoint("localhost", port if port <= MAX_PORT else FIRST_PORT)
 
 
 def rack_map(broker_ids: Sequence[int], racks: Sequence[str]) -> dict[int, str]:

@@ -22,7 +22,13 @@ from klamm.cluster.types import EndPoint
 from klamm.placement.pool_rules import check_brokers_exist
 from klamm.placement.pools import Pools
 from klamm.runtime.archive import DEFAULT_ROTATION, Rotation
-from klamm.runtime.cluster_spec import FIRST_PORT, MAX_PORT, ClusterSpec, rack_map
+from klamm.runtime.cluster_spec import (
+    DEFAULT_END_POINT,
+    FIRST_PORT,
+    MAX_PORT,
+    ClusterSpec,
+    rack_map,
+)
 from klamm.runtime.log_stores import check_log_dirs_are_relative
 from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
 from klamm.server.dumped_cluster import DumpedCluster
@@ -198,7 +204,7 @@ class ServerConfig:
                 hint="add --segments",
             )
         self._check_first_port("--listen", self.listen, self.listen_place(0))
-        advertised = self._advertised_place(0)
+        advertised = self._advertised_place()
         self._check_first_port("--advertised-listener", self.advertised_listener, advertised)
         if _is_any(advertised[0]):
             raise UsageError(
@@ -220,21 +226,15 @@ class ServerConfig:
         host, _, port = (self.listen or "").rpartition(":")
         return host.strip("[]") or DEFAULT_HOST, _port(port) + broker_id
 
-    def _advertised_place(self, broker_id: int) -> tuple[str, int]:
-        """Return where clients find a broker; the port of broker 0 is 0 if it is not a number."""
-        place = self.listen_place(broker_id)
+    def _advertised_place(self) -> tuple[str, int]:
+        """Return where clients find broker 0; the port is 0 if it is not a number."""
+        place = self.listen_place(0)
         if self.advertised_listener is None:
             return place
         if self.advertised_listener.endswith("]") or ":" not in self.advertised_listener:
             return self.advertised_listener.strip("[]"), place[1]
         host, _, port = self.advertised_listener.rpartition(":")
-        return host.strip("[]"), _port(port) + broker_id
-
-    def _end_points(self) -> Mapping[int, tuple[EndPoint, ...]]:
-        """Return the end points of brokers that do not have the default ones."""
-        if self.listen is None:
-            return {} if self.dump is None else self.dump.end_points
-        return {id_: (EndPoint(*self._advertised_place(id_)),) for id_ in self.broker_ids}
+        return host.strip("[]"), _port(port)
 
     @property
     def zookeeper_security(self) -> ZooKeeperSecurity:
@@ -278,12 +278,15 @@ class ServerConfig:
         segment files, or None for in-memory logs. ``incarnation`` is the number of earlier runs of
         this cluster; the seed of a run depends on it.
         """
-        dump, broker_ids = self.dump, self.broker_ids
+        dump, broker_ids, has_listeners = self.dump, self.broker_ids, self.listen is not None
         count = self.controllers or min(len(self.started_broker_ids), DEFAULT_CANDIDATES)
         return ClusterSpec(
             broker_ids=broker_ids,
             racks=rack_map(broker_ids, self.racks) if dump is None else dump.racks,
-            end_points=self._end_points(),
+            end_points={} if has_listeners or dump is None else dump.end_points,
+            first_end_point=EndPoint(*self._advertised_place())
+            if has_listeners
+            else DEFAULT_END_POINT,
             candidates=broker_ids[:count] if dump is None else dump.candidates(count),
             session_timeout_ms=self.session_timeout_ms,
             quirks=self.quirks,

@@ -79,7 +79,7 @@ def _converter(field: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any]
             element = typing.get_args(member)[0]
             if dataclasses.is_dataclass(element):
                 return _each(_builder(typing.cast("type[Any]", element)))
-            return tuple
+            return _each(None)
         if dataclasses.is_dataclass(member):
             return _builder(typing.cast("type[Any]", member))
     return None
@@ -90,8 +90,15 @@ def _text(value: str | None) -> str:
     return value or ""
 
 
-def _each(build: Callable[[Values], Any]) -> Callable[[Iterable[Values] | None], Any]:
-    return lambda values: None if values is None else tuple(map(build, values))
+def _each(convert: Callable[[Any], Any] | None) -> Callable[[Iterable[Any] | None], Any]:
+    """Return a function that makes a tuple of converted values, or None of null."""
+
+    def convert_all(values: Iterable[Any] | None) -> Any:
+        if values is None:
+            return None
+        return tuple(values) if convert is None else tuple(map(convert, values))
+
+    return convert_all
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

@@ -243,8 +243,11 @@ def test_an_advertised_listener_has_a_host_and_perhaps_a_port(
     tmp_path: Path, advertised: str, found: tuple[str, int]
 ) -> None:
     config = config_of("z:1", tmp_path, "0.0.0.0:9092", advertised)
-    end_point = config.spec("run", None).broker_info(2).end_points[0]
+    spec = config.spec("run", None)
+    end_point = spec.broker_info(2).end_points[0]
     assert (end_point.host, end_point.port) == found
+    added = spec.with_broker(BROKERS, None).broker_info(BROKERS).end_points[0]
+    assert (added.host, added.port) == (found[0], found[1] + 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,327 @@
+"""The admin APIs of klamm's listeners, asked in the bytes of Kafka's protocol."""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
+from klamm.runtime.actions import Pause, Resume
+from klamm.server.cluster_server import ClusterServer
+from klamm.wire.schema import fill
+from klamm.zk.embedded import EmbeddedZooKeeper
+from tests.listeners import BROKERS, config_of, free_ports, place
+
+TIMEOUT = timedelta(seconds=10)
+CREATE_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 37, 43, 45, 46
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
+ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
+TOPIC, BROKER = 2, 4
+FOR_CONTROLLER = {
+    CREATE_PARTITIONS: (
+        3,
+        {
+            "topics": [{"name": "t", "count": 5, "assignments": None}],
+            "timeout": TIMEOUT,
+            "validate_only": False,
+        },
+    ),
+    ELECT_LEADERS: (
+        2,
+        {
+            "election_type": 0,
+            "topic_partitions": [{"topic": "t", "partitions": [0]}],
+            "timeout": TIMEOUT,
+        },
+    ),
+    ALTER_REASSIGNMENTS: (
+        0,
+        {"timeout": TIMEOUT, "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}]},
+    ),
+    LIST_REASSIGNMENTS: (0, {"timeout": TIMEOUT, "topics": None}),
+}
+
+
+@pytest.fixture(scope="module")
+def server(
+    zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterServer]:
+    chroot = f"{zookeeper.connect_string}/admin-apis-{uuid.uuid4().hex}"
+    folder = tmp_path_factory.mktemp("klamm")
+    with ClusterServer(config_of(chroot, folder, str(free_ports(BROKERS)))) as opened:
+        yield opened
+
+
+def topic(server: ClusterServer, name: str, replicas: tuple[int, ...] = (0, 1)) -> str:
+    created = CreatableTopic(name, assignments={0: replicas})
+    server.admin.create_topics(CreateTopicsRequest((created,), 10_000))
+    return name
+
+
+def controller(server: ClusterServer) -> int:
+    answer = ask(server, 0, 60, 0, {"include_cluster_authorized_operations": False})
+    return int(answer.controller_id)
+
+
+def send(connection: socket.socket, key: int, version: int, values: dict[str, Any]) -> None:
+    schema = load_request_schema(key, version)
+    header = schema.__header_schema__
+    buffer = io.BytesIO()
+    entity_writer(header)(
+        buffer,
+        header(
+            request_api_key=key, request_api_version=version, correlation_id=7, client_id="test"
+        ),
+    )
+    entity_writer(schema)(buffer, fill(schema, values))
+    connection.sendall(struct.pack(">i", len(buffer.getvalue())) + buffer.getvalue())
+
+
+def receive(connection: socket.socket, key: int, version: int) -> Any:
+    with connection.makefile("rb") as stream:
+        (size,) = struct.unpack(">i", stream.read(4))
+        frame = memoryview(stream.read(size))
+    schema = load_response_schema(key, version)
+    header, start = entity_reader(schema.__header_schema__)(frame, 0)
+    assert header.correlation_id == 7
+    body, size = entity_reader(schema)(frame, start)
+    assert start + size == len(frame)
+    return body
+
+
+def ask(
+    server: ClusterServer, broker_id: int, key: int, version: int, values: dict[str, Any]
+) -> Any:
+    """Return the response of a broker, in kio's schema."""
+    with socket.create_connection(place(server, broker_id), timeout=30) as connection:
+        send(connection, key, version, values)
+        return receive(connection, key, version)
+
+
+def errors(answer: Any) -> list[tuple[str, str | None]]:
+    return [(one.error_code.name, one.error_message) for one in answer]
+
+
+def configs(server: ClusterServer, broker_id: int, kind: int, name: str, version: int = 4) -> Any:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    values = {"resources": [resource], "include_synonyms": True}
+    (result,) = ask(server, broker_id, DESCRIBE_CONFIGS, version, values).results
+    return result
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        *((DESCRIBE_CONFIGS, version) for version in range(5)),
+        *((CREATE_PARTITIONS, version) for version in range(4)),
+        *((ALTER_CONFIGS, version) for version in range(3)),
+        *((INCREMENTAL_ALTER_CONFIGS, version) for version in range(2)),
+        *((DESCRIBE_LOG_DIRS, version) for version in range(3)),
+        *((ALTER_REPLICA_LOG_DIRS, version) for version in range(3)),
+        *((ELECT_LEADERS, version) for version in range(3)),
+    ],
+)
+def test_every_version_of_an_empty_request_is_answered(
+    server: ClusterServer, key: int, version: int
+) -> None:
+    values = {
+        "resources": [],
+        "topics": [],
+        "election_type": 0,
+        "topic_partitions": [],
+        "dirs": [],
+        "timeout": TIMEOUT,
+        "validate_only": False,
+    }
+    assert ask(server, controller(server), key, version, values).__version__ == version
+
+
+def test_only_the_controller_adds_partitions_and_every_topic_has_a_result(
+    server: ClusterServer,
+) -> None:
+    topic(server, "added")
+    values = {
+        "topics": [
+            {"name": "added", "count": 3, "assignments": None},
+            {"name": "absent", "count": 3, "assignments": None},
+            *[{"name": "twice", "count": 3, "assignments": None}] * 2,
+        ],
+        "timeout": TIMEOUT,
+        "validate_only": False,
+    }
+    results = ask(server, controller(server), CREATE_PARTITIONS, 3, values).results
+    assert [one.name for one in results] == ["added", "absent", "twice"]
+    assert errors(results) == [
+        ("none", None),
+        ("unknown_topic_or_partition", "The topic 'absent' does not exist."),
+        ("invalid_request", "Duplicate topic in request."),
+    ]
+    assert len(server.admin.describe_topics(["added"])[0].partitions) == 3
+    values["validate_only"] = True
+    refused = ask(server, controller(server), CREATE_PARTITIONS, 3, values).results
+    assert {code for code, _ in errors(refused)} == {"invalid_request"}
+
+
+@pytest.mark.parametrize("key", FOR_CONTROLLER)
+def test_a_broker_that_is_not_the_controller_says_so(server: ClusterServer, key: int) -> None:
+    version, values = FOR_CONTROLLER[key]
+    other = (controller(server) + 1) % BROKERS
+    answer = ask(server, other, key, version, values)
+    asked = answer.results[0] if key == CREATE_PARTITIONS else answer
+    assert asked.error_code.name == "not_controller"
+
+
+def test_configs_of_a_topic_are_set_deleted_replaced_and_described(server: ClusterServer) -> None:
+    topic(server, "configured")
+    resource = {"resource_type": TOPIC, "resource_name": "configured"}
+
+    def change(key: int, version: int, entries: list[dict[str, Any]]) -> tuple[str, str | None]:
+        values = {"resources": [{**resource, "configs": entries}], "validate_only": False}
+        (error,) = errors(ask(server, 2, key, version, values).responses)
+        return error
+
+    def overrides() -> dict[str, str]:
+        found = configs(server, 1, TOPIC, "configured").configs
+        return {one.name: one.value for one in found if one.config_source == 1}
+
+    def entry(name: str, value: str | None, operation: int = 0) -> dict[str, Any]:
+        return {"name": name, "value": value, "config_operation": operation}
+
+    both = [entry("retention.ms", "1000"), entry("cleanup.policy", "compact")]
+    assert change(INCREMENTAL_ALTER_CONFIGS, 1, both) == ("none", None)
+    assert overrides() == {"retention.ms": "1000", "cleanup.policy": "compact"}
+    gone = [entry("retention.ms", None, operation=1)]
+    assert change(INCREMENTAL_ALTER_CONFIGS, 0, gone) == ("none", None)
+    assert overrides() == {"cleanup.policy": "compact"}
+    assert change(ALTER_CONFIGS, 2, [entry("retention.ms", "5")]) == ("none", None)
+    assert overrides() == {"retention.ms": "5"}
+
+    for key, entries, message in (
+        (INCREMENTAL_ALTER_CONFIGS, [entry("retention.ms", None)], "Null value not supported for"),
+        (INCREMENTAL_ALTER_CONFIGS, both + both, "Error due to duplicate config keys"),
+        (INCREMENTAL_ALTER_CONFIGS, [entry("cleanup.policy", "x", operation=2)], "klamm's brokers"),
+        (ALTER_CONFIGS, [entry("retention.ms", None)], "Null value not supported for"),
+    ):
+        code, words = change(key, 1, entries)
+        assert (code, str(words)[: len(message)]) == ("invalid_request", message)
+    assert change(ALTER_CONFIGS, 1, [entry("retention.ms", "x")])[0] in (
+        "invalid_request",
+        "invalid_config",
+    )
+    assert overrides() == {"retention.ms": "5"}
+
+
+def test_a_broker_describes_and_changes_its_own_configs_only(server: ClusterServer) -> None:
+    own = {one.name: one for one in configs(server, 1, BROKER, "1").configs}
+    assert own["broker.id"].value == "1"
+    assert (own["broker.id"].read_only, own["broker.id"].config_type) == (True, 3)
+    unclean = own["unclean.leader.election.enable"]
+    assert (unclean.read_only, unclean.config_type, unclean.config_source) == (False, 1, 5)
+    other = configs(server, 1, BROKER, "2")
+    assert errors([other]) == [
+        (
+            "invalid_request",
+            "Unexpected broker id, expected 1 or empty string, but received 2",
+        )
+    ]
+    assert errors([configs(server, 1, BROKER, "x")]) == [
+        ("invalid_request", "Broker id must be an integer, but it is: x")
+    ]
+    assert errors([configs(server, 1, 8, "1")]) == [
+        ("invalid_request", "Unsupported resource type: 8")
+    ]
+    assert configs(server, 1, TOPIC, "absent").error_code.name == "unknown_topic_or_partition"
+    assert configs(server, 1, BROKER, "").configs == ()
+    change = {"name": "unclean.leader.election.enable", "value": "true", "config_operation": 0}
+    values = {
+        "resources": [{"resource_type": BROKER, "resource_name": "", "configs": [change]}],
+        "validate_only": False,
+    }
+    (changed,) = ask(server, 1, INCREMENTAL_ALTER_CONFIGS, 1, values).responses
+    assert changed.error_code.name == "none"
+    (default,) = configs(server, 2, BROKER, "").configs
+    assert (default.name, default.value, default.config_source) == (change["name"], "true", 3)
+
+
+def test_a_partition_is_reassigned_and_its_preferred_leader_elected(server: ClusterServer) -> None:
+    topic(server, "moved", (0, 1))
+    at = controller(server)
+    moved = {"partition_index": 0, "replicas": [2, 1]}
+    values = {"timeout": TIMEOUT, "topics": [{"name": "moved", "partitions": [moved]}]}
+    answer = ask(server, at, ALTER_REASSIGNMENTS, 0, values)
+    assert answer.error_code.name == "none"
+    assert errors(answer.responses[0].partitions) == [("none", None)]
+    server.admin.describe_topics(["moved"])
+    cancelled = {"timeout": TIMEOUT, "topics": [{"name": "no", "partitions": [moved]}]}
+    (unknown,) = ask(server, at, ALTER_REASSIGNMENTS, 0, cancelled).responses
+    assert unknown.partitions[0].error_code.name == "unknown_topic_or_partition"
+    listed = ask(server, at, LIST_REASSIGNMENTS, 0, {"timeout": TIMEOUT, "topics": None})
+    assert listed.error_code.name == "none"
+    running = {
+        "timeout": TIMEOUT,
+        "topics": [{"name": "moved", "partition_indexes": [0]}],
+    }
+    while ask(server, at, LIST_REASSIGNMENTS, 0, running).topics:
+        pass
+    elected = ask(
+        server,
+        at,
+        ELECT_LEADERS,
+        2,
+        {
+            "election_type": 0,
+            "topic_partitions": [{"topic": "moved", "partitions": [0, 9]}],
+            "timeout": TIMEOUT,
+        },
+    )
+    assert elected.error_code.name == "none"
+    (found,) = elected.replica_election_results
+    codes = {one.partition_id: one.error_code.name for one in found.partition_result}
+    assert codes[9] == "unknown_topic_or_partition"
+    assert codes[0] in ("none", "election_not_needed")
+    assert server.admin.describe_topics(["moved"])[0].partitions[0].replicas == (2, 1)
+
+
+def test_a_broker_describes_its_log_directories_and_moves_only_to_known_ones(
+    server: ClusterServer,
+) -> None:
+    topic(server, "logged", (1,))
+    (described,) = ask(server, 1, DESCRIBE_LOG_DIRS, 2, {"topics": None}).results
+    assert described.error_code.name == "none"
+    assert "logged" in [one.name for one in described.topics]
+    asked = {"topics": [{"topic": "logged", "partitions": [0]}]}
+    (only,) = ask(server, 1, DESCRIBE_LOG_DIRS, 1, asked).results
+    assert [(one.name, [log.partition_index for log in one.partitions]) for one in only.topics] == [
+        ("logged", [0])
+    ]
+    moves = {
+        "dirs": [{"path": "/absent", "topics": [{"name": "logged", "partitions": [0]}]}],
+    }
+    (moved,) = ask(server, 1, ALTER_REPLICA_LOG_DIRS, 1, moves).results
+    assert (moved.topic_name, moved.partitions[0].error_code.name) == (
+        "logged",
+        "log_dir_not_found",
+    )
+
+
+def test_a_paused_broker_does_not_describe_configs(server: ClusterServer) -> None:
+    with socket.create_connection(place(server, 2), timeout=1) as connection:
+        server.operations.perform(Pause(2))
+        try:
+            values = {"resources": [], "include_synonyms": False}
+            send(connection, DESCRIBE_CONFIGS, 1, values)
+            with pytest.raises(TimeoutError):
+                connection.recv(1)
+        finally:
+            server.operations.perform(Resume(2))
+        connection.settimeout(30)
+        assert receive(connection, DESCRIBE_CONFIGS, 1).results == ()
