@@ -213,5 +213,5 @@ def _refused(topic: str) -> Values:
         "error_code": Errors.NOT_CONTROLLER,
         "error_message": None,
         "topic_id": None,
-        "configs": None,
+        "configs": (),
     }

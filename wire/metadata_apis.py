@@ -86,7 +86,7 @@ def create_topics_response(response: CreateTopicsResponse) -> Values:
                 "error_message": topic.error_message,
                 "num_partitions": topic.num_partitions,
                 "replication_factor": topic.replication_factor,
-                "configs": None,
+                "configs": (),
             }
             for topic in response.topics
         ]

@@ -77,10 +77,11 @@ def run_tool(
     *,
     classes: Path | None = None,
     timeout_s: float = 120.0,
+    given: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's command-line tools to its end; its exit code is for the caller to judge.
 
-    ``classes``: a folder with the class, if it is not Kafka's own.
+    ``classes``: a folder with the class, if it is not Kafka's own. ``given``: standard input.
     Raises EnvironmentProblem without the jars, JavaNotFound, and subprocess.TimeoutExpired.
     """
     command = [
@@ -94,7 +95,7 @@ def run_tool(
     ]
     return subprocess.run(
         command,
-        stdin=subprocess.DEVNULL,
+        input=given,
         capture_output=True,
         check=False,
         text=True,
