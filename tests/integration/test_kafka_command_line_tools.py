@@ -34,10 +34,8 @@ def tool(server: ClusterServer) -> Tool:
     if kafka_libs() is None:
         pytest.skip(SKIP_REASON)
 
-    def run(
-        java_class: str, *args: str, given: str = "", option: str = "--bootstrap-server"
-    ) -> str:
-        done = run_tool(java_class, [option, ",".join(bootstrap(server)), *args], given=given)
+    def run(java_class: str, *args: str, given: str = "", at: str = "--bootstrap-server") -> str:
+        done = run_tool(java_class, [at, ",".join(bootstrap(server)), *args], given=given)
         return done.stdout + done.stderr
 
     return run
