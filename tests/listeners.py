@@ -32,13 +32,17 @@ def free_ports(count: int) -> int:
 def config_of(
     chroot: str, data_dir: Path, listen: str | None, advertised_listener: str | None = None
 ) -> ServerConfig:
-    """Return the configuration of a cluster that listens from ``[HOST:]PORT`` on."""
+    """Return the configuration of a cluster that listens from ``[HOST:]PORT`` on.
+
+    Its controller does not rebalance leaders, so that they move only when a test moves them.
+    """
     return ServerConfig(
         brokers=BROKERS,
         zookeeper=chroot,
         session_timeout_ms=2000,
         data_dir=data_dir,
         has_segments=True,
+        config={"auto.leader.rebalance.enable": "false"},
         listen=listen,
         advertised_listener=advertised_listener,
     )
