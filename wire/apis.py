@@ -16,6 +16,7 @@ from klamm.wire import config_apis as configs
 from klamm.wire import group_apis as groups
 from klamm.wire import metadata_apis as metadata
 from klamm.wire import record_apis as records
+from klamm.wire import security_apis as security
 from klamm.wire.schema import Values
 
 API_VERSIONS: Final = 18
@@ -36,7 +37,10 @@ class Api(NamedTuple):
 
 
 class AdminCall(NamedTuple):
-    """Versions of an API that klamm's admin client carries out. ``answer`` may wait."""
+    """Versions of an API that the listener answers, with klamm's admin client if it is needed.
+
+    ``answer`` runs on a thread and may wait.
+    """
 
     key: int
     versions: range
@@ -58,6 +62,7 @@ _ROWS: Final[tuple[Api | AdminCall, ...]] = (
     Api(14, range(6), groups.sync_group_request, groups.sync_group_response),
     Api(15, range(6), groups.describe_groups_request, groups.describe_groups_response),
     Api(16, range(5), groups.list_groups_request, groups.list_groups_response),
+    AdminCall(17, range(2), security.sasl_handshake),
     Api(
         19,
         range(8),
@@ -79,10 +84,14 @@ _ROWS: Final[tuple[Api | AdminCall, ...]] = (
         records.offsets_for_leader_epoch_request,
         records.offsets_for_leader_epoch_response,
     ),
+    AdminCall(29, range(3), security.describe_acls),
+    AdminCall(30, range(3), security.create_acls),
+    AdminCall(31, range(3), security.delete_acls),
     AdminCall(32, range(5), configs.describe_configs),
     AdminCall(33, range(3), configs.alter_configs),
     Api(34, range(3), admin.alter_replica_log_dirs_request, admin.alter_replica_log_dirs_response),
     Api(35, range(3), admin.describe_log_dirs_request, admin.describe_log_dirs_response),
+    AdminCall(36, range(3), security.sasl_authenticate),
     AdminCall(37, range(4), configs.create_partitions),
     Api(42, range(3), groups.delete_groups_request, groups.delete_groups_response),
     Api(

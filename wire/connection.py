@@ -73,7 +73,7 @@ class Connection:
     """Answers the requests that arrive on one connection.
 
     ``address`` is the client's address on ``transport``, and ``client_host`` its IP address.
-    ``admin`` carries out the requests of AdminCall. Any thread may call ``receive``; all else runs
+    ``admin`` is for the answers of AdminCall. Any thread may call ``receive``; all else runs
     on the event loop's thread.
     """
 
@@ -155,7 +155,7 @@ class Connection:
         return api.response(await self._ask(request, role))
 
     async def _carry_out(self, call: AdminCall, frame: bytes) -> Values:
-        """Answer a request with the admin client, once the broker has answered for its metadata.
+        """Answer a request here, once the broker has answered for its metadata.
 
         So a paused broker does not answer, and an isolated one names the controller that it knows.
         """

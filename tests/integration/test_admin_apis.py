@@ -303,6 +303,31 @@ def test_a_broker_describes_its_log_directories_and_moves_only_to_known_ones(
     )
 
 
+def test_there_are_no_acls_and_no_sasl(server: ClusterServer) -> None:
+    filters = {"resource_type_filter": 2, "operation": 2, "permission_type": 3}
+    anyone = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+    given = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*"}
+    values = {
+        **{**filters, **anyone},
+        "filters": [{**filters, **anyone}] * 2,
+        "creations": [{**given, "operation": 2, "permission_type": 3}] * 2,
+        "mechanism": "PLAIN",
+        "auth_bytes": b"x",
+    }
+    disabled = ("security_disabled", "No Authorizer is configured on the broker.")
+    for version in range(3):
+        assert errors([ask(server, 0, 29, version, values)]) == [
+            ("security_disabled", "No Authorizer is configured on the broker")
+        ]
+        assert errors(ask(server, 0, 30, version, values).results) == [disabled] * 2
+        assert errors(ask(server, 0, 31, version, values).filter_results) == [disabled] * 2
+        answer = ask(server, 0, 36, version, values)
+        assert answer.error_code.name == "illegal_sasl_state"
+    for version in range(2):
+        answer = ask(server, 0, 17, version, values)
+        assert (answer.error_code.name, answer.mechanisms) == ("illegal_sasl_state", ())
+
+
 def test_a_paused_broker_does_not_describe_configs(server: ClusterServer) -> None:
     with socket.create_connection(place(server, 2), timeout=1) as connection:
         server.operations.perform(Pause(2))
