@@ -13,6 +13,7 @@ from testcontainers.core.docker_client import DockerClient
 ROOT = Path(__file__).parents[2]
 _ON_FREE_PORTS = {
     "KLAMM_PORT": "0",
+    "KLAMM_LISTEN_PORTS": "",
     "KLAMM_ZOOKEEPER_PORT": "0",
     "KLAMM_ZOOKEEPER_1_PORT": "0",
     "KLAMM_ZOOKEEPER_2_PORT": "0",

@@ -9,8 +9,11 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.containers.compose import Project
+from tests.listeners import free_ports
 from tests.waiting import wait_until
 
 TOKEN_FILE = "/var/lib/klamm/token"
@@ -21,7 +24,9 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def project() -> Iterator[Project]:
     """ZooKeeper and a klamm with three brokers, both healthy."""
-    with Project("klamm") as project:
+    first = free_ports(3)
+    ports = {"KLAMM_LISTEN_PORT": str(first), "KLAMM_LISTEN_PORTS": f"{first}-{first + 2}"}
+    with Project("klamm", **ports) as project:
         yield project
 
 
@@ -106,6 +111,31 @@ def test_a_restart_keeps_token_topics_and_journal(project: Project) -> None:
     wait_until(lambda: json.loads(status(project, token)[1])["controller"]["topics"] == 1)
     journal = execute(project, "cat", "/var/lib/klamm/journal.jsonl")
     assert journal.count('"run_start"') == 2
+
+
+def test_kafkas_clients_on_this_machine_produce_and_consume(project: Project) -> None:
+    port = project.get_service_port("klamm", 9092)
+    servers = {"bootstrap.servers": f"localhost:{port}"}
+    admin = AdminClient(servers)  # its requests end with it
+    admin.create_topics([NewTopic("t", 3, 3)])["t"].result(60)
+    producer = Producer({**servers, "acks": "all"})
+    for number in range(30):
+        producer.produce("t", str(number), partition=number % 3)
+    assert producer.flush(60) == 0
+    consumer = Consumer({**servers, "group.id": "g", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe(["t"])
+        read: list[int] = []
+
+        def has_read_all() -> bool:
+            records = consumer.consume(30, 1)
+            read.extend(int(record.value()) for record in records if record.error() is None)
+            return len(read) >= 30
+
+        wait_until(has_read_all, 60)
+    finally:
+        consumer.close()
+    assert sorted(read) == list(range(30))
 
 
 def test_every_profile_of_the_file_is_valid_and_names_no_machine(project: Project) -> None:
