@@ -1,1 +1,1 @@
-"""Simulated brokers, which handle requests as kafka.server does, but without a network."""
+"""Simulated brokers: they handle requests as kafka.server does, but exchange values, not frames."""
