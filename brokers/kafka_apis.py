@@ -18,6 +18,7 @@ from klamm.brokers.replica_manager import ReplicaManager
 from klamm.brokers.topic_metadata import answer_metadata
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
+    DeleteRecordsRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -129,6 +130,8 @@ class ClientApis:
                 answer = consumers.list_offsets(body)
             case OffsetsForLeaderEpochRequest() as body:
                 answer = consumers.offsets_for_leader_epoch(body)
+            case DeleteRecordsRequest() as body:
+                answer = self._leaders.deletes.delete(message, body, now_ms)
             case InitProducerIdRequest():
                 answer = self._producer_ids.init_producer_id()
             case FindCoordinatorRequest() as body:
@@ -151,4 +154,9 @@ class ClientApis:
                     self._group_log.on_response(request, response)
                 else:
                     answers.append((request, response))
-        return [*answers, *self._groups.take_answers(), *self._leaders.consumers.take_answers()]
+        return [
+            *answers,
+            *self._groups.take_answers(),
+            *self._leaders.consumers.take_answers(),
+            *self._leaders.deletes.take_answers(),
+        ]

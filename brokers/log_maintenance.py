@@ -21,6 +21,7 @@ from klamm.brokers.logs.log_config import NEVER
 from klamm.brokers.logs.log_journal import LogJournal, log_damage, log_repair
 from klamm.brokers.logs.log_store import Draw
 from klamm.brokers.replica_manager import ReplicaManager
+from klamm.cluster.client_requests import DeleteRecordsRequest
 from klamm.cluster.data_requests import FetchRequest, FetchResponse, ProduceRequest
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import (
@@ -39,6 +40,7 @@ _CHANGES_LOGS: Final = (
     LeaderAndIsrRequest,
     StopReplicaRequest,
     AlterReplicaLogDirsRequest,
+    DeleteRecordsRequest,
 )
 """Message types that can leave a broker's checkpoint files out of date."""
 
@@ -219,9 +221,9 @@ def _is_due(due_ms: float | None, now_ms: float) -> bool:
 
 
 def _may_move_records(body: object) -> bool:
-    """Return True if a message contains records or may advance a high watermark."""
+    """Return True if a message contains or deletes records or may advance a high watermark."""
     match body:
-        case ProduceRequest():
+        case ProduceRequest() | DeleteRecordsRequest():
             return True
         case FetchResponse(partitions=answers):
             return any(answer.records is not None for answer in answers.values())

@@ -1,7 +1,7 @@
 """Requests that only clients send, and their responses, as plain values.
 
 Mirrors the request schemas of Kafka 2.8: Metadata v11, ListOffsets v6, OffsetForLeaderEpoch v4,
-InitProducerId v4. Fetch and Produce are in cluster/data_requests.py.
+InitProducerId v4, DeleteRecords v2. Fetch and Produce are in cluster/data_requests.py.
 """
 
 from __future__ import annotations
@@ -160,9 +160,44 @@ class InitProducerIdResponse(msgspec.Struct, frozen=True):
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
+class DeleteRecordsRequest(msgspec.Struct, frozen=True):
+    """Request to make the records before an offset of each partition unreadable.
+
+    The offset -1 stands for the high watermark. The leader responds once the logs of all live
+    replicas start at the offset, after ``timeout_ms`` at the latest.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    timeout_ms: int
+
+
+class DeletedRecords(msgspec.Struct, frozen=True, gc=False):
+    """Result of DeleteRecords for one partition.
+
+    ``low_watermark`` is the smallest log start offset of the live replicas, or -1 after an error.
+    """
+
+    error: Errors
+    low_watermark: int = UNKNOWN_OFFSET
+
+
+class DeleteRecordsResponse(msgspec.Struct, frozen=True):
+    """Response to DeleteRecords, with a result for every partition."""
+
+    partitions: Mapping[TopicPartition, DeletedRecords]
+
+
 ClientRequest = (
-    MetadataRequest | ListOffsetsRequest | OffsetsForLeaderEpochRequest | InitProducerIdRequest
+    MetadataRequest
+    | ListOffsetsRequest
+    | OffsetsForLeaderEpochRequest
+    | InitProducerIdRequest
+    | DeleteRecordsRequest
 )
 ClientResponse = (
-    MetadataResponse | ListOffsetsResponse | OffsetsForLeaderEpochResponse | InitProducerIdResponse
+    MetadataResponse
+    | ListOffsetsResponse
+    | OffsetsForLeaderEpochResponse
+    | InitProducerIdResponse
+    | DeleteRecordsResponse
 )

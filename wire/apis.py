@@ -77,6 +77,7 @@ _ROWS: Final[tuple[Api | AdminCall, ...]] = (
         metadata.delete_topics_response,
         for_controller=True,
     ),
+    Api(21, range(3), records.delete_records_request, records.delete_records_response),
     Api(22, range(5), records.init_producer_id_request, records.init_producer_id_response),
     Api(
         23,

@@ -10,6 +10,9 @@ from typing import Any
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
+    DeletedRecords,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     LeaderEpochEnd,
@@ -185,6 +188,36 @@ def offsets_for_leader_epoch_response(response: OffsetsForLeaderEpochResponse) -
     return {
         "topics": [
             {"topic": topic, "partitions": results}
+            for topic, results in by_topic(response.partitions, values)
+        ]
+    }
+
+
+def delete_records_request(body: Any) -> DeleteRecordsRequest:
+    """Translate DeleteRecords."""
+    return DeleteRecordsRequest(
+        {
+            TopicPartition(topic.name, one.partition_index): one.offset
+            for topic in body.topics
+            for one in topic.partitions
+        },
+        milliseconds(body.timeout),
+    )
+
+
+def delete_records_response(response: DeleteRecordsResponse) -> Values:
+    """Translate the response to DeleteRecords."""
+
+    def values(partition: int, result: DeletedRecords) -> Values:
+        return {
+            "partition_index": partition,
+            "low_watermark": result.low_watermark,
+            "error_code": result.error,
+        }
+
+    return {
+        "topics": [
+            {"name": topic, "partitions": results}
             for topic, results in by_topic(response.partitions, values)
         ]
     }

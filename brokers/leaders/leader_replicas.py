@@ -20,6 +20,7 @@ from klamm.brokers.constant_rate.constant_rates import ConstantRates
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
 from klamm.brokers.leaders.consumer_reads import ConsumerReads
 from klamm.brokers.leaders.copies import Copies
+from klamm.brokers.leaders.deleted_records import DeletesRecords
 from klamm.brokers.leaders.isr_changes import IsrChanges
 from klamm.brokers.leaders.produces import Produces
 from klamm.brokers.leaders.zk_isr_manager import IsrManager
@@ -80,6 +81,9 @@ class LeaderReplicas:
             broker_id, config, metadata_cache, self._look_up, alter_isr_manager
         )
         self.consumers = ConsumerReads(self.find, on_log_error, rates.enough_ms)
+        self.deletes = DeletesRecords(
+            self.find, self._notify_of_start, on_log_error, metadata_cache
+        )
         self._fetches = FollowerNotifications(config.replica_fetch_wait_max_ms)
         self._on_log_error = on_log_error
         self._stalls_after_shrinking = quirks.kafka_13091 and config.is_alter_isr_enabled
@@ -118,6 +122,7 @@ class LeaderReplicas:
         self.isr_changes.forget(tp, partition)
         self._rates.end(tp, error)
         self.produces.end(tp, error)
+        self.deletes.end(tp, error)
         self.consumers.end(tp, error)
 
     # -- appends
@@ -145,6 +150,10 @@ class LeaderReplicas:
         if followers:
             self._fetches.add_pending(tp, followers)
             self.isr_changes.watch(tp, now_ms)
+
+    def _notify_of_start(self, tp: TopicPartition, partition: Partition, now_ms: float) -> None:
+        self._rates.end(tp, Errors.NONE)
+        self.notify_followers(tp, partition, now_ms)
 
     # -- fetches
 
@@ -186,6 +195,7 @@ class LeaderReplicas:
             return FetchedPartition(Errors.NONE, partition.leader_epoch, UNKNOWN_OFFSET)
         self.isr_changes.maybe_expand(tp, partition, replica_id)
         self.increment_high_watermark(tp, partition, now_ms)
+        self.deletes.on_fetch(tp, partition)
         return self._next_response(tp, partition, replica_id, now_ms)
 
     def find(self, tp: TopicPartition, current_leader_epoch: int) -> Partition | Errors:
@@ -355,6 +365,7 @@ class LeaderReplicas:
             self.isr_changes.next_due_ms(),
             self.produces.next_due_ms(),
             self.consumers.next_due_ms(),
+            self.deletes.next_due_ms(),
         )
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -372,6 +383,7 @@ class LeaderReplicas:
         self.isr_changes.on_timer(now_ms)
         self.produces.on_timer(now_ms)
         self.consumers.on_timer(now_ms)
+        self.deletes.on_timer(now_ms)
 
 
 def pending_data_for(

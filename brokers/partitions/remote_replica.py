@@ -18,7 +18,8 @@ NEVER_MS: Final = float("-inf")
 class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     """A follower that has fetched at this leader epoch. Times are in monotonic milliseconds.
 
-    - ``log_end_offset``, ``last_fetched_epoch``: the follower's position at its last fetch.
+    - ``log_end_offset``, ``last_fetched_epoch``, ``log_start_offset``: the follower's position and
+      the start of the follower's log at its last fetch.
     - ``caught_up_ms``: the latest time at which the follower had all records of the leader.
     - ``fetched_ms``, ``leader_end_at_fetch``: time of the last fetch, and the leader's log end
       at that time.
@@ -38,6 +39,7 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
     sent_high_watermark: int = 0
     sent_log_start_offset: int = 0
     keeps_up: bool = False
+    log_start_offset: int = 0
 
     def record_fetch(self, asked: FetchPartition, leader_end_offset: int, now_ms: float) -> None:
         """Update the follower's position from a fetch.
@@ -56,6 +58,7 @@ class RemoteReplica(msgspec.Struct, gc=False, array_like=True):
         self.fetched_ms = now_ms
         self.log_end_offset = asked.fetch_offset
         self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
         self.owes_fetch = False
 
     def record_arrival(self, leader_end_offset: int, now_ms: float) -> None:
@@ -81,6 +84,7 @@ class _Packed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     followers: dict[int, float] | RemoteReplicas
     log_end_offset: int = UNKNOWN_OFFSET
     last_fetched_epoch: int = UNKNOWN_OFFSET
+    log_start_offset: int = 0
     sent_high_watermark: int = 0
     sent_log_start_offset: int = 0
 
@@ -96,6 +100,7 @@ class _Packed(msgspec.Struct, frozen=True, gc=False, array_like=True):
                 leader_end_at_fetch=end,
                 log_end_offset=end,
                 last_fetched_epoch=self.last_fetched_epoch,
+                log_start_offset=self.log_start_offset,
                 owes_fetch=False,
                 sent_high_watermark=self.sent_high_watermark,
                 sent_log_start_offset=self.sent_log_start_offset,
@@ -115,6 +120,7 @@ def pack(remotes: RemoteReplicas) -> bytes:
         {remote.replica_id: remote.fetched_ms for remote in remotes},
         last.log_end_offset,
         last.last_fetched_epoch,
+        last.log_start_offset,
         last.sent_high_watermark,
         last.sent_log_start_offset,
     )

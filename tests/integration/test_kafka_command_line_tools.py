@@ -82,7 +82,7 @@ def test_topics_and_their_configs(tool: Tool) -> None:
     assert tool(topics, "--list") == "\n"
 
 
-def test_records_groups_and_offsets(tool: Tool) -> None:
+def test_records_groups_and_offsets(tool: Tool, tmp_path: Path) -> None:
     records = "".join(f"record {number}\n" for number in range(50))
     tool("kafka.admin.TopicCommand", "--create", "--topic", "a", "--partitions", "1")
     assert tool("kafka.tools.ConsoleProducer", "--topic", "a", given=records) == ""
@@ -103,6 +103,14 @@ def test_records_groups_and_offsets(tool: Tool) -> None:
     assert re.search(r"^g +a +0 +0 *$", tool(groups, *reset), re.MULTILINE)
     deleted = "Deletion of requested consumer groups ('g') was successful.\n"
     assert tool(groups, "--delete", "--group", "g") == deleted
+    before_20 = {"partitions": [{"topic": "a", "partition": 0, "offset": 20}], "version": 1}
+    cut = tool(
+        "kafka.admin.DeleteRecordsCommand",
+        *("--offset-json-file", json_file(tmp_path, before_20)),
+    )
+    assert cut.endswith("partition: a-0\tlow_watermark: 20\n")
+    earliest = ("--topic", "a", "--time", "-2")
+    assert tool("kafka.tools.GetOffsetShell", *earliest, at="--broker-list") == "a:0:20\n"
 
 
 def test_reassignments_elections_and_log_directories(tool: Tool, tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""DeleteRecords: the log start offsets of all live replicas move before the leader answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
+    DeletedRecords,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+from klamm.cluster.requests import Address, Message
+from klamm.cluster.types import TopicPartition
+from tests.unit.brokers.network import T0
+from tests.unit.brokers.replicas import CLIENT, IDS, Replicas
+
+TIMEOUT_MS = 1000
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    found = Replicas()
+    found.lead(1, 3)
+    found.produce(1, 10)
+    found.settle()
+    return found
+
+
+def delete(replicas: Replicas, offset: int, tp: TopicPartition = T0, leader: int = 1) -> int:
+    body = DeleteRecordsRequest({tp: offset}, TIMEOUT_MS)
+    number = 1000 + len(replicas.sent)
+    replicas.brokers[leader].receive(Message(CLIENT, Address("broker", leader), number, body))
+    return number
+
+
+def deleted(replicas: Replicas, number: int, tp: TopicPartition = T0) -> DeletedRecords | None:
+    for message in replicas.sent:
+        if message.correlation_id == number and isinstance(message.body, DeleteRecordsResponse):
+            return message.body.partitions[tp]
+    return None
+
+
+def starts(replicas: Replicas) -> list[int]:
+    logs = [replicas.replica(broker_id).log for broker_id in IDS]
+    return [log.log_start_offset for log in logs if log is not None]
+
+
+@pytest.mark.parametrize(("offset", "start"), [(4, 4), (-1, 10), (10, 10)])
+def test_the_leader_answers_when_every_log_starts_there(
+    replicas: Replicas, offset: int, start: int
+) -> None:
+    number = delete(replicas, offset)
+    assert deleted(replicas, number) is None
+    replicas.settle()
+    assert deleted(replicas, number) == DeletedRecords(Errors.NONE, start)
+    assert starts(replicas) == [start] * 3
+    replicas.produce(1, 5)
+    replicas.settle()
+    assert replicas.ends() == [(15, 15)] * 3
+
+
+def test_records_that_are_deleted_already_need_no_wait(replicas: Replicas) -> None:
+    delete(replicas, 6)
+    replicas.settle()
+    assert deleted(replicas, delete(replicas, 4)) == DeletedRecords(Errors.NONE, 6)
+
+
+@pytest.mark.parametrize("offset", [11, -2])
+def test_an_offset_beyond_the_high_watermark_is_out_of_range(
+    replicas: Replicas, offset: int
+) -> None:
+    assert deleted(replicas, delete(replicas, offset)) == DeletedRecords(Errors.OFFSET_OUT_OF_RANGE)
+    assert starts(replicas) == [0, 0, 0]
+
+
+def test_other_partitions_are_refused(replicas: Replicas) -> None:
+    internal = TopicPartition("__consumer_offsets", 0)
+    number = delete(replicas, 0, internal)
+    assert deleted(replicas, number, internal) == DeletedRecords(Errors.INVALID_TOPIC_EXCEPTION)
+    number = delete(replicas, 0, leader=2)
+    assert deleted(replicas, number) == DeletedRecords(Errors.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_a_follower_that_is_silent_delays_the_answer_to_the_timeout(replicas: Replicas) -> None:
+    replicas.lost = (3,)
+    number = delete(replicas, 4)
+    replicas.settle()
+    assert deleted(replicas, number) is None
+    replicas.pass_time(TIMEOUT_MS)
+    assert deleted(replicas, number) == DeletedRecords(Errors.REQUEST_TIMED_OUT, 0)
+    assert starts(replicas) == [4, 4, 0]
+
+
+def test_a_new_leader_ends_the_wait(replicas: Replicas) -> None:
+    replicas.lost = (3,)
+    number = delete(replicas, 4)
+    replicas.lead(2, 4, told=(1, 2))
+    assert deleted(replicas, number) == DeletedRecords(Errors.NOT_LEADER_OR_FOLLOWER)
