@@ -1,6 +1,6 @@
 """``python -m bench.listeners``: how many records Kafka's clients send and read through listeners.
 
-`klamm up` runs as a process of its own, with three brokers, segment files and a topic of replication
+`klamm up` runs as a separate process, with three brokers, segment files and a topic of replication
 factor 3. librdkafka produces records of 1 KiB with acks=all for a fixed time, then reads them
 all. While the cluster is idle, Metadata requests are timed one by one. Exit 1 if a goal is missed.
 """
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from bench.live_cluster import Up
 from bench.machine import machine

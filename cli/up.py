@@ -156,7 +156,8 @@ Listen = Annotated[
     str | None,
     typer.Option(
         metavar="[HOST:]PORT",
-        help="Let Kafka's own clients connect: broker N listens on PORT + N. Requires --segments.",
+        help="Let Kafka's own clients connect: broker N listens on PORT + N. Without --segments, "
+        "their records are lost when klamm up ends.",
     ),
 ]
 AdvertisedListener = Annotated[

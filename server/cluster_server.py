@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
@@ -155,9 +156,8 @@ class ClusterServer:
         level = self.config.state_change_level
         logs = KafkaLogs(self.data_dir.logs, WallClock(), level, archive=archive, disk=self._disk)
         self._stack.callback(logs.close)
-        segments = self.data_dir.brokers if self.config.has_segments else None
         incarnation = self.data_dir.next_incarnation()
-        spec = self.config.spec(run_id, cluster_id, segments, incarnation)
+        spec = self.config.spec(run_id, cluster_id, self._segments(), incarnation)
         self.cluster = RealCluster(spec, connect_string, journal, logs, self.fail, self._disk)
         self._stack.callback(self.cluster.close)
         self._stack.callback(self.begin_close)
@@ -168,7 +168,7 @@ class ClusterServer:
             self.cluster,
             self.closing,
             lambda topic: self.admin.describe_topics([topic])[0],
-            has_values=self.config.has_segments,
+            has_values=self.config.has_records,
         )
         if self.config.listen is not None:
             # kio takes 0.3 s to import, and imports hypothesis where that is installed.
@@ -182,6 +182,14 @@ class ClusterServer:
         self._start_brokers()
         self._elect_controller()
         self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)
+
+    def _segments(self) -> Path | None:
+        """Return the directory of segment files; None if the brokers have in-memory logs."""
+        if self.config.has_segments:
+            return self.data_dir.brokers
+        if self.config.has_records:
+            return self._stack.enter_context(self.data_dir.temporary_segments())
+        return None
 
     def _check_logs(self) -> None:
         """Raise UsageError if segment files exist but would be ignored without --segments."""

@@ -61,9 +61,10 @@ class ServerConfig:
     - ``seed``: None for a random seed.
     - ``pools``: restricts each topic to the brokers of its pool.
     - ``partition_limits``: maximum numbers of partitions per request and in the cluster.
-    - ``has_segments``: brokers keep segment files in the data directory.
+    - ``has_segments``: the data directory keeps the brokers' segment files.
     - ``listen``: where broker 0 listens for Kafka's clients, ``[HOST:]PORT``; broker N listens on
-      PORT + N. None: the brokers have no ports.
+      PORT + N. Without ``has_segments``, the segment files are deleted when the cluster ends. None:
+      the brokers have no ports.
     - ``advertised_listener``: where clients find broker 0, ``HOST[:PORT]``, if that is not
       ``listen``; broker N is found on PORT + N.
     - ``journal_fsync``: the journal is synced to disk after each event.
@@ -104,7 +105,7 @@ class ServerConfig:
             check_brokers_exist(self.pools, self.broker_ids)
         check_broker_configs(self.config)
         log_dirs = broker_config(self.config).log_dirs
-        if self.has_segments:
+        if self.has_records:
             check_log_dirs_are_relative(log_dirs)
         if self.port not in range(MAX_PORT + 1):
             raise UsageError(
@@ -198,11 +199,6 @@ class ServerConfig:
                     hint="add --listen PORT, or omit --advertised-listener",
                 )
             return
-        if not self.has_segments:
-            raise UsageError(
-                "--listen requires --segments, because Kafka's clients send and read records",
-                hint="add --segments",
-            )
         self._check_first_port("--listen", self.listen, self.listen_place(0))
         advertised = self._advertised_place()
         self._check_first_port("--advertised-listener", self.advertised_listener, advertised)
@@ -220,6 +216,11 @@ class ServerConfig:
                 f"{option} {value}: {port or 'it'} is not a valid port",
                 hint=f"end it with :PORT, a port from 1 to {last}",
             )
+
+    @property
+    def has_records(self) -> bool:
+        """True if brokers store the contents of records, which Kafka's clients send and read."""
+        return self.has_segments or self.listen is not None
 
     def listen_place(self, broker_id: int) -> tuple[str, int]:
         """Return where a broker listens; the port of broker 0 is 0 if it is not a number."""

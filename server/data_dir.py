@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -96,6 +96,19 @@ class DataDir:
     def brokers(self) -> Path:
         """Directory of segment files, with a subdirectory per broker."""
         return self.path / "brokers"
+
+    @contextlib.contextmanager
+    def temporary_segments(self) -> Iterator[Path]:
+        """Context manager of a directory for segment files that do not outlive the cluster.
+
+        It is empty at first, even if the process of an earlier cluster was killed.
+        """
+        folder = self.path / "temporary-segments"
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def has_broker_files(self) -> bool:

@@ -30,7 +30,12 @@ def free_ports(count: int) -> int:
 
 
 def config_of(
-    chroot: str, data_dir: Path, listen: str | None, advertised_listener: str | None = None
+    chroot: str,
+    data_dir: Path,
+    listen: str | None,
+    advertised_listener: str | None = None,
+    *,
+    has_segments: bool = True,
 ) -> ServerConfig:
     """Return the configuration of a cluster that listens from ``[HOST:]PORT`` on.
 
@@ -41,7 +46,7 @@ def config_of(
         zookeeper=chroot,
         session_timeout_ms=2000,
         data_dir=data_dir,
-        has_segments=True,
+        has_segments=has_segments,
         config={"auto.leader.rebalance.enable": "false"},
         listen=listen,
         advertised_listener=advertised_listener,

@@ -21,7 +21,6 @@ from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.runtime.actions import Kill, Start
 from klamm.server.cluster_server import ClusterServer
-from klamm.server.config import ServerConfig
 from klamm.wire.apis import APIS
 from tests.listeners import BROKERS, bootstrap, config_of, free_ports, place
 
@@ -266,9 +265,27 @@ def test_a_bad_advertised_listener_is_refused(
         config_of("z:1", tmp_path, listen, advertised)
 
 
-def test_without_record_contents_brokers_do_not_listen() -> None:
-    with pytest.raises(UsageError, match="--listen requires --segments"):
-        ServerConfig(brokers=1, listen="9092")
+def test_without_segments_records_do_not_outlive_the_cluster(chroot: str, tmp_path: Path) -> None:
+    async def produce(server: ClusterServer, value: bytes) -> int:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap(server), acks="all")
+        await producer.start()
+        try:
+            return int((await producer.send_and_wait("t", value)).offset)
+        finally:
+            await producer.stop()
+
+    config = config_of(chroot, tmp_path, str(free_ports(BROKERS)), has_segments=False)
+    with ClusterServer(config) as server:
+        create(server, (0, 1, 2))
+        assert asyncio.run(produce(server, b"a")) == 0
+        assert asyncio.run(consumed(server, 1)) == [b"a"]
+        assert list(tmp_path.rglob("*.log"))
+    assert not list(tmp_path.rglob("0*.log"))
+    leftover = tmp_path / "temporary-segments" / "0" / "kafka-logs"
+    leftover.mkdir(parents=True)
+    (leftover / "meta.properties").write_text("junk")
+    with ClusterServer(config) as server:
+        assert asyncio.run(produce(server, b"b")) == 0
 
 
 @pytest.mark.slow
