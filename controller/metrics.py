@@ -93,10 +93,6 @@ class ControllerCollector(Collector):
         """Export a controller's metrics instead of any exported before for the same broker id."""
         self._controllers[controller_id] = metrics
 
-    def remove(self, controller_id: int) -> None:
-        """Stop exporting the metrics of a controller."""
-        self._controllers.pop(controller_id, None)
-
     def collect(self) -> Iterator[Metric]:
         """Yield one Prometheus metric family per Kafka metric, with one value per controller."""
         gauges: dict[str, GaugeMetricFamily] = {}

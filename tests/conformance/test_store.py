@@ -139,6 +139,18 @@ def test_impossible_paths_are_refused(store: Store, path: str) -> None:
     assert stat_of(store, "/a").num_children == 0
 
 
+@pytest.mark.parametrize(
+    "path", ["/.", "/..", "/a\0", "/a\x1f", "/a\x7f", "/a\x9f", "/a\ue000", "/a\ufff0"], ids=ascii
+)
+def test_names_that_zookeeper_forbids_are_refused(store: Store, path: str) -> None:
+    assert code(store, Create(path, None)) is ResultCode.BADARGUMENTS
+
+
+def test_names_next_to_the_forbidden_ones_are_allowed(store: Store) -> None:
+    for name in ("...", ".a", "a b", "\xa0", "\uf900", "\uffef"):
+        ok(store, Create(f"/{name}", None))
+
+
 def test_the_parent_counts_its_children(store: Store) -> None:
     ok(store, Create("/p", None))
     made = stat_of(store, "/p")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from klamm.server import client_sessions
 from klamm.server.api import create_app
 from klamm.server.client_sessions import IDLE_S
 from klamm.server.cluster_server import ClusterServer
@@ -77,6 +78,65 @@ def test_a_producer_and_a_consumer_from_their_beginning_to_their_end(api: AsgiCl
         assert (code, message.endswith(" does not exist")) == (404, True)
 
 
+def test_records_without_keys_fill_batches_that_go_to_the_partitions_in_turn(
+    api: AsgiClient,
+) -> None:
+    producer = f"/producers/{ok(api, '/producers', topic='t')['id']}"
+    for wanted in (
+        {"records": [{"value": "x" * 8_192}] * 2},  # one batch of 16 KiB
+        {"records": [{"value": "x" * 8_193}] * 2},  # two batches
+        {"record_count": 9, "record_size_bytes": 4_096},  # 4 + 4 + 1 records
+        {"record_count": 1, "record_size_bytes": 20_000},
+    ):
+        ok(api, f"{producer}/records", **wanted)
+    status = ok(api, f"{producer}/close", wait_ms=20_000)
+    counts = {0: 0, 1: 0}
+    for one in status["offsets"]:
+        counts[one["partition"]] += one["end"] - one["start"]
+    assert counts == {0: 1 + 4 + 1, 1: 2 + 1 + 4 + 1}
+
+
+def test_a_consumer_starts_where_it_is_told(api: AsgiClient) -> None:
+    producer = f"/producers/{ok(api, '/producers', topic='t', partition=1)['id']}"
+    sent = ok(api, f"{producer}/records", record_count=5, max_undecided=0, wait_ms=20_000)
+    assert {one["partition"] for one in sent["offsets"]} == {1}
+    end = max(one["end"] for one in sent["offsets"])
+    place = {"topic": "t", "partition": 1}
+    starts = (
+        ({"start": "offset", "offset": end - 2}, end - 2),
+        ({"start": "beginning"}, 0),
+        ({"start": "time", "timestamp_ms": 0}, 0),
+        ({"start": "end"}, end),
+    )
+    consumers = []
+    for wanted, _ in starts:
+        opened = ok(api, "/consumers", **place, **wanted)
+        assert opened["partitions"] == [1]
+        consumers.append(f"/consumers/{opened['id']}")
+    # The consumer at the end must know its position before more records come.
+    assert ok(api, f"{consumers[-1]}/poll", wait_ms=500)["counted"] == []
+    ok(api, f"{producer}/close", wait_ms=20_000, gives_up=True)
+    more = f"/producers/{ok(api, '/producers', **place)['id']}"
+    ok(api, f"{more}/records", record_count=1, max_undecided=0, wait_ms=20_000)
+    ok(api, f"{more}/close")
+    for consumer, (_, start) in zip(consumers, starts, strict=True):
+        assert ok(api, f"{consumer}/poll", wait_ms=20_000)["counted"][0]["start"] == start
+        ok(api, f"{consumer}/close")
+
+
+def test_more_clients_than_allowed_are_refused_until_some_are_closed(
+    api: AsgiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = ok(api, "/producers", topic="t")["id"]
+    monkeypatch.setattr(client_sessions, "MAX_CLIENTS", 1)
+    response = api.post("/consumers", json={"topic": "t"})
+    described = response.json()["error"]
+    assert (response.status_code, described["retriable"]) == (503, True)
+    assert described["message"] == "1 producers and consumers are open"
+    ok(api, f"/producers/{number}/close")
+    ok(api, f"/consumers/{ok(api, '/consumers', topic='t')['id']}/close")
+
+
 def test_what_is_refused(api: AsgiClient) -> None:
     for path in ("/producers", "/consumers"):
         assert error(api, path, topic="absent") == (404, "topic absent does not exist")
@@ -88,6 +148,11 @@ def test_what_is_refused(api: AsgiClient) -> None:
     )
     number = ok(api, "/producers", topic="t")["id"]
     assert error(api, f"/producers/{number}/records", record_count=-1)[0] == 400
+    much = {"record_count": 2**20 + 1, "record_size_bytes": 1024}
+    assert error(api, f"/producers/{number}/records", **much) == (
+        400,
+        "1048577 records of 1024 bytes exceed the limit of 1024 MiB per request",
+    )
     both = {"record_count": 1, "records": [{"value": "v"}]}
     assert error(api, f"/producers/{number}/records", **both)[0] == 400
     ok(api, f"/producers/{number}/close")

@@ -67,7 +67,11 @@ def test_a_topic_has_the_defaults_of_a_broker_that_sets_nothing() -> None:
     [
         ("auto.leader.rebalance.enable", " TRUE ", True),
         ("num.partitions", "+7", 7),
+        ("num.partitions", "1", 1),
+        ("num.partitions", "2147483647", 2**31 - 1),
+        ("log.segment.bytes", "14", 14),
         ("retention.bytes", "-9223372036854775808", -(2**63)),
+        ("retention.bytes", "9223372036854775807", 2**63 - 1),
         ("cleanup.policy", "compact , delete", ["compact", "delete"]),
         ("leader.replication.throttled.replicas", "", []),
         ("min.cleanable.dirty.ratio", "1", 1.0),
@@ -88,6 +92,8 @@ def test_texts_stand_for_values(name: str, text: str, value: object) -> None:
             " 1e3 for configuration .*: Not a number of type INT",
         ),
         ("num.partitions", "2147483648", "Not a number of type INT"),
+        ("num.partitions", "-2147483649", "Not a number of type INT"),
+        ("num.partitions", "0", "Value must be at least 1"),
         ("flush.ms", "9223372036854775808", "Not a number of type LONG"),
         ("min.cleanable.dirty.ratio", "half", "Not a number of type DOUBLE"),
         (
@@ -112,6 +118,19 @@ def test_texts_that_are_not_valid_are_refused_in_kafkas_words(
 ) -> None:
     with pytest.raises(InvalidConfig, match=f"^Invalid value .*{said}"):
         config(name).parse(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (" , ", "At least one log directory must be defined via log.dirs or log.dir."),
+        ("/a,/b,/a", "Duplicate log directory found: /a, /b, /a"),
+    ],
+)
+def test_log_dirs_that_cannot_be_used_are_refused(value: str, said: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        config("log.dirs").parse(value)
+    assert refused.value.message == said
 
 
 @pytest.mark.parametrize(

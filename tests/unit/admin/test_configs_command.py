@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from klamm.admin.command_result import CommandResult
 from klamm.admin.configs.command import run_configs_command
-from klamm.admin.configs.options import parse_properties
+from klamm.admin.configs.options import ConfigOptions, parse_properties
+from klamm.admin.jopt import UncaughtException, UsageExit
+from klamm.admin.tool_output import ToolOutput
 from klamm.cluster.errors import UsageError
 from klamm.zk.dump import dump
 from tests.unit.admin.reassign_world import World
@@ -80,6 +84,146 @@ def test_a_broker_that_is_not_running_takes_what_klamm_knows(world: World) -> No
     )
     running = run(world, "--alter --broker 1 --add-config unclean.leader.election.enable=true")
     assert "when broker 1 is running." in running.stderr
+
+
+SERVER, ZOOKEEPER = "--bootstrap-server s:1", "--zookeeper z:1"
+NO_NAME = "an entity-name or default entity must be specified with --alter of users, clients, "
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (f"{SERVER} --topic t", "Command must include exactly one action: --describe, --alter"),
+        (f"{SERVER} --topic t --alter --describe", "must include exactly one action"),
+        (
+            f"{SERVER} --topic t --describe --add-config a=1",
+            'Option "[describe]" can\'t be used with option "[add-config]"',
+        ),
+        (
+            f"{SERVER} --topic t --describe --delete-config a",
+            'Option "[describe]" can\'t be used with option "[delete-config]"',
+        ),
+        ("--describe --topic t", "One of the required --bootstrap-server or --zookeeper arguments"),
+        (f"{SERVER} {ZOOKEEPER} --describe --topic t", "Only one of --bootstrap-server or --zooke"),
+        (f"{ZOOKEEPER} --describe --topic t --all", "--bootstrap-server must be specified for"),
+        (
+            f"{SERVER} --describe --topic t --entity-default",
+            "--entity-{type,name,default} should not be used in conjunction with specific entity",
+        ),
+        (
+            f"{SERVER} --describe --entity-type topics --entity-type users --entity-type topics",
+            "Duplicate entity type(s) specified: topics",
+        ),
+        (
+            f"{SERVER} --describe --topic t --broker 1",
+            "Only 'users' and 'clients' entity types may",
+        ),
+        (
+            f"{SERVER} --describe --entity-type x",
+            "Invalid entity type x, the entity type must be one of topics,clients,users,brokers,"
+            "ips,broker-loggers with the --bootstrap-server argument",
+        ),
+        (
+            f"{ZOOKEEPER} --describe --broker-logger 1",
+            "the entity type must be one of topics,clients,users,brokers,ips with the --zookeeper",
+        ),
+        (f"{SERVER} --describe --broker x", "must be a valid integer broker id, but it is: x"),
+        (
+            f"{SERVER} --describe --entity-type brokers --entity-name 2147483648",
+            "The entity name for brokers must be a valid integer broker id, but it is: 2147483648",
+        ),
+        (
+            f"{SERVER} --describe --entity-type broker-loggers",
+            "an entity name must be specified with --describe of broker-loggers",
+        ),
+        (f"{SERVER} --alter --entity-type brokers --add-config a=1", NO_NAME),
+        (f"{SERVER} --alter --entity-type users --add-config a=1", NO_NAME),
+        (
+            f"{SERVER} --alter --entity-type topics --add-config a=1",
+            "an entity name must be specified with --alter of topics",
+        ),
+        (
+            f"{SERVER} --alter --topic t --add-config a=1 --add-config-file f",
+            "Only one of --add-config or --add-config-file must be specified",
+        ),
+        (
+            f"{SERVER} --alter --topic t",
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_together(line: str, said: str) -> None:
+    with pytest.raises((UncaughtException, UsageExit)) as refused:
+        ConfigOptions(line.split())
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("line", "types", "names"),
+    [
+        ("--describe --entity-type topics", ["topics"], []),
+        ("--describe --topic t", ["topics"], ["t"]),
+        ("--alter --broker-defaults --delete-config a", ["brokers"], [""]),
+        ("--alter --entity-type brokers --entity-default --delete-config a", ["brokers"], [""]),
+        ("--alter --broker 2147483647 --add-config a=1", ["brokers"], ["2147483647"]),
+        ("--describe --user u --client-defaults", ["users", "clients"], ["u", ""]),
+        (
+            "--describe --entity-type users --entity-default --entity-type clients --entity-name c",
+            ["users", "clients"],
+            ["", "c"],
+        ),
+    ],
+)
+def test_options_that_fit_together(line: str, types: list[str], names: list[str]) -> None:
+    command = ConfigOptions([*SERVER.split(), *line.split()])
+    assert (sorted(command.entity_types), sorted(command.entity_names)) == (
+        sorted(types),
+        sorted(names),
+    )
+    assert command.action == line.split()[0].removeprefix("--")
+
+
+@pytest.mark.parametrize(
+    ("line", "added", "deleted"),
+    [
+        ("--add-config a=1,b=[x,y],,", {"a": "1", "b": "x,y"}, []),
+        ("--add-config a=,b=2", {"a": "", "b": "2"}, []),
+        ("--delete-config a,b, --delete-config c", {}, ["a", "b", "c"]),
+    ],
+)
+def test_configs_of_a_command_line(line: str, added: dict[str, str], deleted: list[str]) -> None:
+    command = ConfigOptions([*SERVER.split(), "--alter", "--topic", "t", *line.split()])
+    assert command.configs_to_add(ToolOutput()) == added
+    assert command.configs_to_delete() == deleted
+
+
+@pytest.mark.parametrize("text", ["a", "a=1,b", "a=1=2", ""])
+def test_configs_that_are_no_pairs(text: str) -> None:
+    command = ConfigOptions([*SERVER.split(), "--alter", "--topic", "t", "--add-config", text])
+    with pytest.raises(UncaughtException, match='must be in the format "key=val"'):
+        command.configs_to_add(ToolOutput())
+
+
+def test_configs_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a=1\nb=2\n")
+    options = f"--alter --topic t --add-config-file {tmp_path / 'f'}"
+    assert ConfigOptions([*SERVER.split(), *options.split()]).configs_to_add(ToolOutput()) == {
+        "a": "1",
+        "b": "2",
+    }
+
+
+def test_the_defaults_of_running_brokers_are_not_changed_in_zookeeper(world: World) -> None:
+    line = "--alter --broker-defaults --add-config unclean.leader.election.enable=true"
+    refused = run(world, line)
+    assert "for default cluster if any broker is running." in refused.stderr
+    rate = "follower.replication.throttled.rate=1"
+    throttled = run(world, f"--alter --broker-defaults --add-config {rate}")
+    assert throttled.stdout == (
+        f"{WARNING}Completed updating config for entity: default brokers.\n"
+    )
+    shown = run(world, "--describe --entity-type brokers")
+    assert f"Configs for default brokers are {rate}" in shown.stdout
 
 
 @pytest.mark.parametrize("line", ["--describe --user u", "--describe --ip 1.2.3.4"])

@@ -116,3 +116,104 @@ def test_no_answer_in_time() -> None:
         f'Exception in thread "main" java.util.concurrent.ExecutionException: {gone}\n'
         f"Caused by: {gone}\n"
     )
+
+
+ONE_OF = "One and only one of the following options is required: topic, all-topic-partitions, "
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--election-type preferred", "Missing required option(s): bootstrap-server"),
+        ("--all-topic-partitions", "Missing required option(s): election-type, bootstrap-server"),
+        ("{server} --election-type preferred", ONE_OF),
+        ("{server} --election-type unclean --topic t --all-topic-partitions", ONE_OF),
+        ("{server} --election-type unclean --topic t", "Missing required option(s): partition"),
+        (
+            "{server} --election-type unclean --all-topic-partitions --partition 0",
+            "Option partition is only allowed if topic is used",
+        ),
+        (
+            "{server} --election-type other --all-topic-partitions",
+            "Cannot parse argument 'other' of option election-type",
+        ),
+        (
+            "{server} --election-type preferred --topic t --partition 2147483648",
+            "Cannot parse argument '2147483648' of option partition",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_together(line: str, said: str) -> None:
+    answers = Answers({})
+    result = elect(line.format(server="--bootstrap-server s:1").split(), answers)
+    assert said in result.stderr
+    assert (result.exit_code, answers.asked) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--bootstrap-server s:1 --zookeeper z:1", "Exactly one of '[bootstrap-server]' or '[zook"),
+        ("--path-to-json-file f", "Exactly one of '[bootstrap-server]' or '[zookeeper]' must be"),
+        ("--zookeeper z:1 --admin.config f", "Option(s) [admin.config] are unavailable given"),
+    ],
+)
+def test_options_of_the_older_tool_that_do_not_fit_together(line: str, said: str) -> None:
+    answers = Answers({})
+    services = World().services(cluster=answers)
+    result = run_preferred_election_command(line.split(), services)
+    assert said in result.stderr
+    assert (result.exit_code, answers.asked) == (1, [])
+
+
+T0, T1 = ({"topic": "t", "partition": number} for number in range(2))
+
+
+@pytest.mark.parametrize("tool", ["new", "old"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"partitions": [T0, T1, T0]}, "election data contains duplicate partitions: t-0"),
+        ({"partitions": [{"topic": "t"}]}, "No such field exists: `partition`"),
+        ({}, {"new": 'is missing "partitions" field', "old": "election data is empty"}),
+        ("x", "election data is empty"),
+    ],
+)
+def test_files_of_partitions_that_are_not_valid(
+    tmp_path: Path, tool: str, content: object, said: str | dict[str, str]
+) -> None:
+    file, answers = tmp_path / "f", Answers({})
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    result = elect_in(file, tool, answers)
+    assert (said if isinstance(said, str) else said[tool]) in result.stderr
+    assert (result.exit_code, answers.asked) == (1, [])
+
+
+@pytest.mark.parametrize("tool", ["new", "old"])
+def test_the_partitions_of_a_file_are_elected(tmp_path: Path, tool: str) -> None:
+    file, answers = tmp_path / "f", Answers({})
+    file.write_text(json.dumps({"partitions": [T1, T0]}))
+    assert elect_in(file, tool, answers).exit_code == 0
+    asked = [TopicPartition("t", 1), TopicPartition("t", 0)]
+    assert answers.asked == [(ElectionType.PREFERRED, asked)]
+    absent = elect_in(tmp_path / "absent", tool, answers)
+    assert f"Unable to read file {tmp_path / 'absent'}" in absent.stderr
+
+
+def elect_in(file: Path, tool: str, answers: Answers) -> CommandResult:
+    """Elect the partitions of a file, with the newer or the older tool."""
+    args = ["--bootstrap-server", "s:1", "--path-to-json-file", str(file)]
+    if tool == "new":
+        return elect([*args, "--election-type", "PREFERRED"], answers)
+    return run_preferred_election_command(args, World().services(cluster=answers))
+
+
+def test_an_election_that_is_in_progress_is_not_overwritten() -> None:
+    world = World(2, {"t": {"0": [0, 1]}})
+    waiting = [TopicPartition("t", 0)]
+    assert world.client.create_preferred_replica_election(waiting)
+    services = world.services(cluster=Answers({}))
+    result = run_preferred_election_command(["--zookeeper", "z:1"], services)
+    assert "Preferred replica leader election currently in progress for t-0" in result.stderr
+    assert result.exit_code == 1
+    assert world.client.get_preferred_replica_election() == waiting

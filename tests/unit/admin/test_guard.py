@@ -37,12 +37,22 @@ def test_topics_that_tools_made_are_no_cluster(client: KafkaZkClient) -> None:
     assert foreign_cluster(client) is None
 
 
-@pytest.mark.parametrize("path", ["/controller", "/brokers/ids", "/brokers/ids/0"])
-def test_a_cluster_without_the_marker_is_refused(client: KafkaZkClient, path: str) -> None:
-    client.make_sure_persistent_paths_exist([path])
+@pytest.mark.parametrize(
+    ("paths", "brokers"),
+    [
+        (["/controller"], "no live brokers"),
+        (["/brokers/ids"], "no live brokers"),
+        (["/brokers/ids/0"], "1 live broker"),
+        (["/brokers/ids/0", "/brokers/ids/7"], "2 live brokers"),
+    ],
+)
+def test_a_cluster_without_the_marker_is_refused(
+    client: KafkaZkClient, paths: list[str], brokers: str
+) -> None:
+    client.make_sure_persistent_paths_exist(paths)
     client.create_or_get_cluster_id("4L6g3nShT-eMCtK--X86sw")
     before = dump(client.store)
-    with pytest.raises(NotKlamm, match="Kafka cluster 4L6g3nShT-eMCtK--X86sw"):
+    with pytest.raises(NotKlamm, match=rf"Kafka cluster 4L6g3nShT-eMCtK--X86sw \({brokers}\)"):
         check_may_run_in(client)
     assert dump(client.store) == before
     assert foreign_cluster(client) == "the Kafka cluster 4L6g3nShT-eMCtK--X86sw"

@@ -42,6 +42,12 @@ def test_words_are_taken_as_written_and_rules_keep_their_order() -> None:
     assert [pools.weight(id_) for id_ in (7, 0, 1)] == [2.5, 1.0, 1.0]
 
 
+def test_the_largest_id_and_the_longest_range() -> None:
+    pools = parse_pools("pools: {a: [0-9999], b: [2147483647]}\ntopics: {x: a}\n")
+    assert len(pools.by_name["a"].broker_ids) == 10_000
+    assert pools.by_name["b"].broker_ids == (2**31 - 1,)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -82,7 +88,7 @@ def test_words_are_taken_as_written_and_rules_keep_their_order() -> None:
         (BAD + "  a: [-1]", "f:3: '-1' is not a broker id"),
         (BAD + "  a: [01]", "f:3: '01' is not a broker id"),
         (BAD + "  a: [3-1]", "f:3: the range 3-1 is descending"),
-        (BAD + "  a: [0-99999]", "f:3: the range 0-99999 has more than 10000 brokers"),
+        (BAD + "  a: [0-10000]", "f:3: the range 0-10000 has more than 10000 brokers"),
         (BAD + "  a: [2147483648]", "f:3: broker id 2147483648 exceeds the maximum of 2147483647"),
         ("pools:\n  a: [1\n", "f:3: expected ',' or ']'"),
         ("pools: *a", "f:1: found undefined alias"),

@@ -207,6 +207,16 @@ def test_the_throttle_is_set_before_anything_moves(tool: Tool, where: tuple[str,
     assert seen and set(seen) == {"7"}
 
 
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+@pytest.mark.parametrize(("given", "set_to"), [("0", "0"), ("-1", None)])
+def test_only_a_negative_rate_sets_no_throttle(
+    tool: Tool, where: tuple[str, str], given: str, set_to: str | None
+) -> None:
+    tool(where, "execute", "--throttle", given)
+    found = tool.world.client.get_entity_configs("brokers", "1")
+    assert found.get("leader.replication.throttled.rate") == set_to
+
+
 def test_throttles_are_put_back_as_they_were(tool: Tool) -> None:
     client, file = tool.world.client, tool.folder / "before"
     rate, log_dir_rate = "leader.replication.throttled.rate", "follower.replication.throttled.rate"

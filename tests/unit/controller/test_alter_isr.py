@@ -10,6 +10,7 @@ from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.requests import AlterIsrRequest, AlterIsrResponse, UpdateMetadataRequest
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.zk.store import SetData
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
@@ -76,6 +77,16 @@ def test_what_is_refused(cluster: Cluster, proposed: LeaderAndIsr, error: Errors
     cluster.assert_nothing_failed()
 
 
+def test_a_state_znode_that_is_gone_is_not_made_again(cluster: Cluster) -> None:
+    path = TopicPartitionStateZNode.path(T0)
+    cluster.admin.delete(path)
+    error = Errors.UNKNOWN_SERVER_ERROR
+    assert propose(cluster, LeaderAndIsr(0, 1, (0,), 1)) is error
+    assert not cluster.admin.path_exists(path)
+    assert cluster.state_of(0, T0) == LeaderAndIsr(0, 1, (0, 1), 1)
+    assert [row.outcome for row in cluster.rows(Kind.ALTER_ISR_REFUSED)] == [error.name]
+
+
 def test_the_state_that_is_there_is_granted_without_a_write(cluster: Cluster) -> None:
     assert propose(cluster, LeaderAndIsr(0, 1, (0, 1), 0)) == LeaderAndIsr(0, 1, (0, 1), 1)
     assert cluster.state(T0).zk_version == 1
@@ -85,7 +96,9 @@ def test_unknown_partitions_and_brokers(cluster: Cluster) -> None:
     state = LeaderAndIsr(0, 1, (0,), 1)
     unknown = propose(cluster, state, TopicPartition("u", 0))
     assert unknown is Errors.UNKNOWN_TOPIC_OR_PARTITION
-    assert propose(cluster, state, epoch=1) is Errors.STALE_BROKER_EPOCH
+    known = cluster.active.context.live_broker_epochs[0]
+    for epoch in (1, known - 1, known + 1):
+        assert propose(cluster, state, epoch=epoch) is Errors.STALE_BROKER_EPOCH
     stranger = LeaderAndIsr(8, 1, (0,), 1)
     cluster.ask(0, AlterIsrRequest(8, 1, {T0: stranger}))
     cluster.run()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.requests import (
     CreatableTopic,
     CreatableTopicResult,
@@ -156,6 +158,36 @@ def test_bad_names_assignments_and_configs(cluster: Cluster) -> None:
         Errors.INVALID_CONFIG,
     ]
     assert not cluster.admin.get_all_topics_in_cluster()
+
+
+THREE_BY_HAND = CreatableTopic("v", assignments={0: (1,), 1: (1,), 2: (1,)})
+
+
+@pytest.mark.parametrize(
+    ("limits", "topics", "refused"),
+    [
+        (PartitionLimits(per_request=5), (PLAIN, THREE_BY_HAND), []),
+        (PartitionLimits(per_request=4), (PLAIN, THREE_BY_HAND), ["t", "v"]),
+        (PartitionLimits(per_request=2), (PLAIN, CreatableTopic("d")), ["t", "d"]),
+        (PartitionLimits(cluster=4), (THREE_BY_HAND,), []),
+        (PartitionLimits(cluster=4), (PLAIN, THREE_BY_HAND, CreatableTopic("d")), ["v"]),
+    ],
+)
+def test_more_partitions_than_allowed_are_refused(
+    cluster: Cluster,
+    limits: PartitionLimits,
+    topics: tuple[CreatableTopic, ...],
+    refused: list[str],
+) -> None:
+    cluster.create_topic("there", (0,))
+    cluster.forget()
+    controller = cluster.active
+    controller.config = msgspec.structs.replace(controller.config, partition_limits=limits)
+    results = create(cluster, *topics)
+    assert [r.name for r in results if r.error is Errors.POLICY_VIOLATION] == refused
+    assert [r.name for r in results if r.error is Errors.NONE] == [
+        topic.name for topic in topics if topic.name not in refused
+    ]
 
 
 def test_a_topic_named_twice_is_not_made(cluster: Cluster) -> None:

@@ -68,3 +68,40 @@ def test_timers_queues_and_channels() -> None:
     assert samples[f"{channels}TotalQueueSize{me}"] == 1
     assert samples[f'{channels}QueueSize{{broker_id="1",controller="0"}}'] == 1
     assert samples[f'{channels}QueueSize{{broker_id="0",controller="0"}}'] == 0
+
+
+def gauges(cluster: Cluster) -> dict[str, int]:
+    """The gauges of topic deletions that are not 0."""
+    found = cluster.active.metrics.gauges()
+    return {name: value for name, value in found.items() if "Delete" in name and value}
+
+
+def test_a_deletion_that_waits_for_a_dead_broker_is_counted_until_it_is_done() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1, 2)
+    cluster.create_topic("t", (0, 1), (1, 2))
+    cluster.create_topic("other", (0, 2))
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.admin.create_delete_topic_path("t")
+    cluster.run()
+    assert gauges(cluster) == {
+        "TopicsToDeleteCount": 1,
+        "ReplicasToDeleteCount": 1,
+        "TopicsIneligibleToDeleteCount": 1,
+    }
+    cluster.start(2)
+    assert gauges(cluster) == {}
+
+
+def test_events_are_timed_while_they_wait_and_while_they_run() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1)
+    name = 'kafka_controller_ControllerEventManager_EventQueueTimeMs_{}{{controller="0"}}'
+    before = rendered(cluster)
+    cluster.active.enable_unclean_leader_election("t")
+    cluster.clock.advance_to(cluster.clock.monotonic_ms() + 250)
+    cluster.run()
+    after = rendered(cluster)
+    assert after[name.format("sum")] - before[name.format("sum")] == 250
+    assert after[name.format("count")] - before[name.format("count")] == 1

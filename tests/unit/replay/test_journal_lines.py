@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from klamm.cluster.journal import NOT_JSON, SCHEMA_VERSION, JournalRow, Kind, line_problem
+from klamm.cluster.journal import (
+    NOT_A_ROW,
+    NOT_JSON,
+    SCHEMA_VERSION,
+    JournalRow,
+    Kind,
+    line_problem,
+)
 from klamm.replay.sources.journal import is_row, journal_batches
 
 LEAST: dict[str, Any] = {
@@ -127,3 +134,11 @@ def test_a_broken_character_in_a_field_of_any_version_is_damage() -> None:
     assert line_problem(good.replace("\u00e9".encode(), b"\xff")) == NOT_JSON
     unknown = line(**{"of a later version": "x"}).replace(b'"x"', b'"\xff"')
     assert line_problem(unknown) == NOT_JSON
+
+
+@pytest.mark.parametrize(
+    ("damaged", "problem"),
+    [(b"[1]", NOT_A_ROW), (b'{"v":1}', NOT_A_ROW), (line()[:-9], NOT_JSON), (b"", NOT_JSON)],
+)
+def test_a_line_that_is_no_row_has_a_problem(damaged: bytes, problem: str) -> None:
+    assert line_problem(damaged) == problem

@@ -60,7 +60,7 @@ def test_every_operation_says_what_it_takes_and_answers() -> None:
 def test_every_answer_is_described_field_by_field() -> None:
     """tests/asgi.py compares every answer in a test with this description."""
     schemas = DOCUMENT["components"]["schemas"]
-    bare = []
+    bare, texts = [], []
     for (method, path), operation in operations().items():
         content = operation["responses"]["200"]["content"]
         if "application/json" in content:
@@ -68,6 +68,9 @@ def test_every_answer_is_described_field_by_field() -> None:
             name = str(schema.get("$ref", "")).rpartition("/")[2]
             if not schemas.get(name, schema).get("properties"):
                 bare.append(f"{method} {path}")
+        else:
+            texts.append((f"{method} {path}", list(content)))
+    assert texts == [("GET /metrics", ["text/plain"])]
     assert bare == ["GET /openapi.json"]
 
 
@@ -80,7 +83,13 @@ def test_numbers_have_kafkas_bounds() -> None:
     partitions = DOCUMENT["components"]["schemas"]["CreatableTopic"]["properties"]["num_partitions"]
     assert partitions["maximum"] == 2**31 - 1
     journal = operations()["GET", "/journal"]["parameters"]
-    assert [one["name"] for one in journal] == ["after", "last"]
+    assert [(one["name"], one["in"], one["required"]) for one in journal] == [
+        ("after", "query", False),
+        ("last", "query", False),
+    ]
+    [broker] = operations()["GET", "/brokers/{id}"]["parameters"]
+    assert (broker["name"], broker["in"], broker["required"]) == ("id", "path", True)
+    assert broker["schema"] == {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
 
 
 def test_requests_have_no_fields_but_their_own() -> None:

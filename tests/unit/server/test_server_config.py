@@ -1,0 +1,160 @@
+"""ServerConfig: the last values that are accepted, and the first that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import EndPoint
+from klamm.server.config import MAX_BROKERS, ServerConfig, check_broker_id, is_loopback
+from klamm.zk.security import ZooKeeperTls
+
+LISTEN: dict[str, Any] = {"brokers": 3, "has_segments": True}
+TLS = ZooKeeperTls(ca=Path("ca.pem"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"brokers": MAX_BROKERS},
+        {"brokers": 3, "controllers": 1},
+        {"brokers": 3, "controllers": 3},
+        {"brokers": 3, "racks": ("a", "b", "c")},
+        {"brokers": 1, "session_timeout_ms": 1_000},
+        {"brokers": 1, "session_timeout_ms": 60_000},
+        {"brokers": 1, "port": 0},
+        {"brokers": 1, "port": 65_535},
+        {"brokers": 1, "state_change_level": "INFO"},
+        {"brokers": 1, "zookeeper_port": 1},
+        {"brokers": 1, "zookeeper_port": 65_535},
+        {"brokers": 1, "zookeeper_port": 65_533, "zookeeper_servers": 3},
+        {**LISTEN, "listen": "1"},
+        {**LISTEN, "listen": "65533"},
+        {**LISTEN, "listen": "9092", "advertised_listener": "h:65533"},
+        {**LISTEN, "listen": "0.0.0.0:9092", "advertised_listener": "h"},
+    ],
+    ids=str,
+)
+def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
+    ServerConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "Missing option '--brokers'"),
+        ({"brokers": 0}, "a cluster cannot have 0 brokers"),
+        ({"brokers": MAX_BROKERS + 1}, "a cluster cannot have 10001 brokers"),
+        ({"brokers": 3, "controllers": 0}, "--controllers 0: out of range for 3 brokers"),
+        ({"brokers": 3, "controllers": 4}, "--controllers 4: out of range for 3 brokers"),
+        ({"brokers": 3, "racks": ("a", "b", "c", "d")}, "--racks lists 4 racks for 3 brokers"),
+        ({"brokers": 3, "racks": ("a", " ")}, "--racks: a rack name is empty"),
+        ({"brokers": 1, "session_timeout_ms": 999}, "--session-timeout-ms 999: out of range"),
+        ({"brokers": 1, "session_timeout_ms": 60_001}, "--session-timeout-ms 60001: out of range"),
+        ({"brokers": 1, "port": -1}, "--port -1 is not a valid port"),
+        ({"brokers": 1, "port": 65_536}, "--port 65536 is not a valid port"),
+        ({"brokers": 1, "state_change_level": "DEBUG"}, "DEBUG: unknown level"),
+        ({"brokers": 1, "zookeeper_port": 0}, "--zookeeper-port 0 is not a valid port"),
+        (
+            {"brokers": 1, "zookeeper_port": 65_534, "zookeeper_servers": 3},
+            "--zookeeper-port 65534 is not a valid port",
+        ),
+        (
+            {"brokers": 1, "zookeeper": "z:1", "zookeeper_servers": 3},
+            "give either --zookeeper or --zookeeper-servers, but not both",
+        ),
+        (
+            {"brokers": 1, "zookeeper": "z:1", "zookeeper_port": 2181},
+            "give either --zookeeper or --zookeeper-port, but not both",
+        ),
+        ({"brokers": 1, "zookeeper_tls": TLS}, "the embedded ZooKeeper does not support TLS"),
+        ({"brokers": 1, "advertised_listener": "h"}, "--advertised-listener requires --listen"),
+        ({"brokers": 1, "listen": "9092"}, "--listen requires --segments"),
+        ({**LISTEN, "listen": "0"}, "--listen 0: it is not a valid port"),
+        ({**LISTEN, "listen": "65534"}, "--listen 65534: 65534 is not a valid port"),
+        (
+            {**LISTEN, "listen": "9092", "advertised_listener": "h:65534"},
+            "--advertised-listener h:65534: 65534 is not a valid port",
+        ),
+        ({**LISTEN, "listen": "[::]:9092"}, "clients cannot connect to ::"),
+        ({"brokers": 1, "host": "192.0.2.1"}, "so a token is required"),
+        ({"brokers": 1, "host": "0.0.0.0", "token": "t"}, "--host 0.0.0.0 requires --allowed-host"),
+    ],
+    ids=str,
+)
+def test_the_first_values_that_are_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        ServerConfig(**values)
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertised", "end_point", "second"),
+    [
+        ("9092", None, ("127.0.0.1", 9092), ("127.0.0.1", 9093)),
+        ("127.0.0.1:9092", None, ("127.0.0.1", 9092), ("127.0.0.1", 9093)),
+        ("[::1]:9092", None, ("::1", 9092), ("::1", 9093)),
+        ("9092", "h", ("h", 9092), ("127.0.0.1", 9093)),
+        ("9092", "h:19092", ("h", 19092), ("127.0.0.1", 9093)),
+        ("9092", "[::1]", ("::1", 9092), ("127.0.0.1", 9093)),
+        ("9092", "[::1]:19092", ("::1", 19092), ("127.0.0.1", 9093)),
+    ],
+)
+def test_where_brokers_listen_and_where_clients_find_them(
+    listen: str, advertised: str | None, end_point: tuple[str, int], second: tuple[str, int]
+) -> None:
+    config = ServerConfig(**LISTEN, listen=listen, advertised_listener=advertised)
+    assert config.listen_place(1) == second
+    assert config.spec("r", None).first_end_point == EndPoint(*end_point)
+
+
+@pytest.mark.parametrize(
+    ("values", "candidates"),
+    [
+        ({"brokers": 7}, (0, 1, 2, 3, 4)),
+        ({"brokers": 3}, (0, 1, 2)),
+        ({"brokers": 7, "controllers": 6}, (0, 1, 2, 3, 4, 5)),
+        ({"brokers": 7, "controllers": 2}, (0, 1)),
+    ],
+)
+def test_the_lowest_ids_are_candidates(values: dict[str, Any], candidates: tuple[int, ...]) -> None:
+    assert ServerConfig(**values).spec("r", None).candidates == candidates
+
+
+def test_only_the_first_run_has_the_given_seed() -> None:
+    config = ServerConfig(brokers=1, seed=7)
+    seeds = [config.spec("r", None, incarnation=number).seed for number in range(3)]
+    assert seeds[0] == 7
+    assert len(set(seeds)) == 3
+    assert seeds[1] == config.spec("r", None, incarnation=1).seed
+
+
+def test_the_first_connection_waits_for_the_session_timeout_unless_configured() -> None:
+    assert ServerConfig(brokers=1, session_timeout_ms=3_000).connection_timeout_ms == 3_000
+    config = {"zookeeper.connection.timeout.ms": "5"}
+    assert ServerConfig(brokers=1, config=config).connection_timeout_ms == 5
+
+
+def test_the_host_header_may_have_loopback_names_the_host_and_allowed_hosts() -> None:
+    loopback = {"localhost", "127.0.0.1", "::1"}
+    assert ServerConfig(brokers=1).host_names() == loopback
+    own = ServerConfig(brokers=1, host="192.0.2.1", token="t", allowed_hosts=("Klamm", "[::2]"))
+    assert own.host_names() == loopback | {"192.0.2.1", "klamm", "::2"}
+    every = ServerConfig(brokers=1, host="0.0.0.0", token="t", allowed_hosts=("klamm",))
+    assert every.host_names() == loopback | {"klamm"}
+
+
+def test_a_broker_id_has_a_port() -> None:
+    check_broker_id(0)
+    check_broker_id(65_535 - 9092)
+    for broker_id in (-1, 65_536 - 9092):
+        with pytest.raises(UsageError, match="not a valid broker id"):
+            check_broker_id(broker_id)
+
+
+def test_what_only_this_machine_reaches() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
+    assert not any(map(is_loopback, ("0.0.0.0", "192.0.2.1", "::", "example.org", "")))
