@@ -15,10 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
+from klamm.controller.candidacy import FIRST_PAUSE_MS
 from klamm.server.api import ROUTES, create_app
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.server.openapi import ApiRoute, plain_path
+from klamm.server.zookeeper import why_no_controller
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.store import SessionState
 from tests.asgi import AsgiClient
@@ -77,6 +79,22 @@ def test_known_values_are_stale_while_no_server_responds(
         server.cluster.own_session.state = SessionState.CONNECTED
     assert status["zookeeper"]["is_stale"] is is_stale
     assert [broker["live"] for broker in status["brokers"]] == [None if is_stale else True] * 4
+
+
+def test_failed_failovers_are_counted_and_named(api: AsgiClient, server: ClusterServer) -> None:
+    cluster = server.cluster
+    assert why_no_controller(cluster).startswith("no broker is the controller")
+    try:
+        for _ in range(2):
+            cluster.candidacy.failover_failed("StoreError: x")
+        assert why_no_controller(cluster) == "the last 2 failovers failed: StoreError: x"
+        shown = api.get("/status").json()["failovers"]
+        assert (shown["failed"], shown["failure"]) == (2, "StoreError: x")
+        assert 0 <= shown["pause_ms"] <= 2 * FIRST_PAUSE_MS
+        assert "\nklamm_failed_failovers 2.0\n" in api.get("/metrics").text
+    finally:
+        cluster.candidacy.failover_succeeded()
+    assert "\nklamm_failed_failovers 0.0\n" in api.get("/metrics").text
 
 
 def test_a_topic_is_created_by_the_controller_and_described(api: AsgiClient) -> None:

@@ -15,6 +15,7 @@ from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.asgi import AsgiClient
+from tests.waiting import wait_until
 
 LOCALHOST = (b"host", b"localhost")
 COUNTS = ("sent", "acknowledged", "failed", "in_doubt", "undecided")
@@ -114,7 +115,10 @@ def test_a_consumer_starts_where_it_is_told(api: AsgiClient) -> None:
         assert opened["partitions"] == [1]
         consumers.append(f"/consumers/{opened['id']}")
     # The consumer at the end must know its position before more records come.
-    assert ok(api, f"{consumers[-1]}/poll", wait_ms=500)["counted"] == []
+    wait_until(
+        lambda: ok(api, f"{consumers[-1]}/poll", wait_ms=100)["positions"] == {"1": end},
+        what="the consumer is at the end",
+    )
     ok(api, f"{producer}/close", wait_ms=20_000, gives_up=True)
     more = f"/producers/{ok(api, '/producers', **place)['id']}"
     ok(api, f"{more}/records", record_count=1, max_undecided=0, wait_ms=20_000)
