@@ -165,7 +165,6 @@ class Group:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        self.pending_sync.pop(member_id, None)
 
     def static_member_id(self, group_instance_id: str | None) -> str | None:
         """Return the member id of a static member, or None if there is no such member."""
@@ -241,7 +240,6 @@ class Group:
         self.compute_subscribed_topics()
         completing = GroupState.COMPLETING_REBALANCE
         self.transition_to(completing if self.members else GroupState.EMPTY, wall_ms)
-        self.pending_sync.clear()
 
     def compute_subscribed_topics(self) -> None:
         """Update the topics of a consumer group; None if they are unknown."""

@@ -323,8 +323,7 @@ class GroupCoordinator:
         return None
 
     def _check_commit(self, group: Group, body: OffsetCommitRequest) -> Errors:
-        is_fenced = group.is_fenced(body.member_id, body.group_instance_id)
-        if body.generation_id < 0 and group.state is GroupState.EMPTY and not is_fenced:
+        if body.generation_id < 0 and group.state is GroupState.EMPTY:
             return Errors.NONE
         error = self._members.check_member(
             group, body.member_id, body.group_instance_id, body.generation_id

@@ -126,10 +126,8 @@ class Membership:
             self._add(group, body.member_id, message, body)
         elif group.is_fenced(body.member_id, body.group_instance_id):
             self._refuse_join(message, body.member_id, Errors.FENCED_INSTANCE_ID)
-        elif (
-            member is None
-            or group.state is GroupState.EMPTY
-            or (body.group_instance_id and body.group_instance_id not in group.static_members)
+        elif member is None or (
+            body.group_instance_id and body.group_instance_id not in group.static_members
         ):
             self._refuse_join(message, body.member_id, Errors.UNKNOWN_MEMBER_ID)
         elif group.state is not GroupState.PREPARING_REBALANCE and (
@@ -371,7 +369,7 @@ class Membership:
             return Errors.UNKNOWN_MEMBER_ID
         if generation_id != group.generation_id:
             return Errors.ILLEGAL_GENERATION
-        return Errors.UNKNOWN_MEMBER_ID if group.state is GroupState.EMPTY else Errors.NONE
+        return Errors.NONE
 
     def heartbeat(self, group: Group, body: HeartbeatRequest) -> Errors:
         """Restart a member's session; return the error for the response."""

@@ -83,7 +83,7 @@ class AlterIsrManager:
             controller_id,
             cache.controller_epoch,
         ):
-            self._in_flight = self._retry_at_ms = None
+            self._in_flight = None
         if not self._unsent or self._in_flight is not None or controller_id is None:
             return []
         if self._retry_at_ms is not None and now_ms < self._retry_at_ms:

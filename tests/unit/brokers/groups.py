@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from klamm.brokers.config import broker_config
 from klamm.brokers.groups.group_log import OFFSETS_TOPIC
+from klamm.brokers.logs.checkpoints import MetaProperties
+from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
     CommittedOffset,
@@ -54,21 +57,35 @@ REBALANCE_MS = 20_000
 
 
 class Groups:
-    """Broker 1, the only replica and the leader of ``__consumer_offsets``-0, with t-0 and u-0."""
+    """Broker 1, the only replica and the leader of ``__consumer_offsets``-0, with t-0 and u-0.
 
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+    ``segments``: the folder of its log directory; by default, it keeps only offsets in memory.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, segments: Path | None = None
+    ) -> None:
         self.network = Network()
         config = {"offsets.topic.num.partitions": "1", **(properties or {})}
-        self.network.add(BROKER, broker_config(config))
+        if segments is None:
+            self.network.add(BROKER, broker_config(config))
+        else:
+            config["log.dirs"] = "d0"
+            added = self.network.add(
+                BROKER, broker_config(config), log_store=FileLogStore(segments)
+            )
+            added.log_maintenance.startup(MetaProperties("cluster", BROKER))
         self.network.request(BROKER, update_metadata(cached(), cached(U0)))
         self.lead(leader_epoch=3)
         self._sent = 0
 
-    def lead(self, *, leader: int = BROKER, leader_epoch: int) -> None:
+    def lead(
+        self, *, leader: int = BROKER, leader_epoch: int, isr: tuple[int, ...] | None = None
+    ) -> None:
         """Make a broker the leader of ``__consumer_offsets``-0, and let it load."""
-        new = state(
-            OFFSETS, leader=leader, leader_epoch=leader_epoch, isr=(leader,), replicas=(leader, 1)
-        )
+        isr = isr or (leader,)
+        replicas = tuple(dict.fromkeys((*isr, BROKER)))
+        new = state(OFFSETS, leader=leader, leader_epoch=leader_epoch, isr=isr, replicas=replicas)
         self.network.request(BROKER, leader_and_isr(new, topic_id=None))
         self.network.pass_time(1)
 
@@ -94,6 +111,7 @@ class Groups:
         protocols: tuple[Protocol, ...] = PROTOCOLS,
         protocol_type: str = "consumer",
         session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
         needs_id: bool = False,
     ) -> int:
         """Send JoinGroup."""
@@ -101,7 +119,7 @@ class Groups:
             JoinGroupRequest(
                 group_id="g",
                 session_timeout_ms=session_ms,
-                rebalance_timeout_ms=REBALANCE_MS,
+                rebalance_timeout_ms=rebalance_ms,
                 protocol_type=protocol_type,
                 protocols=protocols,
                 member_id=member_id,

@@ -271,7 +271,9 @@ def test_who_caught_up_with_an_older_epoch_is_not_proposed(network: Network) -> 
 def test_a_partition_missing_in_the_answer_is_sent_again(network: Network) -> None:
     fetch(network, 2, T0, T1)
     answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))
-    network.pass_time(50)
+    network.pass_time(49)
+    assert len(asked(network)) == 1
+    network.pass_time(1)
     assert items(asked(network)[-1]) == {T0: ASKED}
 
 
@@ -282,6 +284,16 @@ def test_a_deleted_partition_is_asked_for_no_more(network: Network) -> None:
     network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
     answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))
     assert [list(items(message)) for message in asked(network)] == [[T1]]
+
+
+def test_nothing_is_due_after_the_partition_of_a_failed_request_is_deleted(
+    network: Network,
+) -> None:
+    fetch(network, 2)
+    answer(network, error=Errors.NOT_CONTROLLER)
+    named = StopReplicaPartitionState(T0, -2, True)
+    network.request(1, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, [named]))
+    assert network.brokers[1].alter_isr_manager.next_due_ms() is None
 
 
 def test_a_leader_that_becomes_a_follower_proposes_nothing_more(network: Network) -> None:

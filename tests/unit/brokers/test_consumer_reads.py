@@ -28,11 +28,21 @@ from klamm.cluster.data_requests import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    ProduceRequest,
 )
-from klamm.cluster.records import EpochEndOffset, IntervalRecords
+from klamm.cluster.records import CountedBatch, EpochEndOffset, IntervalRecords
 from klamm.cluster.requests import Address, Message, StopReplicaPartitionState, StopReplicaRequest
 from klamm.cluster.types import TopicPartition
-from tests.unit.brokers.network import CONTROLLER, CONTROLLER_EPOCH, T0, T1, cached, update_metadata
+from tests.unit.brokers.network import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    T0,
+    T1,
+    cached,
+    leader_and_isr,
+    state,
+    update_metadata,
+)
 from tests.unit.brokers.replicas import Replicas
 
 CONSUMER = Address("client", 8)
@@ -140,10 +150,32 @@ def test_a_fetch_gets_no_more_bytes_than_it_wants_but_a_record_at_least(
     for limits, end in (
         ({"partition_max_bytes": 350}, 3),
         ({"max_bytes": 250}, 2),
+        ({"max_bytes": 0}, 1),
         ({"partition_max_bytes": 1}, 1),
         ({}, 10),
     ):
         assert bounds(replicas.fetched(replicas.send_fetch(0, **limits))) == [(3, 0, end)]
+
+
+@pytest.mark.parametrize(("max_bytes", "count"), [(100, 0), (150, 1), (350, 2)], ids=str)
+def test_the_partitions_of_a_fetch_share_its_bytes(
+    replicas: Consumed, max_bytes: int, count: int
+) -> None:
+    named = state(T1, leader=1, leader_epoch=3, isr=(1,), replicas=(1,))
+    replicas.request(1, leader_and_isr(named))
+    replicas.produce(1, 1)
+    records = ProduceRequest(1, 1_000, {T1: CountedBatch(10, 1_000)})
+    replicas.request(1, records, CONSUMER)
+    replicas.settle()
+    asked = {tp: FetchPartition(0, -1) for tp in (T0, T1)}
+    answer = replicas.request(1, FetchRequest(-1, asked, 0, 1, max_bytes), CONSUMER)
+    assert isinstance(answer, FetchResponse)
+    assert bounds(answer.partitions[T0]) == [(3, 0, 1)]
+    assert bounds(answer.partitions[T1]) == ([(3, 0, count)] if count else [])
+
+
+def test_a_fetch_of_no_partition_does_not_wait(replicas: Consumed) -> None:
+    assert replicas.request(1, FetchRequest(-1, {}, 500, 1), CONSUMER) == FetchResponse({})
 
 
 @pytest.mark.parametrize(
@@ -165,12 +197,25 @@ def test_errors_do_not_wait(
     assert (fetched.error if fetched else Errors.NONE) is expected
 
 
-def test_a_partition_that_is_unknown_does_not_keep_others_waiting(replicas: Consumed) -> None:
-    asked = {tp: FetchPartition(0, -1) for tp in (T0, UNKNOWN)}
+@pytest.mark.parametrize("tps", [(T0, UNKNOWN), (UNKNOWN, T0)], ids=["last", "first"])
+def test_a_partition_that_is_unknown_does_not_keep_others_waiting(
+    replicas: Consumed, tps: tuple[TopicPartition, ...]
+) -> None:
+    asked = {tp: FetchPartition(0, -1) for tp in tps}
     answer = replicas.request(1, FetchRequest(-1, asked, 500, 1), CONSUMER)
     assert isinstance(answer, FetchResponse)
     codes = {tp: one.error for tp, one in answer.partitions.items()}
     assert codes == {T0: Errors.NONE, UNKNOWN: Errors.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_a_fetch_out_of_range_names_the_offsets_that_can_be_read(replicas: Consumed) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    replicas.lost = (2,)
+    replicas.produce(1, 5)
+    fetched = replicas.fetched(replicas.send_fetch(16))
+    assert fetched is not None and fetched.error is Errors.OFFSET_OUT_OF_RANGE
+    assert (fetched.log_start_offset, fetched.log_end_offset) == (0, 10)
 
 
 def test_waiting_clients_get_an_error_when_the_leader_changes(replicas: Consumed) -> None:
@@ -213,6 +258,7 @@ def test_where_a_time_is(replicas: Consumed) -> None:
     replicas.settle()
     late = replicas.offset_at(begun_ms + 1, 2)
     assert late == ListedOffset(Errors.NONE), "it is there, and not committed"
+    assert replicas.offset_at(EARLIEST_TIMESTAMP, 2) == ListedOffset(Errors.NONE, -1, 0, 3)
 
 
 def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(

@@ -5,17 +5,22 @@ Sources: GroupCoordinator, GroupMetadata and GroupMetadataManager (kafka.coordin
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from klamm.brokers.groups.group_log import OFFSETS_TOPIC
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     GroupRequest,
     HeartbeatRequest,
     JoinGroupResponse,
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
+    OffsetDeleteRequest,
     Protocol,
     SyncGroupRequest,
     SyncGroupResponse,
@@ -32,11 +37,13 @@ from tests.unit.brokers.groups import (
     REBALANCE_MS,
     SESSION_MS,
     SUBSCRIPTION,
+    U0,
     Groups,
 )
 from tests.unit.brokers.network import (
     CONTROLLER,
     CONTROLLER_EPOCH,
+    T0,
     Network,
     cached,
     update_metadata,
@@ -80,9 +87,48 @@ def test_two_members_join_sync_and_live(groups: Groups) -> None:
     ]
 
 
+def test_the_initial_delay_ends_with_the_rebalance_timeout_of_the_members(groups: Groups) -> None:
+    numbers = [groups.join()]
+    for _ in range(6):
+        groups.network.pass_time(DELAY_MS - 1)
+        numbers.append(groups.join())
+        groups.network.pass_time(1)
+    groups.network.pass_time(REBALANCE_MS - 6 * DELAY_MS - 1)
+    assert groups.answer(numbers[0]) is None
+    groups.network.pass_time(1)
+    assert [groups.joined(number).generation_id for number in numbers] == [1] * 7
+
+
+def test_a_rebalance_takes_as_long_as_the_slowest_member_may(groups: Groups) -> None:
+    hour_ms = 3_600_000
+    first, second = groups.join(rebalance_ms=hour_ms), groups.join(rebalance_ms=1_000)
+    groups.network.pass_time(2 * DELAY_MS)
+    leader = groups.joined(first)
+    groups.sync(leader)
+    number = groups.join(leader.member_id)
+    groups.network.pass_time(1_000)
+    assert groups.answer(number) is None
+
+
+def test_a_new_member_that_waits_needs_no_heartbeats_for_five_minutes(groups: Groups) -> None:
+    number = groups.join(rebalance_ms=3_600_000)
+    groups.network.pass_time(2 * DELAY_MS)
+    old = groups.joined(number)
+    new = groups.join(session_ms=6_000)
+    for _ in range(50):
+        groups.network.pass_time(6_000 - 1)
+        assert groups.beat(old) is Errors.REBALANCE_IN_PROGRESS
+    assert groups.answer(new) is None
+    groups.network.pass_time(50)
+    assert groups.joined(new).error is Errors.UNKNOWN_MEMBER_ID
+
+
 def test_a_third_member_makes_the_others_join_again(groups: Groups) -> None:
     members = groups.stable(2)
     third = groups.join()
+    described = groups.describe()
+    assert described.protocol == ""
+    assert {(one.metadata, one.assignment) for one in described.members} == {(b"", b"")}
     assert [groups.beat(one) for one in members] == [Errors.REBALANCE_IN_PROGRESS] * 2
     assert groups.synced(groups.sync(members[0])).error is Errors.REBALANCE_IN_PROGRESS
     numbers = [groups.join(one.member_id) for one in members]
@@ -97,6 +143,12 @@ def test_only_changes_and_the_leader_begin_a_rebalance(groups: Groups) -> None:
     assert groups.state() == ("Stable", 2)
     groups.join(leader.member_id)
     assert groups.state() == ("PreparingRebalance", 2)
+
+
+def test_a_leader_that_joins_again_before_its_sync_gets_the_same_answer(groups: Groups) -> None:
+    leader, _ = groups.joining(2)
+    assert groups.joined(groups.join(leader.member_id)) == leader
+    assert groups.state() == ("CompletingRebalance", 2)
 
 
 def test_who_does_not_join_again_in_time_is_removed(groups: Groups) -> None:
@@ -159,13 +211,55 @@ def test_a_rebalance_waits_for_a_pending_member_until_its_session_ends(groups: G
     assert groups.joined(number).generation_id == 2
 
 
+def test_a_pending_member_that_joins_or_leaves_holds_up_no_rebalance(groups: Groups) -> None:
+    told = groups.joined(groups.join(needs_id=True))
+    number = groups.join(told.member_id, needs_id=True)
+    groups.network.pass_time(2 * DELAY_MS)
+    member = groups.joined(number)
+    groups.sync(member)
+    member = groups.joined(groups.join(member.member_id))
+    assert member.generation_id == 2
+    groups.sync(member)
+    other = groups.joined(groups.join(needs_id=True))
+    number = groups.join(member.member_id)
+    assert groups.answer(number) is None
+    assert groups.leave(other.member_id) is Errors.NONE
+    assert groups.joined(number).generation_id == 3
+
+
 def test_what_cannot_be_joined() -> None:
     groups = Groups({"group.min.session.timeout.ms": "6000"})
+    assert groups.joined(groups.join(protocol_type="")).error is (
+        Errors.INCONSISTENT_GROUP_PROTOCOL
+    )
     assert groups.joined(groups.join(session_ms=5_999)).error is Errors.INVALID_SESSION_TIMEOUT
     assert groups.joined(groups.join("c-1")).error is Errors.UNKNOWN_MEMBER_ID
     assert groups.joined(groups.join(protocols=())).error is Errors.INCONSISTENT_GROUP_PROTOCOL
-    groups.stable()
+    [member] = groups.stable()
     assert groups.joined(groups.join("c-1")).error is Errors.UNKNOWN_MEMBER_ID
+    number = groups.join(member.member_id, instance="i")
+    assert groups.joined(number).error is Errors.UNKNOWN_MEMBER_ID
+    assert groups.answer(groups.join(session_ms=6_000)) is None
+
+
+@pytest.mark.parametrize("mismatch", [("connect", "range"), ("consumer", "other")])
+def test_a_sync_must_name_the_protocol_of_the_group(
+    groups: Groups, mismatch: tuple[str, str]
+) -> None:
+    [member] = groups.joining()
+
+    def sync(kind: str, name: str) -> Errors:
+        body = SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=member.member_id,
+            protocol_type=kind,
+            protocol_name=name,
+        )
+        return groups.synced(groups.send(body)).error
+
+    assert sync(*mismatch) is Errors.INCONSISTENT_GROUP_PROTOCOL
+    assert sync("consumer", "range") is Errors.NONE
 
 
 def test_a_full_group_refuses_new_members() -> None:
@@ -220,7 +314,9 @@ def test_a_static_member_that_comes_back_replaces_itself_without_a_rebalance(
     groups: Groups,
 ) -> None:
     [old] = groups.stable(instance="i")
+    groups.network.pass_time(SESSION_MS - 1)
     new = groups.joined(groups.join(instance="i", needs_id=True))
+    groups.network.pass_time(1)
     assert (new.error, new.generation_id) == (Errors.NONE, old.generation_id)
     assert new.member_id != old.member_id == new.leader, "so that it assigns nothing"
     assert groups.state() == ("Stable", 1)
@@ -233,6 +329,40 @@ def test_a_static_member_that_comes_back_replaces_itself_without_a_rebalance(
     assert groups.leave(old.member_id, "i") is Errors.FENCED_INSTANCE_ID
     groups.network.pass_time(SESSION_MS)
     assert groups.state() == ("Empty", 0)
+
+
+def test_a_static_member_that_left_or_is_new_needs_no_known_id(groups: Groups) -> None:
+    [member] = groups.stable(instance="i")
+    assert groups.leave("", "i") is Errors.NONE
+    number = groups.join(instance="i", needs_id=True)
+    groups.network.pass_time(2 * DELAY_MS)
+    joined = groups.joined(number)
+    assert (joined.error, joined.generation_id) == (Errors.NONE, 3)
+    assert joined.member_id != member.member_id
+
+
+def test_a_static_leader_that_does_not_rejoin_stays_a_member(groups: Groups) -> None:
+    numbers = [groups.join(instance="i", session_ms=60_000), groups.join(), groups.join()]
+    groups.network.pass_time(2 * DELAY_MS)
+    leader, *others = map(groups.joined, numbers)
+    assert leader.leader == leader.member_id
+    again = [groups.join(one.member_id, protocols=(Protocol("range", b"new"),)) for one in others]
+    groups.network.pass_time(REBALANCE_MS)
+    joined = groups.joined(again[0])
+    assert joined.leader == others[0].member_id
+    assert [one.member_id for one in joined.members] == [one.member_id for one in (leader, *others)]
+
+
+def test_a_new_id_that_cannot_be_stored_is_not_given(groups: Groups) -> None:
+    [old] = groups.stable(instance="i")
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    number = groups.join(instance="i")
+    groups.network.pass_time(4_999)
+    assert groups.answer(number) is None
+    groups.network.pass_time(1)
+    refused = groups.joined(number)
+    assert (refused.error, refused.member_id) == (Errors.REBALANCE_IN_PROGRESS, "")
+    assert groups.beat(old, "i") is Errors.NONE
 
 
 def test_a_static_member_fences_its_waiting_requests(groups: Groups) -> None:
@@ -290,6 +420,41 @@ def test_unknown_members(groups: Groups, body: GroupRequest) -> None:
     assert answer.error is Errors.UNKNOWN_MEMBER_ID  # type: ignore[union-attr]
 
 
+def test_an_assignment_that_cannot_be_stored_begins_a_rebalance() -> None:
+    groups = Groups({"min.insync.replicas": "2"})
+    leader, follower = groups.joining(2)
+    waiting = groups.sync(follower)
+    for number in (groups.sync(leader), waiting):
+        assert groups.synced(number).error is Errors.COORDINATOR_NOT_AVAILABLE
+    assert groups.state() == ("PreparingRebalance", 2)
+
+
+def test_an_assignment_counts_once_the_replicas_have_it(groups: Groups) -> None:
+    [member] = groups.joining()
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    number = groups.sync(member)
+    groups.network.pass_time(4_999)
+    assert groups.answer(number) is None
+    assert groups.state() == ("CompletingRebalance", 1)
+    groups.network.pass_time(1)
+    assert groups.synced(number).error is Errors.REBALANCE_IN_PROGRESS
+    assert groups.state() == ("PreparingRebalance", 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        HeartbeatRequest("", 1, "c-1"),
+        SyncGroupRequest(group_id="", generation_id=1, member_id="c-1"),
+        OffsetDeleteRequest("", ()),
+    ],
+)
+def test_a_group_with_members_needs_a_name(groups: Groups, body: GroupRequest) -> None:
+    answer = groups.answer(groups.send(body))
+    assert answer is not None
+    assert answer.error is Errors.INVALID_GROUP_ID  # type: ignore[union-attr]
+
+
 def test_members_of_another_generation(groups: Groups) -> None:
     [member] = groups.stable()
     past = JoinGroupResponse(Errors.NONE, member.member_id, member.generation_id - 1)
@@ -345,8 +510,60 @@ def test_a_coordinator_that_loads_asks_for_patience(groups: Groups) -> None:
     member = JoinGroupResponse(Errors.NONE, "c-1", 1)
     assert groups.beat(member) is Errors.NONE
     assert groups.synced(groups.sync(member)).error is Errors.REBALANCE_IN_PROGRESS
+    loading = ListGroupsResponse(Errors.COORDINATOR_LOAD_IN_PROGRESS, ())
+    assert groups.answer(groups.send(ListGroupsRequest())) == loading
     groups.network.pass_time(1)
     assert groups.state() == ("Dead", 0)
+
+
+def test_a_coordinator_that_is_elected_again_keeps_its_groups(groups: Groups) -> None:
+    groups.stable()
+    groups.network.brokers[BROKER].groups.on_election(0, 4)
+    assert groups.state() == ("Stable", 1)
+
+
+def test_a_coordinator_that_resigns_while_it_loads_loads_nothing(groups: Groups) -> None:
+    coordinator = groups.network.brokers[BROKER].groups
+    coordinator.on_resignation(0, 4)
+    coordinator.on_election(0, 5)
+    coordinator.on_resignation(0, 6)
+    groups.network.pass_time(1)
+    assert groups.describe().error is Errors.NOT_COORDINATOR
+
+
+def test_a_coordinator_loads_what_another_has_stored(tmp_path: Path) -> None:
+    groups = Groups(segments=tmp_path)
+    leader, follower = groups.stable(2)
+    for tp in (T0, U0):
+        assert groups.commit(leader, tp) is Errors.NONE
+    groups.network.request(BROKER, update_metadata(cached(U0, leader=-2)))
+    before = groups.describe()
+    groups.lead(leader=2, leader_epoch=4)
+    groups.lead(leader_epoch=5)
+    assert groups.describe() == before
+    assert groups.offsets() == {T0: 42}
+    assert [groups.beat(one) for one in (leader, follower)] == [Errors.NONE] * 2
+    for one in (leader, follower):
+        assert groups.leave(one.member_id) is Errors.NONE
+    groups.lead(leader=2, leader_epoch=6)
+    groups.lead(leader_epoch=7)
+    assert (groups.state(), groups.offsets()) == (("Empty", 0), {T0: 42})
+    assert groups.answer(groups.send(DeleteGroupsRequest(("g",)))) == DeleteGroupsResponse(
+        {"g": Errors.NONE}
+    )
+    groups.lead(leader=2, leader_epoch=8)
+    groups.lead(leader_epoch=9)
+    assert groups.state() == ("Dead", 0)
+
+
+def test_members_of_a_loaded_group_must_send_heartbeats(tmp_path: Path) -> None:
+    groups = Groups(segments=tmp_path)
+    groups.stable()
+    groups.lead(leader=2, leader_epoch=4)
+    groups.lead(leader_epoch=5)
+    assert groups.state() == ("Stable", 1)
+    groups.network.pass_time(SESSION_MS)
+    assert groups.state() == ("Empty", 0)
 
 
 def test_the_epochs_of_deleted_partitions_are_forgotten(groups: Groups) -> None:

@@ -9,14 +9,21 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
+    CommittedOffset,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    FetchedOffset,
     JoinGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    Protocol,
 )
 from klamm.cluster.types import TopicPartition
-from tests.unit.brokers.groups import BROKER, DELAY_MS, SESSION_MS, U0, Groups
+from tests.unit.brokers.groups import BROKER, DELAY_MS, SESSION_MS, SUBSCRIPTION, U0, Groups
 from tests.unit.brokers.network import T0, cached, update_metadata
 
 
@@ -26,7 +33,9 @@ def groups() -> Groups:
 
 
 def test_commits(groups: Groups) -> None:
-    assert groups.commit(JoinGroupResponse(Errors.NONE, "c-1", 1)) is Errors.ILLEGAL_GENERATION
+    for generation_id in (0, 1):
+        member = JoinGroupResponse(Errors.NONE, "c-1", generation_id)
+        assert groups.commit(member) is Errors.ILLEGAL_GENERATION
     assert groups.commit(tp=TopicPartition("none", 0)) is Errors.UNKNOWN_TOPIC_OR_PARTITION
     assert groups.commit(metadata="x" * 4_097) is Errors.OFFSET_METADATA_TOO_LARGE
     assert groups.offsets() == {}
@@ -38,6 +47,47 @@ def test_commits(groups: Groups) -> None:
     groups.sync(member)
     assert groups.commit(member, U0) is Errors.NONE
     assert groups.offsets() == {T0: 42, U0: 42}
+
+
+def test_a_commit_counts_once_the_replicas_have_it(groups: Groups) -> None:
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    commit = OffsetCommitRequest(group_id="g", offsets={T0: CommittedOffset(42)})
+    number = groups.send(commit)
+    groups.network.pass_time(4_999)
+    assert (groups.answer(number), groups.offsets()) == (None, {})
+    for require_stable, expected in (
+        (True, FetchedOffset(Errors.UNSTABLE_OFFSET_COMMIT)),
+        (False, FetchedOffset()),
+    ):
+        asked = groups.send(OffsetFetchRequest("g", (T0,), require_stable))
+        assert groups.answer(asked) == OffsetFetchResponse(Errors.NONE, {T0: expected})
+    groups.network.pass_time(1)
+    late = OffsetCommitResponse({T0: Errors.REQUEST_TIMED_OUT})
+    assert (groups.answer(number), groups.offsets()) == (late, {})
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"min.insync.replicas": "2"}, Errors.COORDINATOR_NOT_AVAILABLE),
+        ({"message.max.bytes": "1"}, Errors.INVALID_COMMIT_OFFSET_SIZE),
+    ],
+)
+def test_commits_that_the_log_refuses(config: dict[str, str], expected: Errors) -> None:
+    groups = Groups(config)
+    assert (groups.commit(), groups.offsets()) == (expected, {})
+
+
+def test_a_commit_may_say_how_long_it_is_kept() -> None:
+    groups = Groups({"offsets.retention.check.interval.ms": "1000"})
+    committed = CommittedOffset(42, timestamp_ms=1)
+    for tp, kept_ms in ((T0, 10_000), (U0, -1)):
+        body = OffsetCommitRequest(group_id="g", offsets={tp: committed}, retention_time_ms=kept_ms)
+        assert groups.answer(groups.send(body)) == OffsetCommitResponse({tp: Errors.NONE})
+    groups.network.pass_time(9_000)
+    assert T0 in groups.offsets()
+    groups.network.pass_time(2_000)
+    assert T0 not in groups.offsets()
 
 
 def test_a_commit_is_a_heartbeat(groups: Groups) -> None:
@@ -98,6 +148,20 @@ def test_no_offsets_of_other_groups_with_members_are_deleted(groups: Groups) -> 
     groups.network.pass_time(2 * DELAY_MS)
     groups.sync(groups.joined(number))
     assert delete_offsets(groups, T0) == OffsetDeleteResponse(Errors.NON_EMPTY_GROUP)
+    assert groups.leave(groups.joined(number).member_id) is Errors.NONE
+    assert delete_offsets(groups, T0) == OffsetDeleteResponse(Errors.NONE, {T0: Errors.NONE})
+
+
+@pytest.mark.parametrize("cut", [8, 7, 5])
+def test_no_offsets_are_deleted_while_the_subscriptions_are_unknown(
+    groups: Groups, cut: int
+) -> None:
+    number = groups.join(protocols=(Protocol("range", SUBSCRIPTION[:cut]),))
+    groups.network.pass_time(2 * DELAY_MS)
+    member = groups.joined(number)
+    groups.sync(member)
+    assert groups.commit(member, U0) is Errors.NONE
+    assert delete_offsets(groups, U0).partitions == {U0: Errors.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
 def test_offsets_expire_after_the_group_is_empty() -> None:
@@ -124,7 +188,11 @@ def test_offsets_of_a_group_without_members_expire_by_their_commits() -> None:
     groups.commit(tp=T0)
     groups.network.pass_time(30_000)
     groups.commit(tp=U0)
-    groups.network.pass_time(31_000)
+    for number in range(62):
+        # Groups that are created do not put the check off.
+        other = OffsetCommitRequest(group_id=f"g{number}", offsets={T0: CommittedOffset(1)})
+        groups.send(other)
+        groups.network.pass_time(500)
     assert groups.offsets() == {U0: 42}
     groups.network.pass_time(31_000)
     assert groups.state() == ("Dead", 0)
