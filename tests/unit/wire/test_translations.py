@@ -1,0 +1,369 @@
+"""Requests and responses of all versions, translated between kio's schemas and klamm's values."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderPartition,
+    OffsetsForLeaderEpochRequest,
+)
+from klamm.cluster.data_requests import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from klamm.cluster.group_requests import (
+    CommittedOffset,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsResponse,
+    FetchedOffset,
+    JoinedMember,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    MemberIdentity,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    Protocol,
+    SyncGroupRequest,
+)
+from klamm.cluster.records import EpochEndOffset
+from klamm.cluster.requests import (
+    ApiError,
+    CreatableTopic,
+    CreateTopicsRequest,
+    DescribeLogDirsResponse,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsResponse,
+    LogDirResult,
+    ReplicaLog,
+)
+from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
+from klamm.wire.apis import APIS, Api
+from klamm.wire.schema import RefusedRequest, fill
+
+T0 = TopicPartition("t", 0)
+SECOND = timedelta(seconds=1)
+
+
+def api(key: int, version: int) -> Api:
+    found = APIS[key, version]
+    assert isinstance(found, Api)
+    return found
+
+
+def request(key: int, version: int, values: dict[str, Any]) -> Any:
+    """The request that klamm makes of a request of Kafka's protocol."""
+    return api(key, version).request(fill(load_request_schema(key, version), values))
+
+
+def plain(value: Any) -> Any:
+    """A kio value as nested dicts and lists, with the names of errors."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return [plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def response(key: int, version: int, value: Any) -> dict[str, Any]:
+    """The fields of the response of Kafka's protocol."""
+    found = plain(fill(load_response_schema(key, version), api(key, version).response(value)))
+    assert isinstance(found, dict)
+    return found
+
+
+JOIN = {
+    "group_id": "g",
+    "session_timeout": SECOND,
+    "rebalance_timeout": 2 * SECOND,
+    "member_id": "m",
+    "group_instance_id": "i",
+    "protocol_type": "consumer",
+    "protocols": [{"name": "range", "metadata": b"x"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "rebalance_ms", "instance", "needs_id"),
+    [
+        (0, 1_000, None, False),
+        (3, 2_000, None, False),
+        (4, 2_000, None, True),
+        (7, 2_000, "i", True),
+    ],
+)
+def test_join_group(version: int, rebalance_ms: int, instance: str | None, needs_id: bool) -> None:
+    assert request(11, version, JOIN) == JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=1_000,
+        rebalance_timeout_ms=rebalance_ms,
+        protocol_type="consumer",
+        protocols=(Protocol("range", b"x"),),
+        member_id="m",
+        group_instance_id=instance,
+        requires_known_member_id=needs_id,
+    )
+    members = (JoinedMember("m", "i", b"x"),)
+    joined = JoinGroupResponse(Errors.NONE, "m", 3, "consumer", "range", "l", members)
+    answer = response(11, version, joined)
+    assert (answer["generation_id"], answer["protocol_name"]) == (3, "range")
+    assert (answer["leader"], answer["member_id"]) == ("l", "m")
+    assert answer.get("protocol_type", "consumer") == "consumer"
+    (member,) = answer["members"]
+    assert (member["member_id"], member["metadata"]) == ("m", b"x")
+    assert member.get("group_instance_id", "i") == "i"
+
+
+def test_sync_group() -> None:
+    values = {
+        "group_id": "g",
+        "generation_id": 3,
+        "member_id": "m",
+        "group_instance_id": "i",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [{"member_id": "m", "assignment": b"x"}],
+    }
+    assert request(14, 5, values) == SyncGroupRequest(**{**values, "assignments": {"m": b"x"}})
+    oldest = request(14, 0, values)
+    assert (oldest.group_instance_id, oldest.protocol_type, oldest.protocol_name) == (None,) * 3
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        (LeaveGroupResponse(Errors.NOT_COORDINATOR), "not_coordinator"),
+        (
+            LeaveGroupResponse(Errors.NONE, ((MemberIdentity("m"), Errors.UNKNOWN_MEMBER_ID),)),
+            "unknown_member_id",
+        ),
+        (LeaveGroupResponse(Errors.NONE, ((MemberIdentity("m"), Errors.NONE),)), "none"),
+    ],
+)
+def test_an_older_member_that_leaves_gets_its_own_error(
+    left: LeaveGroupResponse, expected: str
+) -> None:
+    assert request(13, 2, {"group_id": "g", "member_id": "m"}).members == (MemberIdentity("m"),)
+    assert response(13, 2, left)["error_code"].name == expected
+    if left.members:
+        (member,) = response(13, 4, left)["members"]
+        assert (member["member_id"], member["error_code"].name) == ("m", expected)
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "member", "kept_ms"),
+    [
+        (0, -1, (-1, "", None), -1),
+        (2, -1, (3, "m", None), 1_000),
+        (6, 5, (3, "m", None), -1),
+        (8, 5, (3, "m", "i"), -1),
+    ],
+)
+def test_offset_commit(
+    version: int, epoch: int, member: tuple[int, str, str | None], kept_ms: int
+) -> None:
+    committed = {
+        "partition_index": 0,
+        "committed_offset": 42,
+        "committed_leader_epoch": 5,
+        "committed_metadata": "note",
+    }
+    values = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": 3,
+        "member_id": "m",
+        "group_instance_id": "i",
+        "retention_time": SECOND,
+        "topics": [{"name": "t", "partitions": [committed]}],
+    }
+    generation_id, member_id, instance = member
+    assert request(8, version, values) == OffsetCommitRequest(
+        group_id="g",
+        offsets={T0: CommittedOffset(42, epoch, "note")},
+        generation_id=generation_id,
+        member_id=member_id,
+        group_instance_id=instance,
+        retention_time_ms=kept_ms,
+    )
+
+
+def test_offset_fetch() -> None:
+    values = {
+        "group_id": "g",
+        "topics": [{"name": "t", "partition_indexes": [0]}],
+        "require_stable": True,
+    }
+    assert request(9, 7, values) == OffsetFetchRequest("g", (T0,), True)
+    assert request(9, 6, values) == OffsetFetchRequest("g", (T0,), False)
+    assert request(9, 2, {**values, "topics": None}) == OffsetFetchRequest("g", None, False)
+    fetched = FetchedOffset(Errors.UNSTABLE_OFFSET_COMMIT, 42, 5, "note")
+    (topic,) = response(9, 7, OffsetFetchResponse(Errors.NONE, {T0: fetched}))["topics"]
+    (one,) = topic["partitions"]
+    assert (one["committed_offset"], one["committed_leader_epoch"]) == (42, 5)
+    assert (one["metadata"], one["error_code"].name) == ("note", "unstable_offset_commit")
+
+
+def test_groups_are_listed_and_described() -> None:
+    assert request(16, 4, {"states_filter": ["Stable"]}) == ListGroupsRequest(("Stable",))
+    assert request(16, 3, {}) == ListGroupsRequest(())
+    member = DescribedMember("m", "i", "client", "/host", b"metadata", b"assignment")
+    group = DescribedGroup(Errors.NONE, "g", "Stable", "consumer", "range", (member,))
+    (described,) = response(15, 5, DescribeGroupsResponse((group,)))["groups"]
+    expected = {
+        "error_code": described["error_code"],
+        "group_id": "g",
+        "group_state": "Stable",
+        "protocol_type": "consumer",
+        "protocol_data": "range",
+        "authorized_operations": -(2**31),
+        "members": [
+            {
+                "member_id": "m",
+                "group_instance_id": "i",
+                "client_id": "client",
+                "client_host": "/host",
+                "member_metadata": b"metadata",
+                "member_assignment": b"assignment",
+            }
+        ],
+    }
+    assert described == expected
+
+
+def fetch(version: int, **limits: object) -> Any:
+    one = {
+        "partition": 0,
+        "current_leader_epoch": 4,
+        "fetch_offset": 10,
+        "last_fetched_epoch": 3,
+        "log_start_offset": 0,
+        "partition_max_bytes": 7,
+    }
+    values = {
+        "replica_id": -1,
+        "max_wait": SECOND,
+        "min_bytes": 2,
+        "max_bytes": 9,
+        "session_id": 0,
+        "topics": [{"topic": "t", "partitions": [one]}],
+        "forgotten_topics_data": [],
+        **limits,
+    }
+    return request(1, version, values)
+
+
+def test_fetch() -> None:
+    limits = {"max_wait_ms": 1_000, "min_bytes": 2, "max_bytes": 9, "partition_max_bytes": 7}
+    for version, epochs in ((12, (4, 3)), (9, (4, -1)), (4, (-1, -1))):
+        assert fetch(version) == FetchRequest(-1, {T0: FetchPartition(10, *epochs)}, **limits)
+    with pytest.raises(RefusedRequest) as refused:
+        fetch(12, session_id=5)
+    assert refused.value.values["error_code"] is Errors.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_fetch_that_is_refused_has_no_high_watermark() -> None:
+    def answered(error: Errors) -> dict[str, Any]:
+        answer = FetchedPartition(
+            error,
+            4,
+            10,
+            records=b"x",
+            high_watermark=12,
+            log_start_offset=3,
+            diverging=EpochEndOffset(2, 8),
+        )
+        (topic,) = response(1, 12, FetchResponse({T0: answer}))["responses"]
+        (one,) = topic["partitions"]
+        assert isinstance(one, dict)
+        return one
+
+    fetched = answered(Errors.NONE)
+    assert (fetched["high_watermark"], fetched["last_stable_offset"]) == (12, 12)
+    assert (fetched["log_start_offset"], fetched["records"]) == (3, b"x")
+    assert fetched["diverging_epoch"] == {"epoch": 2, "end_offset": 8}
+    refused = answered(Errors.OFFSET_OUT_OF_RANGE)
+    assert (refused["high_watermark"], refused["last_stable_offset"]) == (-1, -1)
+
+
+def test_offsets_are_listed_with_the_fields_of_the_version() -> None:
+    asked = {"partition_index": 0, "current_leader_epoch": 4, "timestamp": -1}
+    values = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": "t", "partitions": [asked]}],
+    }
+    assert request(2, 5, values) == ListOffsetsRequest({T0: ListOffsetsPartition(-1, 4)})
+    assert request(2, 1, values) == ListOffsetsRequest({T0: ListOffsetsPartition(-1, -1)})
+    for version, offset, expected in ((0, 7, [7]), (0, -1, []), (5, 7, (1, 7, 4))):
+        listed = ListOffsetsResponse({T0: ListedOffset(Errors.NONE, 1, offset, 4)})
+        (topic,) = response(2, version, listed)["topics"]
+        (one,) = topic["partitions"]
+        found = (
+            one["old_style_offsets"]
+            if version == 0
+            else (one["timestamp"], one["offset"], one["leader_epoch"])
+        )
+        assert found == expected
+
+
+def test_offsets_for_leader_epochs_are_asked_with_both_epochs() -> None:
+    asked = {"partition": 0, "current_leader_epoch": 4, "leader_epoch": 2}
+    values = {"replica_id": -1, "topics": [{"topic": "t", "partitions": [asked]}]}
+    for version, current in ((3, 4), (0, -1)):
+        expected = OffsetsForLeaderEpochRequest({T0: OffsetForLeaderPartition(2, current)})
+        assert request(23, version, values) == expected
+
+
+def test_topics_to_be_created() -> None:
+    topic = {
+        "name": "t",
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": 0, "broker_ids": [2, 1]}],
+        "configs": [{"name": "a", "value": "b"}, {"name": "c", "value": None}],
+    }
+    values = {"topics": [topic], "timeout": SECOND, "validate_only": True}
+    created = CreatableTopic("t", -1, -1, {0: (2, 1)}, {"a": "b"})
+    assert request(19, 7, values) == CreateTopicsRequest((created,), 1_000, True)
+    assert request(19, 0, values) == CreateTopicsRequest((created,), 1_000, False)
+
+
+def test_elections() -> None:
+    values = {"election_type": 1, "topic_partitions": None, "timeout": SECOND}
+    unclean, preferred = ElectionType.UNCLEAN, ElectionType.PREFERRED
+    assert request(43, 2, values) == ElectLeadersRequest(unclean, None, 1_000)
+    assert request(43, 0, values) == ElectLeadersRequest(preferred, None, 1_000)
+
+
+def test_log_directories_and_reassignments_are_described() -> None:
+    logs = (ReplicaLog(T0, 100, 3, False), ReplicaLog(T0, 50, 7, True))
+    described = DescribeLogDirsResponse((LogDirResult("/d", Errors.NONE, logs),))
+    (log_dir,) = response(35, 2, described)["results"]
+    (topic,) = log_dir["topics"]
+    found = [
+        (p["partition_size"], p["offset_lag"], p["is_future_key"]) for p in topic["partitions"]
+    ]
+    assert found == [(100, 3, False), (50, 7, True)]
+    moving = ReplicaAssignment((1, 2, 3), adding_replicas=(3,), removing_replicas=(1,))
+    listed = ListPartitionReassignmentsResponse(ApiError(), {T0: moving})
+    (topic,) = response(46, 0, listed)["topics"]
+    (one,) = topic["partitions"]
+    assert (one["replicas"], one["adding_replicas"], one["removing_replicas"]) == (
+        [1, 2, 3],
+        [3],
+        [1],
+    )
