@@ -154,7 +154,7 @@ class _File:
                 pool.line,
                 f"for example, {pool.key}: [1, 2, 3]",
             )
-        ids: list[int] = []
+        ids: set[int] = set()
         for item in node.value:
             line = item.start_mark.line + 1
             for broker_id in self._ids(self._text(item, f"a broker of pool {pool.key}"), line):
@@ -167,7 +167,7 @@ class _File:
                     raise self._error(
                         f"broker {broker_id} is listed twice in pool {pool.key}", line
                     )
-                ids.append(broker_id)
+                ids.add(broker_id)
         return tuple(sorted(ids))
 
     def _ids(self, text: str, line: int) -> range:

@@ -405,9 +405,11 @@ class ControllerContext:
             self._count_imbalance(tp, assignment, leadership, 1)
 
     def remove_partition_leadership_info(self, tp: TopicPartition) -> None:
-        """Remove the cached leader and ISR of a partition that has no state znode."""
-        previous = self.leaderships.pop(tp, None)
-        self._count_imbalance(tp, self.partition_full_replica_assignment(tp), previous, -1)
+        """Remove the cached leader and ISR of a partition without a state znode.
+
+        The partition's topic must be queued for deletion: the imbalance count then excludes it.
+        """
+        del self.leaderships[tp]
 
     def partitions_with_leaders(self) -> list[TopicPartition]:
         """Return the partitions with a cached leader and ISR whose topic is not being deleted."""

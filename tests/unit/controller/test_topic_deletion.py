@@ -21,6 +21,7 @@ from klamm.zk.store import (
     WatchEvent,
     WatchKind,
 )
+from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
@@ -237,3 +238,20 @@ def _counted(call: Callable[[Sequence[object]], object], batches: list[int]) -> 
         return call(ops)
 
     return counted
+
+
+def test_a_topic_whose_state_znodes_are_gone_is_deleted_without_their_leaders(
+    cluster: Cluster,
+) -> None:
+    context = cluster.active.context
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.admin.delete(TopicPartitionStateZNode.path(T0))
+    mark(cluster, "t")
+    assert context.topics_ineligible_for_deletion == {"t"}
+    assert T0 not in context.leaderships
+    assert TopicPartition("t", 1) in context.leaderships
+    cluster.start(2)
+    assert not is_there(cluster)
+    assert "t" not in context.all_topics
+    cluster.assert_nothing_failed()

@@ -12,7 +12,7 @@ from klamm.cluster.types import EndPoint
 from klamm.server.config import MAX_BROKERS, ServerConfig, check_broker_id, is_loopback
 from klamm.zk.security import ZooKeeperTls
 
-LISTEN: dict[str, Any] = {"brokers": 3, "has_segments": True}
+LISTEN: dict[str, Any] = {"brokers": 3}
 TLS = ZooKeeperTls(ca=Path("ca.pem"))
 
 
@@ -72,7 +72,6 @@ def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
         ),
         ({"brokers": 1, "zookeeper_tls": TLS}, "the embedded ZooKeeper does not support TLS"),
         ({"brokers": 1, "advertised_listener": "h"}, "--advertised-listener requires --listen"),
-        ({"brokers": 1, "listen": "9092"}, "--listen requires --segments"),
         ({**LISTEN, "listen": "0"}, "--listen 0: it is not a valid port"),
         ({**LISTEN, "listen": "65534"}, "--listen 65534: 65534 is not a valid port"),
         (

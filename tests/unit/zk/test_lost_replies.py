@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.cluster.errors import ControllerMoved
+from klamm.cluster.errors import ControllerMoved, StateChangeFailed
 from klamm.cluster.outcome import WriteOutcome
 from klamm.cluster.types import (
     Broker,
@@ -21,7 +21,7 @@ from klamm.cluster.types import (
 from klamm.zk.controller_client import ControllerZkClient
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
-from klamm.zk.store import GetData, ReadResult, SetData, TxnResult
+from klamm.zk.store import Delete, GetData, ReadResult, SetData, TxnResult
 from klamm.zk.znodes import PERSISTENT_ZK_PATHS, BrokerInfo, TopicPartitionStateZNode
 from tests.conformance.factories import ManualClock
 
@@ -147,7 +147,7 @@ def test_a_lost_reply_loses_no_registration(after: bool) -> None:
 class Overtaken:
     """A controller whose update is lost while another session writes one of the states."""
 
-    def __init__(self, data: bytes, done: bool) -> None:
+    def __init__(self, data: bytes | None, done: bool) -> None:
         self.server, store = world()
         self.client = ControllerZkClient(store)
         _, self.version = self.client.register_controller_and_increment_epoch(1, 0)
@@ -161,7 +161,9 @@ class Overtaken:
 
     def _overtake(self) -> None:
         self.server.before_op = self.server.after_op = None
-        self._other.write([[SetData(TopicPartitionStateZNode.path(PARTITIONS[3]), self._data)]])
+        path = TopicPartitionStateZNode.path(PARTITIONS[3])
+        gone = self._data is None
+        self._other.write([[Delete(path) if gone else SetData(path, self._data)]])
         raise LostReply
 
     def update(self) -> WriteOutcome:
@@ -180,6 +182,16 @@ def test_a_lost_update_that_another_overtook_is_to_be_planned_again(
     tp = PARTITIONS[3]
     assert outcome.retry == [tp]
     assert outcome.finished == {p: s.with_zk_version(1) for p, s in MOVED.items() if p != tp}
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_lost_update_of_a_state_that_is_deleted_meanwhile_fails(done: bool) -> None:
+    outcome = Overtaken(None, done).update()
+    failure = outcome.finished[PARTITIONS[3]]
+    assert isinstance(failure, StateChangeFailed)
+    assert TopicPartitionStateZNode.path(PARTITIONS[3]) in failure.reason
+    assert outcome.retry == []
+    assert sum(isinstance(one, LeaderAndIsr) for one in outcome.finished.values()) == 7
 
 
 def test_a_lost_update_that_a_newer_controller_overtook_means_deposed() -> None:

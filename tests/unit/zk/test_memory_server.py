@@ -170,3 +170,11 @@ def test_failed_authentication_is_notified_and_the_session_stays(server: MemoryS
     store.reopen()
     ok(store, Create("/a", None))
     assert store.session_id == session_id
+
+
+@pytest.mark.parametrize("op", [Create("a", None), Delete("/"), Delete("a")], ids=str)
+def test_operations_that_zookeeper_cannot_name_a_parent_of(
+    server: MemoryServer, op: Create | Delete
+) -> None:
+    assert MemoryStore(server).write([[op]])[0].code is ResultCode.BADARGUMENTS
+    assert sorted(server.tree.nodes) == ["/"]
