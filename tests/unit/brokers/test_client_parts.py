@@ -14,6 +14,7 @@ from klamm.brokers.clients.batches import Batch, Counted, PartitionBatches
 from klamm.brokers.clients.config import ClientConfig, ProducerConfig
 from klamm.brokers.clients.network_client import NetworkClient
 from klamm.brokers.clients.producer import EPOCH_MAX, Idempotence, Producer
+from klamm.brokers.clients.ranges import Acknowledged, add_acknowledged
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     InitProducerIdRequest,
@@ -25,7 +26,7 @@ from klamm.cluster.client_requests import (
 )
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.errors import InvalidConfig
-from klamm.cluster.records import SEQUENCE_MAX
+from klamm.cluster.records import SEQUENCE_MAX, Stretch
 from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import registered
@@ -200,6 +201,54 @@ def test_a_request_without_an_answer_ends_with_its_connection_and_all_others_the
         assert client.ready_ms(1) == 2_000.0 + backoff_ms
 
 
+def test_the_reconnect_backoff_begins_again_after_a_response() -> None:
+    client = network()
+    for _ in range(3):
+        client.on_disconnected(1, 0.0)
+    number = client.send(1, InitProducerIdRequest(), 0.0)
+    body = InitProducerIdResponse(Errors.NONE, 7, 0)
+    client.receive(Message(Address("broker", 1), CLIENT, number, body), 1.0)
+    client.on_disconnected(1, 1_000.0)
+    assert client.ready_ms(1) == 1_050.0
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_refused_batch_is_sent_again_as_often_as_retries_says(retries: int) -> None:
+    producer = Producer(CLIENT, (1,), ProducerConfig(acks=-1, retries=retries))
+    producer.network.metadata.update(metadata(1, 0), 0.0)
+    producer.send(T0, Counted(1, 10), 0.0)
+    attempts = 0
+    for now_ms in range(0, 2_000, 100):
+        producer.on_timer(now_ms)
+        for message in producer.take_messages():
+            body: MetadataResponse | ProduceResponse = metadata(1, 0)
+            if isinstance(message.body, ProduceRequest):
+                attempts += 1
+                body = ProduceResponse({T0: ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER)})
+            answered = Message(message.destination, CLIENT, message.correlation_id, body)
+            producer.receive(answered, now_ms)
+    assert attempts == retries + 1
+    assert list(producer.failed) == [T0]
+
+
+@pytest.mark.parametrize(
+    ("added", "merged"),
+    [
+        (Acknowledged(5, Stretch(0, 25, 27)), [Acknowledged(0, Stretch(0, 20, 27))]),
+        (Acknowledged(6, Stretch(0, 25, 27)), None),
+        (Acknowledged(5, Stretch(0, 26, 28)), None),
+        (Acknowledged(5, Stretch(1, 25, 27)), None),
+    ],
+)
+def test_acknowledged_records_that_follow_each_other_are_one_entry(
+    added: Acknowledged, merged: list[Acknowledged] | None
+) -> None:
+    first = Acknowledged(0, Stretch(0, 20, 25))
+    known = [first]
+    add_acknowledged(known, added)
+    assert known == (merged or [first, added])
+
+
 def test_a_repeated_or_foreign_response_is_ignored() -> None:
     client = network()
     number = client.send(1, InitProducerIdRequest(), 0.0)
@@ -247,7 +296,9 @@ def test_the_leaders_of_a_deleted_topic_are_forgotten() -> None:
     deleted = TopicMetadata(Errors.UNKNOWN_TOPIC_OR_PARTITION, "t", None, ())
     client.metadata.update(MetadataResponse((registered(1),), 1, (deleted,)), 0.0)
     assert client.metadata.leader_of(T0) == (-1, -1)
+    assert client.metadata.topic_errors == {"t": Errors.UNKNOWN_TOPIC_OR_PARTITION}
     client.metadata.update(metadata(1, 0), 0.0)
+    assert client.metadata.topic_errors == {}
     assert client.metadata.leader_of(T0) == (1, 0), "a new topic of that name starts at epoch 0"
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from klamm.brokers.config import broker_config
 from klamm.brokers.groups.group_log import OFFSETS_TOPIC
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     GroupRequest,
     HeartbeatRequest,
     JoinGroupResponse,
@@ -25,7 +28,14 @@ from klamm.cluster.group_requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from klamm.cluster.requests import StopReplicaPartitionState, StopReplicaRequest
+from klamm.cluster.requests import (
+    Address,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    Message,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+)
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
@@ -565,6 +575,45 @@ def test_members_of_a_loaded_group_must_send_heartbeats(tmp_path: Path) -> None:
     assert groups.state() == ("Stable", 1)
     groups.network.pass_time(SESSION_MS)
     assert groups.state() == ("Empty", 0)
+
+
+def test_a_replica_that_is_stopped_but_not_deleted_keeps_its_groups(groups: Groups) -> None:
+    groups.stable()
+    stop = StopReplicaPartitionState(OFFSETS, 4, delete_partition=False)
+    groups.network.request(BROKER, StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, -1, (stop,)))
+    assert groups.state() == ("Stable", 1)
+
+
+def test_the_offsets_topic_is_created_by_one_request_at_a_time() -> None:
+    network = Network()
+    broker = network.add(BROKER, broker_config({"request.timeout.ms": "1000"}))
+    client = Address("client", 5)
+
+    def created() -> list[Message]:
+        """Ask for a coordinator; return all requests to create topics so far."""
+        found = network.request(BROKER, FindCoordinatorRequest("g"), client)
+        assert found == FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
+        return [m for m in network.sent if isinstance(m.body, CreateTopicsRequest)]
+
+    assert created() == [], "no controller is known"
+    network.request(BROKER, update_metadata())
+    [first] = created()
+    assert first.destination == Address("controller", CONTROLLER)
+    assert isinstance(first.body, CreateTopicsRequest)
+    [topic] = first.body.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == (OFFSETS_TOPIC, 50, 3)
+    assert topic.configs["cleanup.policy"] == "compact"
+    network.pass_time(999)
+    assert len(created()) == 1
+    other = Message(first.destination, broker.address, -1, CreateTopicsResponse(()))
+    broker.receive(other)
+    assert len(created()) == 1, "a response to another request"
+    network.pass_time(1)
+    [_, second] = created()
+    broker.receive(
+        Message(second.destination, broker.address, second.correlation_id, CreateTopicsResponse(()))
+    )
+    assert len(created()) == 3
 
 
 def test_the_epochs_of_deleted_partitions_are_forgotten(groups: Groups) -> None:

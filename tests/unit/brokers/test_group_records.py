@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +22,7 @@ from klamm.brokers.groups.group_records import (
     offset_key,
     offset_value,
 )
+from klamm.brokers.logs.errors import CorruptRecord
 from klamm.cluster.group_requests import CommittedOffset
 from klamm.cluster.types import TopicPartition
 
@@ -71,6 +75,48 @@ def test_bytes_are_those_of_the_schemas() -> None:
         "0003 0008 636f6e73756d6572 00000001 0005 72616e6765 0001 6d 0000000000000009 00000001"
         "0001 6d ffff 0001 63 0001 68 00000003 00000004 00000001 73 00000001 61"
     )
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_values_of_older_versions_are_read(version: int) -> None:
+    parts = {
+        "header": f"000{version} 0008 636f6e73756d6572 00000001 0005 72616e6765 0001 6d",
+        "timestamp": "0000000000000009" if version >= 2 else "",
+        "member": "00000001 0001 6d" + ("0001 69" if version >= 3 else "") + "0001 63 0001 68",
+        "rebalance": "00000003" if version >= 1 else "",
+        "session": "00000004 00000001 73 00000001 61",
+    }
+    member = StoredMember(
+        "m", "i" if version >= 3 else None, "c", "h", 3 if version >= 1 else 4, 4, b"s", b"a"
+    )
+    expected = StoredGroup("consumer", 1, "range", "m", 9 if version >= 2 else -1, (member,))
+    assert decode_group_value(bytes.fromhex("".join(parts.values()))) == expected
+    epoch = "00000002" if version >= 3 else ""
+    expires = "0000000000000008" if version == 1 else ""
+    value = bytes.fromhex(
+        f"000{version} 0000000000000005 {epoch} 0001 6d 0000000000000009 {expires}"
+    )
+    assert decode_offset_value(value) == CommittedOffset(
+        5, 2 if version >= 3 else -1, "m", 9, 8 if version == 1 else -1
+    )
+
+
+@pytest.mark.parametrize(
+    ("decode", "data"),
+    [
+        (decode_key, "0003 0001 67"),
+        (decode_key, "0002 0002 67"),
+        (decode_key, "0002 0001 ff"),
+        (decode_group_value, "0004"),
+        (decode_offset_value, "0004"),
+        (decode_offset_value, "ffff"),
+    ],
+)
+def test_malformed_keys_and_values_are_refused(
+    decode: Callable[[bytes], object], data: str
+) -> None:
+    with pytest.raises(CorruptRecord):
+        decode(bytes.fromhex(data))
 
 
 def test_a_group_is_in_the_partition_of_its_hash_code() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from klamm.brokers.partitions.remote_replica import NEVER_MS, RemoteReplica
 from klamm.cluster.data_requests import FetchPartition
+from tests.unit.brokers.replicas import Replicas
 
 
 def test_a_follower_that_was_sent_hours_of_records_is_caught_up_only_if_nothing_was_added() -> None:
@@ -14,3 +15,25 @@ def test_a_follower_that_was_sent_hours_of_records_is_caught_up_only_if_nothing_
         remote.record_fetch(FetchPartition(100, 0), leader_end_offset=130, now_ms=9_001.0)
     assert busy.caught_up_ms == NEVER_MS
     assert quiet.caught_up_ms == 9_000.0
+
+
+def test_a_follower_outside_the_isr_has_not_caught_up_when_the_epoch_began() -> None:
+    replicas = Replicas()
+    replicas.confirms = False
+    replicas.lead(1, 3, isr=(1, 2))
+    replicas.lost = (2, 3)
+    replicas.produce(1, 10)
+    leader = replicas.replica(1)
+    for follower, caught_up_ms in ((2, replicas.clock.time_ms), (3, NEVER_MS)):
+        leader.known = ()
+        assert leader.record_fetch(follower, FetchPartition(5, 3), replicas.clock.time_ms)
+        assert leader.caught_up_ms(follower) == caught_up_ms
+
+
+def test_a_repeated_fetch_is_sent_both_offsets_again() -> None:
+    remote = RemoteReplica(1, NEVER_MS)
+    remote.record_fetch(FetchPartition(5, 0), leader_end_offset=5, now_ms=0.0)
+    for offset, sent in ((6, (3, 2)), (6, (0, 0))):
+        remote.sent_high_watermark, remote.sent_log_start_offset = 3, 2
+        remote.record_fetch(FetchPartition(offset, 0), leader_end_offset=6, now_ms=1.0)
+        assert (remote.sent_high_watermark, remote.sent_log_start_offset) == sent

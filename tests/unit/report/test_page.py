@@ -7,7 +7,8 @@ import random
 import pytest
 
 from klamm.report.page import MOST_TABLE_ROWS, page_html
-from klamm.report.plots import WIDTH
+from klamm.report.plots import WIDTH, frame_of
+from klamm.report.plots import drawn as draw
 from klamm.report.values import (
     Bar,
     Block,
@@ -158,6 +159,20 @@ def test_every_plot_stands_beside_its_table() -> None:
         ["2 h 00 min", "stuck"],
     ]
     assert tables["orders-3: table"] == [["orders-3", "1,234,567"], ["b", ""]]
+
+
+def test_a_row_ends_with_its_last_value_and_all_rows_have_no_caption() -> None:
+    steps = Steps("broker 1", [(BEGIN, 5), (BEGIN + HOUR, 1_234)])
+    rows = StepRows("r", [steps], BEGIN, BEGIN + 2 * HOUR, total=1)
+    heat = HeatMap("h", ["a", "b"], 1, BEGIN, HOUR, {(0, 0): 1}, total=2)
+    (row,) = draw(rows, frame_of([rows]))["rows"]
+    assert row["last"] == "1,234"
+    assert "Only the first" not in page_html(
+        Page("t", "v", sections=[Section("s", "", [rows, heat])])
+    )
+    few = HeatMap("h", ["a", "b"], 1, BEGIN, HOUR, {(0, 0): 1}, total=3)
+    page = page_html(Page("t", "v", sections=[Section("s", "", [few])]))
+    assert "Only the first 2 of 3 are drawn." in page
 
 
 def test_a_label_stays_inside_the_picture() -> None:

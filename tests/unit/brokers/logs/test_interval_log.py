@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from klamm.brokers.logs.errors import RecordBatchTooLarge
+from klamm.brokers.logs.errors import OffsetOutOfRange, RecordBatchTooLarge
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.cluster.records import (
@@ -35,6 +35,18 @@ def test_appends_of_one_epoch_are_one_interval() -> None:
         Interval(1, 0, 20, 4000, NOW_MS + 1),
         Interval(2, 20, 21, 10, NOW_MS),
     )
+
+
+@pytest.mark.parametrize("offset", [3, 11])
+def test_only_offsets_of_the_log_are_read(offset: int) -> None:
+    log = IntervalLog()
+    log.truncate_fully_and_start_at(4)
+    log.append_as_leader(CountedBatch(6, 600, NOW_MS), 1, NOW_MS)
+    for read in (log.read_all, lambda at: log.read(at, MIB)):
+        with pytest.raises(OffsetOutOfRange):
+            read(offset)
+    assert log.read_all(10) == IntervalRecords(())
+    assert log.read_all(4).intervals == log.intervals()
 
 
 def test_parts_of_an_interval_share_its_bytes() -> None:
