@@ -22,9 +22,18 @@ from klamm.cluster.group_requests import (
     OffsetFetchResponse,
     Protocol,
 )
+from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from tests.unit.brokers.groups import BROKER, DELAY_MS, SESSION_MS, SUBSCRIPTION, U0, Groups
-from tests.unit.brokers.network import T0, cached, update_metadata
+from tests.unit.brokers.groups import (
+    BROKER,
+    DELAY_MS,
+    OFFSETS,
+    SESSION_MS,
+    SUBSCRIPTION,
+    U0,
+    Groups,
+)
+from tests.unit.brokers.network import T0, cached, fetch_of, update_metadata
 
 
 @pytest.fixture
@@ -64,6 +73,26 @@ def test_a_commit_counts_once_the_replicas_have_it(groups: Groups) -> None:
     groups.network.pass_time(1)
     late = OffsetCommitResponse({T0: Errors.REQUEST_TIMED_OUT})
     assert (groups.answer(number), groups.offsets()) == (late, {})
+
+
+def test_a_commit_that_arrives_after_its_partition_is_deleted_changes_nothing(
+    groups: Groups,
+) -> None:
+    assert groups.commit() is Errors.NONE
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    number = groups.send(OffsetCommitRequest(group_id="g", offsets={T0: CommittedOffset(43)}))
+    groups.network.request(BROKER, update_metadata(cached(leader=-2)))
+    fetched = fetch_of(2, OFFSETS, leader_epoch=4, offset=3, epoch=4)
+    groups.network.request(BROKER, fetched, Address("broker", 2))
+    assert groups.answer(number) == OffsetCommitResponse({T0: Errors.NONE})
+    assert groups.offsets() == {}
+
+
+def test_a_commit_is_subject_to_retention_like_any_record(groups: Groups) -> None:
+    maintenance = groups.network.brokers[BROKER].log_maintenance
+    assert maintenance.next_due_ms() is None
+    groups.commit()
+    assert maintenance.next_due_ms() == groups.network.clock.time_ms + 300_000
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from klamm.cluster.errors import InvalidConfig, KlammError
 from klamm.cluster.requests import Address, AlterIsrRequest
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
-from klamm.zk.store import Exists, ReadOp, ReadResult
+from klamm.zk.store import Delete, Exists, ReadOp, ReadResult
 from tests.unit.brokers.network import (
     T0,
     T1,
@@ -41,6 +41,21 @@ def test_startup_makes_the_top_level_znodes_and_registers() -> None:
     assert {b: (r.broker, r.epoch) for b, r in registered.items()} == {1: (broker.info, epoch)}
     assert broker.broker_epoch == epoch > 0
     assert client.path_exists("/admin/delete_topics")
+
+
+def test_a_broker_that_is_registered_does_not_register_again() -> None:
+    network = Network()
+    broker = network.add(1)
+    broker.register_again()
+    client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
+    client.create_top_level_paths()
+    assert client.get_all_brokers_and_epochs_in_cluster().values == {}, "it never was registered"
+    epoch = broker.startup()
+    broker.register_again()
+    assert broker.broker_epoch == epoch
+    client.store.write([[Delete("/brokers/ids/1")]])
+    broker.register_again()
+    assert broker.broker_epoch > epoch
 
 
 def test_the_first_broker_gives_the_cluster_its_id_and_the_others_take_it() -> None:
