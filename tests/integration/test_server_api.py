@@ -425,6 +425,24 @@ def test_every_broker_shows_the_metadata_that_it_was_sent(api: AsgiClient) -> No
     assert api.get("/brokers/99/metadata").status_code == 404
 
 
+def test_actions_that_the_state_of_a_broker_excludes(api: AsgiClient) -> None:
+    def refused(action: str) -> tuple[int, str, str]:
+        response = api.post(f"/brokers/3/{action}")
+        error = response.json()["error"]
+        return response.status_code, error["message"], error["hint"]
+
+    assert refused("resume") == (409, "broker 3 is not paused", "its state is 'running'")
+    assert api.post("/brokers/3/pause").status_code == 200
+    try:
+        assert refused("pause") == (409, "broker 3 cannot be paused", "its state is 'paused'")
+        assert refused("start") == (409, "broker 3 is paused", "klamm broker resume 3")
+    finally:
+        assert api.post("/brokers/3/resume").status_code == 200
+    wait_until(lambda: api.get("/brokers/3").json()["registered"], what="broker 3 is registered")
+    body = api.post("/brokers", json={"rack": " "}).json()
+    assert body["error"]["message"] == "the rack name is empty"
+
+
 def test_kill_refuses_its_id_until_the_session_is_over(api: AsgiClient) -> None:
     assert api.post("/brokers/3/kill").json()["state"] == "killed"
     described = api.get("/brokers/3").json()

@@ -10,6 +10,7 @@ from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
 from klamm.admin.command_result import CommandResult
 from klamm.admin.kafka_admin import LogDirDescription, ReplicaInfo
 from klamm.admin.log_dirs_command import run_log_dirs_command
+from klamm.cluster.errors import RequestTimedOut
 from klamm.cluster.types import TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
 from tests.cli.test_reassign_against_kafka import without_frames
@@ -69,6 +70,40 @@ def test_all_brokers_and_topics() -> None:
     result = describe(["--describe", "--bootstrap-server=s:1"], cluster)
     assert cluster.asked == [0, 1]
     assert '"u-0"' in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "This tool helps to query log directory usage on the specified brokers."),
+        ("--describe", 'Missing required argument "[bootstrap-server]"'),
+        ("--bootstrap-server s:1", 'Missing required argument "[describe]"'),
+        ("--describe --bootstrap-server s:1 --broker-list 1,x", 'For input string: "x"'),
+        ("--nope", "nope is not a recognized option"),
+    ],
+)
+def test_options_that_do_not_fit_together(line: str, said: str) -> None:
+    cluster = Cluster()
+    result = describe(line.split(), cluster)
+    assert said in result.stderr
+    assert (result.exit_code, cluster.asked) == (1, [])
+
+
+class Silent(Cluster):
+    """No broker responds in time."""
+
+    def describe_log_dirs(
+        self, brokers: Sequence[int]
+    ) -> Mapping[int, Mapping[str, LogDirDescription]]:
+        raise RequestTimedOut("Late.", hint="no response from broker 1")
+
+
+def test_brokers_that_do_not_respond() -> None:
+    line = "--describe --bootstrap-server s:1 --broker-list 1"
+    result = describe(line.split(), Silent())
+    assert result.stdout == "Querying brokers for log directories information\n"
+    assert "org.apache.kafka.common.errors.TimeoutException: Late.\n" in result.stderr
+    assert (result.exit_code, result.hint) == (1, "no response from broker 1")
 
 
 @pytest.mark.kafka

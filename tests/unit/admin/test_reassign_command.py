@@ -13,6 +13,7 @@ from klamm.admin.kafka_admin import ReplicaLogDirs
 from klamm.admin.reassignments.command import run_reassign_command
 from klamm.admin.reassignments.common import OwnOptions
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.admin.reassignments.text import CANNOT_EXECUTE, NEEDS_BOOTSTRAP_SERVER
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import UsageError
 from klamm.cluster.requests import ApiError
@@ -174,6 +175,64 @@ def test_a_reassignment_by_request_is_in_progress_for_machines_that_ask_zookeepe
     tool.complete()
     assert tool(ZOOKEEPER, "verify").report["exit_code"] == 0
     assert "warnings" not in tool(SERVER, "verify").report
+
+
+@pytest.mark.parametrize("action", ["execute", "verify"])
+def test_log_directories_need_a_cluster(tool: Tool, action: str) -> None:
+    tool.plan({"topic": "a", "partition": 0, "replicas": [1, 3], "log_dirs": ["any", "/d"]})
+    before = dump(tool.world.client.store)
+    result = tool(ZOOKEEPER, action)
+    assert NEEDS_BOOTSTRAP_SERVER in result.stdout
+    assert result.exit_code == 1
+    assert dump(tool.world.client.store) == before
+
+
+def test_a_plan_in_zookeeper_is_not_overwritten(tool: Tool) -> None:
+    assert tool(ZOOKEEPER, "execute").exit_code == 0
+    before = dump(tool.world.client.store)
+    tool.plan({"topic": "b", "partition": 0, "replicas": [1, 3]})
+    again = tool(ZOOKEEPER, "execute")
+    assert CANNOT_EXECUTE in again.stdout
+    assert again.exit_code == 1
+    assert dump(tool.world.client.store) == before
+
+
+def test_a_cancellation_that_is_refused_is_an_error(tool: Tool) -> None:
+    tool(SERVER, "execute")
+    refused = ApiError(Errors.NO_REASSIGNMENT_IN_PROGRESS, "it is over")
+    tool.world.cluster.refused = {TopicPartition("a", 0): refused}
+    result = tool(SERVER, "cancel")
+    assert "Error cancelling partition reassignment for:\na-0: it is over" in result.stdout
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--list", "Please specify --bootstrap-server"),
+        ("--list --verify --bootstrap-server s:1", "Command must include exactly one action: "),
+        ("--verify --bootstrap-server s:1", 'Missing required argument "[reassignment-json-file]"'),
+        (
+            "--list --bootstrap-server s:1 --throttle 5",
+            'Option "[throttle]" can\'t be used with action "[list]"',
+        ),
+        (
+            "--execute --bootstrap-server s:1 --reassignment-json-file {plan} --throttle "
+            "9223372036854775808",
+            "Cannot parse argument '9223372036854775808' of option throttle",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_together(tool: Tool, line: str, said: str) -> None:
+    args = line.format(plan=tool.folder / "plan").split()
+    result = run_reassign_command(args, tool.world.services(), OwnOptions())
+    assert said in result.stdout + result.stderr
+    assert result.exit_code == 1
+    assert tool.world.written == 0
+
+
+def test_a_cluster_without_throttles_says_so(tool: Tool) -> None:
+    assert tool(SERVER, "list", show_throttles=True).stdout.endswith("No throttles are set.\n")
 
 
 @pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])

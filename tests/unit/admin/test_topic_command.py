@@ -129,6 +129,11 @@ def test_a_topic_without_partitions_fails_as_in_kafka_with_a_hint() -> None:
             "Invalid value x for configuration retention.ms: Not a number of type LONG",
         ),
         ("--create --topic . --replica-assignment 0", 'Topic name cannot be "." or ".."'),
+        (
+            "--create --topic n --partitions 1 --replication-factor 1 --config flush.ms",
+            "requirement failed: Invalid topic config: all configs to be added must be in the "
+            'format "key=val".',
+        ),
         ("--delete --topic x", "Topic 'x' does not exist as expected"),
         ("--describe --topic x", "Topic 'x' does not exist as expected"),
         ("--alter --topic x --partitions 2", "Topic 'x' does not exist as expected"),
@@ -157,6 +162,32 @@ def test_create_places_and_reports() -> None:
     again = run(server, f"{line} --if-not-exists")
     assert (again.stdout, again.exit_code) == ("", 0)
     assert again.report["topics"] == [{"topic": "n", "created": False}]
+
+
+def test_a_topic_is_marked_for_deletion_once() -> None:
+    server, client = cluster()
+    first = run(server, "--delete --topic b")
+    again = run(server, "--delete --topic b")
+    assert first.stdout == (
+        "Topic b is marked for deletion.\n"
+        "Note: This will have no impact if delete.topic.enable is not set to true.\n"
+    )
+    assert again.stdout == "Topic b is already marked for deletion.\n"
+    assert [result.report["topics"] for result in (first, again)] == [
+        [{"topic": "b", "newly_marked": True}],
+        [{"topic": "b", "newly_marked": False}],
+    ]
+    assert client.get_topic_deletions() == ["b"]
+
+
+def test_a_message_format_is_warned_about() -> None:
+    server, client = cluster()
+    line = "--create --topic n --partitions 1 --replication-factor 1 --config"
+    result = run(server, f"{line} message.format.version=2.7")
+    [warning] = result.report["warnings"]
+    assert warning.startswith("WARNING: The configuration message.format.version=2.7 is specified.")
+    assert result.stdout.splitlines() == [warning, "Created topic n."]
+    assert client.get_entity_configs("topics", "n") == {"message.format.version": "2.7"}
 
 
 def test_internal_topics_are_kept_from_harm() -> None:

@@ -76,6 +76,13 @@ def test_what_is_refused_at_once(replicas: tuple[int, ...], message: str) -> Non
     assert (error.error, error.message) == (Errors.INVALID_REPLICA_ASSIGNMENT, message)
 
 
+def test_five_live_brokers_are_a_hash_set_as_in_scala() -> None:
+    error = validate_replicas(moving(brokers=(0, 1, 2, 3, 4)), B, (9, 1))
+    assert error is not None
+    assert (error.message or "").endswith("live broker list: HashSet(0, 1, 2, 3, 4)")
+    assert validate_replicas(moving(brokers=(0, 1)), B, (0, 1)) is None
+
+
 def test_only_added_replicas_have_to_live() -> None:
     context = moving(brokers=(3,))
     assert validate_replicas(context, B, (1, 2)) is None
