@@ -81,6 +81,17 @@ def test_a_post_is_refused(api: ApiServer, path: str, body: bytes, status: int, 
     assert (answered, words in value["error"]["message"]) == (status, True), value
 
 
+@pytest.mark.parametrize("counts", [[20], [1] * 20, [-1] * 20])
+def test_as_many_partitions_as_allowed(api: ApiServer, counts: list[int]) -> None:
+    wanted = [
+        {"name": f"n{number}", "num_partitions": count, "replication_factor": 1}
+        for number, count in enumerate(counts)
+    ]
+    body = {"topics": wanted, "timeout_ms": 20_000, "validate_only": True}
+    answered, value = api.request("POST", "/topics", msgspec.json.encode(body))
+    assert (answered, {one["error"] for one in value["topics"]}) == (200, {0}), value
+
+
 @pytest.mark.parametrize("path", ["/nosuch", "/brokers/1/dance", "/zookeeper/1/dance"])
 def test_an_unknown_request_has_a_hint(api: ApiServer, path: str) -> None:
     answered, value = api.request("POST", path, b"")

@@ -28,4 +28,5 @@ def test_steps_that_one_step_hinders_are_undone(refused: int | None) -> None:
         assert (places, moves) == ({7: 3, 5: 2, 6: 1}, STEPS)
     else:
         assert places == {7: 2, 5: 1, 6: 0}
-        assert len(moves) == 2 * refused
+        back = [(item, target, source) for item, source, target in reversed(STEPS[:refused])]
+        assert moves == [*STEPS[:refused], *back]
