@@ -30,6 +30,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     - ``num_replica_alter_log_dirs_threads``: if None, there is one thread for each log directory.
     - ``log_flush_scheduler_interval_ms``: the interval between checks for records that have been
       unflushed for flush.ms.
+    - ``hosts_replicas``: if False, the broker answers LeaderAndIsr as if its log directories had
+      failed, so that the controller elects other leaders. Kafka has no equivalent.
     - ``catch_up``: if "held", followers do not fetch until ``Broker.release_catch_up`` is called.
     - ``log``: log defaults, which topic configs override.
     - ``bandwidth``: the bandwidth configs of disks and network (CAPACITIES), keyed by config name.
@@ -68,6 +70,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
+    hosts_replicas: bool = True
     catch_up: CatchUp = "released"
 
 

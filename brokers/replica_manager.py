@@ -77,6 +77,7 @@ class ReplicaManager:
         quirks: Quirks = NO_QUIRKS,
     ) -> None:
         self.broker_id = broker_id
+        self._hosts_replicas = config.hosts_replicas
         self.log_manager = log_manager
         self.log_dirs = log_manager.dirs
         self.controller_epoch = 0
@@ -135,6 +136,9 @@ class ReplicaManager:
         broker_id = self.broker_id
         for state in request.partition_states:
             tp = state.topic_partition
+            if not self._hosts_replicas:
+                errors[tp] = Errors.KAFKA_STORAGE_ERROR
+                continue
             partition = partitions.get(tp)
             if partition is None:
                 if self._damaged.maybe_restore(self.broker_id, state, wall_ms):

@@ -79,7 +79,10 @@ _COMMANDS = {
         "broker": Place(
             "klamm.cli.broker", "Kill, start, stop, pause, resume, power off and add brokers."
         ),
-        "controller": Place("klamm.cli.controller", "Force a controller election."),
+        "controller": Place(
+            "klamm.cli.controller",
+            "Force a controller election; run a controller for Kafka's own brokers.",
+        ),
         "network": Place("klamm.cli.network", "Cut, clog, delay and degrade network links."),
         "disk": Place("klamm.cli.disk", "Inject disk faults."),
         "zk": Place(

@@ -1,22 +1,56 @@
-"""`klamm controller`: forces a controller election in a running cluster.
+"""`klamm controller`: forces controller elections, and runs a controller for Kafka's own brokers.
 
-Sends a request to the server and prints the response.
+`move` sends a request to the server and prints the response; `run` prints what happens to its
+controller until it is interrupted.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
+from klamm.cli.connect import security_of
+from klamm.cli.kafka_tools import ask_before_write
 from klamm.cli.options import Answered, asks_server
+from klamm.cli.own_log import log_to
+from klamm.cli.running import stopped_by_signals
+from klamm.cli.up import Configs, SessionTimeout, parse_configs
 from klamm.cli.waiting import waiting
+from klamm.cluster.errors import KlammError
 from klamm.runtime.actions import MoveController
+from klamm.server.config import DEFAULT_SESSION_TIMEOUT_MS
+from klamm.server.data_dir import OWN_LOG_FILE, default_data_dir
+from klamm.server.thread_failures import threads_watched
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.kazoo_store import KazooStore
+
+if TYPE_CHECKING:
+    from klamm.server.controller_server import ControllerServer, ControllerServerConfig
+
+_POLL_S = 0.1
+_RUN_EXAMPLES = """
+\b
+Examples:
+  klamm controller run --zookeeper localhost:2181 --listener localhost:9099 --id 1000
+  klamm controller run --zookeeper zk1:2181,zk2:2181/kafka --listener INTERNAL://klamm1:9099 \\
+    --id 1000 --take-over --yes
+  klamm controller run --zookeeper localhost:2181 --listener localhost:9099 --id 1000 \\
+    --config inter.broker.protocol.version=2.6 --config default.replication.factor=3
+"""
 
 app = command_group(
-    help="Force a controller election in a running cluster.",
+    help="Force a controller election, or run klamm's controller for Kafka's own brokers.",
     epilog="""
 \b
 Examples:
   klamm controller move
+  klamm controller run --zookeeper localhost:2181 --listener localhost:9099 --id 1000
 """,
 )
 
@@ -32,3 +66,115 @@ def move(client: ServerClient) -> Answered:
         f"controller: broker {before['id']} (epoch {before['epoch']}) -> "
         f"broker {after['id']} (epoch {after['epoch']})"
     )
+
+
+@app.command(epilog=_RUN_EXAMPLES)
+def run(
+    zookeeper: Annotated[
+        str, typer.Option(metavar="HOST:PORT/CHROOT", help="The zookeeper.connect of the brokers.")
+    ],
+    listener: Annotated[
+        str,
+        typer.Option(
+            metavar="[NAME://]HOST:PORT",
+            help="Where the brokers and clients find this controller. NAME is the brokers' "
+            "inter-broker listener. [default of NAME: PLAINTEXT]",
+        ),
+    ],
+    broker_id: Annotated[
+        int, typer.Option("--id", help="Broker id of the controller; no broker may have it.")
+    ] = 1000,
+    rack: Annotated[
+        str | None, typer.Option(help="Rack of the controller; required if the brokers have racks.")
+    ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="Replace the active controller at once. Without it, wait for the next election.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    config: Configs = None,
+    session_timeout_ms: SessionTimeout = DEFAULT_SESSION_TIMEOUT_MS,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory for journal and logs. [default: controller-ID in KLAMM_DATA_DIR, "
+            "~/.klamm]"
+        ),
+    ] = None,
+) -> None:
+    """Run a controller candidate in a cluster of Kafka 2.8 brokers until Ctrl-C.
+
+    The controller is a broker that hosts no replicas. When it ends, a Kafka broker is elected.
+    """
+    # kio takes 0.3 s to import.
+    from klamm.server.controller_server import ControllerServerConfig, parse_listener
+
+    folder = data_dir or default_data_dir(os.environ) / f"controller-{broker_id}"
+    checked = ControllerServerConfig(
+        zookeeper=zookeeper,
+        listener=parse_listener(listener),
+        broker_id=broker_id,
+        data_dir=folder,
+        config=parse_configs(config or ()),
+        session_timeout_ms=session_timeout_ms,
+        rack=rack,
+        takes_over=take_over,
+        zookeeper_security=security_of(os.environ),
+    )
+    if not yes:
+        session = checked.session()
+        try:
+            ask_before_write(KafkaZkClient(KazooStore(session)))
+        finally:
+            session.close()
+    _run(checked)
+
+
+def _run(config: ControllerServerConfig) -> None:
+    from klamm.server.controller_server import ControllerServer, await_successor
+
+    failures: list[KlammError] = []
+    with stopped_by_signals("klamm controller run was interrupted") as stop:
+
+        def fail(error: KlammError) -> None:
+            failures.append(error)
+            stop.set()
+
+        log_to(config.data_dir / OWN_LOG_FILE)
+        with threads_watched(fail), ControllerServer(config, stop, fail) as server:
+            _report(server, stop)
+            was_active = _is_active(server)
+        if failures:
+            raise failures[0]
+        if was_active:
+            with waiting("the next controller"):
+                successor = await_successor(config)
+            typer.echo(
+                "no broker became the controller"
+                if successor is None
+                else f"broker {successor.broker_id} is the controller now, epoch {successor.epoch}"
+            )
+
+
+def _report(server: ControllerServer, stop: threading.Event) -> None:
+    """Print every change of the controller until ``stop`` is set."""
+    config, known = server.config, None
+    typer.echo(
+        f"controller {config.broker_id} is registered, listening on "
+        f"{config.listener.host}:{config.listener.port}; journal and logs: {config.data_dir}"
+    )
+    while not stop.is_set():
+        found = server.known_controller()
+        if found not in (None, known):
+            who = "this process" if found.broker_id == config.broker_id else "a Kafka broker"
+            typer.echo(f"broker {found.broker_id} ({who}) is the controller, epoch {found.epoch}")
+            known = found
+        stop.wait(_POLL_S)
+
+
+def _is_active(server: ControllerServer) -> bool:
+    known = server.known_controller()
+    return known is not None and known.broker_id == server.config.broker_id

@@ -64,6 +64,32 @@ class ApiVersion:
         """True if the controller assigns ids to topics, i.e. from 2.8-IV0 onward."""
         return self._number >= _ORDER["2.8-IV0"]
 
+    @property
+    def leader_and_isr_version(self) -> int:
+        """Version of the controller's LeaderAndIsr requests (ControllerChannelManager)."""
+        return self._newest(("2.8-IV1", 5), ("2.4-IV1", 4), ("2.4-IV0", 3), ("2.2-IV0", 2))
+
+    @property
+    def update_metadata_version(self) -> int:
+        """Version of the controller's UpdateMetadata requests, from 1.0-IV0 onward."""
+        return self._newest(("2.8-IV1", 7), ("2.4-IV1", 6), ("2.2-IV0", 5), otherwise=4)
+
+    @property
+    def stop_replica_version(self) -> int:
+        """Version of the controller's StopReplica requests.
+
+        A request has its own ``delete_partition`` for each partition from version 3 onward.
+        """
+        return self._newest(("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1), otherwise=0)
+
+    @property
+    def is_spoken_to_brokers(self) -> bool:
+        """True if klamm's controller can drive brokers of this version, i.e. from 2.0 onward."""
+        return self._number >= _ORDER["2.0-IV0"]
+
+    def _newest(self, *since: tuple[str, int], otherwise: int = 1) -> int:
+        return next((n for name, n in since if self._number >= _ORDER[name]), otherwise)
+
 
 def _key(version: str) -> str:
     """Return the part of a version that identifies the protocol: ``2.6.2`` becomes ``2.6``."""

@@ -22,9 +22,13 @@ NO_GENERATION: Final = -1
 
 
 class FindCoordinatorRequest(msgspec.Struct, frozen=True):
-    """Request to any broker for the coordinator of a group."""
+    """Request to any broker for the coordinator of a group, or of a transactional id.
 
-    group_id: str
+    ``key`` is the group id, or the transactional id if ``is_transactional``.
+    """
+
+    key: str
+    is_transactional: bool = False
 
 
 class FindCoordinatorResponse(msgspec.Struct, frozen=True):

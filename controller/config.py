@@ -35,6 +35,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
       versioning is disabled in the znode /feature.
     - ``uses_topic_ids``: if False (inter-broker protocol before 2.8), new topics get no id.
     - ``journal_messages``: also journal every request sent and response received.
+    - ``takes_over``: replace the active controller when the process starts.
     """
 
     broker_id: int
@@ -55,3 +56,4 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     partition_limits: PartitionLimits = DEFAULT_LIMITS
     journal_messages: bool = False
     write_group_size: int = GROUP_SIZE
+    takes_over: bool = False

@@ -43,7 +43,7 @@ FIRST_REBALANCE_MS: Final = 5_000
 
 def process_startup(controller: KafkaController, _: Startup) -> None:
     """Handle the start of the process: watch /controller, and try to be elected controller."""
-    elect_controller(controller)
+    elect_controller(controller, takes_over=controller.config.takes_over)
 
 
 def process_controller_change(controller: KafkaController, _: ControllerChange) -> None:
@@ -64,12 +64,12 @@ def process_reelect(controller: KafkaController, _: Reelect) -> None:
     elect_controller(controller)
 
 
-def elect_controller(controller: KafkaController) -> None:
+def elect_controller(controller: KafkaController, *, takes_over: bool = False) -> None:
     """Try to create /controller and, if that succeeds, become the active controller.
 
-    Do nothing if another broker is the controller. During the pause after a failed failover, the
-    attempt is postponed. During a hold (see candidacy.py), no broker is elected, and the active
-    controller resigns.
+    Do nothing if another broker is the controller, unless ``takes_over``. During the pause after a
+    failed failover, the attempt is postponed. During a hold (see candidacy.py), no broker is
+    elected, and the active controller resigns.
     """
     log, broker_id = controller.log, controller.config.broker_id
     read_controller_id(controller)
@@ -78,7 +78,7 @@ def elect_controller(controller: KafkaController) -> None:
             log.warn(f"Forcing the controller to resign: {controller.candidacy.hold}")
             trigger_controller_move(controller)
         return
-    if controller.active_controller_id != NO_CONTROLLER:
+    if controller.active_controller_id != NO_CONTROLLER and not takes_over:
         log.debug(
             f"Broker {controller.active_controller_id} has been elected as the controller, "
             "so stopping the election process."
@@ -90,7 +90,7 @@ def elect_controller(controller: KafkaController) -> None:
         controller.events.schedule(Reelect(), pause_ms)
         return
     try:
-        _register(controller)
+        _register(controller, takes_over=takes_over)
         fail_over(controller)
     except ControllerMoved as moved:
         maybe_resign(controller)
@@ -118,10 +118,10 @@ def elect_controller(controller: KafkaController) -> None:
         trigger_controller_move(controller)
 
 
-def _register(controller: KafkaController) -> None:
+def _register(controller: KafkaController, *, takes_over: bool) -> None:
     context, broker_id = controller.context, controller.config.broker_id
     epoch, epoch_zk_version = controller.controller_zk.register_controller_and_increment_epoch(
-        broker_id, controller.clock.now_ms()
+        broker_id, controller.clock.now_ms(), replaces_controller=takes_over
     )
     # Brokers reject requests with an older controller epoch, so a controller without a higher epoch
     # could not control the brokers.

@@ -103,7 +103,13 @@ def outside_pool_text(
 
     Returns None if they may be added.
     """
-    pool = None if pools is None else pools.pool_of(partition.topic)
+    if pools is None:
+        return None
+    unable = [id_ for id_ in added if id_ in pools.without_replicas]
+    if unable:
+        verb = "hosts" if len(unable) == 1 else "host"
+        return f"Partition {partition}: {_brokers(unable)} {verb} no replicas."
+    pool = pools.pool_of(partition.topic)
     if pool is None:
         return None
     outside = [id_ for id_ in added if id_ not in pool.broker_ids]

@@ -38,12 +38,14 @@ class Pools:
     """All declared pools, keyed by name, and the rules that assign topics to the pools.
 
     The first rule that matches a topic applies. A broker is in at most one pool. `weights` gives
-    each broker's relative share of the pool's load; the default is 1.
+    each broker's relative share of the pool's load; the default is 1. `without_replicas` are the
+    brokers that host no replicas of any topic.
     """
 
     by_name: Mapping[str, Pool]
     rules: tuple[TopicRule, ...]
     weights: Mapping[int, float] = field(default_factory=dict)
+    without_replicas: frozenset[int] = frozenset()
 
     def rules_of(self, topic: str) -> tuple[TopicRule, ...]:
         """Return all rules that match `topic`, in order; the first rule applies."""
@@ -125,13 +127,15 @@ def brokers_for_topic(
 ) -> tuple[BrokerMetadata, ...]:
     """Return the live brokers that may host `topic`, by ascending id.
 
-    These are the brokers of the topic's pool, or all brokers if it has no pool. Pass them to
+    These are the brokers of the topic's pool, or all brokers if it has no pool, without the brokers
+    that host no replicas. Pass them to
     assign_replicas_to_brokers and create_new_partitions_assignment, so that replicas stay inside
     the pool. If all brokers of the pool are down, the result is empty and those functions raise
     Kafka's errors.
     """
     pool = pools.pool_of(topic)
-    ordered = sorted(live_brokers, key=lambda broker: broker.id)
+    hosting = (broker for broker in live_brokers if broker.id not in pools.without_replicas)
+    ordered = sorted(hosting, key=lambda broker: broker.id)
     if pool is None:
         return tuple(ordered)
     return tuple(broker for broker in ordered if broker.id in pool.broker_ids)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
+
 from klamm.brokers.config import BrokerConfig, broker_config
 from klamm.cluster import types
 from klamm.cluster.api_version import ApiVersion
@@ -40,6 +42,8 @@ class ClusterSpec:
     - ``write_group_size``: maximum number of controller writes in one transaction.
     - ``pools``: restricts the placement of topics. None: no restrictions.
     - ``segments``: directory of log segments on disk. None: in-memory (offset-only) logs.
+    - ``is_controller_only``: the brokers host no replicas, and are only controller candidates.
+    - ``takes_over``: the controller candidates replace the active controller when they start.
     - ``zookeeper_security``: applies only to real sessions, because the simulated ZooKeeper has no
       access control.
     """
@@ -60,6 +64,8 @@ class ClusterSpec:
     pools: Pools | None = None
     partition_limits: PartitionLimits = DEFAULT_LIMITS
     segments: Path | None = None
+    is_controller_only: bool = False
+    takes_over: bool = False
     zookeeper_security: ZooKeeperSecurity = UNSECURED
 
     def is_candidate(self, broker_id: int) -> bool:
@@ -77,7 +83,9 @@ class ClusterSpec:
     @cached_property
     def broker_config(self) -> BrokerConfig:
         """The settings shared by all brokers."""
-        return broker_config(self.config)
+        return msgspec.structs.replace(
+            broker_config(self.config), hosts_replicas=not self.is_controller_only
+        )
 
     def controller_config(self, broker_id: int) -> ControllerConfig:
         """Return the settings for the controller on this broker."""
@@ -95,6 +103,7 @@ class ClusterSpec:
             partition_limits=self.partition_limits,
             journal_messages=self.journal_messages,
             write_group_size=self.write_group_size,
+            takes_over=self.takes_over,
         )
 
     def with_broker(self, broker_id: int, rack: str | None) -> ClusterSpec:

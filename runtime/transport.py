@@ -43,7 +43,8 @@ class RoutedTransport:
 
     A message to an address without a receiver is lost, as if it were sent to a dead process.
     ``faults`` are the faults of the network's links; they may be replaced at any time.
-    ``on_change`` is called when they change. ``deliver_later`` calls ``deliver_late`` with a
+    ``on_change`` is called when they change. ``remote`` receives the messages to brokers that are
+    not in this process; without it, they are lost. ``deliver_later`` calls ``deliver_late`` with a
     message after a delay in milliseconds; if the last argument is True, in order with the earlier
     messages of the same link.
 
@@ -53,6 +54,7 @@ class RoutedTransport:
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self.on_change: Callable[[], None] | None = None
+        self.remote: Receiver | None = None
         self.deliver_later: Callable[[Message, float, bool], None] | None = None
         self._receivers: dict[Address, Receiver] = {}
         self._taps: list[Tap] = []
@@ -240,6 +242,8 @@ class RoutedTransport:
     def deliver(self, message: Message) -> None:
         """Pass a message to its receiver now."""
         receiver = self._receivers.get(message.destination)
+        if receiver is None and message.destination.role == "broker":
+            receiver = self.remote
         if receiver is not None:
             receiver(message)
         else:

@@ -137,7 +137,7 @@ class ClusterServer:
         self._check_logs()
         connect_string = self._open_zookeeper()
         started_ms = WallClock().now_ms()
-        run_id = _new_run_id(started_ms)
+        run_id = new_run_id(started_ms)
         if self.config.dump is not None:
             run = RunInfo(run_id, started_ms, klamm_version())
             load_dump(self.config.dump, connect_string, self.config, run, self._say)
@@ -392,7 +392,7 @@ def _joined(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _new_run_id(started_ms: int) -> str:
+def new_run_id(started_ms: int) -> str:
     """Return a unique run id; the order of run ids is the order of their start times."""
     started = datetime.fromtimestamp(started_ms / 1000, UTC)
     return f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"

@@ -13,6 +13,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import Request
 from klamm.wire import admin_apis as admin
 from klamm.wire import config_apis as configs
+from klamm.wire import control_apis as control
 from klamm.wire import group_apis as groups
 from klamm.wire import metadata_apis as metadata
 from klamm.wire import record_apis as records
@@ -26,13 +27,14 @@ API_VERSIONS_RANGE: Final = range(4)
 class Api(NamedTuple):
     """Versions of an API: how requests become values of klamm, and responses become Kafka's.
 
+    ``response`` is called with the response, or for LeaderAndIsr with the request and the response.
     ``for_controller``: the controller on the broker handles the request, not the broker.
     """
 
     key: int
     versions: range
     request: Callable[[Any], Request]
-    response: Callable[[Any], Values]
+    response: Callable[..., Values]
     for_controller: bool = False
 
 
@@ -52,6 +54,16 @@ _ROWS: Final[tuple[Api | AdminCall, ...]] = (
     Api(1, range(13), records.fetch_request, records.fetch_response),
     Api(2, range(7), records.list_offsets_request, records.list_offsets_response),
     Api(3, range(12), metadata.metadata_request, metadata.metadata_response),
+    Api(4, range(6), control.leader_and_isr_request, control.leader_and_isr_response),
+    Api(5, range(4), control.stop_replica_request, control.stop_replica_response),
+    Api(6, range(8), control.update_metadata_request, control.update_metadata_response),
+    Api(
+        7,
+        range(4),
+        control.controlled_shutdown_request,
+        control.controlled_shutdown_response,
+        for_controller=True,
+    ),
     Api(8, range(9), groups.offset_commit_request, groups.offset_commit_response),
     Api(9, range(8), groups.offset_fetch_request, groups.offset_fetch_response),
     Api(10, range(4), groups.find_coordinator_request, groups.find_coordinator_response),
@@ -118,6 +130,7 @@ _ROWS: Final[tuple[Api | AdminCall, ...]] = (
         for_controller=True,
     ),
     Api(47, range(1), groups.offset_delete_request, groups.offset_delete_response),
+    Api(56, range(1), control.alter_isr_request, control.alter_isr_response, for_controller=True),
     Api(60, range(1), metadata.describe_cluster_request, metadata.describe_cluster_response),
 )
 APIS: Final = {(api.key, version): api for api in _ROWS for version in api.versions}

@@ -13,20 +13,23 @@ import msgspec
 
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.client_requests import MetadataRequest
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.group_requests import JoinGroupRequest
 from klamm.cluster.protocols import Transport
 from klamm.cluster.requests import (
     Address,
+    AlterIsrRequest,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ApiError,
+    ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     Disconnected,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    LeaderAndIsrRequest,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     Message,
@@ -49,6 +52,7 @@ from klamm.wire.frames import (
     response_frame,
     response_schema,
 )
+from klamm.wire.metadata_apis import on_listener
 from klamm.wire.schema import RefusedRequest, Values, fill
 
 IDLE_S: Final = 600.0
@@ -61,6 +65,7 @@ class Served(NamedTuple):
     """The broker behind a listener. ``has_controller``: it is a controller candidate."""
 
     broker_id: int
+    listener_name: str
     cluster_id: str
     has_controller: bool
 
@@ -152,7 +157,12 @@ class Connection:
         if api.for_controller and not self._served.has_controller:
             return _not_controller(request)
         role = "controller" if api.for_controller else "broker"
-        return api.response(await self._ask(request, role))
+        response = await self._ask(request, role)
+        if isinstance(response, MetadataResponse):
+            response = on_listener(response, self._served.listener_name)
+        if isinstance(request, LeaderAndIsrRequest):
+            return api.response(request, response)
+        return api.response(response)
 
     async def _carry_out(self, call: AdminCall, frame: bytes) -> Values:
         """Answer a request here, once the broker has answered for its metadata.
@@ -192,6 +202,8 @@ def _not_controller(request: Request) -> Values:
     """Return the response of a broker that is no controller candidate."""
     refused = ApiError(Errors.NOT_CONTROLLER)
     match request:
+        case AlterIsrRequest() | ControlledShutdownRequest():
+            return {"error_code": Errors.NOT_CONTROLLER, "topics": (), "remaining_partitions": ()}
         case CreateTopicsRequest():
             names = [topic.name for topic in request.topics]
             return {"topics": [_refused(name) for name in names]}

@@ -15,7 +15,10 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from klamm.cluster.errors import KlammError
+from klamm.wire.schema import Values, fill
 
+CORRELATION_ID_BYTES: Final = 4
+"""Size of the smallest frame of a response."""
 MAX_REQUEST_BYTES: Final = 100 << 20
 """Kafka's default of socket.request.max.bytes."""
 _SIZE: Final = struct.Struct(">i")
@@ -42,16 +45,19 @@ class IncomingRequest(NamedTuple):
     body: Any
 
 
-async def read_frame(reader: asyncio.StreamReader, max_bytes: int) -> bytes | None:
+async def read_frame(
+    reader: asyncio.StreamReader, max_bytes: int, min_bytes: int = _FIXED_HEADER.size
+) -> bytes | None:
     """Read a frame and return it without its size. Return None at the end of the stream.
 
-    Raises InvalidRequestFrame if the frame is larger than ``max_bytes`` or is cut off.
+    Raises InvalidRequestFrame if the frame is smaller than ``min_bytes``, larger than ``max_bytes``
+    or is cut off.
     """
     try:
         (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
-        if not _FIXED_HEADER.size <= size <= max_bytes:
+        if not min_bytes <= size <= max_bytes:
             raise InvalidRequestFrame(
-                f"a request of {size} bytes: expected {_FIXED_HEADER.size} to {max_bytes}"
+                f"a request of {size} bytes: expected {min_bytes} to {max_bytes}"
             )
         return await reader.readexactly(size)
     except asyncio.IncompleteReadError as error:
@@ -79,6 +85,51 @@ def parse_request(frame: bytes) -> IncomingRequest:
             f"a malformed request: API key {key.api_key}, version {key.api_version}"
         ) from error
     return IncomingRequest(key, getattr(header, "client_id", None), body)
+
+
+def parse_response(key: RequestKey, frame: bytes) -> Any:
+    """Parse the response to the request ``key``: kio's schema of its API and version.
+
+    Raises InvalidRequestFrame if the frame is not the response to this request.
+    """
+    schema = response_schema(key)
+    buffer = memoryview(frame)
+    try:
+        header, header_size = entity_reader(schema.__header_schema__)(buffer, 0)
+        body, _ = entity_reader(schema)(buffer, header_size)
+    except Exception as error:
+        # As in parse_request, kio raises errors of many types.
+        raise InvalidRequestFrame(f"a malformed response to {key}") from error
+    if header.correlation_id != key.correlation_id:
+        raise InvalidRequestFrame(f"a response to request {header.correlation_id} instead of {key}")
+    return body
+
+
+def request_header(key: RequestKey, client_id: str) -> bytes:
+    """Return the bytes of a request's header."""
+    schema = load_request_schema(key.api_key, key.api_version).__header_schema__
+    values = {
+        "request_api_key": key.api_key,
+        "request_api_version": key.api_version,
+        "correlation_id": key.correlation_id,
+        "client_id": client_id,
+    }
+    buffer = io.BytesIO()
+    entity_writer(schema)(buffer, fill(schema, values))
+    return buffer.getvalue()
+
+
+def request_body(key: RequestKey, values: Values) -> bytes:
+    """Return the bytes of a request without its header. ``values``: the fields of all versions."""
+    schema = load_request_schema(key.api_key, key.api_version)
+    buffer = io.BytesIO()
+    entity_writer(schema)(buffer, fill(schema, values))
+    return buffer.getvalue()
+
+
+def framed(*parts: bytes) -> bytes:
+    """Return ``parts`` with their size in front."""
+    return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
 
 
 def response_frame(key: RequestKey, body: Any) -> bytes:

@@ -39,7 +39,7 @@ from klamm.cluster.group_requests import (
     SyncGroupResponse,
 )
 from klamm.cluster.types import NO_EPOCH, TopicPartition
-from klamm.wire.schema import OPERATIONS_OMITTED, RefusedRequest, Values, by_topic, milliseconds
+from klamm.wire.schema import OPERATIONS_OMITTED, Values, by_topic, milliseconds
 
 _GROUP: Final = 0
 _KNOWN_MEMBER_ID_VERSION: Final = 4
@@ -48,12 +48,8 @@ _BROKERS_RETENTION: Final = timedelta(milliseconds=-1)
 
 
 def find_coordinator_request(body: Any) -> FindCoordinatorRequest:
-    """Translate FindCoordinator of a group."""
-    if getattr(body, "key_type", _GROUP) != _GROUP:
-        raise RefusedRequest(
-            find_coordinator_response(FindCoordinatorResponse(Errors.UNSUPPORTED_VERSION))
-        )
-    return FindCoordinatorRequest(body.key)
+    """Translate FindCoordinator. Version 0 has only groups."""
+    return FindCoordinatorRequest(body.key, getattr(body, "key_type", _GROUP) != _GROUP)
 
 
 def find_coordinator_response(response: FindCoordinatorResponse) -> Values:

@@ -90,6 +90,11 @@ class Listeners:
         listener.setblocking(False)
         return listener
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that serves the connections, from ``open`` to ``close``."""
+        return self._loop
+
     # -- brokers
 
     def _on_change(self, broker_id: int, is_running: bool) -> None:
@@ -158,7 +163,8 @@ class Listeners:
         try:
             running = self._cluster.nodes.running(broker_id)
             broker, controller = running.node.broker, running.node.controller
-            served = Served(broker_id, broker.cluster_id or "", controller is not None)
+            name = broker.info.end_points[0].listener_name
+            served = Served(broker_id, name, broker.cluster_id or "", controller is not None)
             host = client.getpeername()[0]
             connection = Connection(served, address, transport, self._admin, host)
             transport.register(address, connection.receive, notify_disconnects=True)

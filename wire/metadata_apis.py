@@ -5,10 +5,10 @@ Mirrors the request and response classes of org.apache.kafka.common.requests.
 
 from __future__ import annotations
 
-import base64
-import uuid
 from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, TopicMetadata
@@ -22,7 +22,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import Broker
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds
+from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds, uuid_of
 
 
 def metadata_request(body: Any) -> MetadataRequest:
@@ -41,6 +41,17 @@ def metadata_response(response: MetadataResponse) -> Values:
         "topics": [_topic(topic) for topic in response.topics],
         "cluster_authorized_operations": OPERATIONS_OMITTED,
     }
+
+
+def on_listener(response: MetadataResponse, listener_name: str) -> MetadataResponse:
+    """Return metadata with the end points of one listener; brokers without it are left out."""
+    brokers = tuple(
+        msgspec.structs.replace(broker, end_points=(end_point,))
+        for broker in response.brokers
+        for end_point in broker.end_points
+        if end_point.listener_name == listener_name
+    )
+    return msgspec.structs.replace(response, brokers=brokers)
 
 
 def describe_cluster_request(_: Any) -> MetadataRequest:
@@ -81,7 +92,7 @@ def create_topics_response(response: CreateTopicsResponse) -> Values:
         "topics": [
             {
                 "name": topic.name,
-                "topic_id": _uuid(topic.topic_id),
+                "topic_id": uuid_of(topic.topic_id),
                 "error_code": topic.error,
                 "error_message": topic.error_message,
                 "num_partitions": topic.num_partitions,
@@ -118,7 +129,7 @@ def _name_of(topic: Any) -> str:
 
 
 def _brokers(id_field: str, brokers: Iterable[Broker]) -> list[Values]:
-    """Return the brokers with their first end point, sorted by id."""
+    """Return the brokers, which have one end point each, sorted by id."""
     return [
         {
             id_field: broker.id,
@@ -134,7 +145,7 @@ def _topic(topic: TopicMetadata) -> Values:
     return {
         "error_code": topic.error,
         "name": topic.name,
-        "topic_id": _uuid(topic.topic_id),
+        "topic_id": uuid_of(topic.topic_id),
         "is_internal": is_internal(topic.name),
         "topic_authorized_operations": OPERATIONS_OMITTED,
         "partitions": [
@@ -150,8 +161,3 @@ def _topic(topic: TopicMetadata) -> Values:
             for one in topic.partitions
         ],
     }
-
-
-def _uuid(topic_id: str | None) -> uuid.UUID | None:
-    """Return a topic id, which klamm keeps in unpadded URL-safe base64."""
-    return None if topic_id is None else uuid.UUID(bytes=base64.urlsafe_b64decode(f"{topic_id}=="))

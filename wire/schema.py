@@ -8,9 +8,11 @@ are those of the library kio, which generates them from Kafka's JSON files
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import types
 import typing
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -119,3 +121,13 @@ def by_topic(
     for (topic, partition), result in results.items():
         topics.setdefault(topic, []).append(partition_values(partition, result))
     return list(topics.items())
+
+
+def uuid_of(topic_id: str | None) -> uuid.UUID | None:
+    """Return a topic id, which klamm keeps in unpadded URL-safe base64."""
+    return None if topic_id is None else uuid.UUID(bytes=base64.urlsafe_b64decode(f"{topic_id}=="))
+
+
+def topic_id_of(topic_id: uuid.UUID | None) -> str | None:
+    """Return a topic id in unpadded URL-safe base64."""
+    return None if topic_id is None else base64.urlsafe_b64encode(topic_id.bytes).decode()[:-2]

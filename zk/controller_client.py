@@ -23,7 +23,7 @@ from klamm.cluster.types import (
 from klamm.zk.fenced_writes import GROUP_SIZE, FencedDeleter, FencedWriter
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.request_size import GROUP_BYTES
-from klamm.zk.store import Create, OpResult, ResultCode, SetData, Store, WriteOp
+from klamm.zk.store import Create, Delete, OpResult, ResultCode, SetData, Store, WriteOp
 from klamm.zk.znode_client import reason, store_error
 from klamm.zk.znodes import (
     ConfigEntityZNode,
@@ -36,6 +36,8 @@ from klamm.zk.znodes import (
     TopicZNode,
 )
 
+_LOST_ELECTION = (ResultCode.NODEEXISTS, ResultCode.BADVERSION, ResultCode.NONODE)
+"""Result codes of an election that another broker won, or whose loser has gone away."""
 _Finished = dict[TopicPartition, LeaderAndIsr | StateChangeFailed]
 
 
@@ -63,15 +65,18 @@ class ControllerZkClient:
     # The election
 
     def register_controller_and_increment_epoch(
-        self, controller_id: int, now_ms: int
+        self, controller_id: int, now_ms: int, *, replaces_controller: bool = False
     ) -> tuple[int, int]:
         """Become the controller, and return (new epoch, version of /controller_epoch).
 
-        One transaction creates the ephemeral /controller and increments /controller_epoch. Raises
-        ControllerMoved if another broker won the election.
+        One transaction creates the ephemeral /controller and increments /controller_epoch. If
+        ``replaces_controller``, it first deletes the /controller of the active controller, and
+        fails if another one was elected in the meantime. Raises ControllerMoved if another broker
+        won the election.
         """
         epoch, epoch_zk_version = self._current_epoch()
         ops: list[WriteOp] = [
+            *self._deletion_of_controller(replaces_controller),
             Create(
                 ControllerZNode.path, ControllerZNode.encode(controller_id, now_ms), ephemeral=True
             ),
@@ -83,14 +88,18 @@ class ControllerZkClient:
             result = self._store.write([ops])[0]
             if result.code is ResultCode.OK:
                 # From now on every write is fenced by this version.
-                assert result.results[1].version == epoch_zk_version + 1
-                return epoch + 1, result.results[1].version
+                assert result.results[-1].version == epoch_zk_version + 1
+                return epoch + 1, result.results[-1].version
             lost = result.code is ResultCode.CONNECTIONLOSS
-            if not lost and result.code not in (ResultCode.NODEEXISTS, ResultCode.BADVERSION):
+            if not lost and result.code not in _LOST_ELECTION:
                 raise store_error(result.code, ops[max(result.failed_index, 0)].path)
             won = self._won_after_all(epoch + 1, lost)
             if won is not None:
                 return epoch + 1, won
+
+    def _deletion_of_controller(self, is_wanted: bool) -> list[WriteOp]:
+        found = self._reader.get_data_and_stat(ControllerZNode.path) if is_wanted else None
+        return [] if found is None else [Delete(ControllerZNode.path, found[1].version)]
 
     def _current_epoch(self) -> tuple[int, int]:
         """Return (epoch, znode version) of /controller_epoch; create the znode if it is missing."""

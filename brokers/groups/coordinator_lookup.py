@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from klamm.brokers.config import BrokerConfig
+from klamm.brokers.groups.group_coordinator import partition_for
 from klamm.brokers.groups.group_log import OFFSETS_TOPIC
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.cluster.api_errors import Errors
@@ -25,6 +26,7 @@ from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _UNAVAILABLE: Final = FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
 
 Send = Callable[[Address, CreateTopicsRequest], int]
@@ -48,15 +50,26 @@ class CoordinatorLookup:
         self._creation_ends_ms = 0.0
 
     def find(self, body: FindCoordinatorRequest, now_ms: float) -> FindCoordinatorResponse:
-        """Return the leader of the group's partition of ``__consumer_offsets``.
+        """Return the leader of the partition of an internal topic that stores the key's state.
 
         While there is no live leader or no such topic, the error is COORDINATOR_NOT_AVAILABLE.
+        Simulated brokers have no transactions; a broker without replicas knows the coordinators of
+        Kafka's brokers.
         """
-        if not self._cache.num_partitions(OFFSETS_TOPIC):
-            self._maybe_create(now_ms)
+        if body.is_transactional and self._config.hosts_replicas:
+            return FindCoordinatorResponse(Errors.UNSUPPORTED_VERSION)
+        topic = TRANSACTIONS_TOPIC if body.is_transactional else OFFSETS_TOPIC
+        count = self._cache.num_partitions(topic)
+        if not count:
+            if topic == OFFSETS_TOPIC:
+                self._maybe_create(now_ms)
             return _UNAVAILABLE
-        tp = TopicPartition(OFFSETS_TOPIC, self._partition_of(body.group_id))
-        leader = self._cache.leader_of(tp)
+        partition = (
+            self._partition_of(body.key)
+            if self._config.hosts_replicas
+            else partition_for(body.key, count)
+        )
+        leader = self._cache.leader_of(TopicPartition(topic, partition))
         coordinator = None if leader is None else self._cache.alive_brokers.get(leader)
         if coordinator is None:
             return _UNAVAILABLE

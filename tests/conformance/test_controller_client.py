@@ -5,7 +5,8 @@ The same cases for the store in memory and for the one on a real ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -73,6 +74,55 @@ def test_an_old_controller_znode_of_the_same_session_is_no_victory(store: Store)
         client.register_controller_and_increment_epoch(1, NOW_MS)
     client.delete_controller(version)
     assert client.register_controller_and_increment_epoch(1, NOW_MS) == (2, 2)
+
+
+def test_a_controller_takes_over_from_another(store_factory: StoreFactory) -> None:
+    first, second = store_factory.open(), store_factory.open()
+    reader = prepared(first)
+    _, version = ControllerZkClient(first).register_controller_and_increment_epoch(1, NOW_MS)
+    other = ControllerZkClient(second)
+    taken = other.register_controller_and_increment_epoch(2, NOW_MS, replaces_controller=True)
+    assert taken == (2, 2)
+    assert (reader.get_controller_id(), reader.get_controller_epoch()) == (2, (2, 2))
+    with pytest.raises(ControllerMoved):
+        ControllerZkClient(first).delete_controller(version)
+    second.close()
+    vacant = ControllerZkClient(first)
+    taken = vacant.register_controller_and_increment_epoch(1, NOW_MS, replaces_controller=True)
+    assert taken == (3, 3)
+
+
+class Between:
+    """A store on which another election happens just before the first transaction."""
+
+    def __init__(self, store: Store, elect: Callable[[], object]) -> None:
+        self._store = store
+        self._elect: Callable[[], object] | None = elect
+        self.session_id = store.session_id
+        self.read = store.read
+
+    def write(self, transactions: Sequence[Sequence[WriteOp]]) -> Any:
+        elect, self._elect = self._elect, None
+        if elect is not None:
+            elect()
+        return self._store.write(transactions)
+
+
+def test_a_take_over_fails_if_another_controller_is_elected_meanwhile(
+    store_factory: StoreFactory,
+) -> None:
+    first, second, third = (store_factory.open() for _ in range(3))
+    reader = prepared(second)
+    ControllerZkClient(first).register_controller_and_increment_epoch(1, NOW_MS)
+
+    def elect() -> None:
+        first.close()
+        ControllerZkClient(second).register_controller_and_increment_epoch(2, NOW_MS)
+
+    late = ControllerZkClient(cast("Store", Between(third, elect)))
+    with pytest.raises(ControllerMoved):
+        late.register_controller_and_increment_epoch(3, NOW_MS, replaces_controller=True)
+    assert (reader.get_controller_id(), reader.get_controller_epoch()) == (2, (2, 2))
 
 
 @pytest.mark.parametrize("group_size", [1, 2, 500])

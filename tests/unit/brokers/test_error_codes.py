@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from klamm.brokers.broker import Broker
@@ -246,6 +247,22 @@ def test_partitions_of_a_failed_log_directory(network: Network) -> None:
     named = StopReplicaPartitionState(T0, -2, True)
     stop = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [named])
     assert network.request(1, stop) == StopReplicaResponse(Errors.NONE, {T0: storage})
+
+
+def test_a_broker_without_replicas_refuses_them_and_lets_them_be_deleted() -> None:
+    network = Network()
+    config = msgspec.structs.replace(broker_config({}), hosts_replicas=False)
+    network.add(1, config, BROKER_EPOCH)
+    network.request(1, update_metadata(cached(T0)))
+    storage = Errors.KAFKA_STORAGE_ERROR
+    named = leader_and_isr(state(T0, is_new=True), state(T1, leader=2))
+    assert network.request(1, named) == LeaderAndIsrResponse(
+        Errors.NONE, {T0: storage, T1: storage}
+    )
+    deleted = StopReplicaPartitionState(T0, -2, True)
+    stop = StopReplicaRequest(CONTROLLER, CONTROLLER_EPOCH, BROKER_EPOCH, [deleted])
+    assert network.request(1, stop) == StopReplicaResponse(Errors.NONE, {T0: Errors.NONE})
+    assert states_of(network) == []
 
 
 @pytest.mark.parametrize(

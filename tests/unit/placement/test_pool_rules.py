@@ -124,3 +124,16 @@ def test_pools_of_brokers_that_are_not_there_are_refused() -> None:
     ) as found:
         check_brokers_exist(POOLS, (0, 1))
     assert found.value.hint == "the cluster has brokers 0 to 1"
+
+
+def test_a_broker_without_replicas_is_never_chosen_and_may_not_be_named() -> None:
+    pools = Pools({}, (), without_replicas=frozenset([3]))
+    brokers = [BrokerMetadata(id_) for id_ in (1, 2, 3)]
+    assigned = assign_in_pool(pools, "t", brokers, 6, 2, JavaRandom(0))
+    assert {id_ for replicas in assigned.values() for id_ in replicas} == {1, 2}
+    with pytest.raises(InvalidReplicationFactor, match="larger than available brokers: 2"):
+        assign_in_pool(pools, "t", brokers, 6, 3, JavaRandom(0))
+    check_in_pool(pools, "t", {0: (1, 2)})
+    with pytest.raises(InvalidReplicaAssignment) as caught:
+        check_in_pool(pools, "t", {0: (1, 2), 1: (2, 3)})
+    assert caught.value.message == "Partition t-1: broker 3 hosts no replicas."

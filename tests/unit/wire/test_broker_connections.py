@@ -1,0 +1,169 @@
+"""The controller's connections to brokers, on real sockets: a request arrives in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.api_version import ApiVersion
+from klamm.cluster.requests import (
+    Address,
+    Message,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from klamm.cluster.types import EndPoint
+from klamm.wire.broker_connections import BrokerConnections
+from klamm.wire.control_encoder import ControlEncoder
+from klamm.wire.frames import (
+    MAX_REQUEST_BYTES,
+    RequestKey,
+    parse_request,
+    read_frame,
+    request_key,
+    response_frame,
+    response_schema,
+)
+from klamm.wire.schema import fill
+
+CONTROLLER, BROKER = Address("controller", 9), Address("broker", 1)
+DONE = UpdateMetadataResponse(Errors.NONE)
+
+
+class Delivered:
+    """Transport that keeps the responses, in order of arrival."""
+
+    def __init__(self) -> None:
+        self.arrived: asyncio.Queue[Message] = asyncio.Queue()
+
+    def send(self, message: Message) -> None:
+        self.arrived.put_nowait(message)
+
+
+class Broker:
+    """A listening socket that answers UpdateMetadata as ``answers`` say.
+
+    ``answers`` is called with the number of each request, from 0 on, and returns whether the broker
+    responds, hangs up, or does neither.
+    """
+
+    def __init__(self, answers: Callable[[int], str]) -> None:
+        self._answers = answers
+        self.received: list[tuple[int, int]] = []
+        """Correlation id and controller epoch of each request."""
+        self.changed = asyncio.Event()
+        self.connections: list[asyncio.Task[object] | None] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(asyncio.current_task())
+        try:
+            while (frame := await read_frame(reader, MAX_REQUEST_BYTES)) is not None:
+                key = request_key(frame)
+                number = len(self.received)
+                epoch = parse_request(frame).body.controller_epoch
+                self.received.append((key.correlation_id, epoch))
+                self.changed.set()
+                match self._answers(number):
+                    case "responds":
+                        writer.write(_response(key))
+                    case "hangs up":
+                        return
+        except ConnectionError:
+            pass  # the controller's end was closed
+        finally:
+            writer.close()
+
+
+def _response(key: RequestKey) -> bytes:
+    return response_frame(key, fill(response_schema(key), {"error_code": Errors.NONE}))
+
+
+def update(correlation_id: int, epoch: int) -> Message:
+    return Message(
+        CONTROLLER, BROKER, correlation_id, UpdateMetadataRequest(9, epoch, 70, (), (), {})
+    )
+
+
+def run(
+    answers: Callable[[int], str],
+    test: Callable[[Broker, BrokerConnections, Delivered], Coroutine[Any, Any, None]],
+    find: Callable[[EndPoint], EndPoint | None] = lambda end_point: end_point,
+) -> Broker:
+    """Run ``test`` against a broker; ``find`` says where the controller believes it to be."""
+
+    async def body() -> Broker:
+        broker, delivered = Broker(answers), Delivered()
+        async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
+            end_point = EndPoint("127.0.0.1", server.sockets[0].getsockname()[1])
+            encoder = ControlEncoder(ApiVersion(), "PLAINTEXT", "9")
+            connections = BrokerConnections(
+                asyncio.get_running_loop(), delivered, encoder, lambda _: find(end_point), 30.0
+            )
+            try:
+                async with asyncio.timeout(20):
+                    await test(broker, connections, delivered)
+            finally:
+                await connections.close()
+                await asyncio.gather(*filter(None, broker.connections))
+        return broker
+
+    return asyncio.run(body())
+
+
+def test_requests_share_a_connection() -> None:
+    async def test(_: Broker, connections: BrokerConnections, delivered: Delivered) -> None:
+        for number in range(3):
+            connections.send(update(number, 7))
+            answered = await delivered.arrived.get()
+            assert answered == Message(BROKER, CONTROLLER, number, DONE)
+
+    broker = run(lambda _: "responds", test)
+    assert broker.received == [(0, 7), (1, 7), (2, 7)]
+    assert len(broker.connections) == 1
+
+
+def test_a_request_is_sent_again_when_its_connection_is_lost() -> None:
+    async def test(_: Broker, connections: BrokerConnections, delivered: Delivered) -> None:
+        connections.send(update(4, 7))
+        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 4, DONE)
+
+    broker = run(lambda number: "responds" if number == 2 else "hangs up", test)
+    assert broker.received == [(4, 7)] * 3
+    assert len(broker.connections) == 3
+
+
+def test_a_later_request_replaces_one_without_a_response() -> None:
+    async def test(broker: Broker, connections: BrokerConnections, delivered: Delivered) -> None:
+        connections.send(update(1, 7))
+        await broker.changed.wait()
+        connections.send(update(2, 8))
+        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+        assert delivered.arrived.empty()
+
+    broker = run(lambda number: "responds" if number else "is silent", test)
+    assert broker.received == [(1, 7), (2, 8)]
+    assert len(broker.connections) == 2
+
+
+def test_a_request_to_a_broker_that_is_not_live_any_more_is_dropped() -> None:
+    is_live, dropped = True, asyncio.Event()
+
+    async def test(broker: Broker, connections: BrokerConnections, delivered: Delivered) -> None:
+        nonlocal is_live
+        connections.send(update(1, 7))
+        await broker.changed.wait()
+        is_live = False
+        await dropped.wait()
+        is_live = True
+        connections.send(update(2, 7))
+        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+
+    def find(end_point: EndPoint) -> EndPoint | None:
+        if not is_live:
+            dropped.set()
+        return end_point if is_live else None
+
+    broker = run(lambda number: "responds" if number else "hangs up", test, find)
+    assert broker.received == [(1, 7), (2, 7)]

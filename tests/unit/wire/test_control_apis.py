@@ -1,0 +1,260 @@
+"""The controller's requests in Kafka's bytes: every inter-broker protocol version, both ways."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+import pytest
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.api_version import ApiVersion
+from klamm.cluster.requests import (
+    AlterIsrRequest,
+    AlterIsrResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, TopicPartition
+from klamm.wire.apis import APIS, Api
+from klamm.wire.control_encoder import ControlEncoder, combined_response
+from klamm.wire.frames import (
+    RequestKey,
+    parse_request,
+    request_body,
+    request_header,
+    response_frame,
+    response_schema,
+)
+from klamm.wire.schema import fill
+
+SIZE = struct.calcsize(">i")
+IDS = {"t": "AAAAAAAAAAAAAAAAAAAAAQ", "u": "AAAAAAAAAAAAAAAAAAAAAg"}
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+ONE = Broker(1, (EndPoint("a", 9092), EndPoint("b", 9093, "INTERNAL", "SSL")), "r")
+TWO = Broker(2, (EndPoint("c", 9094, "INTERNAL", "SASL_PLAINTEXT"),))
+LEADER_AND_ISR = LeaderAndIsrRequest(
+    9,
+    7,
+    70,
+    (
+        LeaderAndIsrPartitionState(T0, 6, 1, 3, (1, 2), 4, (1, 2, 3), (3,), (2,), is_new=True),
+        LeaderAndIsrPartitionState(U0, 5, 2, 0, (2,), 1, (2, 1)),
+        LeaderAndIsrPartitionState(T1, 5, 2, 0, (2,), 1, (2, 1)),
+    ),
+    IDS,
+    (ONE, TWO),
+)
+UPDATE_METADATA = UpdateMetadataRequest(
+    9,
+    7,
+    70,
+    (
+        UpdateMetadataPartitionState(T0, 6, 1, 3, (1, 2), 4, (1, 2, 3), (3,)),
+        UpdateMetadataPartitionState(U0, 5, -2, 0, (), 0, (2, 1)),
+    ),
+    (ONE, TWO),
+    IDS,
+)
+STOP_REPLICA = StopReplicaRequest(
+    9,
+    7,
+    70,
+    (
+        StopReplicaPartitionState(T0, 4, delete_partition=True),
+        StopReplicaPartitionState(U0, -2, delete_partition=True),
+        StopReplicaPartitionState(T1, 4, delete_partition=False),
+    ),
+)
+VERSIONS = {
+    "2.0": (1, 4, 0),
+    "2.1": (1, 4, 0),
+    "2.2": (2, 5, 1),
+    "2.3": (2, 5, 1),
+    "2.4-IV0": (3, 5, 1),
+    "2.4": (4, 6, 2),
+    "2.5": (4, 6, 2),
+    "2.6": (4, 6, 3),
+    "2.7": (4, 6, 3),
+    "2.8-IV0": (4, 6, 3),
+    "2.8": (5, 7, 3),
+}
+
+
+def encoder(protocol: str) -> ControlEncoder:
+    return ControlEncoder(ApiVersion(protocol), "INTERNAL", "9")
+
+
+def received(frame: bytes) -> tuple[RequestKey, Any]:
+    """Return the key of a framed request, and the request as a simulated broker receives it."""
+    assert struct.unpack_from(">i", frame) == (len(frame) - SIZE,)
+    incoming = parse_request(frame[SIZE:])
+    assert incoming.client_id == "9"
+    api = APIS[incoming.key.api_key, incoming.key.api_version]
+    assert isinstance(api, Api)
+    return incoming.key, api.request(incoming.body)
+
+
+@pytest.mark.parametrize("protocol", VERSIONS)
+def test_a_broker_receives_what_the_controller_sends(protocol: str) -> None:
+    leader_and_isr, update_metadata, stop_replica = VERSIONS[protocol]
+    is_new = leader_and_isr >= 5
+    (sent,) = encoder(protocol).exchanges(LEADER_AND_ISR, 3)
+    key, request = received(sent.frame)
+    assert key == sent.key == RequestKey(4, leader_and_isr, 3)
+    # Topics are grouped from version 2 onward.
+    assert {one.topic_partition: one for one in request.partition_states} == {
+        one.topic_partition: one
+        if leader_and_isr >= 3
+        else msgspec.structs.replace(one, adding_replicas=(), removing_replicas=())
+        for one in LEADER_AND_ISR.partition_states
+    }
+    leaders = [(one.id, one.end_points[0].host) for one in request.live_leaders]
+    assert leaders == [(1, "b"), (2, "c")]
+    assert request.broker_epoch == (70 if leader_and_isr >= 2 else -1)
+    assert request.topic_ids == (IDS if is_new else {})
+
+    (sent,) = encoder(protocol).exchanges(UPDATE_METADATA, 4)
+    key, request = received(sent.frame)
+    assert key == sent.key == RequestKey(6, update_metadata, 4)
+    assert request == msgspec.structs.replace(
+        UPDATE_METADATA,
+        broker_epoch=70 if update_metadata >= 5 else -1,
+        topic_ids=IDS if is_new else {},
+    )
+
+    parts = [received(one.frame) for one in encoder(protocol).exchanges(STOP_REPLICA, 5)]
+    assert {key for key, _ in parts} == {RequestKey(5, stop_replica, 5)}
+    if stop_replica >= 3:
+        ((_, request),) = parts
+        assert set(request.partition_states) == set(STOP_REPLICA.partition_states)
+    else:
+        assert [
+            [(one.topic_partition, one.leader_epoch, one.delete_partition) for one in states]
+            for states in (request.partition_states for _, request in parts)
+        ] == [[(T0, -1, True), (U0, -1, True)], [(T1, -1, False)]]
+    assert {request.broker_epoch for _, request in parts} == {70 if stop_replica >= 1 else -1}
+
+
+def answered(
+    protocol: str, request: ControlRequest, *responses: ControlResponse
+) -> ControlResponse:
+    """Return what the controller reads of a simulated broker's responses to ``request``."""
+    frames = []
+    sent = encoder(protocol).exchanges(request, 3)
+    for (key, frame), response in zip(sent, responses, strict=True):
+        api = APIS[key.api_key, key.api_version]
+        assert isinstance(api, Api)
+        _, arrived = received(frame)
+        asked = (arrived,) if key.api_key == 4 else ()
+        body = fill(response_schema(key), api.response(*asked, response))
+        frames.append((key, response_frame(key, body)[SIZE:]))
+    return combined_response(request, frames)
+
+
+@pytest.mark.parametrize("protocol", VERSIONS)
+def test_the_controller_reads_what_a_broker_answers(protocol: str) -> None:
+    errors = {T0: Errors.NONE, T1: Errors.STALE_CONTROLLER_EPOCH, U0: Errors.KAFKA_STORAGE_ERROR}
+    done = LeaderAndIsrResponse(Errors.NONE, errors)
+    assert answered(protocol, LEADER_AND_ISR, done) == done
+    stale = UpdateMetadataResponse(Errors.STALE_BROKER_EPOCH)
+    assert answered(protocol, UPDATE_METADATA, stale) == stale
+    whole = StopReplicaResponse(Errors.NONE, errors)
+    if VERSIONS[protocol][2] >= 3:
+        assert answered(protocol, STOP_REPLICA, whole) == whole
+        return
+    deleted = StopReplicaResponse(Errors.NONE, {T0: errors[T0], U0: errors[U0]})
+    stopped = StopReplicaResponse(Errors.NONE, {T1: errors[T1]})
+    assert answered(protocol, STOP_REPLICA, deleted, stopped) == whole
+    failed = StopReplicaResponse(Errors.STALE_BROKER_EPOCH, {})
+    combined = answered(protocol, STOP_REPLICA, deleted, failed)
+    assert combined == StopReplicaResponse(Errors.STALE_BROKER_EPOCH, deleted.partition_errors)
+
+
+def test_an_error_that_klamm_does_not_know_is_an_unknown_error() -> None:
+    key = RequestKey(6, 7, 3)
+    body = fill(response_schema(key), {"error_code": 64})
+    frame = response_frame(key, body)[SIZE:]
+    unknown = UpdateMetadataResponse(Errors.UNKNOWN_SERVER_ERROR)
+    assert combined_response(UPDATE_METADATA, [(key, frame)]) == unknown
+
+
+def test_equal_requests_are_encoded_once_for_all_brokers() -> None:
+    shared = encoder("2.8")
+    others = [msgspec.structs.replace(UPDATE_METADATA, broker_epoch=epoch) for epoch in (71, 72)]
+    for request in (UPDATE_METADATA, *others):
+        (sent,) = shared.exchanges(request, 3)
+        assert received(sent.frame)[1] == request
+    assert shared.encoded == 1
+    changed = msgspec.structs.replace(UPDATE_METADATA, live_brokers=(ONE,))
+    (sent,) = shared.exchanges(changed, 3)
+    assert received(sent.frame)[1] == changed
+    assert shared.encoded == 2
+
+
+def test_alter_isr_and_controlled_shutdown_of_a_broker() -> None:
+    values = {
+        "broker_id": 2,
+        "broker_epoch": 70,
+        "topics": [
+            {
+                "topic_name": "t",
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "leader_epoch": 3,
+                        "new_isr": (2, 1),
+                        "partition_epoch": 5,
+                    }
+                ],
+            }
+        ],
+    }
+    assert _translated(RequestKey(56, 0, 1), values) == AlterIsrRequest(
+        2, 70, {T0: LeaderAndIsr(2, 3, (2, 1), 5)}
+    )
+    for version in range(4):
+        epoch = 70 if version >= 2 else -1
+        shutdown = ControlledShutdownRequest(2, epoch)
+        assert _translated(RequestKey(7, version, 1), values) == shutdown
+    response = _response(
+        RequestKey(56, 0, 1),
+        AlterIsrResponse(
+            Errors.NONE, {T0: LeaderAndIsr(2, 3, (2, 1), 6), T1: Errors.FENCED_LEADER_EPOCH}
+        ),
+    )
+    done, refused = response.topics[0].partitions
+    assert (done.error_code, done.leader_id, done.leader_epoch, done.isr, done.partition_epoch) == (
+        *(Errors.NONE, 2, 3, (2, 1), 6),
+    )
+    assert (refused.partition_index, refused.error_code) == (1, Errors.FENCED_LEADER_EPOCH)
+    left = _response(
+        RequestKey(7, 3, 1), ControlledShutdownResponse(Errors.NONE, (U0,))
+    ).remaining_partitions
+    assert [(one.topic_name, one.partition_index) for one in left] == [U0]
+
+
+def _translated(key: RequestKey, values: dict[str, Any]) -> object:
+    """Return the request with ``values`` as the controller receives it."""
+    frame = request_header(key, "2") + request_body(key, values)
+    api = APIS[key.api_key, key.api_version]
+    assert isinstance(api, Api)
+    return api.request(parse_request(frame).body)
+
+
+def _response(key: RequestKey, response: object) -> Any:
+    api = APIS[key.api_key, key.api_version]
+    assert isinstance(api, Api)
+    return fill(response_schema(key), api.response(response))

@@ -1,0 +1,396 @@
+"""Translation of the requests between the controller and the brokers, in both directions.
+
+The controller sends LeaderAndIsr, UpdateMetadata and StopReplica; brokers send AlterIsr and
+ControlledShutdown. Mirrors the request and response classes of org.apache.kafka.common.requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
+    AlterIsrRequest,
+    AlterIsrResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    ControlRequest,
+    ControlResponse,
+    FencedRequest,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    SentPartitionState,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from klamm.cluster.types import (
+    NO_BROKER_EPOCH,
+    NO_EPOCH,
+    Broker,
+    EndPoint,
+    LeaderAndIsr,
+    TopicPartition,
+)
+from klamm.wire.schema import Values, by_topic, topic_id_of, uuid_of
+
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Names of the security protocols; the index is the id (SecurityProtocol)."""
+_INCREMENTAL: Final = 0
+"""Type of every LeaderAndIsr request of a ZooKeeper-era controller."""
+
+
+# -- requests of the controller
+
+
+def leader_and_isr_values(request: LeaderAndIsrRequest, listener_name: str) -> Values:
+    """Return the fields of LeaderAndIsr; leaders have the end point with ``listener_name``."""
+
+    def values(state: LeaderAndIsrPartitionState) -> Values:
+        return {
+            **_sent_values(state),
+            "partition_epoch": state.zk_version,
+            "adding_replicas": state.adding_replicas,
+            "removing_replicas": state.removing_replicas,
+            "is_new": state.is_new,
+        }
+
+    return {
+        **_fence_values(request),
+        **_states_values(request.partition_states, values, request.topic_ids),
+        "type_": _INCREMENTAL,
+        "live_leaders": [
+            {"broker_id": broker.id, "host_name": end_point.host, "port": end_point.port}
+            for broker in request.live_leaders
+            for end_point in broker.end_points
+            if end_point.listener_name == listener_name
+        ],
+    }
+
+
+def update_metadata_values(request: UpdateMetadataRequest) -> Values:
+    """Return the fields of UpdateMetadata."""
+
+    def values(state: UpdateMetadataPartitionState) -> Values:
+        return {
+            **_sent_values(state),
+            "zk_version": state.zk_version,
+            "offline_replicas": state.offline_replicas,
+        }
+
+    return {
+        **_fence_values(request),
+        **_states_values(request.partition_states, values, request.topic_ids),
+        "live_brokers": [
+            {
+                "id_": broker.id,
+                "endpoints": [_end_point_values(one) for one in broker.end_points],
+                "rack": broker.rack,
+            }
+            for broker in request.live_brokers
+        ],
+    }
+
+
+def stop_replica_values(request: StopReplicaRequest) -> Values:
+    """Return the fields of StopReplica.
+
+    Before version 3 all partitions of a request must have the same ``delete_partition``.
+    """
+
+    def values(state: StopReplicaPartitionState) -> Values:
+        return {
+            "topic_name": state.topic_partition.topic,
+            "partition_index": state.topic_partition.partition,
+            "leader_epoch": state.leader_epoch,
+            "delete_partition": state.delete_partition,
+        }
+
+    states = request.partition_states
+    by_name = by_topic({one.topic_partition: one for one in states}, lambda _, one: values(one))
+    return {
+        **_fence_values(request),
+        "delete_partitions": any(state.delete_partition for state in states),
+        "ungrouped_partitions": [values(state) for state in states],
+        "topics": [
+            {"name": name, "partition_indexes": [one["partition_index"] for one in found]}
+            for name, found in by_name
+        ],
+        "topic_states": [
+            {"topic_name": name, "partition_states": found} for name, found in by_name
+        ],
+    }
+
+
+def control_response(request: ControlRequest, body: Any) -> ControlResponse:
+    """Translate a broker's response to ``request``."""
+    error = _error(body.error_code)
+    match request:
+        case UpdateMetadataRequest():
+            return UpdateMetadataResponse(error)
+        case LeaderAndIsrRequest():
+            return LeaderAndIsrResponse(error, dict(_leader_and_isr_errors(request, body)))
+        case StopReplicaRequest():
+            return StopReplicaResponse(error, dict(_named_errors(body.partition_errors)))
+
+
+def _leader_and_isr_errors(
+    request: LeaderAndIsrRequest, body: Any
+) -> Iterator[tuple[TopicPartition, Errors]]:
+    if hasattr(body, "partition_errors"):
+        yield from _named_errors(body.partition_errors)
+        return
+    names = {topic_id: name for name, topic_id in request.topic_ids.items()}
+    for topic in body.topics:
+        name = names.get(topic_id_of(topic.topic_id) or "")
+        if name is not None:
+            for one in topic.partition_errors:
+                yield TopicPartition(name, one.partition_index), _error(one.error_code)
+
+
+def _named_errors(errors: Iterable[Any]) -> Iterator[tuple[TopicPartition, Errors]]:
+    for one in errors:
+        yield TopicPartition(one.topic_name, one.partition_index), _error(one.error_code)
+
+
+def _error(code: int) -> Errors:
+    """Return a broker's error; errors that klamm does not know count as an unknown error."""
+    known = Errors.__members__.values()
+    return Errors(code) if code in known else Errors.UNKNOWN_SERVER_ERROR
+
+
+def _fence_values(request: FencedRequest) -> Values:
+    return {
+        "controller_id": request.controller_id,
+        "controller_epoch": request.controller_epoch,
+        "broker_epoch": request.broker_epoch,
+    }
+
+
+def _sent_values(state: SentPartitionState) -> Values:
+    return {
+        "topic_name": state.topic_partition.topic,
+        "partition_index": state.topic_partition.partition,
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+        "replicas": state.replicas,
+    }
+
+
+def _states_values(
+    states: Iterable[Any], values: Callable[[Any], Values], topic_ids: Mapping[str, str]
+) -> Values:
+    """Return partition states in both forms: grouped by topic, and ungrouped as in old versions."""
+    found = [(state.topic_partition, values(state)) for state in states]
+    return {
+        "ungrouped_partition_states": [one for _, one in found],
+        "topic_states": [
+            {"topic_name": name, "topic_id": uuid_of(topic_ids.get(name)), "partition_states": ones}
+            for name, ones in by_topic(dict(found), lambda _, one: one)
+        ],
+    }
+
+
+def _end_point_values(end_point: EndPoint) -> Values:
+    return {
+        "host": end_point.host,
+        "port": end_point.port,
+        "listener": end_point.listener_name,
+        "security_protocol": _SECURITY_PROTOCOLS.index(end_point.security_protocol),
+    }
+
+
+# -- requests of the controller, as a broker receives them
+
+
+def leader_and_isr_request(body: Any) -> LeaderAndIsrRequest:
+    """Translate LeaderAndIsr."""
+    states = tuple(
+        LeaderAndIsrPartitionState(
+            tp,
+            state.controller_epoch,
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            state.partition_epoch,
+            state.replicas,
+            getattr(state, "adding_replicas", ()),
+            getattr(state, "removing_replicas", ()),
+            getattr(state, "is_new", False),
+        )
+        for tp, state in _states_of(body)
+    )
+    leaders = tuple(
+        Broker(one.broker_id, (EndPoint(one.host_name, one.port),)) for one in body.live_leaders
+    )
+    return LeaderAndIsrRequest(*_fence_of(body), states, _topic_ids_of(body), leaders)
+
+
+def update_metadata_request(body: Any) -> UpdateMetadataRequest:
+    """Translate UpdateMetadata."""
+    states = tuple(
+        UpdateMetadataPartitionState(
+            tp,
+            state.controller_epoch,
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            state.zk_version,
+            state.replicas,
+            getattr(state, "offline_replicas", ()),
+        )
+        for tp, state in _states_of(body)
+    )
+    brokers = tuple(
+        Broker(one.id_, tuple(_end_points_of(one)), getattr(one, "rack", None))
+        for one in body.live_brokers
+    )
+    return UpdateMetadataRequest(*_fence_of(body), states, brokers, _topic_ids_of(body))
+
+
+def stop_replica_request(body: Any) -> StopReplicaRequest:
+    """Translate StopReplica. Before version 3 there are no leader epochs."""
+    if hasattr(body, "topic_states"):
+        states = [
+            StopReplicaPartitionState(tp, state.leader_epoch, state.delete_partition)
+            for tp, state in _states_of(body)
+        ]
+    else:
+        if hasattr(body, "topics"):
+            tps = [
+                TopicPartition(one.name, n) for one in body.topics for n in one.partition_indexes
+            ]
+        else:
+            ungrouped = body.ungrouped_partitions
+            tps = [TopicPartition(one.topic_name, one.partition_index) for one in ungrouped]
+        states = [StopReplicaPartitionState(tp, NO_EPOCH, body.delete_partitions) for tp in tps]
+    return StopReplicaRequest(*_fence_of(body), tuple(states))
+
+
+def leader_and_isr_response(request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> Values:
+    """Translate the response to LeaderAndIsr, which has topic ids instead of names in version 5."""
+    by_name = by_topic(
+        response.partition_errors,
+        lambda partition, error: {"partition_index": partition, "error_code": error},
+    )
+    return {
+        **_partition_error_values(response),
+        "topics": [
+            {"topic_id": uuid_of(request.topic_ids.get(name)), "partition_errors": errors}
+            for name, errors in by_name
+        ],
+    }
+
+
+def stop_replica_response(response: StopReplicaResponse) -> Values:
+    """Translate the response to StopReplica."""
+    return _partition_error_values(response)
+
+
+def update_metadata_response(response: UpdateMetadataResponse) -> Values:
+    """Translate the response to UpdateMetadata."""
+    return {"error_code": response.error}
+
+
+def _partition_error_values(response: PartitionErrors) -> Values:
+    return {
+        "error_code": response.error,
+        "partition_errors": [
+            {"topic_name": tp.topic, "partition_index": tp.partition, "error_code": error}
+            for tp, error in response.partition_errors.items()
+        ],
+    }
+
+
+def _fence_of(body: Any) -> tuple[int, int, int]:
+    epoch = getattr(body, "broker_epoch", NO_BROKER_EPOCH)
+    return body.controller_id, body.controller_epoch, epoch
+
+
+def _states_of(body: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    for state in getattr(body, "ungrouped_partition_states", ()):
+        yield TopicPartition(state.topic_name, state.partition_index), state
+    for topic in getattr(body, "topic_states", ()):
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), state
+
+
+def _topic_ids_of(body: Any) -> dict[str, str]:
+    found = {
+        topic.topic_name: topic_id_of(getattr(topic, "topic_id", None))
+        for topic in getattr(body, "topic_states", ())
+    }
+    return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
+
+
+def _end_points_of(broker: Any) -> Iterator[EndPoint]:
+    if hasattr(broker, "v0_host"):
+        yield EndPoint(broker.v0_host, broker.v0_port)
+        return
+    for one in broker.endpoints:
+        protocol = _SECURITY_PROTOCOLS[one.security_protocol]
+        # Before version 3 the name of a listener is that of its security protocol.
+        yield EndPoint(one.host, one.port, getattr(one, "listener", protocol), protocol)
+
+
+# -- requests of brokers
+
+
+def alter_isr_request(body: Any) -> AlterIsrRequest:
+    """Translate AlterIsr: each partition of the sender, which is the leader, with its new ISR."""
+    proposed = {
+        TopicPartition(topic.topic_name, one.partition_index): LeaderAndIsr(
+            body.broker_id, one.leader_epoch, one.new_isr, one.partition_epoch
+        )
+        for topic in body.topics
+        for one in topic.partitions
+    }
+    return AlterIsrRequest(body.broker_id, body.broker_epoch, proposed)
+
+
+def alter_isr_response(response: AlterIsrResponse) -> Values:
+    """Translate the response to AlterIsr."""
+    refused = LeaderAndIsr(0, 0, ())
+
+    def values(partition: int, result: LeaderAndIsr | Errors) -> Values:
+        state = refused if isinstance(result, Errors) else result
+        return {
+            "partition_index": partition,
+            "error_code": result if isinstance(result, Errors) else Errors.NONE,
+            "leader_id": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+            "partition_epoch": state.zk_version,
+        }
+
+    return {
+        "error_code": response.error,
+        "topics": [
+            {"topic_name": topic, "partitions": results}
+            for topic, results in by_topic(response.partitions, values)
+        ],
+    }
+
+
+def controlled_shutdown_request(body: Any) -> ControlledShutdownRequest:
+    """Translate ControlledShutdown."""
+    return ControlledShutdownRequest(body.broker_id, getattr(body, "broker_epoch", NO_BROKER_EPOCH))
+
+
+def controlled_shutdown_response(response: ControlledShutdownResponse) -> Values:
+    """Translate the response to ControlledShutdown."""
+    return {
+        "error_code": response.error,
+        "remaining_partitions": [
+            {"topic_name": tp.topic, "partition_index": tp.partition}
+            for tp in response.remaining_partitions
+        ],
+    }
