@@ -143,6 +143,10 @@ NO_NAME = "an entity-name or default entity must be specified with --alter of us
             "an entity name must be specified with --alter of topics",
         ),
         (
+            f"{SERVER} --alter --entity-type topics --entity-default --add-config a=1",
+            "an entity name must be specified with --alter of topics",
+        ),
+        (
             f"{SERVER} --alter --topic t --add-config a=1 --add-config-file f",
             "Only one of --add-config or --add-config-file must be specified",
         ),

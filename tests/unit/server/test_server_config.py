@@ -39,7 +39,7 @@ TLS = ZooKeeperTls(ca=Path("ca.pem"))
     ids=str,
 )
 def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
-    ServerConfig(**values)
+    assert ServerConfig(**values).brokers == values["brokers"]
 
 
 @pytest.mark.parametrize(
