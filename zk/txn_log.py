@@ -132,15 +132,30 @@ def check_txn_log(path: Path, head: bytes) -> None:
         )
 
 
-def read_txn_log(path: Path) -> Iterator[Txn | TxnDamage]:
-    """Yield the transactions and the damaged parts of a file.
+def read_txn_log(path: Path, begin: int = 0, end: int | None = None) -> Iterator[Txn | TxnDamage]:
+    """Yield the transactions and the damage of a file, or of a part that ``cut_txn_log`` returns.
 
     As in ZooKeeper, reading ends at an incomplete transaction. A wrong checksum is reported, and
     reading continues. Raises EnvironmentProblem if the file is not a transaction log.
     """
     with _mapped(path) as data:
-        for frame in _frames(data):
+        for frame in _frames(data, begin, end):
             yield frame if isinstance(frame, TxnDamage) else _read(*frame)
+
+
+def cut_txn_log(path: Path, part_bytes: int) -> list[tuple[int, int]]:
+    """Divide a file into parts of ``part_bytes`` or more, to be read in parallel.
+
+    Returns where each part begins and ends, in bytes. A part begins with a transaction, so that no
+    transaction is in two parts. Raises EnvironmentProblem if the file is not a transaction log.
+    """
+    with _mapped(path) as data:
+        begins = [0]
+        for frame in _frames(data):
+            offset = frame.offset if isinstance(frame, TxnDamage) else frame[0]
+            if offset - begins[-1] >= part_bytes:
+                begins.append(offset)
+        return list(zip(begins, [*begins[1:], len(data)], strict=True))
 
 
 def read_stretches(path: Path) -> Iterator[Stretch]:
@@ -183,9 +198,12 @@ _Frame = tuple[int, int, bytes]
 """A transaction that is not parsed yet: (offset, checksum, payload)."""
 
 
-def _frames(data: mmap.mmap | bytes) -> Iterator[_Frame | TxnDamage]:
-    offset, size = _FILE_HEADER.size, len(data)
-    while offset + _FRAME.size <= size:
+def _frames(
+    data: mmap.mmap | bytes, begin: int = 0, end: int | None = None
+) -> Iterator[_Frame | TxnDamage]:
+    size = len(data)
+    offset, end = max(begin, _FILE_HEADER.size), size if end is None else end
+    while offset < end and offset + _FRAME.size <= size:
         checksum, length = _FRAME.unpack_from(data, offset)
         start = offset + _FRAME.size
         if length == 0 and checksum == 0:
@@ -199,7 +217,7 @@ def _frames(data: mmap.mmap | bytes) -> Iterator[_Frame | TxnDamage]:
             return
         yield offset, checksum, data[start : start + length]
         offset = start + length + 1
-    if data[offset:].strip(b"\0"):
+    if end == size and data[offset:].strip(b"\0"):
         yield TxnDamage(
             offset, "torn", f"the file ends with {size - offset} bytes of an incomplete transaction"
         )

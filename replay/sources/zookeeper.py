@@ -19,7 +19,7 @@ from klamm.replay.engines import Engine, rows
 from klamm.replay.event_files import Folders, Tasks, store_tasks, write_batches, write_parts
 from klamm.replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG
 from klamm.replay.sources import Damaged, Source, SourceOptions, damaged_batch
-from klamm.replay.sources.file_parts import size_of
+from klamm.replay.sources.file_parts import part_size, size_of
 from klamm.replay.sources.zookeeper_events import events_of
 from klamm.replay.sources.zookeeper_files import (
     ZxidRange,
@@ -37,7 +37,7 @@ from klamm.replay.sources.zookeeper_rows import (
     ZooKeeperFile,
     change_batches,
     digest_batches,
-    zxid_ranges,
+    scan_log,
 )
 from klamm.zk.snapshot_file import snapshot_zxid
 
@@ -57,12 +57,19 @@ def store(engine: Engine, paths: Sequence[Path], options: SourceOptions, folders
     """
     files = find_files(paths)
     size = size_of(files.logs)
-    ranges = [at for found in engine.map(zxid_ranges, files.logs, size) for at in found]
+    scan = partial(scan_log, part_size(engine, files.logs))
+    scans = engine.map(scan, files.logs, size)
+    ranges = [zxids for scanned in scans for zxids in scanned.ranges]
     first_zxid = min((zxids.first_zxid for zxids in ranges), default=None)
     start = start_snapshot(files.snapshots, first_zxid)
     before = -1 if first_zxid is None else first_zxid
-    used = [(path, False) for path in files.logs] + ([] if start is None else [(start, True)])
-    items = [ZooKeeperFile(number, *at, before) for number, at in enumerate(used)]
+    items = [
+        ZooKeeperFile(number, path, *part)
+        for number, (path, scanned) in enumerate(zip(files.logs, scans, strict=True))
+        for part in scanned.parts
+    ]
+    if start is not None:
+        items.append(ZooKeeperFile(len(files.logs), start, is_snapshot=True, before=before))
     read = partial(change_batches, options.run)
     changes = store_tasks(engine, Tasks(items, read, size, CHANGES_SCHEMA, CHANGE_KINDS), folders)
     if has_overlap(ranges):

@@ -33,7 +33,7 @@ from klamm.replay.sources.zookeeper_changes import (
 )
 from klamm.replay.sources.zookeeper_files import ZxidRange
 from klamm.zk.snapshot_file import SnapshotEntry, read_entries
-from klamm.zk.txn_log import Txn, TxnDamage, TxnType, read_stretches, read_txn_log
+from klamm.zk.txn_log import Txn, TxnDamage, TxnType, cut_txn_log, read_stretches, read_txn_log
 from klamm.zk.znodes import MalformedZNode, UnparsableJson
 
 SNAPSHOT_DETAIL: Final = "snapshot"
@@ -144,16 +144,21 @@ DIGESTS_SCHEMA: Final = pa.schema(
 
 
 class ZooKeeperFile(NamedTuple):
-    """A log or snapshot to read.
+    """A part of a log, or a snapshot to read.
 
-    ``before``: in a snapshot, ignore changes from this zxid on, because the logs contain them; -1:
-    ignore none.
+    - ``number``: position of the file among the files that are read.
+    - ``begin``, ``end``: where the part of a log begins and ends, in bytes.
+    - ``is_snapshot``: the file is a snapshot. It is read as a whole.
+    - ``before``: in a snapshot, ignore changes from this zxid on, because the logs contain them;
+      -1: ignore none.
     """
 
     number: int
     path: Path
-    is_snapshot: bool
-    before: int
+    begin: int = 0
+    end: int = 0
+    is_snapshot: bool = False
+    before: int = -1
 
 
 def change_batches(run: str | None, file: ZooKeeperFile) -> Iterator[pa.RecordBatch]:
@@ -194,7 +199,7 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 def _in_log(file: ZooKeeperFile) -> Iterator[SnapshotChange | TxnDamage]:
-    for txn in read_txn_log(file.path):
+    for txn in read_txn_log(file.path, file.begin, file.end):
         if isinstance(txn, TxnDamage):
             yield txn
             continue
@@ -215,8 +220,15 @@ def _in_snapshot(file: ZooKeeperFile) -> Iterator[SnapshotChange | TxnDamage]:
     yield from (at for at in found if file.before < 0 or at.zxid < file.before)
 
 
-def zxid_ranges(path: Path) -> list[ZxidRange]:
-    """Return the ranges of consecutive transactions in a log.
+class LogScan(NamedTuple):
+    """Where a log has transactions: its ranges of zxids, and the parts to read it in, in bytes."""
+
+    ranges: list[ZxidRange]
+    parts: list[tuple[int, int]]
+
+
+def scan_log(part_bytes: int, path: Path) -> LogScan:
+    """Find the ranges of consecutive transactions in a log, and divide it into parts.
 
     Raises EnvironmentProblem if there are more than 10,000 ranges.
     """
@@ -228,7 +240,7 @@ def zxid_ranges(path: Path) -> list[ZxidRange]:
                 hint="inspect the file with ZooKeeper's TxnLogToolkit",
             )
         found.append(ZxidRange(first, last, str(path), offset))
-    return found
+    return LogScan(found, cut_txn_log(path, part_bytes))
 
 
 def digest_batches(path: Path) -> Iterator[pa.RecordBatch]:

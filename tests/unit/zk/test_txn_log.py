@@ -13,7 +13,15 @@ import pytest
 
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.zk.snapshot_file import read_entries, snapshot_zxid
-from klamm.zk.txn_log import Stretch, Txn, TxnDamage, TxnType, read_stretches, read_txn_log
+from klamm.zk.txn_log import (
+    Stretch,
+    Txn,
+    TxnDamage,
+    TxnType,
+    cut_txn_log,
+    read_stretches,
+    read_txn_log,
+)
 
 DATA = Path(__file__).parents[2] / "data" / "kafka_logs" / "trace" / "zookeeper" / "version-2"
 LOG = DATA / "log.1"
@@ -204,11 +212,34 @@ def test_a_damaged_number_is_no_stretch_of_its_own(tmp_path: Path) -> None:
     assert stretches == [(1, 700), (702, 1328)]
 
 
+@pytest.mark.parametrize("part_bytes", [1, 1000, 60_000])
+@pytest.mark.parametrize("damage", ["none", "torn", "crc", "cut"])
+def test_the_parts_of_a_log_contain_what_the_whole_contains(
+    tmp_path: Path, part_bytes: int, damage: str
+) -> None:
+    data, hit = bytearray(LOG.read_bytes()), transactions(LOG)[1300].offset
+    match damage:
+        case "torn":
+            data[hit + 8] ^= 0x40
+        case "crc":
+            data[hit + 12 + 12] ^= 0x40
+        case "cut":
+            del data[hit + 9 :]
+    path = tmp_path / "log.1"
+    path.write_bytes(data)
+    parts = cut_txn_log(path, part_bytes)
+    assert len(parts) > 2
+    assert (parts[0][0], parts[-1][1]) == (0, len(data))
+    assert [at for part in parts for at in read_txn_log(path, *part)] == list(read_txn_log(path))
+    assert all(end - begin >= part_bytes for begin, end in parts[1:-1])
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, LOG.read_bytes()[:16]])
 def test_a_file_without_transactions_has_no_stretch(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(content)
     assert list(read_stretches(path)) == []
+    assert [list(read_txn_log(path, *part)) for part in cut_txn_log(path, 1)] == [[]]
 
 
 def test_entries_are_the_nodes_of_a_snapshot(tmp_path: Path) -> None:
