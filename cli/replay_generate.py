@@ -84,6 +84,9 @@ def generate(
             help="Share of all partitions that belong to one large topic.",
         ),
     ] = 0.0,
+    restarts: Annotated[
+        int, typer.Option(min=0, help="How often the whole cluster is killed and started again.")
+    ] = 0,
     json: AsJson = False,
 ) -> None:
     """Write the logs of a synthetic cluster: a consistent history with planted anomalies.
@@ -103,6 +106,7 @@ def generate(
         brokers=brokers,
         partitions_per_topic=partitions_per_topic,
         skew=skew,
+        restarts=restarts,
     )
     with ending_signals_raise(), _progress(events) as on_rows:
         truth = generate(options, Format(written_as), out, on_rows=on_rows)

@@ -25,7 +25,7 @@ from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, P
 from klamm.replay.generate.planting import Anomaly
 from klamm.replay.generate.rows import Block
 from klamm.replay.generate.table_writer import write_table
-from klamm.replay.generate.tiling import run_name
+from klamm.replay.generate.tiling import cluster_name
 from klamm.replay.generate.zookeeper_writer import write_zookeeper
 from klamm.replay.whole_folder import FolderKind, whole_folder
 
@@ -105,7 +105,7 @@ def _fill(
     _WRITERS[written_as](history.layout, places, blocks())
     found = history.planting.found
     return Truth(
-        run=run_name(options.seed),
+        run=cluster_name(options.seed),
         written_as=written_as,
         rows=options.events,
         partitions=options.partitions,

@@ -18,7 +18,14 @@ from klamm.replay.generate.options import HistoryOptions, Planted
 from klamm.replay.generate.planting import Planting
 from klamm.replay.generate.recording import Recording
 from klamm.replay.generate.rows import LOST, Block
-from klamm.replay.generate.tiling import PAUSE_MS, Layout, Player, Tile, recorded_name, run_name
+from klamm.replay.generate.tiling import (
+    PAUSE_MS,
+    Layout,
+    Player,
+    Tile,
+    cluster_name,
+    recorded_name,
+)
 
 _RECORDED_EPISODES: Final = 4
 _FROM: Final = 0.05
@@ -42,6 +49,9 @@ class History:
         self.planting = Planting(self.player, self._rng)
         self._episodes: list[Tile] = []
         self._due: list[tuple[int, Planted, int]] = []
+        self._restart: Tile | None = None
+        self._restarts: list[int] = []
+        """The number of rows after which each restart takes place, the highest first."""
 
     def blocks(self) -> Iterator[Block]:
         """Yield blocks with the requested number of rows, not counting rows marked as lost."""
@@ -51,18 +61,24 @@ class History:
             if int(is_there.sum()) > left:
                 block = block.first(int(np.nonzero(is_there)[0][left]))
                 is_there = is_there[: block.count]
+            block.columns["run"][:] = self.player.run
             self.rows += int(is_there.sum())
             self.epochs = max(self.epochs, int(block.columns["epoch"].max(initial=0)))
             if block.count:
                 yield block
             if self.rows == self.options.events:
                 break
-        assert not self._due, "everything was planted"
+        assert not self._due and not self._restarts, "everything was planted"
 
     def _all_blocks(self) -> Iterator[Block]:
+        yield self.player.start()
         yield from self.player.play(Tile(self._recording.creation(), self.layout))
         failover = Tile(self._recording.failover(), self.layout)
         self._due = self._schedule()
+        if self.options.restarts:
+            self._restart = Tile(self._recording.restart(), self.layout)
+            places = np.linspace(*self._between(), self.options.restarts + 2)[-2:0:-1]
+            self._restarts = places.astype(np.int64).tolist()
         while True:
             tile = self._next_episode()
             for kind, p in self._to_plant(tile.count):
@@ -77,7 +93,7 @@ class History:
         recorded = map(recorded_name, range(layout.kept + layout.deleted), repeat(layout.kept))
         movable = np.unique(layout.base[layout.is_moved]).tolist()
         return Recording(
-            run_name(options.seed),
+            cluster_name(options.seed),
             layout.brokers,
             dict(zip(recorded, layout.assignments, strict=True)),
             [recorded_name(base, layout.kept) for base in movable],
@@ -87,6 +103,10 @@ class History:
 
     def _play(self, tile: Tile) -> Iterator[Block]:
         player = self.player
+        if tile is self._restart:
+            yield player.start()
+            yield from player.play(tile)
+            return
         player.event_id += 1
         resigned = {
             "t_ms": player.t_ms,
@@ -100,6 +120,9 @@ class History:
         yield from player.play(tile)
 
     def _next_episode(self) -> Tile:
+        if self._restart is not None and self._restarts and self.rows >= self._restarts[-1]:
+            self._restarts.pop()
+            return self._restart
         if len(self._episodes) < _RECORDED_EPISODES:
             self._episodes.append(Tile(self._recording.episode(), self.layout))
             return self._episodes[-1]
@@ -115,10 +138,13 @@ class History:
         free = free[np.argsort(self.layout.is_moved[free], kind="stable")]
         stuck = sum(kind is Planted.STUCK for kind in kinds)
         targets = [*free[:stuck].tolist(), *rng.permutation(free[stuck:]).tolist()]
-        first = self.rows + _FROM * (options.events - self.rows)
-        last = self.rows + _TO * (options.events - self.rows)
-        due = rng.uniform(first, last, len(kinds)).astype(np.int64).tolist()
+        due = rng.uniform(*self._between(), len(kinds)).astype(np.int64).tolist()
         return sorted(zip(due, kinds, targets, strict=False), reverse=True)
+
+    def _between(self) -> tuple[float, float]:
+        """Return the numbers of rows between which anomalies are planted and restarts happen."""
+        left = self.options.events - self.rows
+        return self.rows + _FROM * left, self.rows + _TO * left
 
     def _to_plant(self, coming: int) -> Iterator[tuple[Planted, int]]:
         """Yield the anomalies to plant before the next episode, which has ``coming`` rows.

@@ -17,12 +17,11 @@ from klamm.cluster.journal import SCHEMA_VERSION, JournalRow
 from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES
 from klamm.replay.generate.planting import Anomaly
 from klamm.replay.generate.rows import DAMAGED, LOST, NO_BROKER, NULL, OR_NULL, Array, Block
-from klamm.replay.generate.tiling import Layout, run_name, topic_name
+from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
 
 FILE_NAME: Final = "journal.jsonl"
 GARBAGE: Final = b'{"v":1,"run_id":"\n'
 """A damaged line: the start of a row."""
-CLUSTER_ID: Final = "generated"
 _ROWS_AT_ONCE: Final = 50_000
 """Number of rows to convert at a time: as Python objects, rows take ten times as much memory."""
 KIND_WORDS: Final = np.array(["", *map(str, KINDS)], object)
@@ -60,8 +59,8 @@ def _rows(layout: Layout, columns: dict[str, Array], texts: Array) -> Iterator[J
     topics = np.where(p >= 0, layout.topic[p], topic).tolist()
     words: dict[str, Iterable[object]] = {
         "v": repeat(SCHEMA_VERSION),
-        "run_id": repeat(run_name(layout.options.seed)),
-        "cluster_id": repeat(CLUSTER_ID),
+        "run_id": (run_name(layout.options.seed, run) for run in columns["run"].tolist()),
+        "cluster_id": repeat(cluster_name(layout.options.seed)),
         "zxid": repeat(None),
         "kind": KIND_WORDS[columns["kind"]],
         "topic": (None if number < 0 else topic_name(number) for number in topics),

@@ -13,6 +13,8 @@ REPLICATION_FACTOR: Final = 3
 ROWS_A_CREATION: Final = 8
 """Number of rows for the creation of a partition: two about the partition, two about each replica.
 """
+ROWS_A_RESTART: Final = 30
+"""Maximum number of rows about a partition and its replicas at a restart of the cluster."""
 _ROOM: Final = 2
 _ROWS_A_PLANTED: Final = 100
 
@@ -103,6 +105,7 @@ class HistoryOptions:
     - ``failure_rate``: fraction of the steps in which a broker or the controller fails. In one in
       five of these failures, the controller fails.
     - ``planted``: number of anomalies of each kind.
+    - ``restarts``: number of times that the whole cluster is killed and started again.
     - ``skew``: fraction of the partitions that belong to one large topic. All other topics have
       ``partitions_per_topic`` partitions.
     """
@@ -115,6 +118,7 @@ class HistoryOptions:
     brokers: int = 12
     partitions_per_topic: int = 100
     skew: float = 0.0
+    restarts: int = 0
 
     def check(self, written_as: Format) -> None:
         """Raise UsageError if the format cannot contain the anomalies, or the history is too small.
@@ -143,6 +147,7 @@ class HistoryOptions:
         rows += planted * _ROWS_A_PLANTED
         # A late write needs a newer epoch, which starts with a snapshot of all partitions.
         rows += self.planted.get(_P.LATE_WRITE, 0) * 2 * self.partitions * REPLICATION_FACTOR
+        rows += self.restarts * ROWS_A_RESTART * self.partitions
         if self.events < rows:
             raise UsageError(
                 f"{self.partitions:,} partitions{_with(planted)} need at least {rows:,} events, "

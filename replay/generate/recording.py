@@ -46,6 +46,8 @@ _CONTROLLER_SHARE: Final = 0.2
 """Fraction of the failures in which the controller fails."""
 _MAX_DEAD: Final = 2
 _TIMEOUT_MS: Final = 600_000
+_DOWN_MS: Final = 60_000
+"""Time between the end of the cluster's process and its restart; all sessions expire in it."""
 _POLL_MS: Final = 250
 _POLLS_MAX: Final = 2_000
 _LAG_TIME_MS: Final = 4_000
@@ -111,6 +113,24 @@ class Recording:
         """Record an episode that consists of only a controller failover."""
         self._move_controller()
         self._wait(self._is_healthy)
+        return self._take()
+
+    def restart(self) -> list[JournalRow]:
+        """Record an episode in which the whole cluster is killed and started again.
+
+        The first broker becomes the controller before the others are started, and finds most
+        partitions without a live leader.
+        """
+        self._driver.kill_all()
+        self._driver.run_for(_DOWN_MS)
+        cluster = self._driver.cluster
+        first, *others = self._rng.sample(cluster.spec.broker_ids, self._brokers)
+        cluster.start(first)
+        self._wait(lambda: self._context() is not None)
+        for broker in others:
+            self._driver.run_for(self._rng.randrange(500, 3_000))
+            self._return(broker)
+        self._heal()
         return self._take()
 
     def episode(self) -> list[JournalRow]:
@@ -205,7 +225,7 @@ class Recording:
         )
 
     def _return(self, broker: int) -> None:
-        del self._dead[broker]
+        self._dead.pop(broker, None)
         self._driver.cluster.start(broker)
         self._wait(lambda: broker in self._known().live_or_shutting_down_broker_ids)
 

@@ -33,6 +33,7 @@ DAMAGED: Final = 3
 COLUMNS: Final[dict[str, tuple[type, int]]] = {
     "fate": (np.int8, WRITTEN),
     "mark": (np.int32, -1),
+    "run": (np.int16, 0),
     "t_ms": (np.int64, 0),
     "seq": (np.int64, 0),
     "controller": (np.int32, 0),
@@ -60,6 +61,7 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
 
 - ``fate``: WRITTEN, LOST, REPEATED or DAMAGED.
 - ``mark``: number of the anomaly to which the row belongs, -1 for none.
+- ``run``: number of the run, which each restart of the cluster raises.
 - ``p``, ``topic``: number of the partition (counted over all topics) and of the topic, -1 for none.
 - ``reassignment``, ``outcome``, ``detail``: indexes in ``Block.texts``, -1 for none.
 """

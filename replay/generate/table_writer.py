@@ -14,7 +14,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from klamm.cluster.journal import Kind
 from klamm.replay.event_files import Folders, write_parts
 from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SCHEMA_VERSION, SOURCES, code_of
 from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
@@ -38,7 +40,7 @@ from klamm.replay.generate.rows import (
     Array,
     Block,
 )
-from klamm.replay.generate.tiling import Layout, run_name, topic_name
+from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
 from klamm.replay.sources import Damaged, damaged_batch, event_batch
 
 _FILE: Final = "part-00000.zstd.parquet"
@@ -80,7 +82,7 @@ def write_table(layout: Layout, places: Places, blocks: Iterable[Block]) -> None
     folders = Folders(JOURNAL, events, folder / NAMES, folder / DAMAGED_FOLDER)
     folders.create()
     write_parts(_batches(layout, places, blocks, tally), folders, _FILE)
-    manifest = Manifest(SCHEMA_VERSION, [_summary(run_name(layout.options.seed), tally)])
+    manifest = Manifest(SCHEMA_VERSION, [_summary(cluster_name(layout.options.seed), tally)])
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
 
 
@@ -119,7 +121,7 @@ def _events(
     place = (columns["epoch"].astype(np.int64) << EPOCH_SHIFT) | columns["seq"]
     values: dict[str, Any] = {
         "source": JOURNAL,
-        "run": run_name(layout.options.seed),
+        "run": cluster_name(layout.options.seed),
         "file": FILE_NAME,
         "line": pa.array(lines),
         "place": pa.array(place),
@@ -134,6 +136,11 @@ def _events(
         **{name: pa.array(columns[name], mask=columns[name] == NULL) for name in OR_NULL},
         **{name: pa.array(columns[name], mask=columns[name] == 0) for name in _OR_ZERO},
     }
+    is_start = columns["kind"] == code_of(Kind.RUN_START, KINDS)
+    if is_start.any():
+        runs = [run_name(layout.options.seed, run) for run in columns["run"].tolist()]
+        named = pc.binary_join_element_wise(pa.array(runs), values["detail"], " ")
+        values["detail"] = pc.if_else(pa.array(is_start), named, values["detail"])
     return event_batch(len(p), values)
 
 

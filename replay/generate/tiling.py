@@ -127,9 +127,14 @@ def spread(count: int, brokers: int) -> list[tuple[int, ...]]:
     return found
 
 
-def run_name(seed: int) -> str:
-    """Return the run id of the history with this seed."""
+def cluster_name(seed: int) -> str:
+    """Return the cluster id of the history with this seed."""
     return f"generated-{seed}"
+
+
+def run_name(seed: int, run: int) -> str:
+    """Return the run id of a run, which is numbered from 0."""
+    return f"{cluster_name(seed)}-{run}"
 
 
 def recorded_name(base: int, kept: int) -> TopicPartition:
@@ -273,6 +278,8 @@ class Player:
         self.t_ms = START_MS
         self.epoch = 0
         self.controller = 0
+        self.run = -1
+        """Number of the current run, -1 before the first one."""
         self.event_id = 0
         self.leader_epoch = np.zeros(count, np.int32)
         self.zk_version = np.zeros(count, np.int32)
@@ -293,6 +300,17 @@ class Player:
         """
         (before, _), (tile, _) = self.played[-2:] if len(self.played) > 1 else self.played * 2
         return (tile, tile.epochs - 2) if tile.epochs > 1 else (before, before.epochs - 1)
+
+    def start(self) -> Block:
+        """Begin the next run. Return the row with which it begins, as in klamm's journal."""
+        self.run += 1
+        start = {
+            "t_ms": self.t_ms,
+            "controller": -1,
+            "kind": code_of(Kind.RUN_START, KINDS),
+            "detail": f'{{"brokers":{self.layout.options.brokers}}}',
+        }
+        return Block.of_rows([start])
 
     def play(self, tile: Tile) -> Iterator[Block]:
         """Yield a tile's expanded rows in blocks, then advance the time, epochs and versions."""

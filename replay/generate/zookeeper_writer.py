@@ -137,6 +137,8 @@ class _Writer:
         row = words.row
         if words.fate == DAMAGED:
             self._write_damaged(words.mark)
+        elif row.kind == Kind.RUN_START:
+            self._restart()
         elif row.kind == Kind.CONTROLLER_ELECTED:
             self._elect(row, words.mark)
         elif row.kind == Kind.CONTROLLER_RESIGNED:
@@ -162,12 +164,20 @@ class _Writer:
         assert self._log is not None
         self._log.damage_last()
 
+    def _restart(self) -> None:
+        """End all sessions. The brokers of the new run register one after another."""
+        if self._epoch:
+            self._controller = 0
+            for broker in list(self._sessions):
+                self._end_session(broker)
+
     def _elect(self, row: JournalRow, mark: int) -> None:
         if row.epoch > self._epoch and self._controller:
             # The previous controller did not resign: its session ends.
             for broker in self._layout.copies_of_broker(self._controller):
                 self._end_session(broker)
-        self._register(row.controller)
+        for broker in self._layout.copies_of_broker(row.controller):
+            self._register(broker)
         self._epoch_version += 1
         self._fences[row.controller, row.epoch] = self._epoch_version
         znode = ControllerZNode.encode(row.controller, row.t_ms)

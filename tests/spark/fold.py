@@ -130,6 +130,11 @@ def fold(lines: Iterable[Line]) -> Folded:
     return _Fold().run(list(lines))
 
 
+def run_of(row: JournalRow) -> str:
+    """The cluster that wrote a row; its epochs continue when its process is started again."""
+    return row.cluster_id or row.run_id
+
+
 def worst_burst(moves: Iterable[IsrMove], flaps: int, window_ms: int) -> Burst | None:
     """Of the windows with ``flaps`` moves out and in, that with most; they begin every half."""
     by_time = sorted(moves)
@@ -198,8 +203,12 @@ class _Fold:
         by_number: dict[tuple[str, int, int, int], list[Line]] = defaultdict(list)
         for at in lines:
             row = at.row
-            by_number[(row.run_id, row.epoch, row.seq, row.controller)].append(at)
+            by_number[(run_of(row), row.epoch, row.seq, row.controller)].append(at)
         for (run, epoch, seq, controller), same in sorted(by_number.items()):
+            if not epoch:
+                # Rows without a controller, such as a start, have no numbers.
+                yield from same
+                continue
             if len(same) > 1:
                 self.found.copies[(run, controller, epoch, seq)] = len(same)
             yield min(same, key=lambda at: at.line)
@@ -208,11 +217,11 @@ class _Fold:
         if row.topic is None:
             self._look_at_brokers(row)
             return
-        partition = Partition(row.run_id, row.topic, row.partition)
+        partition = Partition(run_of(row), row.topic, row.partition)
         if row.kind == Kind.TOPIC_DELETION_STARTED:
-            self._deleting.add((row.run_id, row.topic))
+            self._deleting.add((run_of(row), row.topic))
         elif row.kind == Kind.TOPIC_CREATED:
-            self._deleting.discard((row.run_id, row.topic))
+            self._deleting.discard((run_of(row), row.topic))
         if row.kind in _FAILURES:
             self.found.failed += 1
         is_state = row.kind == Kind.PARTITION_SNAPSHOT
@@ -289,14 +298,14 @@ class _Fold:
     def _look_at_brokers(self, row: JournalRow) -> None:
         """A controller that is ready has told every state: what died before it is over."""
         if row.kind == Kind.BROKER_OFFLINE:
-            self._dead.add((row.run_id, row.replica))
+            self._dead.add((run_of(row), row.replica))
         elif row.kind == Kind.BROKER_ONLINE:
-            self._dead.discard((row.run_id, row.replica))
+            self._dead.discard((run_of(row), row.replica))
         elif row.kind == Kind.CONTROLLER_READY:
-            self._dead = {at for at in self._dead if at[0] != row.run_id}
+            self._dead = {at for at in self._dead if at[0] != run_of(row)}
         else:
             return
-        for partition in [at for at in self._leaders if at.run == row.run_id]:
+        for partition in [at for at in self._leaders if at.run == run_of(row)]:
             self._look_for_a_leader(partition, row, self._leaders[partition])
 
     def _look_for_a_leader(
@@ -339,11 +348,11 @@ class _Fold:
         numbers: dict[History, list[int]] = defaultdict(list)
         seqs: dict[tuple[str, int, int], set[int]] = defaultdict(set)
         for _, row in unique:
-            seqs[(row.run_id, row.controller, row.epoch)].add(row.seq)
+            seqs[(run_of(row), row.controller, row.epoch)].add(row.seq)
             if row.topic is not None and row.key_seq:
                 replica = row.replica if row.kind in _OF_REPLICAS else -1
                 key = History(
-                    row.run_id, row.topic, row.partition, replica, row.controller, row.epoch
+                    run_of(row), row.topic, row.partition, replica, row.controller, row.epoch
                 )
                 numbers[key].append(row.key_seq)
         for (run, _, _), found in seqs.items():
@@ -358,7 +367,7 @@ class _Fold:
         who: dict[tuple[str, int], set[int]] = defaultdict(set)
         elected: dict[tuple[str, int], int] = {}
         for _, row in unique:
-            at = (row.run_id, row.epoch)
+            at = (run_of(row), row.epoch)
             first_ms[at] = min(row.t_ms, first_ms.get(at, row.t_ms))
             who[at].add(row.controller)
             if row.kind == Kind.CONTROLLER_ELECTED:
@@ -368,7 +377,9 @@ class _Fold:
                 self.found.ready_after_ms[at] = row.t_ms - elected[at]
         self.found.shared_epochs = {at: sorted(ids) for at, ids in who.items() if len(ids) > 1}
         for line, row in unique:
-            newer = [ms for (run, e), ms in first_ms.items() if run == row.run_id and e > row.epoch]
+            newer = [
+                ms for (run, e), ms in first_ms.items() if run == run_of(row) and e > row.epoch
+            ]
             if newer and row.t_ms > min(newer) and _is_write(row):
                 self.found.late_writes.append(line)
 

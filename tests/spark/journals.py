@@ -12,6 +12,9 @@ from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
 from klamm.replay.engines import Engine
 from klamm.replay.event_table import EventTable, open_table
+from klamm.replay.generate.generate import generate
+from klamm.replay.generate.journal_writer import FILE_NAME
+from klamm.replay.generate.options import Format, HistoryOptions
 from klamm.replay.ingest import make_table
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
@@ -53,6 +56,15 @@ def eventful_journal() -> list[JournalRow]:
     reassign(world, {TopicPartition("t", 1): (1, 2, 3)})
     world.run_for(5_000)
     return list(world.journal.rows)
+
+
+def generated_journal(folder: Path) -> list[JournalRow]:
+    """The rows of a generated cluster: topics are deleted, brokers and controllers fail, and the
+    whole cluster is killed and started again."""
+    options = HistoryOptions(20, 4_000, 0.4, seed=4, partitions_per_topic=4, restarts=2)
+    generate(options, Format.JOURNAL, folder)
+    lines = (folder / FILE_NAME).read_bytes().splitlines()
+    return [msgspec.json.decode(line, type=JournalRow) for line in lines]
 
 
 def as_run(rows: Sequence[JournalRow], run: str) -> list[JournalRow]:

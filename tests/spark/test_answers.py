@@ -37,7 +37,14 @@ from tests.spark.fold import (
     worst_burst,
 )
 from tests.spark.invariants import check_invariants
-from tests.spark.journals import as_run, eventful_journal, lines_of, spoilt, table_of
+from tests.spark.journals import (
+    as_run,
+    eventful_journal,
+    generated_journal,
+    lines_of,
+    spoilt,
+    table_of,
+)
 from tests.spark.ordered_fold import ordered_fold
 
 SPOILT = 24
@@ -47,9 +54,10 @@ GONE = (PartitionState.NON_EXISTENT.value, ReplicaState.NON_EXISTENT.value)
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[JournalRow]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[JournalRow]:
     journal = eventful_journal()
     found = as_run(journal, "whole")
+    found += generated_journal(tmp_path_factory.mktemp("generated") / "logs")
     for seed in range(SPOILT):
         found += as_run(spoilt(journal, seed), f"spoilt {seed}")
     return found

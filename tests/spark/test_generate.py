@@ -186,6 +186,27 @@ def test_what_was_planted_is_found_where_it_is_and_nothing_else(made: Made, kind
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("written_as", list(Format))
+def test_the_invariants_hold_over_restarts_failures_and_deletions(
+    duckdb: Engine, tmp_path: Path, written_as: Format
+) -> None:
+    options = HistoryOptions(20, 4_000, 0.4, seed=4, partitions_per_topic=4, restarts=2)
+    generate(options, written_as, tmp_path / "logs")
+    table = tmp_path / "logs"
+    if written_as is not Format.PARQUET:
+        table = tmp_path / "table"
+        make_table(duckdb, [tmp_path / "logs"], table, options=SourceOptions(timezone="UTC"))
+    opened = open_table(duckdb, table)
+    with answer(opened) as answers:
+        check_invariants(opened, answers)
+        assert answers.violations == {}
+        assert len(answers.logs) == 1
+        starts = [row["detail"].split()[0] for row in answers.listings["starts"].rows]
+    is_journal = written_as in (Format.JOURNAL, Format.PARQUET)
+    assert starts == [f"generated-4-{n}" for n in range(3)] * is_journal
+
+
+@pytest.mark.slow
 def test_a_broker_that_dies_with_the_controller_is_offline_for_the_next_one(
     duckdb: Engine, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +55,7 @@ class Count:
         self.found: dict[Planted, set[int]] = defaultdict(set)
         self.wrong: list[str] = []
         self.rows = self.skipped = 0
+        self.runs: list[str] = []
         self._state: dict[Place, tuple[str, int]] = {}
         self._key_seq: dict[tuple[int, Place], int] = {}
         self._seq: dict[tuple[int, int], int] = {}
@@ -68,6 +70,11 @@ class Count:
                 self._take(line.number, line.row)
 
     def _take(self, number: int, row: JournalRow) -> None:
+        if row.kind == Kind.RUN_START:
+            self.runs.append(row.run_id)
+            return
+        if row.run_id != self.runs[-1]:
+            self.wrong.append(f"{number}: run {row.run_id} in {self.runs[-1]}")
         before = self._seq.get((row.epoch, row.controller), 0)
         if row.seq == before:
             self.found[Planted.DUPLICATE].add(number)
@@ -210,6 +217,21 @@ def test_nothing_is_wrong_where_nothing_is_planted(options: HistoryOptions, tmp_
     kinds = {line.row.kind for line in lines(tmp_path / "sound" / FILE_NAME) if line.row}
     assert (Kind.BROKER_OFFLINE in kinds) == (options.failure_rate > 0)
     assert kinds >= {Kind.ISR_CHANGED, Kind.REASSIGNMENT_PHASE, Kind.TOPIC_DELETED}
+
+
+def test_a_cluster_is_killed_and_started_again_as_often_as_was_asked_for(tmp_path: Path) -> None:
+    options = replace(SOUND, restarts=2)
+    generate(options, Format.JOURNAL, tmp_path / "restarted")
+    count = Count(lines(tmp_path / "restarted" / FILE_NAME))
+    assert (count.wrong, dict(count.found), count.rows) == ([], {}, options.events)
+    assert count.runs == ["generated-2-0", "generated-2-1", "generated-2-2"]
+    rows = [line.row for line in lines(tmp_path / "restarted" / FILE_NAME) if line.row]
+    assert {row.cluster_id for row in rows} == {"generated-2"}
+    # The first controller after a restart is alone, and finds leaders dead.
+    starts = [n for n, row in enumerate(rows) if row.kind == Kind.RUN_START]
+    for start in starts[1:]:
+        told = {row.to for row in rows[start : start + 1_000] if row.epoch == rows[start + 1].epoch}
+        assert {"OfflinePartition", "OnlinePartition"} <= told
 
 
 def test_a_partition_has_no_leader_from_its_first_place_to_its_last(
