@@ -55,6 +55,7 @@ _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "10000",
+    "spark.sql.debug.maxToStringFields": "0",
     # All questions generate 400 classes: the default cache of 100 would recompile them repeatedly.
     "spark.sql.codegen.cache.maxEntries": "1000",
 }

@@ -89,7 +89,8 @@ class SparkEngine:
     def keep(self, sql: str, name: str = "kept", *, is_small: bool = False) -> str:
         """Run a query when its result is first used, and keep the result."""
         frame = self._frame(sql).persist(StorageLevel.MEMORY_AND_DISK)
-        named = self._named(frame.hint("broadcast") if is_small else frame, name)
+        result = self._without_plan(frame)
+        named = self._named(result.hint("broadcast") if is_small else result, name)
         self._kept[named] = frame
         return named
 
@@ -130,6 +131,18 @@ class SparkEngine:
 
     def _frame(self, sql: str) -> DataFrame:
         return self.session.sql(to_spark(sql))
+
+    def _without_plan(self, frame: DataFrame) -> DataFrame:
+        """Return a data frame that reads a persisted one, and does not contain its plan.
+
+        Otherwise each query's plan would contain the plans of all kept results that it uses, as
+        often as it uses them, and theirs in turn: analysis would take longer than the query.
+        """
+        plan = frame._jdf.queryExecution().withCachedData()
+        jvm = self.session._jvm
+        assert jvm is not None, "the JVM of an open session"
+        dataset = jvm.org.apache.spark.sql.classic.Dataset
+        return DataFrame(dataset.ofRows(self.session._jsparkSession, plan), self.session)
 
     def _named(self, frame: DataFrame, name: str) -> str:
         named = f"{name}_{next(self._numbers)}"
