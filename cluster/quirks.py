@@ -57,7 +57,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """If another tool changes the replicas in a topic znode, the controller ignores the change
     until it overwrites the znode, or until the next failover adopts the change without moving data.
 
-    The controller restores the assignment immediately: only a reassignment may change it."""
+    The controller restores the assignment immediately: only a reassignment may change it. A change
+    made while there is no controller becomes a reassignment if no new replica could lead."""
     kafka_13091: bool = False
     """When a lagging replica leaves the ISR, the high watermark does not advance until the next
     fetch or produce request: with acks=all the last record waits until the request times out.

@@ -34,11 +34,13 @@ from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.reassignment import (
     EMPTY_REPLICA_LIST,
     Assignments,
+    assignments_with_strays,
     build_reassignment,
     is_reassignment_complete,
     reassignment_id,
     refuse_reassignment,
     stray_replicas,
+    unneeded_replicas,
     validate_replicas,
 )
 from klamm.statemachines.replica_state import ReplicaState
@@ -223,12 +225,14 @@ def initialize_partition_reassignments(controller: KafkaController) -> None:
     """Resume reassignments after a failover.
 
     First, stray replicas are removed: they are left behind if the controller crashes while it
-    cancels a reassignment. Then the entries of /admin/reassign_partitions are resumed, and finally
-    the reassignments stored in topic znodes.
+    cancels a reassignment, or if another client changes the replicas in a topic znode while there
+    is no controller. Then the entries of /admin/reassign_partitions are resumed, and finally the
+    reassignments stored in topic znodes.
     """
     if not controller.quirks.crash_leaves_stray_replicas:
         _stop_stray_replicas(controller)
-    resumed = _reassign_as_znode_asks(controller)
+    edited = () if controller.quirks.kafka_12493 else _reassign_edited_partitions(controller)
+    resumed = {*edited, *_reassign_as_znode_asks(controller)}
     maybe_resume_reassignments(controller, lambda tp, _: tp not in resumed)
 
 
@@ -244,6 +248,27 @@ def _stop_stray_replicas(controller: KafkaController) -> None:
             context.put_replica_states(broker_id, [tp], ReplicaState.ONLINE)
     if strays:
         controller.reassignments.stop_unneeded_replicas(strays)
+
+
+def _reassign_edited_partitions(controller: KafkaController) -> Collection[TopicPartition]:
+    """Reassign the partitions whose assignment lacks every replica that can lead; return them.
+
+    Another client changed the replicas while there was no controller. The replicas that have the
+    records stay until the new ones are in sync. Kafka 2.8.2 moves no data (KAFKA-12493).
+    """
+    context = controller.context
+    edited = assignments_with_strays(context)
+    for tp, assignment in edited.items():
+        controller.log.warn(
+            f"Another client changed the replicas of partition {tp} in the topic znode: "
+            f"reassigning it to {','.join(map(str, assignment.target_replicas))}"
+        )
+        for broker_id in unneeded_replicas(assignment, context.assignments[tp]):
+            context.put_replica_states(broker_id, [tp], ReplicaState.ONLINE)
+    if edited:
+        _continue(controller, edited)
+        controller.partition_state_machine.trigger_online_partition_state_change()
+    return edited
 
 
 def maybe_resume_reassignments(

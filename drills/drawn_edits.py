@@ -1,14 +1,14 @@
 """Random manual edits of topic znodes, with which a hunt's drill may begin.
 
-They are made while the cluster is stable: a controller that is elected after an edit adopts it, and
-then Kafka 2.8 loses replicas or topic ids.
+They are made while the cluster is stable. A controller that is elected after an edit adopts it, and
+then Kafka 2.8 loses replicas or topic ids; klamm loses no replicas.
 """
 
 from __future__ import annotations
 
 import json
 
-from klamm.drills.drawn_steps import Draw
+from klamm.drills.drawn_cluster import Draw
 
 
 def draw_edit(draw: Draw) -> str:
@@ -31,11 +31,13 @@ def _write_without_id(draw: Draw) -> str:
     topic = draw.topic()
     partitions = {str(n): ids for n, ids in enumerate(draw.cluster.topics[topic])}
     value = json.dumps({"version": 1, "partitions": partitions})
-    return f"set_znode: {{/brokers/topics/{topic}: {value}}}"
+    # Before a failover could follow: the next controller would take the topic for one without id.
+    return f"{{steps: [{{set_znode: {{/brokers/topics/{topic}: {value}}}}}, {{wait: 2s}}]}}"
 
 
-def _write_foreign_znode(_: Draw) -> str:
-    return "create_znode: {/brokers/topics/foreign: 'not JSON'}"
+def _write_foreign_znode(draw: Draw) -> str:
+    value = draw.rng.choice(("'not JSON'", "{version: 2, partitions: 0}", "[]"))
+    return f"create_znode: {{/brokers/topics/foreign: {value}}}"
 
 
 def _delete_znodes(draw: Draw) -> str:

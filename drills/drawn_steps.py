@@ -1,4 +1,4 @@
-"""Random steps of a hunt's drill: faults, their repairs, and operations.
+"""Random faults of a hunt's drill, and their repairs.
 
 Faults that lose unflushed data can make Kafka 2.8 lose acknowledged records, because a broker that
 lost data and registers again before a controller has noticed its failure stays in the ISR
@@ -7,91 +7,20 @@ lost data and registers again before a controller has noticed its failure stays 
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.suggestions import suggestion
-
-
-class DrawnCluster(msgspec.Struct, frozen=True):
-    """Size, topics and configs of a generated cluster.
-
-    ``controllers``: the number of candidates. ``topics``: for each topic, the replicas of its
-    partitions. ``deletable``: topics that may be deleted and created again; no records are produced
-    to them.
-    """
-
-    brokers: int
-    controllers: int
-    topics: dict[str, list[list[int]]]
-    deletable: tuple[str, ...]
-    log_dirs: tuple[str, ...]
-    has_segments: bool
-    config: dict[str, str]
-    session_timeout_ms: int
-
-
-Fault = Callable[["Draw"], str]
-
-
-class Draw:
-    """Makes the random choices for one drill.
-
-    ``down`` and ``paused``: the brokers that are probably down or paused after the steps so far.
-    ``deletes``: whether topics may be deleted. ``compares``: whether controller and brokers agree
-    with ZooKeeper a while after the network is healed, although brokers are dead.
-    """
-
-    def __init__(self, rng: random.Random, cluster: DrawnCluster) -> None:
-        self.rng = rng
-        self.cluster = cluster
-        self.deletes = True
-        self.compares = False
-        self.down: set[int] = set()
-        self.paused: set[int] = set()
-
-    def broker(self) -> str:
-        """Return a random target: a broker id, the controller, or the leader of a partition."""
-        kind = self.rng.random()
-        if kind < 0.25:
-            return "controller"
-        if kind < 0.5:
-            return f"leader of {self.partition()}"
-        return str(self.rng.randrange(self.cluster.brokers))
-
-    def up(self) -> int:
-        """Return the id of a random broker that is probably running."""
-        ids = [n for n in range(self.cluster.brokers) if n not in self.down | self.paused]
-        return self.rng.choice(ids or list(range(self.cluster.brokers)))
-
-    def topic(self) -> str:
-        """Return the name of a random topic."""
-        return self.rng.choice(list(self.cluster.topics))
-
-    def partition(self) -> str:
-        """Return the name of a random partition."""
-        topic = self.topic()
-        return f"{topic}-{self.rng.randrange(len(self.cluster.topics[topic]))}"
-
-    def produced(self) -> str:
-        """Return the name of a random partition whose topic is never deleted."""
-        topics = [name for name in self.cluster.topics if name not in self.cluster.deletable]
-        topic = self.rng.choice(topics)
-        return f"{topic}-{self.rng.randrange(len(self.cluster.topics[topic]))}"
-
-    def replicas(self) -> list[int]:
-        """Return random replicas for a partition."""
-        return draw_replicas(self.rng, self.cluster.brokers)
-
-
-def draw_replicas(rng: random.Random, brokers: int) -> list[int]:
-    """Return random replicas of a partition in a cluster of this many brokers."""
-    count = min(brokers, rng.choice((1, 2, 2, 3, 3, 3)))
-    return rng.sample(range(brokers), count)
+from klamm.drills.drawn_cluster import Draw, Fault, wait
+from klamm.drills.drawn_operations import (
+    add_partition,
+    cancel,
+    create_new_topic,
+    reassign,
+    reassign_by_znode,
+    reassign_to_paused,
+)
 
 
 def _kill(draw: Draw) -> str:
@@ -223,114 +152,25 @@ def _degrade(draw: Draw) -> str:
     return f"degrade_network: {{loss: {loss}, repetition: {again}, reordering: {late}}}"
 
 
-def _reassign(draw: Draw) -> str:
-    moves = {draw.partition(): draw.replicas() for _ in range(draw.rng.randrange(1, 4))}
-    return f"reassign: {_flow(moves)}"
-
-
-def _reassign_by_znode(draw: Draw) -> str:
-    entries = []
-    for tp in {draw.partition(): None for _ in range(draw.rng.randrange(1, 4))}:
-        topic, _, number = tp.rpartition("-")
-        replicas = draw.replicas() if draw.rng.random() < 0.9 else []
-        entries.append(f"{{topic: {topic}, partition: {number}, replicas: {replicas}}}")
-    word = draw.rng.choice(("create_znode", "create_znode", "set_znode"))
-    value = f"{{version: 1, partitions: [{', '.join(entries)}]}}"
-    return f"{word}: {{/admin/reassign_partitions: {value}}}"
-
-
-def _cancel(draw: Draw) -> str:
-    return f"cancel_reassignment: [{draw.partition()}]"
-
-
-def _elect(draw: Draw) -> str:
-    return f"elect_preferred: {draw.rng.choice(('all', f'[{draw.partition()}]'))}"
-
-
-def _elect_by_znode(draw: Draw) -> str:
-    topic, _, number = draw.partition().rpartition("-")
-    return (
-        "create_znode: {/admin/preferred_replica_election: "
-        f"{{version: 1, partitions: [{{topic: {topic}, partition: {number}}}]}}}}"
-    )
-
-
-def delete_topic(draw: Draw) -> str:
-    """Return a step that requests the deletion of a topic.
-
-    A live broker without a session would miss the deletion and keep the topic in its metadata cache
-    forever: in Kafka 2.8, no later UpdateMetadata request repeats it. A broker that the controller
-    does not reach misses it too, if the controller changes before the request arrives.
-    """
-    topic = draw.rng.choice(draw.cluster.deletable)
-    return f"create_znode: {{/admin/delete_topics/{topic}: null}}"
-
-
-def _create_topic(draw: Draw) -> str:
-    topic = draw.rng.choice(draw.cluster.deletable)
-    count = len(draw.cluster.topics[topic])
-    # Kafka's tool refuses partitions with different replication factors.
-    replicas = ",".join([":".join(map(str, draw.replicas()))] * count)
-    args = f"--create --topic {topic} --replica-assignment {replicas}"
-    return f"run: topics --zookeeper {{zk}} {args}"
-
-
-def _add_partition(draw: Draw) -> str:
-    topic = draw.topic()
-    count = len(draw.cluster.topics[topic]) + draw.rng.randrange(1, 3)
-    return f"run: topics --zookeeper {{zk}} --alter --topic {topic} --partitions {count}"
-
-
-def _at_once(draw: Draw) -> str:
-    """Return a step with two or three clients that call the controller at the same time."""
-    calls = [one for one in _CALLS if draw.deletes or one is not _call_delete]
-    branches = []
-    for _ in range(draw.rng.choice((2, 2, 3))):
-        steps = []
-        for _ in range(draw.rng.choice((1, 2, 3))):
-            steps.append(draw.rng.choice(calls)(draw))
-            if draw.rng.random() < 0.3:
-                steps.append(wait(draw.rng, "short"))
-        branches.append(f"[{', '.join(f'{{{step}}}' for step in steps)}]")
-    return f"parallel: [{', '.join(branches)}]"
-
-
-def _call_create(draw: Draw) -> str:
-    topic = draw.rng.choice(draw.cluster.deletable)
-    replicas = ",".join([":".join(map(str, draw.replicas()))] * draw.rng.randrange(1, 4))
-    return _tool(f"topics --create --topic {topic} --replica-assignment {replicas}")
-
-
-def _call_delete(draw: Draw) -> str:
-    return _tool(f"topics --delete --topic {draw.rng.choice(draw.cluster.deletable)}")
-
-
-def _call_add_partition(draw: Draw) -> str:
-    topic = draw.topic()
-    count = len(draw.cluster.topics[topic]) + draw.rng.randrange(1, 3)
-    return _tool(f"topics --alter --topic {topic} --partitions {count}")
-
-
-def _call_alter_configs(draw: Draw) -> str:
-    name = draw.rng.choice(("retention.ms", "segment.ms"))
-    change = draw.rng.choice((f"--delete-config {name}", f"--add-config {name}=86400000"))
-    return _tool(f"configs --alter --entity-type topics --entity-name {draw.topic()} {change}")
-
-
-def _call_list_reassignments(_: Draw) -> str:
-    return _tool("reassign-partitions --list")
-
-
-def _tool(command: str) -> str:
-    return f"run: '{command} --bootstrap-server {{bootstrap}}'"
-
-
 def _at_a_moment(draw: Draw) -> str:
-    """Return a step with a fault at a ZooKeeper operation of the controller, if it happens."""
-    when = draw.rng.choice(("before", "after"))
-    operation = draw.rng.choice((1, 1, 2, 3, 4, 5, 6, 8))
-    moment = f"{{event: {draw.rng.choice(_EVENTS)}, operation: {operation}}}"
-    return f"{{{when}: {moment}, {draw.rng.choice(_AT_A_MOMENT)}}}"
+    """Return a step with a fault at a ZooKeeper operation of the controller, if it happens.
+
+    Mostly, an operation follows that makes the controller process the event.
+    """
+    when, rng = draw.rng.choice(("before", "after")), draw.rng
+    operation = rng.choice((1, 1, 2, 3, 4, 5, 6, 8))
+    event, causes = rng.choice(_EVENTS)
+    armed = f"{{{when}: {{event: {event}, operation: {operation}}}, {rng.choice(_AT_A_MOMENT)}}}"
+    return armed if rng.random() < 0.3 else f"steps: [{armed}, {{{rng.choice(causes)(draw)}}}]"
+
+
+def _in_a_reassignment(draw: Draw) -> str:
+    """Return a step with a fault while a pending reassignment is cancelled or overridden."""
+    tp, rng = draw.partition(), draw.rng
+    pending = reassign_to_paused(draw, tp)
+    change = rng.choice((f"cancel_reassignment: [{tp}]", f"reassign: {{{tp}: {draw.replicas()}}}"))
+    armed = f"{rng.choice(('before', 'after'))}: {rng.choice(_PHASES)}, {rng.choice(_AT_A_MOMENT)}"
+    return f"steps: [{{{pending}}}, {{{wait(rng, 'short')}}}, {{{armed}}}, {{{change}}}]"
 
 
 def _fail_disk(draw: Draw) -> str:
@@ -349,29 +189,23 @@ def _slow_disk(draw: Draw) -> str:
     return f"slow_disk: {{broker: {draw.up()}, bytes_per_s: {draw.rng.choice((100, 1000, 10000))}}}"
 
 
-def produce(draw: Draw) -> str:
-    """Return a step that produces records to topics that are never deleted."""
-    given = {draw.produced(): draw.rng.choice((1, 10, 50)) for _ in range(2)}
-    return f"produce: {_flow(given)}"
-
-
 def _power_off(draw: Draw) -> str:
     broker = draw.up()
     draw.down.add(broker)
     return f"power_off: {broker}"
 
 
-_EVENTS: Final = (
-    "AlterIsrReceived",
-    "ApiPartitionReassignment",
-    "BrokerChange",
-    "PartitionModifications",
-    "PartitionReassignmentIsrChange",
-    "TopicChange",
-    "TopicDeletion",
-    "ZkPartitionReassignment",
+_EVENTS: Final[tuple[tuple[str, tuple[Fault, ...]], ...]] = (
+    ("AlterIsrReceived", (_kill, _start)),
+    ("ApiPartitionReassignment", (reassign, cancel)),
+    ("BrokerChange", (_kill, _start)),
+    ("PartitionModifications", (add_partition,)),
+    ("PartitionReassignmentIsrChange", (reassign,)),
+    ("TopicChange", (create_new_topic,)),
+    ("ZkPartitionReassignment", (reassign_by_znode,)),
 )
-"""Events of a controller that write to ZooKeeper."""
+"""Events of a controller that write to ZooKeeper, and operations that cause them."""
+_PHASES: Final = ("U1", "U3", "A1", "B3", "B4", "B6")
 _AT_A_MOMENT: Final = (
     "kill: controller",
     "lose_reply: controller",
@@ -408,6 +242,8 @@ FAULTS: Final[dict[str, Fault]] = {
     "kill-all": lambda _: "kill_all",
     "authentication": lambda draw: f"fail_authentication: {draw.broker()}",
     "moment": _at_a_moment,
+    "pending": lambda draw: reassign_to_paused(draw, draw.partition()),
+    "phase": _in_a_reassignment,
     "power-off": _power_off,
 }
 """The kinds of faults, keyed by their names on the command line."""
@@ -415,10 +251,12 @@ _ON_LINKS: Final = (
     *("cut-zookeeper", "cut-controller", "cut-clients", "one-way", "split"),
     *("clog", "delay", "delay-zookeeper", "control-requests", "stale-reads"),
 )
-SILENT: Final = frozenset(("pause", "session", "zombies", "moment", *_ON_LINKS))
+SILENT: Final = frozenset(("pause", "session", "zombies", "moment", "pending", "phase", *_ON_LINKS))
 """Faults that can leave a broker with an old metadata cache: see delete_topic."""
-LASTING: Final = frozenset(("clock", "log-dir", "disk", "kill-all", "power-off"))
-"""Faults after which controller and brokers need not agree with ZooKeeper until all is healed."""
+LASTING: Final = frozenset(("clock", "log-dir", "disk", "kill-all", "power-off", "moment", "phase"))
+"""Faults after which controller and brokers need not agree with ZooKeeper until all is healed.
+
+A moment may come at any time, and kill the only controller."""
 ONLY_IF_NAMED: Final = ("power-off",)
 REPAIRS: Final[dict[str, tuple[Fault, ...]]] = {
     "kill": (_start,),
@@ -430,36 +268,14 @@ REPAIRS: Final[dict[str, tuple[Fault, ...]]] = {
     "network": (lambda _: "heal_network",),
     **dict.fromkeys(_ON_LINKS, (lambda _: "heal_network",)),
     "zombies": (_resume,),
+    "pending": (_resume,),
+    "phase": (_resume, _start),
     "moment": (_start,),
     "log-dir": (_start,),
     "disk": (lambda _: "heal_disks", _start),
     "slow-disk": (lambda _: "heal_disks",),
     "kill-all": (lambda _: "up_again", lambda _: "up_again"),
 }
-OPERATIONS: Final[tuple[Fault, ...]] = (
-    _reassign,
-    _reassign_by_znode,
-    _cancel,
-    _elect,
-    _elect_by_znode,
-    delete_topic,
-    _create_topic,
-    _add_partition,
-    produce,
-    produce,
-    _at_once,
-)
-_CALLS: Final[tuple[Fault, ...]] = (
-    _call_create,
-    _call_delete,
-    _call_add_partition,
-    _call_alter_configs,
-    _call_list_reassignments,
-    _reassign,
-    _cancel,
-    _elect,
-)
-"""Requests that several clients send at the same time."""
 
 
 def check_faults(names: Sequence[str]) -> tuple[str, ...]:
@@ -471,16 +287,3 @@ def check_faults(names: Sequence[str]) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise UsageError(f"the fault {name} is given twice", hint="name each fault once")
     return tuple(names)
-
-
-def _flow(values: Mapping[str, object]) -> str:
-    return "{" + ", ".join(f"{name}: {value}" for name, value in values.items()) + "}"
-
-
-def wait(rng: random.Random, pace: str) -> str:
-    """Return a step that waits: for some events (``advance``), or for a ``short`` or long time."""
-    if pace == "advance":
-        return f"advance: {rng.choice((1, 3, 10, 30, 100))}"
-    if pace == "short":
-        return f"wait: {rng.choice((5, 20, 100, 300))}ms"
-    return f"wait: {rng.choice((1, 2, 4, 8))}s"

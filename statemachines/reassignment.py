@@ -10,7 +10,7 @@ replica set. AR are the added replicas, RR the removed replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -355,14 +355,35 @@ def stray_replicas(context: ControllerContext) -> Replicas:
     A controller that crashes between the phases U1 and U3 leaves such replicas behind. Replicas
     whose removal would leave the partition leaderless are omitted.
     """
-    strays: Replicas = {}
+    return {tp: strays for tp, strays, is_needed in _strays(context) if not is_needed}
+
+
+def assignments_with_strays(context: ControllerContext) -> Assignments:
+    """Return assignments that remove stray replicas once the assigned replicas are in sync.
+
+    They are for the partitions that would be leaderless without their stray replicas, because
+    another client changed the assignment while there was no controller.
+    """
+    assignments: Assignments = {}
+    for tp, strays, is_needed in _strays(context):
+        if is_needed:
+            found = context.partition_full_replica_assignment(tp)
+            assignments[tp] = ReplicaAssignment(
+                found.replicas + strays, found.adding_replicas, found.removing_replicas + strays
+            )
+    return assignments
+
+
+def _strays(
+    context: ControllerContext,
+) -> Iterator[tuple[TopicPartition, tuple[int, ...], bool]]:
+    """Yield each partition with stray replicas, these, and whether only they can lead it."""
     for tp, leadership in context.leaderships.items():
         state = leadership.leader_and_isr
         replicas = context.partition_replica_assignment(tp)
-        found = tuple(r for r in state.isr if r not in replicas)
-        if not found or tp.topic in context.topics_to_be_deleted:
+        strays = tuple(r for r in state.isr if r not in replicas)
+        if not strays or tp.topic in context.topics_to_be_deleted:
             continue
         remaining = tuple(r for r in state.isr if r in replicas)
-        if remaining and (state.leader in replicas or context.online_replicas(tp, remaining)):
-            strays[tp] = found
-    return strays
+        can_lead = state.leader in replicas or context.online_replicas(tp, remaining)
+        yield tp, strays, not (remaining and can_lead)

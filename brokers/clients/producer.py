@@ -383,7 +383,8 @@ class Producer:
             if self._identity is not None:
                 self._identity.on_acknowledged(partition, batch)
             return
-        batch.is_in_doubt |= error in _IN_DOUBT
+        # A leader that is deposed while a request waits for its followers has appended the records.
+        batch.is_in_doubt |= error in _IN_DOUBT or answer.base_offset >= 0
         if error in INVALID_METADATA:
             self.network.metadata.request_update()
         if self._can_retry(partition, batch, error):

@@ -159,12 +159,13 @@ def written(
 def counted(state: TopicState, least: int, most: int | None) -> Iterator[TopicState]:
     """ZooKeeper shows at least ``least`` and at most ``most`` partitions (None: any number).
 
-    New partitions that the controller has not noticed may have disappeared."""
+    New partitions that the controller has not noticed may have disappeared, the last ones first."""
     if state.phase is Phase.ABSENT:
         return
-    present = state.partitions
-    lost = tuple((n, one) for n, one in present if one.is_known or not one.is_new)
-    for partitions in {present, lost}:
+    unnoticed = [n for n, one in state.partitions if one.is_new and not one.is_known]
+    for first in range(len(unnoticed) + 1):
+        lost = unnoticed[first:]
+        partitions = tuple((n, one) for n, one in state.partitions if n not in lost)
         if least <= len(partitions) and (most is None or len(partitions) <= most):
             yield state._replace(partitions=partitions)
 

@@ -359,7 +359,7 @@ def decode_topic(data: bytes | None) -> Topic | None:
             _by_number(node.get("adding_replicas") or {}),
             _by_number(node.get("removing_replicas") or {}),
         )
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -101,8 +101,9 @@ class ClusterView:
         return self.read_json(state_path(topic_partition)) or {}
 
     def topic(self, topic: str) -> Json:
-        """Return the JSON of a topic znode, or {} if it does not exist."""
-        return self.read_json(f"{_TOPICS}/{topic}") or {}
+        """Return the JSON of a topic znode, or {} if it does not exist or lists no partitions."""
+        node = self.read_json(f"{_TOPICS}/{topic}") or {}
+        return node if isinstance(node.get("partitions"), dict) else {}
 
     def replicas(self, topic_partition: str) -> list[int] | None:
         """Return a partition's replicas from the topic znode, or None if they are not listed."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from klamm.brokers.clients.batches import Batch, PartitionBatches
 from klamm.brokers.clients.producer import Producer
 from klamm.brokers.leaders import zk_isr_manager
 from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
@@ -15,6 +16,7 @@ from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.replica_manager import ReplicaManager
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProducedPartition
 from klamm.cluster.records import NO_TIMESTAMP, Stretch
 from klamm.cluster.requests import (
     Address,
@@ -286,3 +288,20 @@ def _records_acknowledged_twice_are_checked_twice(_: object) -> Callable[[Stretc
 @mutant("K5", clients, "Record")
 def _records_have_no_timestamp(original: type[Record]) -> Callable[[int, None, bytes], Record]:
     return lambda timestamp_ms, key, value: original(NO_TIMESTAMP, key, value)
+
+
+@mutant("K9", Producer, "_complete")
+def _the_offset_of_a_failed_batch_is_ignored(original: Callable[..., None]) -> Callable[..., None]:
+    def complete(
+        self: Producer,
+        tp: TopicPartition,
+        partition: PartitionBatches,
+        batch: Batch,
+        answer: ProducedPartition,
+        now_ms: float,
+    ) -> None:
+        if answer.error is Errors.NOT_LEADER_OR_FOLLOWER:
+            answer = ProducedPartition(answer.error)
+        original(self, tp, partition, batch, answer, now_ms)
+
+    return complete

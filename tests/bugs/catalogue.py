@@ -50,10 +50,12 @@ class NotShown(NamedTuple):
 
 PRESENT: Final = (
     Present("KAFKA-8249", "delete-while-reassigning"),
+    Present("KAFKA-9087", "kafka-9087"),
     Present("KAFKA-9478", "reassignment-added-to-a-running-one"),
     Present("KAFKA-10149", "kafka-10149"),
     Present("KAFKA-12315", "kafka-12315"),
     Present("KAFKA-12493", "kafka-12493"),
+    Present("KAFKA-13091", "kafka-13091"),
     Present("KAFKA-13225", "idle-broker-dies"),
     Present("KAFKA-13461", "kafka-13461", ("KAFKA-13407",)),
     Present("KAFKA-13572", "kafka-13572"),
@@ -62,6 +64,7 @@ PRESENT: Final = (
     Present("KAFKA-14154", "kafka-14154", given=MISDIRECTED_ALTER_ISR),
     Present("KAFKA-14424", "cancel-back-to-the-dead"),
     Present("KAFKA-14808", "reassign-override-drops-leader"),
+    Present("KAFKA-15608", "kafka-15608"),
     Present("CMAK-878", "cmak-878", ("KAFKA-12835",)),
     Present("C1", "c1"),
     Present("C2", "c2"),
@@ -410,6 +413,39 @@ OWN: Final = (
         "SessionExpired, although it registers in the following session.",
         "The broker waits for the following session.",
         "k8",
+    ),
+    Fixed(
+        "K9",
+        "0.1.0",
+        "The check of consumed records reports a duplicate if a leader is deposed after it has "
+        "appended records, and answers NOT_LEADER_OR_FOLLOWER.",
+        "Records with an offset in the response count as possibly stored.",
+        "k9",
+    ),
+    Fixed(
+        "K10",
+        "0.1.0",
+        "If another tool changes the replicas in a topic znode and the controller dies before it "
+        "restores them, the next controller adopts them without moving data. If no new replica is "
+        "in the ISR, the partition never has a leader again.",
+        "The next controller adopts them as a reassignment.",
+        "k10",
+    ),
+    Fixed(
+        "K11",
+        "0.1.0",
+        "The check of admin operations reports a topic as impossible if, of two partitions that "
+        "tools added, only the second disappears because the controller overwrites the znode.",
+        "Any number of the last partitions that the controller has not noticed may disappear.",
+        "k11",
+    ),
+    Fixed(
+        "K12",
+        "0.1.0",
+        "The condition `healthy` and the invariants fail with an internal error if the partitions "
+        "in a topic znode are not a mapping.",
+        "Such a znode counts as malformed, as in the controller.",
+        "k12",
     ),
 )
 """Bugs of klamm itself, found by klamm hunt."""

@@ -1,4 +1,6 @@
-"""Runs the drill of a known bug without the bug and with it. Both runs have the same seed."""
+"""Runs the drill of a known bug without the bug and with it. Both runs have the same seed.
+
+As in a hunt, an internal error outside brokers and controllers counts as a failure of the drill."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Final, NamedTuple
 
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
 from klamm.drills.library import named_drill
-from klamm.drills.run import Verdict, play
+from klamm.drills.run import Outcome, Verdict, internal_error, play
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from tests.bugs import broker_mutants, identity_mutants, topic_mutants
 from tests.bugs.catalogue import FIXED, OWN, PRESENT, Fixed, Present
@@ -41,7 +43,12 @@ def _run(name: str, seed: int, quirks: Quirks, mutants: Sequence[str]) -> Verdic
     with ExitStack() as stack:
         for mutant in mutants:
             stack.enter_context(planted(mutant))
-        *_, last = play(drill, SimulatedDriver(drill.simulated_world(quirks, seed)))
+        driver = SimulatedDriver(drill.simulated_world(quirks, seed))
+        try:
+            *_, last = play(drill, driver)
+        except Exception as error:
+            failure = internal_error(drill.source, f"{type(error).__name__}: {error}")
+            return Verdict(Outcome.UNSAFE, driver.elapsed_ms, (failure,))
     assert isinstance(last, Verdict)
     return last
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +24,10 @@ from klamm.controller import (
 from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.partition_reassignments import PartitionReassignments
 from klamm.controller.topic_deletion_manager import TopicDeletionManager
+from klamm.runtime.checks import admin_model
+from klamm.runtime.checks.admin_model import TopicState
 from klamm.runtime.checks.observations import History, TopicWritten
+from klamm.runtime.scenarios.conditions import ClusterView
 from klamm.statemachines import replica_transitions
 from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
@@ -232,3 +235,27 @@ def _every_partition_of_a_topic_znode_counts_as_served(original: _OnTopic) -> _O
             self.served.add(TopicPartition(event.topic, number))
 
     return on_topic
+
+
+@mutant("K10", on_reassignment, "_reassign_edited_partitions")
+def _edited_partitions_are_not_reassigned(_: object) -> Callable[..., tuple[()]]:
+    return lambda controller: ()
+
+
+_Counted = Callable[[TopicState, int, int | None], Iterator[TopicState]]
+
+
+@mutant("K11", admin_model, "counted")
+def _new_partitions_disappear_together(_: _Counted) -> _Counted:
+    def counted(state: TopicState, least: int, most: int | None) -> Iterator[TopicState]:
+        lost = tuple((n, one) for n, one in state.partitions if one.is_known or not one.is_new)
+        for partitions in {state.partitions, lost}:
+            if least <= len(partitions) and (most is None or len(partitions) <= most):
+                yield state._replace(partitions=partitions)
+
+    return counted
+
+
+@mutant("K12", ClusterView, "topic")
+def _every_topic_znode_counts_as_valid(_: object) -> Callable[[ClusterView, str], Any]:
+    return lambda view, topic: view.read_json(f"/brokers/topics/{topic}") or {}

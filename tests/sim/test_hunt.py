@@ -83,7 +83,9 @@ WORDS = {
     "control-requests": "degrade_network",
     "stale-reads": "lag_zookeeper",
     "clock": "skew_clock",
-    "zombies": "steps",
+    "zombies": "steps: [{pause: controller}",
+    "pending": "steps: [{pause: ",
+    "phase": "steps: [{steps: [{pause: ",
     "session": "expire_session",
     "lost-reply": "lose_reply",
     "log-dir": "fail_log_dir",
@@ -282,15 +284,15 @@ def test_a_hunt_counts_and_writes_nothing_if_nothing_is_found(klamm: Any, tmp_pa
 
 def test_a_violation_is_written_and_can_be_repeated(klamm: Any, tmp_path: Path) -> None:
     out = tmp_path / "found"
-    words = ("hunt", "--seeds", "4..4", "--quirks", "C7", "--no-shrink", "--out", str(out))
+    words = ("hunt", "--seeds", "7..7", "--quirks", "C7", "--no-shrink", "--out", str(out))
     code, printed, _ = klamm(*words, "--jobs", "1", "--json")
     (found,) = json.loads(printed)["violations"]
     assert code == 10
     assert found["violated"].startswith("always shutdown-stops-followers: ")
     command = found["repeat"].split()
-    assert command[-4:] == ["--seed", "4", "--quirks", "C7"]
+    assert command[-4:] == ["--seed", "7", "--quirks", "C7"]
     page = Path(found["page"]).read_text(encoding="utf-8")
-    assert found["page"] == str(out / "hunt-4.html")
+    assert found["page"] == str(out / "hunt-7.html")
     assert f"<dd>{found['repeat']}</dd>" in page
     assert found["violated"].removeprefix("always ") in page
     code, printed, _ = klamm(*command[1:])
@@ -301,7 +303,7 @@ def test_a_violation_is_written_and_can_be_repeated(klamm: Any, tmp_path: Path) 
 def test_what_is_printed_of_a_shrunk_drill_is_what_its_run_prints(
     klamm: Any, tmp_path: Path
 ) -> None:
-    words = ("hunt", "--seeds", "4..4", "--quirks", "C7", "--out", str(tmp_path), "--jobs", "1")
+    words = ("hunt", "--seeds", "7..7", "--quirks", "C7", "--out", str(tmp_path), "--jobs", "1")
     _, printed, _ = klamm(*words)
     _, shrunk, seen, command, _, _ = printed.splitlines()
     assert re.fullmatch(r"  shrunk from \d+ steps? to \d+", shrunk)
@@ -324,17 +326,17 @@ def test_where_nothing_can_be_written_is_said_before_the_hunt(klamm: Any, tmp_pa
 def test_a_violation_is_printed_although_its_file_cannot_be_written(
     klamm: Any, tmp_path: Path, more: tuple[str, ...]
 ) -> None:
-    (tmp_path / "hunt-4.yaml").mkdir()
-    words = ("hunt", "--seeds", "4..4", "--quirks", "C7", "--no-shrink", "--out", str(tmp_path))
+    (tmp_path / "hunt-7.yaml").mkdir()
+    words = ("hunt", "--seeds", "7..7", "--quirks", "C7", "--no-shrink", "--out", str(tmp_path))
     code, printed, errors = klamm(*words, "--jobs", "1", *more)
-    assert (code, "hunt-4.yaml cannot be written: Is a directory" in errors) == (1, True)
+    assert (code, "hunt-7.yaml cannot be written: Is a directory" in errors) == (1, True)
     if more:
         (found,) = json.loads(printed)["violations"]
         repeat = found["repeat"]
     else:
-        assert printed.startswith("seed 4: always shutdown-stops-followers: ")
+        assert printed.startswith("seed 7: always shutdown-stops-followers: ")
         repeat = printed.splitlines()[-1].removeprefix("  repeat it with: ")
-    assert repeat == "klamm hunt --seeds 4..4 --quirks C7"
+    assert repeat == "klamm hunt --seeds 7..7 --quirks C7"
 
 
 def test_a_seed_that_hangs_is_reported_and_the_hunt_continues(

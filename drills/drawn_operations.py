@@ -1,0 +1,183 @@
+"""Random operations of a hunt's drill: requests of clients and tools."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.drills.drawn_cluster import Draw, Fault, flow, wait
+
+
+def reassign(draw: Draw) -> str:
+    moves = {draw.partition(): draw.replicas() for _ in range(draw.rng.randrange(1, 4))}
+    return f"reassign: {flow(moves)}"
+
+
+def reassign_to_paused(draw: Draw, tp: str) -> str:
+    """Return a step after which the reassignment of a partition waits for one of its targets."""
+    broker = draw.up()
+    draw.paused.add(broker)
+    target = [broker, *(n for n in draw.replicas() if n != broker)]
+    draw.rng.shuffle(target)
+    return f"steps: [{{pause: {broker}}}, {{reassign: {{{tp}: {target}}}}}]"
+
+
+def _move_log(draw: Draw) -> str:
+    """Return a step that moves a replica to another log directory, and maybe reassigns it."""
+    topic, _, number = draw.partition().rpartition("-")
+    parts = draw.cluster.topics[topic]
+    replicas = parts[int(number)]
+    dirs = [draw.rng.choice((*draw.cluster.log_dirs, "any")) for _ in replicas]
+    entry = f"{{topic: {topic}, partition: {number}, replicas: {replicas}, log_dirs: {dirs}}}"
+    command = (
+        "reassign-partitions --bootstrap-server {bootstrap} --execute "
+        "--reassignment-json-file {file:plan}"
+    )
+    return f"{{run: '{command}', files: {{plan: {{version: 1, partitions: [{entry}]}}}}}}"
+
+
+def reassign_by_znode(draw: Draw) -> str:
+    entries = []
+    for tp in {draw.partition(): None for _ in range(draw.rng.randrange(1, 4))}:
+        topic, _, number = tp.rpartition("-")
+        replicas = draw.replicas() if draw.rng.random() < 0.9 else []
+        entries.append(f"{{topic: {topic}, partition: {number}, replicas: {replicas}}}")
+    word = draw.rng.choice(("create_znode", "create_znode", "set_znode"))
+    value = f"{{version: 1, partitions: [{', '.join(entries)}]}}"
+    return f"{word}: {{/admin/reassign_partitions: {value}}}"
+
+
+def cancel(draw: Draw) -> str:
+    return f"cancel_reassignment: [{draw.partition()}]"
+
+
+def _elect(draw: Draw) -> str:
+    return f"elect_preferred: {draw.rng.choice(('all', f'[{draw.partition()}]'))}"
+
+
+def _elect_by_znode(draw: Draw) -> str:
+    return _elect_of(draw.partition())
+
+
+def _elect_of(tp: str) -> str:
+    topic, _, number = tp.rpartition("-")
+    return (
+        "create_znode: {/admin/preferred_replica_election: "
+        f"{{version: 1, partitions: [{{topic: {topic}, partition: {number}}}]}}}}"
+    )
+
+
+def delete_topic(draw: Draw) -> str:
+    """Return a step that requests the deletion of a topic.
+
+    A live broker without a session would miss the deletion and keep the topic in its metadata cache
+    forever: in Kafka 2.8, no later UpdateMetadata request repeats it. A broker that the controller
+    does not reach misses it too, if the controller changes before the request arrives.
+    """
+    topic = draw.rng.choice(draw.cluster.deletable)
+    return f"create_znode: {{/admin/delete_topics/{topic}: null}}"
+
+
+def _create_topic(draw: Draw) -> str:
+    topic = draw.rng.choice(draw.cluster.deletable)
+    count = len(draw.cluster.topics[topic])
+    # Kafka's tool refuses partitions with different replication factors.
+    replicas = ",".join([":".join(map(str, draw.replicas()))] * count)
+    args = f"--create --topic {topic} --replica-assignment {replicas}"
+    return f"run: 'topics --zookeeper {{zk}} {args}'"
+
+
+def create_new_topic(draw: Draw) -> str:
+    """Return a step that creates a topic, often with a dead replica only, and elects its leader."""
+    topic = f"n{draw.rng.randrange(9)}"
+    replicas = draw.replicas()
+    if draw.down and draw.rng.random() < 0.5:
+        replicas = [draw.rng.choice(sorted(draw.down))]
+    listed = ":".join(map(str, replicas))
+    create = f"topics --zookeeper {{zk}} --create --topic {topic} --replica-assignment {listed}"
+    if draw.rng.random() < 0.5:
+        return f"run: '{create}'"
+    return f"steps: [{{run: '{create}'}}, {{{_elect_of(f'{topic}-0')}}}]"
+
+
+def add_partition(draw: Draw) -> str:
+    topic = draw.topic()
+    count = len(draw.cluster.topics[topic]) + draw.rng.randrange(1, 3)
+    return f"run: 'topics --zookeeper {{zk}} --alter --topic {topic} --partitions {count}'"
+
+
+def _at_once(draw: Draw) -> str:
+    """Return a step with two or three clients that call the controller at the same time."""
+    calls = [one for one in _CALLS if draw.deletes or one is not _call_delete]
+    branches = []
+    for _ in range(draw.rng.choice((2, 2, 3))):
+        steps = []
+        for _ in range(draw.rng.choice((1, 2, 3))):
+            steps.append(draw.rng.choice(calls)(draw))
+            if draw.rng.random() < 0.3:
+                steps.append(wait(draw.rng, "short"))
+        branches.append(f"[{', '.join(f'{{{step}}}' for step in steps)}]")
+    return f"parallel: [{', '.join(branches)}]"
+
+
+def _call_create(draw: Draw) -> str:
+    topic = draw.rng.choice(draw.cluster.deletable)
+    replicas = ",".join([":".join(map(str, draw.replicas()))] * draw.rng.randrange(1, 4))
+    return _tool(f"topics --create --topic {topic} --replica-assignment {replicas}")
+
+
+def _call_delete(draw: Draw) -> str:
+    return _tool(f"topics --delete --topic {draw.rng.choice(draw.cluster.deletable)}")
+
+
+def _call_add_partition(draw: Draw) -> str:
+    topic = draw.topic()
+    count = len(draw.cluster.topics[topic]) + draw.rng.randrange(1, 3)
+    return _tool(f"topics --alter --topic {topic} --partitions {count}")
+
+
+def _call_alter_configs(draw: Draw) -> str:
+    name = draw.rng.choice(("retention.ms", "segment.ms"))
+    change = draw.rng.choice((f"--delete-config {name}", f"--add-config {name}=86400000"))
+    return _tool(f"configs --alter --entity-type topics --entity-name {draw.topic()} {change}")
+
+
+def _call_list_reassignments(_: Draw) -> str:
+    return _tool("reassign-partitions --list")
+
+
+def _tool(command: str) -> str:
+    return f"run: '{command} --bootstrap-server {{bootstrap}}'"
+
+
+def produce(draw: Draw) -> str:
+    """Return a step that produces records to topics that are never deleted."""
+    given = {draw.produced(): draw.rng.choice((1, 10, 50)) for _ in range(2)}
+    return f"produce: {flow(given)}"
+
+
+OPERATIONS: Final[tuple[Fault, ...]] = (
+    reassign,
+    reassign_by_znode,
+    cancel,
+    _elect,
+    _elect_by_znode,
+    delete_topic,
+    _create_topic,
+    create_new_topic,
+    add_partition,
+    _move_log,
+    produce,
+    produce,
+    _at_once,
+)
+_CALLS: Final[tuple[Fault, ...]] = (
+    _call_create,
+    _call_delete,
+    _call_add_partition,
+    _call_alter_configs,
+    _call_list_reassignments,
+    reassign,
+    cancel,
+    _elect,
+)
+"""Requests that several clients send at the same time."""
