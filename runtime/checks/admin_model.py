@@ -137,7 +137,8 @@ def written(
 ) -> Iterator[TopicState]:
     """A tool overwrites the topic znode, usually to add partitions.
 
-    The controller may restore the replicas of other partitions or, after a failover, adopt them."""
+    The controller may restore the replicas of other partitions or, after a failover, adopt them: at
+    once, or by a reassignment from the replicas that it found in sync."""
     if state.phase is Phase.ABSENT:
         return
     before = dict(state.partitions)
@@ -154,6 +155,13 @@ def written(
         if n in before
     }
     yield state._replace(partitions=tuple(sorted({**kept, **edited, **added}.items())))
+    moved = {
+        n: one._replace(origin=None, target=one.origin)
+        for n, one in edited.items()
+        if one.target is None and one.origin != before[n].origin
+    }
+    if moved:
+        yield state._replace(partitions=tuple(sorted({**kept, **edited, **added, **moved}.items())))
 
 
 def counted(state: TopicState, least: int, most: int | None) -> Iterator[TopicState]:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from klamm.drills.drawing import draw_drill
 from klamm.drills.drawn_steps import FAULTS
 from klamm.drills.hunting import HuntOptions, hunt, run_seed, run_text, shrink_failure
 from klamm.drills.language import parse_drill
+from klamm.drills.library import ALL
 from klamm.drills.processes import run_parallel
 from klamm.drills.run import Outcome, Verdict, play
 from klamm.drills.shrinking import shrink
@@ -29,18 +31,26 @@ SEEDS = range(4)
 HEAD = (
     "drill: d\nabout: x\ntolerant: true\nalways: all\ncluster: {topics: {t: [[0, 1, 2]]}}\nsteps:\n"
 )
-TRACE = """
-from tests.sim.test_hunt import SEEDS, trace
-for seed in SEEDS:
-    print(trace(seed))
+TRACED = (*range(20), *range(30, 40), 192, 529)
+"""The seeds of all hunts in the test suite, and more."""
+PRINTS_TRACES = """
+from klamm.drills.drawing import draw_drill
+from klamm.drills.library import ALL, named_text
+from tests.sim.test_hunt import TRACED, trace
+for seed in TRACED:
+    print(f"seed {seed}:", trace(draw_drill(seed), seed))
+for name in ALL:
+    print(f"{name}:", trace(named_text(name), 0))
 """
 
 
-def trace(seed: int) -> str:
-    """A digest of the drill that a seed draws, and of the journal of its run."""
-    text = draw_drill(seed)
-    world = parse_drill(text, "d.yaml").simulated_world(NO_QUIRKS, seed)
-    for _ in play(parse_drill(text, "d.yaml"), SimulatedDriver(world)):
+def trace(text: str, seed: int) -> str:
+    """A digest of a drill's text, and of the journal of its run. Nothing if it is real-only."""
+    drill = parse_drill(text, "d.yaml")
+    if drill.real_only is not None:
+        return ""
+    world = drill.simulated_world(NO_QUIRKS, seed)
+    for _ in play(drill, SimulatedDriver(world)):
         pass
     return hashlib.sha256(text.encode() + world.journal.to_bytes()).hexdigest()
 
@@ -53,20 +63,27 @@ def run(steps: str, seed: int = 0) -> tuple[Verdict, list[str | None]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_every_seed_gives_the_same_drill_and_journal_in_every_process() -> None:
-    printed = {
-        subprocess.run(
-            [sys.executable, "-c", TRACE],
+    """Sets of strings have another order in each of the two processes."""
+
+    def printed(hash_seed: str) -> list[str]:
+        ended = subprocess.run(
+            [sys.executable, "-c", PRINTS_TRACES],
             cwd=ROOT,
             env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
-            timeout=60,
+            timeout=500,
             check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    assert printed == {"".join(f"{trace(seed)}\n" for seed in SEEDS)}
+        )
+        return ended.stdout.splitlines()
+
+    with ThreadPoolExecutor() as pool:
+        one, other = pool.map(printed, ("1", "2"))
+    assert len(one) == len(TRACED) + len(ALL)
+    assert one == other
 
 
 @pytest.mark.parametrize("seed", SEEDS)
