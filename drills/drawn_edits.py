@@ -1,7 +1,8 @@
 """Random manual edits of topic znodes, with which a hunt's drill may begin.
 
-They are made while the cluster is stable. A controller that is elected after an edit adopts it, and
-then Kafka 2.8 loses replicas or topic ids; klamm loses no replicas.
+They are made while the cluster is stable, and the controller restores the znodes before a fault can
+happen. A controller that is elected after an edit adopts it: then topic ids are lost, and a leader
+does not hear of added replicas, because its leader epoch stays the same (docs/hunt.md).
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ def _edit_replicas(draw: Draw) -> str:
     """Return a step in which another tool changes the replicas of a partition, or adds one."""
     topic, _, number = draw.produced().rpartition("-")
     number = draw.rng.choice((number, str(len(draw.cluster.topics[topic]))))
-    return f"set_topic_partitions: {{{topic}-{number}: {draw.replicas()}}}"
+    return _and_wait(f"set_topic_partitions: {{{topic}-{number}: {draw.replicas()}}}")
+
+
+def _and_wait(edit: str) -> str:
+    return f"{{steps: [{{{edit}}}, {{wait: 2s}}]}}"
 
 
 def _write_without_id(draw: Draw) -> str:
@@ -31,8 +36,7 @@ def _write_without_id(draw: Draw) -> str:
     topic = draw.topic()
     partitions = {str(n): ids for n, ids in enumerate(draw.cluster.topics[topic])}
     value = json.dumps({"version": 1, "partitions": partitions})
-    # Before a failover could follow: the next controller would take the topic for one without id.
-    return f"{{steps: [{{set_znode: {{/brokers/topics/{topic}: {value}}}}}, {{wait: 2s}}]}}"
+    return _and_wait(f"set_znode: {{/brokers/topics/{topic}: {value}}}")
 
 
 def _write_foreign_znode(draw: Draw) -> str:
