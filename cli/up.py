@@ -157,7 +157,7 @@ Listen = Annotated[
     typer.Option(
         metavar="[HOST:]PORT",
         help="Let Kafka's own clients connect: broker N listens on PORT + N. Without --segments, "
-        "their records are lost when klamm up ends.",
+        "their records are lost when the cluster ends.",
     ),
 ]
 AdvertisedListener = Annotated[

@@ -1,12 +1,13 @@
 """klamm's controller drives three brokers of Kafka 2.8.2 (marked ``kafka``: they need its jars).
 
 The tests share one cluster. Each has its own topics, and leaves all brokers running and klamm the
-controller.
+controller. KLAMM_TEST_PROTOCOL=2.3 runs them with another inter-broker protocol version.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -31,6 +32,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CONTROLLER_ID = 1000
+PROTOCOL = f"inter.broker.protocol.version={os.environ.get('KLAMM_TEST_PROTOCOL', '2.8')}"
 PATIENCE_S = 60.0
 Assignment = Mapping[int, Sequence[int]]
 
@@ -43,7 +45,7 @@ class KlammController:
             *(sys.executable, "-m", "klamm", "controller", "run", "--yes"),
             *("--zookeeper", zookeeper, "--listener", f"127.0.0.1:{port}"),
             *("--id", str(CONTROLLER_ID), "--data-dir", str(folder / "klamm")),
-            *("--session-timeout-ms", "3000", *options),
+            *("--session-timeout-ms", "3000", "--config", PROTOCOL, *options),
         ]
         self._path = folder / "klamm.out"
         with self._path.open("wb") as out:
@@ -84,7 +86,7 @@ class KafkaCluster:
         self._folder = folder
         self.port = free_ports(4)
         self.brokers = {
-            id_: KafkaBroker(id_, self.port + id_, self.zookeeper, folder / str(id_))
+            id_: KafkaBroker(id_, self.port + id_, self.zookeeper, folder / str(id_), [PROTOCOL])
             for id_ in (1, 2, 3)
         }
         self.servers = ",".join(broker.address for broker in self.brokers.values())
