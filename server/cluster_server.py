@@ -172,6 +172,7 @@ class ClusterServer:
         )
         if self.config.listen is not None:
             # kio takes 0.3 s to import, and imports hypothesis where that is installed.
+            from klamm.server.remote_brokers import remote_brokers_driven
             from klamm.wire.listeners import Listeners
 
             listeners = Listeners(
@@ -179,6 +180,8 @@ class ClusterServer:
             )
             listeners.open()
             self._stack.callback(listeners.close)
+            name = self.cluster.spec.first_end_point.listener_name
+            self._stack.enter_context(remote_brokers_driven(self.cluster, listeners, name))
         self._start_brokers()
         self._elect_controller()
         self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)

@@ -7,7 +7,6 @@ requests to the brokers over TCP. The controller itself is the same as in `klamm
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
@@ -24,7 +23,7 @@ from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
 from klamm.cluster.errors import KlammError, NotKlamm, RequestTimedOut, UsageError, WrongState
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.partition_limits import PartitionLimits
-from klamm.cluster.types import EndPoint
+from klamm.cluster.types import Broker, EndPoint
 from klamm.cluster.version import klamm_version
 from klamm.placement.pools import Pools
 from klamm.runtime.archive import Archive, Rotation
@@ -37,8 +36,8 @@ from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.closing import Closing
 from klamm.server.cluster_server import new_run_id
 from klamm.server.data_dir import DataDir
-from klamm.wire.broker_connections import PLAINTEXT, BrokerConnections
-from klamm.wire.control_encoder import ControlEncoder
+from klamm.server.remote_brokers import remote_brokers_driven
+from klamm.wire.broker_connections import PLAINTEXT
 from klamm.wire.listeners import Listeners
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_session import KazooSession
@@ -206,27 +205,8 @@ class ControllerServer:
         listeners = Listeners(cluster, lambda _: (host, port), new_client_address, admin)
         listeners.open()
         self._stack.callback(listeners.close)
-        encoder = ControlEncoder(
-            config.protocol, config.listener.listener_name, str(config.broker_id)
-        )
-        timeout_ms = BROKER_CONFIGS["controller.socket.timeout.ms"].value(config.config)
-        connections = BrokerConnections(
-            listeners.loop, cluster.transport, encoder, self._end_point_of, timeout_ms / 1000
-        )
-        cluster.transport.remote = connections.send
-        self._stack.callback(
-            lambda: asyncio.run_coroutine_threadsafe(connections.close(), listeners.loop).result()
-        )
-
-    def _end_point_of(self, broker_id: int) -> EndPoint | None:
-        """Return where a broker that the controller considers live listens for other brokers."""
-        running = self.cluster.nodes.get(self.config.broker_id)
-        controller = None if running is None else running.node.controller
-        broker = None if controller is None else controller.context.live_brokers.get(broker_id)
-        if broker is None:
-            return None
-        name = self.config.listener.listener_name
-        return next((one for one in broker.end_points if one.listener_name == name), None)
+        name = config.listener.listener_name
+        self._stack.enter_context(remote_brokers_driven(cluster, listeners, name))
 
     def _resign(self) -> None:
         with contextlib.suppress(WrongState):  # its start failed
@@ -258,8 +238,8 @@ def await_successor(config: ControllerServerConfig) -> KnownController | None:
 def _join(config: ControllerServerConfig) -> str:
     """Return the id of the Kafka cluster.
 
-    Raises NotKlamm if there is no cluster that klamm may join, and UsageError if ``rack`` does not
-    fit the brokers.
+    Raises NotKlamm if there is no cluster that klamm may join, and UsageError if the controller's
+    rack or listener does not fit the brokers.
     """
     session = config.session()
     try:
@@ -280,16 +260,29 @@ def _join(config: ControllerServerConfig) -> str:
             "are simulated in another process",
             hint="klamm up runs its controllers itself",
         )
-    others = {id_: found.broker.rack for id_, found in brokers.items() if id_ != config.broker_id}
-    for id_, rack in others.items():
-        if (rack is None) != (config.rack is None):
-            raise UsageError(
-                f"broker {id_} has {'no rack' if rack is None else f'rack {rack}'}, but this "
-                f"controller has {'none' if config.rack is None else f'rack {config.rack}'}: Kafka "
-                "would create no topics",
-                hint="omit --rack" if rack is None else "give one of the racks with --rack",
-            )
+    for id_, found in brokers.items():
+        if id_ != config.broker_id:
+            _check_fits(config, found.broker)
     return cluster_id
+
+
+def _check_fits(config: ControllerServerConfig, broker: Broker) -> None:
+    """Raise UsageError if the controller's rack or listener does not fit a broker of Kafka."""
+    if (broker.rack is None) != (config.rack is None):
+        racks = ["no rack" if one is None else f"rack {one}" for one in (broker.rack, config.rack)]
+        raise UsageError(
+            f"broker {broker.id} has {racks[0]}, but this controller has {racks[1]}: Kafka would "
+            "create no topics",
+            hint="omit --rack" if broker.rack is None else "give one of the racks with --rack",
+        )
+    name = config.listener.listener_name
+    protocols = {one.listener_name: one.security_protocol for one in broker.end_points}
+    if protocols.get(name) != PLAINTEXT:
+        known = ", ".join(f"{one} ({protocol})" for one, protocol in protocols.items())
+        raise UsageError(
+            f"broker {broker.id} has no PLAINTEXT listener {name}; its listeners: {known}",
+            hint="name the brokers' inter.broker.listener.name with --listener NAME://HOST:PORT",
+        )
 
 
 def parse_listener(text: str) -> EndPoint:

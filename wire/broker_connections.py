@@ -1,8 +1,9 @@
-"""Connections from klamm's controller to Kafka's brokers, one to each broker.
+"""Connections from klamm's controllers to brokers of other processes.
 
-The controller's channels (controller/channel_manager.py) queue requests and have one in flight.
-This module sends that request over TCP, and sends it again on a new connection whenever the
-connection fails, until the broker responds. Mirrors kafka.controller.RequestSendThread.
+A controller has one connection to each broker. The controller's channels
+(controller/channel_manager.py) queue requests and have one in flight. This module sends that
+request over TCP, and sends it again on a new connection whenever the connection fails, until the
+broker responds. Mirrors kafka.controller.RequestSendThread.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ PLAINTEXT: Final = "PLAINTEXT"
 
 
 class BrokerConnections:
-    """Sends the controller's requests to the brokers, and passes responses to ``transport``.
+    """Sends the controllers' requests to the brokers, and passes responses to ``transport``.
 
-    ``end_point_of`` returns where a broker listens for the controller, or None if the controller
-    does not consider the broker live; its requests are then dropped. ``timeout_s``: how long a
+    ``end_point_of`` is called with the ids of a controller and a broker, and returns where the
+    broker listens, or None if the controller does not consider the broker live; its requests are
+    then dropped. ``timeout_s``: how long a
     broker may take to respond before its connection is closed. All methods but ``send`` are for
     the event loop's thread.
     """
@@ -46,7 +48,7 @@ class BrokerConnections:
         loop: asyncio.AbstractEventLoop,
         transport: Transport,
         encoder: ControlEncoder,
-        end_point_of: Callable[[int], EndPoint | None],
+        end_point_of: Callable[[int, int], EndPoint | None],
         timeout_s: float,
     ) -> None:
         self._loop = loop
@@ -54,7 +56,7 @@ class BrokerConnections:
         self._encoder = encoder
         self._end_point_of = end_point_of
         self._timeout_s = timeout_s
-        self._channels: dict[int, _Channel] = {}
+        self._channels: dict[tuple[int, int], _Channel] = {}
 
     def send(self, message: Message) -> None:
         """Send a control request to the broker that is its destination. Any thread may call this.
@@ -77,19 +79,18 @@ class BrokerConnections:
             channel.disconnect()
 
     def _put(self, message: Message) -> None:
-        broker_id = message.destination.id
-        channel = self._channels.setdefault(broker_id, _Channel())
+        link = (message.source.id, message.destination.id)
+        channel = self._channels.setdefault(link, _Channel())
         if channel.task is not None and not channel.task.done():
             # The controller gave up on the earlier request, whose connection ends with its task.
             channel.task.cancel()
-            channel = self._channels[broker_id] = _Channel()
+            channel = self._channels[link] = _Channel()
         channel.task = self._loop.create_task(self._deliver(channel, message))
 
     async def _deliver(self, channel: _Channel, message: Message) -> None:
-        broker_id, request = message.destination.id, message.body
-        assert isinstance(request, ControlRequest)
+        controller_id, broker_id = message.source.id, message.destination.id
         is_reported = False
-        while (end_point := self._end_point_of(broker_id)) is not None:
+        while (end_point := self._end_point_of(controller_id, broker_id)) is not None:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     response = await self._exchange(channel, end_point, message)
@@ -99,7 +100,7 @@ class BrokerConnections:
                     is_reported = True
                     logger.warning(
                         "controller %d cannot reach broker %d at %s:%d, and will try again: %s",
-                        message.source.id,
+                        controller_id,
                         broker_id,
                         end_point.host,
                         end_point.port,

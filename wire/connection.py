@@ -13,7 +13,7 @@ import msgspec
 
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
+from klamm.cluster.client_requests import MetadataRequest
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.group_requests import JoinGroupRequest
 from klamm.cluster.protocols import Transport
@@ -157,9 +157,7 @@ class Connection:
         if api.for_controller and not self._served.has_controller:
             return _not_controller(request)
         role = "controller" if api.for_controller else "broker"
-        response = await self._ask(request, role)
-        if isinstance(response, MetadataResponse):
-            response = on_listener(response, self._served.listener_name)
+        response = on_listener(await self._ask(request, role), self._served.listener_name)
         if isinstance(request, LeaderAndIsrRequest):
             return api.response(request, response)
         return api.response(response)

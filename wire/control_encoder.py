@@ -52,14 +52,13 @@ class Exchange(NamedTuple):
 class ControlEncoder:
     """Encodes requests for the brokers of one inter-broker protocol version.
 
-    ``listener_name`` selects the end points of leaders in LeaderAndIsr. ``client_id`` is the
-    controller's broker id, as in Kafka. ``encoded``: how many requests were encoded and not shared.
+    ``listener_name`` selects the end points of leaders in LeaderAndIsr. ``encoded``: how many
+    requests were encoded and not shared.
     """
 
-    def __init__(self, protocol: ApiVersion, listener_name: str, client_id: str) -> None:
+    def __init__(self, protocol: ApiVersion, listener_name: str) -> None:
         self._protocol = protocol
         self._listener_name = listener_name
-        self._client_id = client_id
         self._last: dict[int, tuple[ControlRequest, bytes]] = {}
         self.encoded = 0
 
@@ -80,7 +79,7 @@ class ControlEncoder:
                 if version < 3:
                     requests = _by_deletion(request)
         key = RequestKey(api, version, correlation_id)
-        header = request_header(key, self._client_id)
+        header = request_header(key, str(request.controller_id))
         return [Exchange(key, framed(header, self._body(key, one))) for one in requests]
 
     def _body(self, key: RequestKey, request: ControlRequest) -> bytes:

@@ -80,7 +80,7 @@ class Listeners:
             host, port = self._place(broker_id)
             raise EnvironmentProblem(
                 f"broker {broker_id} cannot listen on {host}:{port}: {error.strerror}",
-                hint="choose another first port with --listen",
+                hint="choose another port",
             ) from error
 
     def _listen(self, broker_id: int) -> socket.socket:

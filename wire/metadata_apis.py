@@ -12,6 +12,7 @@ import msgspec
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, TopicMetadata
+from klamm.cluster.group_requests import FindCoordinatorResponse
 from klamm.cluster.requests import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -43,15 +44,27 @@ def metadata_response(response: MetadataResponse) -> Values:
     }
 
 
-def on_listener(response: MetadataResponse, listener_name: str) -> MetadataResponse:
-    """Return metadata with the end points of one listener; brokers without it are left out."""
-    brokers = tuple(
-        msgspec.structs.replace(broker, end_points=(end_point,))
-        for broker in response.brokers
-        for end_point in broker.end_points
-        if end_point.listener_name == listener_name
-    )
-    return msgspec.structs.replace(response, brokers=brokers)
+def on_listener(response: Any, listener_name: str) -> Any:
+    """Return a response with the brokers' end points of one listener.
+
+    Brokers without that listener are left out of metadata; a coordinator without it is not
+    available. Other responses are returned as they are.
+    """
+    match response:
+        case MetadataResponse():
+            found = (_on_listener(broker, listener_name) for broker in response.brokers)
+            brokers = tuple(broker for broker in found if broker is not None)
+            return msgspec.structs.replace(response, brokers=brokers)
+        case FindCoordinatorResponse(coordinator=Broker() as coordinator):
+            own = _on_listener(coordinator, listener_name)
+            error = Errors.COORDINATOR_NOT_AVAILABLE if own is None else Errors.NONE
+            return FindCoordinatorResponse(error, own)
+    return response
+
+
+def _on_listener(broker: Broker, listener_name: str) -> Broker | None:
+    own = tuple(one for one in broker.end_points if one.listener_name == listener_name)
+    return msgspec.structs.replace(broker, end_points=own) if own else None
 
 
 def describe_cluster_request(_: Any) -> MetadataRequest:

@@ -97,9 +97,9 @@ def run(
         broker, delivered = Broker(answers), Delivered()
         async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
             end_point = EndPoint("127.0.0.1", server.sockets[0].getsockname()[1])
-            encoder = ControlEncoder(ApiVersion(), "PLAINTEXT", "9")
+            encoder = ControlEncoder(ApiVersion(), "PLAINTEXT")
             connections = BrokerConnections(
-                asyncio.get_running_loop(), delivered, encoder, lambda _: find(end_point), 30.0
+                asyncio.get_running_loop(), delivered, encoder, lambda *_: find(end_point), 30.0
             )
             try:
                 async with asyncio.timeout(20):

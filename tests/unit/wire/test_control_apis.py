@@ -10,6 +10,8 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.api_version import ApiVersion
+from klamm.cluster.client_requests import MetadataResponse
+from klamm.cluster.group_requests import FindCoordinatorResponse
 from klamm.cluster.requests import (
     AlterIsrRequest,
     AlterIsrResponse,
@@ -38,6 +40,7 @@ from klamm.wire.frames import (
     response_frame,
     response_schema,
 )
+from klamm.wire.metadata_apis import on_listener
 from klamm.wire.schema import fill
 
 SIZE = struct.calcsize(">i")
@@ -94,7 +97,7 @@ VERSIONS = {
 
 
 def encoder(protocol: str) -> ControlEncoder:
-    return ControlEncoder(ApiVersion(protocol), "INTERNAL", "9")
+    return ControlEncoder(ApiVersion(protocol), "INTERNAL")
 
 
 def received(frame: bytes) -> tuple[RequestKey, Any]:
@@ -258,3 +261,16 @@ def _response(key: RequestKey, response: object) -> Any:
     api = APIS[key.api_key, key.api_version]
     assert isinstance(api, Api)
     return fill(response_schema(key), api.response(response))
+
+
+def test_clients_are_sent_to_the_brokers_on_their_own_listener() -> None:
+    both = MetadataResponse((ONE, TWO, Broker(3, (EndPoint("d", 1),))), 1, ())
+    internal = on_listener(both, "INTERNAL")
+    assert [(one.id, one.end_points[0].host) for one in internal.brokers] == [(1, "b"), (2, "c")]
+    found = FindCoordinatorResponse(Errors.NONE, ONE)
+    assert on_listener(found, "INTERNAL").coordinator == Broker(1, ONE.end_points[1:], "r")
+    assert on_listener(found, "EXTERNAL") == FindCoordinatorResponse(
+        Errors.COORDINATOR_NOT_AVAILABLE
+    )
+    none = FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
+    assert on_listener(none, "INTERNAL") == none

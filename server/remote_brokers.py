@@ -1,0 +1,55 @@
+"""Connects the controllers of this process to brokers of other processes.
+
+The transport of a cluster delivers messages within the process. Control requests to brokers that
+are not part of the cluster's specification are sent over TCP instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from klamm.cluster.api_version import ApiVersion
+from klamm.cluster.configs import BROKER_CONFIGS
+from klamm.cluster.requests import Message
+from klamm.cluster.types import EndPoint
+from klamm.runtime.real.cluster import RealCluster
+from klamm.wire.broker_connections import BrokerConnections
+from klamm.wire.control_encoder import ControlEncoder
+from klamm.wire.listeners import Listeners
+
+
+@contextlib.contextmanager
+def remote_brokers_driven(
+    cluster: RealCluster, listeners: Listeners, listener_name: str
+) -> Iterator[None]:
+    """Context manager: while its body runs, controllers of ``cluster`` reach remote brokers.
+
+    ``listener_name``: the listener on which remote brokers accept requests of a controller.
+    """
+
+    def end_point_of(controller_id: int, broker_id: int) -> EndPoint | None:
+        running = cluster.nodes.get(controller_id)
+        controller = None if running is None else running.node.controller
+        broker = None if controller is None else controller.context.live_brokers.get(broker_id)
+        end_points = () if broker is None else broker.end_points
+        return next((one for one in end_points if one.listener_name == listener_name), None)
+
+    config = cluster.spec.config
+    protocol = ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(config))
+    timeout_s = BROKER_CONFIGS["controller.socket.timeout.ms"].value(config) / 1000
+    encoder = ControlEncoder(protocol, listener_name)
+    loop = listeners.loop
+    connections = BrokerConnections(loop, cluster.transport, encoder, end_point_of, timeout_s)
+
+    def send(message: Message) -> None:
+        if message.destination.id not in cluster.spec.broker_ids:
+            connections.send(message)
+
+    cluster.transport.remote = send
+    try:
+        yield
+    finally:
+        cluster.transport.remote = None
+        asyncio.run_coroutine_threadsafe(connections.close(), loop).result()

@@ -1,0 +1,181 @@
+"""`klamm controller run` without Kafka's jars: what it refuses, and requests to other processes.
+
+The brokers are simulated ones with listeners, which stand for brokers of another process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from kazoo.client import KazooClient
+
+from klamm.admin.guard import MARKER_PATH
+from klamm.cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
+from klamm.cluster.types import Broker, EndPoint
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.controller_server import (
+    ControllerServer,
+    ControllerServerConfig,
+    KnownController,
+    await_successor,
+    parse_listener,
+)
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ClusterIdZNode
+from tests.listeners import BROKERS, config_of, free_ports
+from tests.waiting import wait_until
+
+PATIENCE_S = 30.0
+Configure = Callable[..., ControllerServerConfig]
+
+
+@pytest.fixture
+def configure(chroot: str, tmp_path: Path) -> Configure:
+    """Returns a configuration for the chroot of the test."""
+
+    def configured(listener: str = "127.0.0.1:9099", **options: object) -> ControllerServerConfig:
+        return ControllerServerConfig(
+            zookeeper=chroot,
+            listener=parse_listener(listener),
+            broker_id=1000,
+            data_dir=tmp_path / "controller",
+            session_timeout_ms=2000,
+            **options,  # type: ignore[arg-type]
+        )
+
+    return configured
+
+
+@pytest.fixture
+def root(chroot: str, zookeeper_client: KazooClient) -> Iterator[str]:
+    """The chroot of a Kafka cluster with an id and without brokers."""
+    path = chroot[chroot.index("/") :]
+    data = b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAQ"}'
+    zookeeper_client.create(f"{path}{ClusterIdZNode.path}", data, makepath=True)
+    zookeeper_client.ensure_path(f"{path}/brokers/ids")
+    yield path
+
+
+def refusal(config: ControllerServerConfig) -> KlammError:
+    """Return the error with which the process refuses to start."""
+    with pytest.raises(KlammError) as caught, ControllerServer(config, threading.Event(), print):
+        pass
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("h:9099", EndPoint("h", 9099)),
+        ("internal://[::1]:1", EndPoint("::1", 1, "INTERNAL")),
+        ("h", None),
+        ("h:0", None),
+        ("h:65536", None),
+        ("PLAINTEXT://:9099", None),
+    ],
+)
+def test_listeners(text: str, expected: EndPoint | None) -> None:
+    if expected is not None:
+        assert parse_listener(text) == expected
+        return
+    with pytest.raises(UsageError, match="not \\[NAME://\\]HOST:PORT"):
+        parse_listener(text)
+
+
+def test_bad_options_are_refused(configure: Configure) -> None:
+    with pytest.raises(UsageError, match=r"protocol 2\.0 to 2\.8"):
+        configure(config={"inter.broker.protocol.version": "1.1"})
+    with pytest.raises(UsageError, match="not a valid version"):
+        configure(config={"inter.broker.protocol.version": "3.9"})
+    assert configure(config={"inter.broker.protocol.version": "2.3"}).protocol.stop_replica_version
+
+
+def test_a_chroot_without_a_cluster_is_refused(configure: Configure) -> None:
+    error = refusal(configure())
+    assert isinstance(error, NotKlamm)
+    assert error.message.startswith("there is no Kafka cluster in ZooKeeper at ")
+
+
+def test_a_cluster_of_klamm_is_refused(
+    configure: Configure, root: str, zookeeper_client: KazooClient
+) -> None:
+    zookeeper_client.create(root + MARKER_PATH)
+    error = refusal(configure())
+    assert isinstance(error, NotKlamm)
+    assert "was created by klamm" in error.message
+
+
+@pytest.mark.parametrize(
+    ("broker", "options", "message"),
+    [
+        (
+            Broker(1, (EndPoint("h", 1),), "r"),
+            {},
+            "broker 1 has rack r, but this controller has no rack: Kafka would create no topics",
+        ),
+        (
+            Broker(1, (EndPoint("h", 1),)),
+            {"rack": "r"},
+            "broker 1 has no rack, but this controller has rack r: Kafka would create no topics",
+        ),
+        (
+            Broker(1, (EndPoint("h", 1, "A"), EndPoint("h", 2, "B", "SSL"))),
+            {"listener": "B://h:1"},
+            "broker 1 has no PLAINTEXT listener B; its listeners: A (PLAINTEXT), B (SSL)",
+        ),
+    ],
+)
+def test_brokers_that_do_not_fit(
+    configure: Configure,
+    root: str,
+    zookeeper_client: KazooClient,
+    broker: Broker,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    path = root + BrokerIdZNode.path(1)
+    zookeeper_client.create(path, BrokerIdZNode.encode(BrokerInfo(broker), 0))
+    assert refusal(configure(**options)).message == message
+
+
+def test_a_port_in_use_is_refused(configure: Configure, root: str) -> None:
+    port = free_ports(1)
+    config = configure(f"127.0.0.1:{port}")
+    with ControllerServer(config, threading.Event(), print) as first:
+        wait_until(first.known_controller, PATIENCE_S)
+        error = refusal(configure(f"127.0.0.1:{port}", takes_over=True))
+    assert isinstance(error, EnvironmentProblem)
+
+
+def test_brokers_of_another_process_are_driven(
+    chroot: str, configure: Configure, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    port = free_ports(BROKERS + 1)
+    failures: list[KlammError] = []
+    with ClusterServer(config_of(chroot, tmp_path / "brokers", str(port))) as brokers:
+        zookeeper_client.delete(chroot[chroot.index("/") :] + MARKER_PATH)
+        before = brokers.cluster.active_controller
+        candidate = configure(f"127.0.0.1:{port + BROKERS}")
+        with ControllerServer(candidate, threading.Event(), failures.append) as server:
+            # It follows the UpdateMetadata requests of the active controller.
+            waiting = wait_until(server.known_controller, PATIENCE_S)
+            assert waiting == KnownController(before or 0, 1)
+        config = configure(f"127.0.0.1:{port + BROKERS}", takes_over=True)
+        with ControllerServer(config, threading.Event(), failures.append) as server:
+            taken = KnownController(1000, 2)
+            wait_until(lambda: server.known_controller() == taken, PATIENCE_S)
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
+            wait_until(lambda: admin.list_topics().controller_id == 1000, PATIENCE_S)
+            created = admin.create_topics([NewTopic("t", 2, 3)], operation_timeout=30)["t"]
+            created.result(PATIENCE_S)
+            found = admin.list_topics("t").topics["t"].partitions
+            assert {tuple(sorted(one.isrs)) for one in found.values()} == {(0, 1, 2)}
+        successor = await_successor(config)
+        assert successor is not None
+        assert successor.broker_id in range(BROKERS)
+        assert successor.epoch == 3
+    assert failures == []
