@@ -367,13 +367,14 @@ def test_a_static_leader_that_does_not_rejoin_stays_a_member(groups: Groups) -> 
 def test_a_new_id_that_cannot_be_stored_is_not_given(groups: Groups) -> None:
     [old] = groups.stable(instance="i")
     groups.lead(leader_epoch=4, isr=(BROKER, 2))
-    number = groups.join(instance="i")
+    number = groups.join(instance="i", protocols=(Protocol("range", b"new"),))
     groups.network.pass_time(4_999)
     assert groups.answer(number) is None
     groups.network.pass_time(1)
     refused = groups.joined(number)
     assert (refused.error, refused.member_id) == (Errors.REBALANCE_IN_PROGRESS, "")
     assert groups.beat(old, "i") is Errors.NONE
+    assert [one.metadata for one in groups.describe().members] == [SUBSCRIPTION]
 
 
 def test_a_static_member_fences_its_waiting_requests(groups: Groups) -> None:

@@ -15,11 +15,14 @@ from klamm.report.values import (
     Figure,
     Gantt,
     HeatMap,
+    Lane,
+    Lanes,
     Life,
     LifeLines,
     Marker,
     Page,
     Section,
+    Span,
     StepPlot,
     StepRows,
     Steps,
@@ -173,6 +176,20 @@ def test_a_row_ends_with_its_last_value_and_all_rows_have_no_caption() -> None:
     few = HeatMap("h", ["a", "b"], 1, BEGIN, HOUR, {(0, 0): 1}, total=3)
     page = page_html(Page("t", "v", sections=[Section("s", "", [few])]))
     assert "Only the first 2 of 3 are drawn." in page
+
+
+def test_the_table_of_a_timeline_is_in_order_of_time() -> None:
+    lanes = [
+        Lane("broker 1", [Span(BEGIN + 2_000, BEGIN + 3_000, "dead")]),
+        Lane("broker 2", [Span(BEGIN, BEGIN + 1_000, "slow")]),
+    ]
+    marks = (Marker(BEGIN + 1_500, "election", "an election"),)
+    root = drawn(Lanes("l", lanes, BEGIN, BEGIN + 4_000, marks=marks))
+    assert [(row[0], row[-1]) for row in rows_of(root.only("table"))] == [
+        ("broker 2", "slow"),
+        ("election", "an election"),
+        ("broker 1", "dead"),
+    ]
 
 
 def test_a_label_stays_inside_the_picture() -> None:
