@@ -78,14 +78,14 @@ def test_a_commit_counts_once_the_replicas_have_it(groups: Groups) -> None:
 def test_a_commit_that_arrives_after_its_partition_is_deleted_changes_nothing(
     groups: Groups,
 ) -> None:
-    assert groups.commit() is Errors.NONE
+    assert [groups.commit(tp=tp) for tp in (T0, U0)] == [Errors.NONE] * 2
     groups.lead(leader_epoch=4, isr=(BROKER, 2))
     number = groups.send(OffsetCommitRequest(group_id="g", offsets={T0: CommittedOffset(43)}))
     groups.network.request(BROKER, update_metadata(cached(leader=-2)))
-    fetched = fetch_of(2, OFFSETS, leader_epoch=4, offset=3, epoch=4)
+    fetched = fetch_of(2, OFFSETS, leader_epoch=4, offset=4, epoch=4)
     groups.network.request(BROKER, fetched, Address("broker", 2))
     assert groups.answer(number) == OffsetCommitResponse({T0: Errors.NONE})
-    assert groups.offsets() == {}
+    assert groups.offsets() == {U0: 42}
 
 
 def test_a_commit_is_subject_to_retention_like_any_record(groups: Groups) -> None:
