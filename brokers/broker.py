@@ -38,6 +38,7 @@ from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.producer_id_manager import ProducerIdManager
 from klamm.brokers.replica_log_dirs import alter_replica_log_dirs, describe_log_dirs
 from klamm.brokers.replica_manager import ReplicaManager
+from klamm.brokers.topic_creation import TopicCreation
 from klamm.cluster.data_requests import FetchRequest, FetchResponse
 from klamm.cluster.protocols import Clock, Transport
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
@@ -153,16 +154,17 @@ class Broker:
         self.groups = GroupCoordinator(
             self.info.id, self.config, clock, self.metadata_cache, group_log
         )
-        self._coordinator_lookup = CoordinatorLookup(
-            self.config, self.metadata_cache, self.groups.partition_of, self._send
-        )
+        self._topic_creation = TopicCreation(self.config, self.metadata_cache, self._send)
         return ClientApis(
             self.metadata_cache,
             self.replica_manager.leaders,
             ProducerIdManager(self.info.id, self._zk),
             self.groups,
             group_log,
-            self._coordinator_lookup,
+            CoordinatorLookup(
+                self.config, self.metadata_cache, self.groups.partition_of, self._topic_creation
+            ),
+            self._topic_creation,
         )
 
     def _new_group_log(self, clock: Clock) -> GroupLog:
@@ -299,7 +301,7 @@ class Broker:
             case AlterIsrResponse():
                 self._on_alter_isr_response(message, body)
             case CreateTopicsResponse():
-                self._coordinator_lookup.on_response(message.correlation_id, body)
+                self._topic_creation.on_response(message.correlation_id, body)
             case ControlledShutdownResponse():
                 self.controlled_shutdown.on_response(message.correlation_id, body, now_ms)
             case _:

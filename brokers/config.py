@@ -45,6 +45,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     replica_lag_time_max_ms: int
     replica_socket_timeout_ms: int
     request_timeout_ms: int
+    auto_create_topics_enable: bool
     controlled_shutdown_enable: bool
     controlled_shutdown_max_retries: int
     controlled_shutdown_retry_backoff_ms: int

@@ -15,6 +15,7 @@ from klamm.brokers.log_configs import TopicLogConfigs
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.producer_id_manager import ProducerIdManager
 from klamm.brokers.replica_manager import ReplicaManager
+from klamm.brokers.topic_creation import TopicCreation
 from klamm.brokers.topic_metadata import answer_metadata
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
@@ -103,6 +104,7 @@ class ClientApis:
         groups: GroupCoordinator,
         group_log: GroupLog,
         lookup: CoordinatorLookup,
+        creation: TopicCreation,
     ) -> None:
         self._cache = cache
         self._leaders = leaders
@@ -110,6 +112,7 @@ class ClientApis:
         self._groups = groups
         self._group_log = group_log
         self._lookup = lookup
+        self._creation = creation
         self._answers: list[tuple[Message, Response]] = []
 
     def handle(self, message: Message, now_ms: float, wall_ms: int) -> bool:
@@ -125,7 +128,8 @@ class ClientApis:
             case FetchRequest(replica_id=replica_id) as body if replica_id == CONSUMER_REPLICA_ID:
                 answer = consumers.fetch(message, body, now_ms)
             case MetadataRequest() as body:
-                answer = answer_metadata(self._cache, body)
+                errors = self._creation.create_missing(body, now_ms)
+                answer = answer_metadata(self._cache, body, errors)
             case ListOffsetsRequest() as body:
                 answer = consumers.list_offsets(body)
             case OffsetsForLeaderEpochRequest() as body:

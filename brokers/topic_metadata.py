@@ -1,10 +1,13 @@
 """Metadata responses to clients, built only from the broker's metadata cache.
 
 Mirrors getPartitionMetadata of kafka.server.ZkMetadataCache and handleTopicMetadataRequest of
-kafka.server.KafkaApis, without automatic topic creation.
+kafka.server.KafkaApis.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
 
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.cluster.api_errors import Errors
@@ -20,26 +23,32 @@ from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import NO_LEADER
 
 NO_CONTROLLER_ID = -1
+NONE_MISSING: Final[Mapping[str, Errors]] = {}
 
 
-def answer_metadata(cache: MetadataCache, request: MetadataRequest) -> MetadataResponse:
+def answer_metadata(
+    cache: MetadataCache, request: MetadataRequest, missing: Mapping[str, Errors] = NONE_MISSING
+) -> MetadataResponse:
     """Return the response to a Metadata request.
 
-    Unknown topics get UNKNOWN_TOPIC_OR_PARTITION, and invalid topic names INVALID_TOPIC_EXCEPTION.
+    ``missing`` has the errors of missing topics that are being created. Others get
+    UNKNOWN_TOPIC_OR_PARTITION, and invalid topic names INVALID_TOPIC_EXCEPTION.
     """
     topics = cache.topics() if request.topics is None else request.topics
     controller_id = NO_CONTROLLER_ID if cache.controller_id is None else cache.controller_id
     return MetadataResponse(
         tuple(cache.alive_brokers.values()),
         controller_id,
-        tuple(_topic_metadata(cache, topic) for topic in topics),
+        tuple(_topic_metadata(cache, topic, missing) for topic in topics),
     )
 
 
-def _topic_metadata(cache: MetadataCache, topic: str) -> TopicMetadata:
+def _topic_metadata(
+    cache: MetadataCache, topic: str, missing: Mapping[str, Errors]
+) -> TopicMetadata:
     states = cache.states_of(topic)
     if not states:
-        return TopicMetadata(_error_of_missing(topic), topic)
+        return TopicMetadata(missing.get(topic) or _error_of_missing(topic), topic)
     partitions = tuple(_partition_metadata(cache, state) for state in states)
     return TopicMetadata(Errors.NONE, topic, cache.topic_id(topic), partitions)
 

@@ -31,10 +31,12 @@ class MetadataRequest(msgspec.Struct, frozen=True):
     """Request for the live brokers and for the partition leaders of ``topics``.
 
     If ``topics`` is None, all topics are returned. Any broker responds from its metadata cache,
-    which may be stale. Missing topics are not created.
+    which may be stale. With ``allow_auto_topic_creation``, the broker has missing ``topics``
+    created, unless its auto.create.topics.enable is false.
     """
 
     topics: tuple[str, ...] | None = None
+    allow_auto_topic_creation: bool = False
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):

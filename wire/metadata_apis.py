@@ -27,11 +27,16 @@ from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds, uuid_of
 
 
 def metadata_request(body: Any) -> MetadataRequest:
-    """Translate Metadata. In version 0 an empty list means all topics, in later ones null."""
+    """Translate Metadata.
+
+    In version 0 an empty list means all topics, in later ones null. Versions before 4 always allow
+    missing topics to be created.
+    """
     topics = body.topics
     if topics is None or (not topics and body.__version__ == 0):
         return MetadataRequest()
-    return MetadataRequest(tuple(_name_of(topic) for topic in topics))
+    names = tuple(_name_of(topic) for topic in topics)
+    return MetadataRequest(names, getattr(body, "allow_auto_topic_creation", True))
 
 
 def metadata_response(response: MetadataResponse) -> Values:

@@ -83,6 +83,20 @@ def test_a_client_creates_a_topic_produces_and_consumes(
     asyncio.run(work())
 
 
+def test_a_producer_to_a_missing_topic_creates_it(server: ClusterServer) -> None:
+    async def work() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap(server), acks="all")
+        await producer.start()
+        try:
+            assert (await producer.send_and_wait("t", b"0")).offset == 0
+        finally:
+            await producer.stop()
+
+    asyncio.run(work())
+    [topic] = server.admin.describe_topics(("t",))
+    assert len(topic.partitions) == 1
+
+
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(server: ClusterServer) -> None:
     create(server, (1, 2, 0))

@@ -137,7 +137,12 @@ def test_log_dirs_that_cannot_be_used_are_refused(value: str, said: str) -> None
     ("name", "text", "said", "hint"),
     [
         ("num.partition", "1", "unknown config num.partition", "did you mean num.partitions?"),
-        ("x", "1", "unknown config x", "known: auto.leader.rebalance.enable, compression.type, "),
+        (
+            "x",
+            "1",
+            "unknown config x",
+            "known: auto.create.topics.enable, auto.leader.rebalance.enable, ",
+        ),
         ("broker.id", "1", "unknown config broker.id", ""),
         (
             "num.partitions",
