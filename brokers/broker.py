@@ -20,7 +20,7 @@ from klamm.brokers.dynamic_config import DynamicConfigManager
 from klamm.brokers.followers.fetchers import ReplicaFetcherManager
 from klamm.brokers.groups.coordinator_lookup import CoordinatorLookup
 from klamm.brokers.groups.group_coordinator import GroupCoordinator
-from klamm.brokers.groups.group_log import OFFSETS_TOPIC, GroupLog
+from klamm.brokers.groups.group_log import GroupLog
 from klamm.brokers.groups.leadership import follow_leadership
 from klamm.brokers.kafka_apis import ClientApis, ControlApis
 from klamm.brokers.leaders.alter_isr_manager import AlterIsrManager, AlterIsrResult
@@ -57,6 +57,7 @@ from klamm.cluster.requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
+from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import NO_BROKER_EPOCH
 from klamm.cluster.types import Broker as RegisteredBroker
 from klamm.zk.kafka_zk_client import KafkaZkClient

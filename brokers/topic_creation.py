@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from klamm.brokers.config import BrokerConfig
-from klamm.brokers.groups.group_log import OFFSETS_TOPIC
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
@@ -22,7 +21,7 @@ from klamm.cluster.requests import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from klamm.cluster.topic_names import validate_topic_name
+from klamm.cluster.topic_names import OFFSETS_TOPIC, validate_topic_name
 
 logger = logging.getLogger(__name__)
 

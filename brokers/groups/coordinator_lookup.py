@@ -10,14 +10,13 @@ from typing import Final
 
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.groups.group_coordinator import partition_for
-from klamm.brokers.groups.group_log import OFFSETS_TOPIC
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.topic_creation import TopicCreation
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import FindCoordinatorRequest, FindCoordinatorResponse
+from klamm.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.cluster.types import TopicPartition
 
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _UNAVAILABLE: Final = FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.groups.group import CONSUMER, Group, GroupState
-from klamm.brokers.groups.group_log import OFFSETS_TOPIC, GroupLog
+from klamm.brokers.groups.group_log import GroupLog
 from klamm.brokers.groups.membership import Membership
 from klamm.brokers.groups.offset_manager import OffsetManager, fetch_offsets
 from klamm.brokers.groups.timers import Timers
@@ -50,6 +50,7 @@ from klamm.cluster.group_requests import (
 from klamm.cluster.java_hash import string_hash
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Message
+from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)

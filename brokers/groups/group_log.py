@@ -28,9 +28,9 @@ from klamm.cluster.group_requests import CommittedOffset
 from klamm.cluster.protocols import Clock
 from klamm.cluster.records import CountedBatch, Produced
 from klamm.cluster.requests import Address, Message
+from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import TopicPartition
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 _LOAD_BYTES: Final = 5 * 1024 * 1024
 _COUNTED_OVERHEAD_BYTES: Final = 70
 

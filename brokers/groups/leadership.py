@@ -7,7 +7,6 @@ handleStopReplicaRequest and handleUpdateMetadataRequest of kafka.server.KafkaAp
 from __future__ import annotations
 
 from klamm.brokers.groups.group_coordinator import GroupCoordinator
-from klamm.brokers.groups.group_log import OFFSETS_TOPIC
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import (
     ControlRequest,
@@ -17,6 +16,7 @@ from klamm.cluster.requests import (
     StopReplicaPartitionState,
     UpdateMetadataRequest,
 )
+from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import LEADER_DURING_DELETE
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from klamm.brokers.config import broker_config
-from klamm.brokers.groups.group_log import OFFSETS_TOPIC
 from klamm.brokers.logs.checkpoints import MetaProperties
 from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.cluster.api_errors import Errors
@@ -33,6 +32,7 @@ from klamm.cluster.group_requests import (
     SyncGroupResponse,
 )
 from klamm.cluster.requests import Address, Message
+from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import (
     T0,

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from klamm.brokers.config import broker_config
-from klamm.brokers.groups.group_log import OFFSETS_TOPIC
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
     DeleteGroupsRequest,
@@ -36,6 +35,7 @@ from klamm.cluster.requests import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
+from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
