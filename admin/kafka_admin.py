@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from klamm.admin.admin_channel import AdminChannel, timed_out
-from klamm.admin.configs.changes import ConfigChanges, check_resource
+from klamm.admin.configs.changes import ConfigChanges, checked_resource
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry
 from klamm.admin.configs.effective_configs import (
@@ -324,9 +324,8 @@ class KafkaAdmin:
 
         If ``entities`` is None, all topics and brokers with overrides are returned.
         """
-        for entity in entities or ():
-            check_resource(entity)
-        return ZooKeeperConfigs(self._channel.zk).overrides(entities)
+        wanted = None if entities is None else list(map(checked_resource, entities))
+        return ZooKeeperConfigs(self._channel.zk).overrides(wanted)
 
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
         """Return all configs of a topic or broker.
@@ -334,7 +333,7 @@ class KafkaAdmin:
         For DEFAULT_ENTITY, returns the dynamic defaults of all brokers. Raises
         UnknownTopicOrPartition, InvalidRequest, and RequestTimedOut if the broker is down.
         """
-        check_resource(resource)
+        resource = checked_resource(resource)
         if resource.entity_type == TOPICS:
             if not self._topic_exists(resource.name):
                 raise UnknownTopicOrPartition(
@@ -359,14 +358,13 @@ class KafkaAdmin:
         the other changes are still attempted, and then the first AdminError is raised. Returns all
         config overrides of these topics and brokers after the changes.
         """
-        for entity in entities:
-            check_resource(entity)
+        changes = [(checked_resource(entity), wanted) for entity, wanted in entities.items()]
         failed: list[AdminError] = []
-        for entity in sorted(entities, key=self._is_down):
+        for entity, wanted in sorted(changes, key=lambda change: self._is_down(change[0])):
             try:
                 if self._is_down(entity):
                     self._channel.await_broker("incrementalAlterConfigs", int(entity.name))
-                ConfigChanges(self._channel.zk, self._topic_exists).alter(entity, entities[entity])
+                ConfigChanges(self._channel.zk, self._topic_exists).alter(entity, wanted)
             except AdminError as error:
                 failed.append(error)
         if failed:

@@ -66,7 +66,6 @@ class MovingPartition(Partition, frozen=True, forbid_unknown_fields=False):
 class WantedReplicas(Partition, frozen=True):
     """Target replicas of a partition; null cancels the partition's reassignment."""
 
-    IS_UNIQUE = True
     replicas: tuple[Int32, ...] | None
 
 

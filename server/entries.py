@@ -21,13 +21,11 @@ class Entry(RequestBody, frozen=True):
     """Base class of entries: JSON objects that hold a key, or a key and its value.
 
     ``KEY`` builds the key from the first fields, ``VALUE`` the value from the remaining fields. If
-    ``VALUE`` is None, the value is the one field that follows the key, if there is one. If
-    ``IS_UNIQUE`` is true, duplicate keys are an error.
+    ``VALUE`` is None, the value is the one field that follows the key, if there is one.
     """
 
     KEY: ClassVar[Callable[..., Any]]
     VALUE: ClassVar[Callable[..., Any] | None] = None
-    IS_UNIQUE: ClassVar[bool] = False
 
 
 @cache
@@ -78,16 +76,21 @@ def written_entry(kind: type[Entry], key: Any, *value: Any) -> Entry:
 def read(value: Any, kind: Any) -> Any:
     """Convert entries back to the value from which ``written`` made them.
 
-    Raises UsageError for a duplicate key if the entry type is ``IS_UNIQUE``.
+    Raises UsageError if two entries of a mapping have the same key, because one would be lost.
     """
     entry = _entry_kind(kind)
     if entry is None or value is None:
         return value
     if key_size(entry) == len(field_types(entry)):
         return [read_entry(one)[0] for one in value]
-    found = dict(map(read_entry, value))
-    if entry.IS_UNIQUE and len(found) < len(value):
-        raise UsageError("a partition is listed twice")
+    found = {}
+    for one in value:
+        key, content = read_entry(one)
+        if key in found:
+            fields = list(field_types(entry))[: key_size(entry)]
+            named = ", ".join(f"{field} {getattr(one, field)}" for field in fields)
+            raise UsageError(f"{named} is listed twice")
+        found[key] = content
     return found
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from klamm.admin.configs.changes import checked_resource
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
 from klamm.admin.failures import InvalidRequest
@@ -178,11 +179,12 @@ def _resource(asked: Any, broker_id: int) -> ConfigResource:
         raise InvalidRequest(f"Unsupported resource type: {asked.resource_type}")
     if kind == TOPICS:
         return ConfigResource(TOPICS, name)
-    if name and name.lstrip("+-").isdecimal() and int(name) != broker_id:
+    resource = checked_resource(ConfigResource(BROKERS, name or DEFAULT_ENTITY))
+    if resource.name not in (str(broker_id), DEFAULT_ENTITY):
         raise InvalidRequest(
             f"Unexpected broker id, expected {broker_id} or empty string, but received {name}"
         )
-    return ConfigResource(BROKERS, name or DEFAULT_ENTITY)
+    return resource
 
 
 def _entry(resource: ConfigResource, entry: ConfigEntry, *, has_synonyms: bool) -> Values:

@@ -19,7 +19,7 @@ from klamm.admin.failures import InvalidConfiguration, InvalidRequest
 from klamm.cluster.errors import InvalidConfig, UnknownTopicOrPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import DEFAULT_ENTITY
-from klamm.zk.znodes.json_values import MalformedZNode, parse_int
+from klamm.zk.znodes.json_values import MalformedZNode
 
 
 class ConfigChanges:
@@ -60,17 +60,17 @@ class ConfigChanges:
         self._configs.change(resource, configs)
 
 
-def check_resource(resource: ConfigResource) -> None:
-    """Raise InvalidRequest unless ``resource`` is a topic, a broker id or DEFAULT_ENTITY."""
+def checked_resource(resource: ConfigResource) -> ConfigResource:
+    """Return ``resource``, with its id parsed if it is a broker.
+
+    Raises InvalidRequest unless ``resource`` is a topic, a broker id or DEFAULT_ENTITY.
+    """
     if resource.entity_type not in (TOPICS, BROKERS):
         raise InvalidRequest(f"Unsupported resource type: {resource.entity_type}")
-    if resource.entity_type == BROKERS and resource.name != DEFAULT_ENTITY:
-        try:
-            parse_int(resource.name)
-        except MalformedZNode:
-            raise InvalidRequest(
-                f"Broker id must be an integer, but it is: {resource.name}"
-            ) from None
+    try:
+        return resource.with_parsed_id()
+    except MalformedZNode:
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {resource.name}") from None
 
 
 def _shown(resource: ConfigResource) -> str:

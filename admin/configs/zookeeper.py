@@ -53,8 +53,9 @@ class ZooKeeperConfigs:
     def change(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
         """Replace all config overrides of one topic or broker, and notify the brokers.
 
-        Raises UnknownTopicOrPartition, InvalidConfig.
+        Raises UnknownTopicOrPartition, InvalidConfig, MalformedZNode.
         """
+        resource = resource.with_parsed_id()
         if resource.entity_type == TOPICS:
             return change_topic_config(self._client, resource.name, configs)
         self._client.set_or_create_entity_configs(*resource, configs)

@@ -248,6 +248,12 @@ def test_a_broker_describes_and_changes_its_own_configs_only(server: ClusterServ
     }
     (changed,) = ask(server, 1, INCREMENTAL_ALTER_CONFIGS, 1, values).responses
     assert changed.error_code.name == "none"
+    values["resources"][0]["resource_name"] = "01"
+    (changed,) = ask(server, 1, INCREMENTAL_ALTER_CONFIGS, 1, values).responses
+    assert (changed.resource_name, changed.error_code.name) == ("01", "none")
+    own = {one.name: one for one in configs(server, 1, BROKER, "+1").configs}
+    assert (own[change["name"]].value, own[change["name"]].config_source) == ("true", 2)
+    assert configs(server, 1, BROKER, " 1").error_code.name == "invalid_request"
     (default,) = configs(server, 2, BROKER, "").configs
     assert (default.name, default.value, default.config_source) == (change["name"], "true", 3)
 

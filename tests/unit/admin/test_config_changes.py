@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.admin.configs.changes import ConfigChanges
+from klamm.admin.configs.changes import ConfigChanges, checked_resource
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
 from klamm.admin.configs.effective_configs import (
@@ -103,6 +103,19 @@ def test_what_is_refused_writes_nothing(
         changes.alter(resource, wanted)
     assert raised.value.message == said
     assert dump(world.client.store) == before
+
+
+@pytest.mark.parametrize("name", ["01", "+1", "\uff11"])
+def test_a_broker_id_is_parsed_before_the_config_znode_is_written(world: World, name: str) -> None:
+    resource = checked_resource(ConfigResource(BROKERS, name))
+    assert resource.name == "1"
+    world.cluster.configs.change(ConfigResource(BROKERS, name), {RATE: "5"})
+    assert world.client.get_all_entities_with_config(BROKERS) == ["1"]
+
+
+def test_a_broker_id_with_a_space_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="Broker id must be an integer, but it is:  1"):
+        checked_resource(ConfigResource(BROKERS, " 1"))
 
 
 def test_a_config_that_klamm_leaves_out(changes: ConfigChanges) -> None:

@@ -29,9 +29,13 @@ from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.server.admin_calls import (
     CALLS,
     AdminCall,
+    AlterLogDirs,
     AlterReassignments,
+    ConfigsOfEntities,
+    EntityConfigs,
     Partition,
     PartitionsOrAll,
+    WantedLogDir,
     WantedReplicas,
     http_admin,
 )
@@ -137,11 +141,33 @@ def test_results_are_sorted_and_the_order_of_what_is_asked_is_kept() -> None:
     assert [one.partition for one in answer.partitions] == [0, 1]
 
 
-def test_a_partition_named_twice_is_refused() -> None:
-    alter = next(call for call in CALLS if call.operation == "alter_reassignments")
-    twice = AlterReassignments((WantedReplicas("t", 0, (1,)), WantedReplicas("t", 0, None)))
-    with pytest.raises(UsageError, match="a partition is listed twice"):
-        alter.answer_to(cast(KafkaAdmin, Admin({})), twice)
+@pytest.mark.parametrize(
+    ("operation", "body", "message"),
+    [
+        (
+            "alter_reassignments",
+            AlterReassignments((WantedReplicas("t", 0, (1,)), WantedReplicas("t", 0, None))),
+            "topic t, partition 0 is listed twice",
+        ),
+        (
+            "alter_log_dirs",
+            AlterLogDirs((WantedLogDir("t", 0, 1, "x"), WantedLogDir("t", 0, 1, "/a"))),
+            "topic t, partition 0, broker 1 is listed twice",
+        ),
+        (
+            "alter_configs",
+            ConfigsOfEntities(
+                (EntityConfigs("topics", "t", {"a": "1"}), EntityConfigs("topics", "t", {}))
+            ),
+            "type topics, name t is listed twice",
+        ),
+    ],
+)
+def test_a_key_named_twice_is_refused(operation: str, body: object, message: str) -> None:
+    call, admin = next(one for one in CALLS if one.operation == operation), Admin({})
+    with pytest.raises(UsageError, match=f"^{message}$"):
+        call.answer_to(cast(KafkaAdmin, admin), body)
+    assert not admin.asked
 
 
 def test_an_unknown_call_is_an_attribute_error() -> None:
