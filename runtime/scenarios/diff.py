@@ -22,8 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from klamm.runtime.scenarios.recorded import StepRecord
-from klamm.runtime.scenarios.rows import Json
+from klamm.runtime.scenarios.rows import Json, StepRecord
 from klamm.runtime.scenarios.steps import ToolResult
 
 

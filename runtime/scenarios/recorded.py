@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from klamm.cluster.errors import UsageError
+from klamm.cluster.integers import INT32_MAX, Count
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import ControlRequest
 from klamm.runtime import actions
@@ -22,8 +24,9 @@ from klamm.runtime.actions import Action
 from klamm.runtime.cluster_spec import ClusterSpec, rack_map
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import CONDITIONS, ClusterView, state_path
+from klamm.runtime.scenarios.diff import compare_scenario
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.rows import Json, requests_of, transition_of
+from klamm.runtime.scenarios.rows import Json, StepRecord, requests_of, transition_of
 from klamm.runtime.scenarios.runner import ScenarioRunner, StepResult
 from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step, ToolResult
 from klamm.zk.store import ResultCode
@@ -58,30 +61,56 @@ _OF_A_BROKER: Final[Mapping[str, type[actions.BrokerAction]]] = {
 }
 
 
-class StepRecord(msgspec.Struct, frozen=True):
-    """What klamm did in one step, in the format of a recorded step."""
+class _Until(msgspec.Struct):
+    """Types of the conditions that a recorded step may wait for."""
 
-    tree: Json
-    transitions: list[list[Any]]
-    requests: list[Json]
-    until_met: list[bool]
-    tool: ToolResult | None = None
+    brokers: list[int] = []
+    exists: str | list[str] = []
+    absent: str | list[str] = []
+    not_reassigning: str | list[str] = []
+    leader: dict[str, int] = {}
+    leader_epoch: dict[str, int] = {}
+    isr: dict[str, list[int]] = {}
+    replicas: dict[str, list[int]] = {}
+
+
+class _StepArguments(msgspec.Struct):
+    """Types of a step's arguments. Which of them a step must have depends on its ``op``."""
+
+    op: str
+    name: str = ""
+    broker: Count | Literal["controller"] = 0
+    args: list[str] = []
+    files: Json = {}
+    path: str = ""
+    sequential: bool = False
+    topic: str = ""
+    partitions: dict[str, list[int]] = {}
+    dir: Literal[0, 1] = 0
+    until: list[_Until] = []
+
+
+class _PreviousStep(msgspec.Struct):
+    step: _StepArguments
 
 
 class _RecordedStep(msgspec.Struct):
     """The fields that every recorded step must have."""
 
-    step: Json
+    step: _StepArguments
     tree: dict[str, Json]
     transitions: list[list[Any]]
     requests: list[Json]
     zk_writes: list[list[Any]]
+    with_previous_steps: list[_PreviousStep] = []
+    until_met: list[bool] = []
+    tool: ToolResult | None = None
 
 
 class _Recorded(msgspec.Struct):
     """The fields that every recorded scenario must have."""
 
-    brokers: int
+    brokers: Annotated[int, Meta(ge=1, le=INT32_MAX)]
     racks: bool
     props: Json
     ignore: list[str]
@@ -92,9 +121,12 @@ def load_scenario(path: Path) -> Json:
     """Load a recorded scenario. Raises UsageError if the file does not contain one."""
     try:
         data = path.read_bytes()
-        msgspec.json.decode(data, type=_Recorded)
+        typed = msgspec.json.decode(data, type=_Recorded)
+        _check_brokers(typed)
         scenario: Json = msgspec.json.decode(data)
         recorded_steps(scenario)
+        # A comparison of the recording with itself reads everything that a later one reads.
+        compare_scenario(scenario, msgspec.convert(scenario["steps"], list[StepRecord]))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -103,6 +135,13 @@ def load_scenario(path: Path) -> Json:
             hint="a drill is a .yaml file",
         ) from error
     return scenario
+
+
+def _check_brokers(scenario: _Recorded) -> None:
+    for recorded in scenario.steps:
+        for step in (recorded.step, *(one.step for one in recorded.with_previous_steps)):
+            if isinstance(step.broker, int) and step.broker >= scenario.brokers:
+                raise ValueError(f"the cluster has no broker {step.broker}")
 
 
 def recorded_spec(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:

@@ -8,10 +8,25 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
+
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import ControlRequest, StopReplicaRequest, UpdateMetadataRequest
+from klamm.runtime.scenarios.steps import ToolResult
 
 Json = dict[str, Any]
+
+
+class StepRecord(msgspec.Struct, frozen=True):
+    """What klamm did in one step, in the format of a recorded step."""
+
+    tree: Json
+    transitions: list[list[Any]]
+    requests: list[Json]
+    until_met: list[bool] = []
+    tool: ToolResult | None = None
+
+
 _TRANSITIONS = {
     Kind.PARTITION_TRANSITION: "partition",
     Kind.REPLICA_TRANSITION: "replica",

@@ -371,6 +371,39 @@ def test_a_json_file_that_is_no_recording_is_refused(run: Any, tmp_path: Path, t
     assert errors.startswith(f"error: {path} is not a recorded scenario: ")
 
 
+@pytest.mark.parametrize(
+    ("changed", "value"),
+    [
+        ("brokers", 0),
+        ("brokers", -1),
+        ("steps.3.step.broker", "x"),
+        ("steps.3.step.broker", 3),
+        ("steps.1.step.args", [1]),
+        ("steps.1.step.until", [{"leader": 3}]),
+        ("steps.1.tool", {"stdout": 1}),
+        ("steps.1.zk_writes", [["create", "/a"]]),
+        ("steps.1.transitions", [["partition", "t-0"]]),
+        ("steps.1.requests", [{"api": "UpdateMetadata"}]),
+        ("steps.1.tree", {"/brokers/topics/t/partitions/0/state": {}}),
+    ],
+)
+def test_a_malformed_recording_is_refused_before_anything_runs(
+    run: Any, tmp_path: Path, changed: str, value: object
+) -> None:
+    scenario = json.loads((RECORDINGS / "bounce_registration.json").read_text())
+    *way, last = (int(name) if name.isdecimal() else name for name in changed.split("."))
+    place: Any = scenario
+    for name in way:
+        place = place[name]
+    assert last in place
+    place[last] = value
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(scenario))
+    code, _, errors = run("run", str(path))
+    assert (code, errors.count("\n")) == (2, 2), errors
+    assert errors.startswith(f"error: {path} is not a recorded scenario: ")
+
+
 def test_a_recording_with_an_unknown_step_is_refused(run: Any, tmp_path: Path) -> None:
     scenario = json.loads((RECORDINGS / "controller_kill.json").read_text())
     scenario["steps"][1]["step"]["op"] = "frobnicate"

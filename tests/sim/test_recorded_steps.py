@@ -11,7 +11,8 @@ from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.recorded import StepRecord, recorded_spec, run_recorded
+from klamm.runtime.scenarios.recorded import recorded_spec, run_recorded
+from klamm.runtime.scenarios.rows import StepRecord
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.simulated.world import SimulatedWorld
 
