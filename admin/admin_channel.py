@@ -13,20 +13,22 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.errors import RequestTimedOut
 from klamm.cluster.requests import (
-    AlterPartitionReassignmentsResponse,
     CreateTopicsResponse,
     DeleteTopicsResponse,
     ElectLeadersResponse,
-    ListPartitionReassignmentsResponse,
+    PartitionResponse,
     Request,
     Response,
+    TopicResponse,
 )
-from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.cluster.types import TopicPartition
+from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 RETRY_BACKOFF_MS: Final = 100
 """Pause before a retry: Kafka's default for the client config retry.backoff.ms."""
 
+C = TypeVar("C", bound=TopicResponse | PartitionResponse)
 R = TypeVar("R", bound=Response)
 
 
@@ -44,8 +46,8 @@ class AdminChannel(Protocol):
         ...
 
     def ask_controller(
-        self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
-    ) -> R:
+        self, call: str, request: Request, kind: type[C], timeout_ms: int | None = None
+    ) -> C:
         """Send a request to the active controller and return its response.
 
         ``timeout_ms`` is the value of the timeout field in the request, if there is such a field.
@@ -95,18 +97,8 @@ class AdminChannel(Protocol):
         """Return the metadata of ``topics`` and the list of live brokers."""
         ...
 
-    def partition_count(self) -> int | None:
-        """Return the number of partitions in the controller's context.
-
-        Returns None if there is no controller.
-        """
-        ...
-
-    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the running reassignments in the controller's context.
-
-        If there is no controller, an empty mapping is returned immediately.
-        """
+    def context(self) -> ControllerContext | None:
+        """Return the active controller's context, or None. The context must not be changed."""
         ...
 
     def now_ms(self) -> int:
@@ -115,21 +107,24 @@ class AdminChannel(Protocol):
 
 
 def timed_out(call: str, now_ms: int, hint: str | None = None) -> RequestTimedOut:
-    """Return the error that Kafka's Admin client raises for a call that timed out."""
+    """Return the error that Kafka's Admin client raises for a call that timed out.
+
+    It is definite, for a call that only reads, or that timed out before it sent its request.
+    """
     return RequestTimedOut(
         f"Call(callName={call}, deadlineMs={now_ms - 1}, tries=1, nextAllowedTryMs="
         f"{now_ms + RETRY_BACKOFF_MS}) timed out at {now_ms} after 1 attempt(s)",
         hint=hint,
+        definite=True,
     )
 
 
-def is_not_controller(response: Response) -> bool:
+def is_not_controller(response: TopicResponse | PartitionResponse) -> bool:
     """Return True if a response contains the error NOT_CONTROLLER."""
     match response:
         case CreateTopicsResponse() | DeleteTopicsResponse():
             return any(result.error is Errors.NOT_CONTROLLER for result in response.topics)
-        case AlterPartitionReassignmentsResponse() | ListPartitionReassignmentsResponse():
-            return response.error.error is Errors.NOT_CONTROLLER
         case ElectLeadersResponse():
             return response.error is Errors.NOT_CONTROLLER
-    return False
+        case _:
+            return response.error.error is Errors.NOT_CONTROLLER

@@ -238,7 +238,7 @@ class Kill9:
             if name not in listed.body["topics"]
         ]
         answer = api.post("/topics", {"topics": topics, "timeout_ms": 20_000})
-        if answer.is_ok and not any(one["error"] for one in answer.body["topics"]):
+        if answer.is_ok and not any(one["code"] != "NONE" for one in answer.body["topics"]):
             for name in LOAD_TOPICS:
                 self.model.topics[name] = PARTITIONS
         return True

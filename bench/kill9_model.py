@@ -143,7 +143,7 @@ class Operations:
         model.unsure.add(name)
         topic = {"name": name, "num_partitions": count, "replication_factor": 2}
         answer = self._api.post("/topics", {"topics": [topic], "timeout_ms": 20_000})
-        if answer.is_ok and not any(one["error"] for one in answer.body["topics"]):
+        if answer.is_ok and not any(one["code"] != "NONE" for one in answer.body["topics"]):
             model.topics[name] = count
             model.unsure.discard(name)
 

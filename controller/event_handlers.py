@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.requests import Message, Response
+from klamm.cluster.requests import Message, Request, Response
 from klamm.controller import events
 from klamm.controller.controller_election import (
     process_controller_change,
@@ -172,6 +172,13 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
         _all(events.ShutdownEventThread, process_shutdown),
     )
 )
+
+
+def refusal(request: Request, error: Errors) -> Response:
+    """Return the response to a request that fails as a whole."""
+    refuse = HANDLERS[_EVENT_OF_BODY[type(request)]].refuse
+    assert refuse is not None, f"{type(request).__name__} has no error response"
+    return refuse(request, error)
 
 
 def _bodies() -> Iterator[tuple[type, type[RequestReceived] | type[ResponseReceived]]]:

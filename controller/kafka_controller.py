@@ -22,7 +22,7 @@ from klamm.controller import controller_election, events, on_malformed_state, on
 from klamm.controller.candidacy import Candidacy
 from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.config import ControllerConfig
-from klamm.controller.event_handlers import HANDLERS, event_of_message
+from klamm.controller.event_handlers import HANDLERS, event_of_message, refusal
 from klamm.controller.event_manager import EventManager, QueuedEvent
 from klamm.controller.events import ControllerEvent, PendingRequestTimeout, RequestReceived
 from klamm.controller.metrics import ControllerMetrics
@@ -218,9 +218,7 @@ class KafkaController:
             self.events.put(event)
 
     def _refuse(self, event: RequestReceived, error: Errors) -> None:
-        refuse = HANDLERS[type(event)].refuse
-        assert refuse is not None, f"{type(event).__name__} has no error response"
-        self.reply(event.message, refuse(event.request, error))
+        self.reply(event.message, refusal(event.request, error))
 
     def _after_moved(self, event: ControllerEvent) -> None:
         try:

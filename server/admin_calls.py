@@ -228,6 +228,39 @@ class ConfigsOfEntities(RequestBody, frozen=True):
 # -- responses: their only field is the result of the call
 
 
+class CreatedTopic(msgspec.Struct, frozen=True):
+    """Result of creating one topic; ``code`` is NONE if there was no error."""
+
+    name: str
+    code: str
+    message: str | None = None
+    topic_id: str | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+class CreatedTopics(msgspec.Struct, frozen=True):
+    """Response to POST /topics: one result per topic, in the order of the request."""
+
+    topics: list[CreatedTopic]
+
+    @staticmethod
+    def of(response: requests.CreateTopicsResponse) -> CreatedTopics:
+        """Return the body for a response of the controller."""
+        rows = map(msgspec.structs.astuple, response.topics)
+        return CreatedTopics([CreatedTopic(name, code.name, *rest) for name, code, *rest in rows])
+
+    def response(self) -> requests.CreateTopicsResponse:
+        """Return the controller's response, from which ``of`` made this body."""
+        rows = map(msgspec.structs.astuple, self.topics)
+        return requests.CreateTopicsResponse(
+            tuple(
+                requests.CreatableTopicResult(name, Errors[code], *rest)
+                for name, code, *rest in rows
+            )
+        )
+
+
 class TopicNames(msgspec.Struct, frozen=True):
     """Response to GET /topics."""
 
@@ -314,6 +347,8 @@ class AdminCall(NamedTuple):
             result = call(read_entry(body)[0] if self.body is Entity else body)
         else:
             result = call(**{k: v for k, v in read_fields(body).items() if k in _hints(self.call)})
+        if self.answer is CreatedTopics:
+            return CreatedTopics.of(result)
         if self.answer is _hints(self.call)["return"]:
             return result
         (kind,) = field_types(self.answer).values()
@@ -326,6 +361,8 @@ class AdminCall(NamedTuple):
         method, _, path = self.route.partition(" ")
         data = request(method, path, self._body(given))
         answer = msgspec.json.decode(data, type=self.answer)
+        if isinstance(answer, CreatedTopics):
+            return answer.response()
         if self.answer is _hints(self.call)["return"]:
             return answer
         (result,) = read_fields(answer).values()
@@ -402,9 +439,10 @@ CALLS: Final = (
         KafkaAdmin.create_topics,
         "POST /topics",
         requests.CreateTopicsRequest,
-        requests.CreateTopicsResponse,
+        CreatedTopics,
         "create_topics",
-        "Create topics; body and response are those of Kafka's CreateTopics request.",
+        "Create topics; the body is that of Kafka's CreateTopics request. The response has a code "
+        "for each topic, NONE if it was created.",
     ),
     AdminCall(
         KafkaAdmin.describe_topics,

@@ -19,20 +19,23 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.topic_metadata import answer_metadata
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
-from klamm.cluster.errors import RequestTimedOut, UnknownBroker
+from klamm.cluster.errors import KlammError, RequestTimedOut, UnknownBroker
 from klamm.cluster.requests import (
     Address,
     ListPartitionReassignmentsRequest,
     Message,
+    PartitionResponse,
     Request,
     Response,
+    TopicResponse,
 )
-from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
+from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.runtime.checks.agreement import context_of_real_cluster
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.real.running_node import RunningNode
 from klamm.server.closing import POLL_S, Closing
 from klamm.server.zookeeper import connected_store, lost_zookeeper, why_no_controller
+from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0
@@ -42,6 +45,7 @@ ANSWER_MARGIN_S: Final = 5.0
 MAY_BE_DONE: Final = "the controller may still carry out the request: check before you repeat it"
 
 _client_ids = itertools.count()
+C = TypeVar("C", bound=TopicResponse | PartitionResponse)
 R = TypeVar("R", bound=Response)
 _T = TypeVar("_T")
 
@@ -89,41 +93,39 @@ class ServerChannel:
     # -- the controller
 
     def ask_controller(
-        self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
-    ) -> R:
+        self, call: str, request: Request, kind: type[C], timeout_ms: int | None = None
+    ) -> C:
         """Send a request to the controller, and retry until the active controller responds.
 
         Waits at most ``timeout_ms`` for a controller, and ANSWER_MARGIN_S longer for its response.
-        Raises RequestTimedOut.
+        Raises RequestTimedOut. It is not definite if a controller may have carried out the request.
         """
         deadline_s = self._deadline_s(timeout_ms)
-        while True:
-            controller_id = self._controller_id(deadline_s, call)
-            answer_by_s = deadline_s if timeout_ms is None else deadline_s + ANSWER_MARGIN_S
-            response = self._ask_once(controller_id, request, call, answer_by_s)
-            if isinstance(response, kind) and not is_not_controller(response):
-                return response
-            self._pause(deadline_s, call)
+        answer_by_s = deadline_s if timeout_ms is None else deadline_s + ANSWER_MARGIN_S
+        is_unanswered = False
+        try:
+            while True:
+                controller_id = self._controller_id(deadline_s, call)
+                was_unanswered, is_unanswered = is_unanswered, True
+                response = self._ask_once(controller_id, request, call, answer_by_s)
+                if isinstance(response, kind):
+                    if not is_not_controller(response):
+                        return response
+                    is_unanswered = was_unanswered
+                self._pause(deadline_s, call)
+        except KlammError as error:
+            if is_unanswered and not isinstance(request, ListPartitionReassignmentsRequest):
+                error.definite = False
+                error.hint = f"{f'{error.hint}; ' if error.hint else ''}{MAY_BE_DONE}"
+            raise
 
     def await_controller(self, call: str, timeout_ms: int) -> None:
         """Wait until a controller is elected. Raises RequestTimedOut."""
         self._controller_id(self._deadline_s(timeout_ms), call)
 
-    def partition_count(self) -> int | None:
-        """Return the number of partitions in the controller's context.
-
-        Returns None if there is no controller.
-        """
-        context = context_of_real_cluster(self._cluster)
-        return None if context is None else len(context.assignments)
-
-    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the running reassignments in the controller's context.
-
-        The result is empty if there is no controller.
-        """
-        context = context_of_real_cluster(self._cluster)
-        return {} if context is None else context.running_reassignments()
+    def context(self) -> ControllerContext | None:
+        """Return the active controller's context, or None. The context must not be changed."""
+        return context_of_real_cluster(self._cluster)
 
     def _controller_id(self, deadline_s: float, call: str) -> int:
         return self._wait_until(
@@ -149,7 +151,7 @@ class ServerChannel:
                 except TimeoutError:
                     if self._is_lost(controller_id, sent):
                         return None
-            raise timed_out(call, self.now_ms(), self._hint_of_unanswered(request))
+            raise timed_out(call, self.now_ms(), lost_zookeeper(self._cluster))
         finally:
             self._forget(sent)
 
@@ -229,7 +231,9 @@ class ServerChannel:
             return late
         known = ", ".join(map(str, self._cluster.spec.broker_ids))
         missing = f"{_brokers(unknown)} {'does' if len(unknown) == 1 else 'do'} not exist"
-        return UnknownBroker(late.message, hint=f"{missing}; brokers: {known}")
+        return UnknownBroker(
+            late.message, hint=f"{missing}; brokers: {known}", definite=late.definite
+        )
 
     def await_leaders(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> bool:
         """Wait until a broker's metadata cache has a leader for every partition.
@@ -291,13 +295,6 @@ class ServerChannel:
     def now_ms(self) -> int:
         """Return the wall-clock time in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
-
-    def _hint_of_unanswered(self, request: Request) -> str | None:
-        """Return the hint to show if the controller did not respond to ``request``."""
-        lost = lost_zookeeper(self._cluster)
-        if isinstance(request, ListPartitionReassignmentsRequest):
-            return lost
-        return f"{f'{lost}; ' if lost else ''}{MAY_BE_DONE}"
 
     def _deadline_s(self, timeout_ms: int | None = None) -> float:
         own_s = self._api_timeout_s if timeout_ms is None else max(0, timeout_ms) / 1000

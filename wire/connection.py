@@ -19,27 +19,12 @@ from klamm.cluster.group_requests import JoinGroupRequest
 from klamm.cluster.protocols import Transport
 from klamm.cluster.requests import (
     Address,
-    AlterIsrRequest,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ApiError,
-    ControlledShutdownRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
     Disconnected,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
     LeaderAndIsrRequest,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
     Message,
     Request,
 )
-from klamm.wire.admin_apis import (
-    alter_reassignments_response,
-    elect_leaders_response,
-    list_reassignments_response,
-)
+from klamm.controller.event_handlers import refusal
 from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, AdminCall, Api, api_versions
 from klamm.wire.config_apis import Asked
 from klamm.wire.frames import (
@@ -155,7 +140,7 @@ class Connection:
             self._send(request, "broker")
             return None
         if api.for_controller and not self._served.has_controller:
-            return _not_controller(request)
+            return api.response(refusal(request, Errors.NOT_CONTROLLER))
         role = "controller" if api.for_controller else "broker"
         response = on_listener(await self._ask(request, role), self._served.listener_name)
         if isinstance(request, LeaderAndIsrRequest):
@@ -194,34 +179,3 @@ class Connection:
 
 def _encoded(key: RequestKey, values: Values) -> bytes:
     return response_frame(key, fill(response_schema(key), values))
-
-
-def _not_controller(request: Request) -> Values:
-    """Return the response of a broker that is no controller candidate."""
-    refused = ApiError(Errors.NOT_CONTROLLER)
-    match request:
-        case AlterIsrRequest() | ControlledShutdownRequest():
-            return {"error_code": Errors.NOT_CONTROLLER, "topics": (), "remaining_partitions": ()}
-        case CreateTopicsRequest():
-            names = [topic.name for topic in request.topics]
-            return {"topics": [_refused(name) for name in names]}
-        case DeleteTopicsRequest():
-            return {"responses": [_refused(name) for name in request.topics]}
-        case AlterPartitionReassignmentsRequest():
-            return alter_reassignments_response(AlterPartitionReassignmentsResponse(refused))
-        case ListPartitionReassignmentsRequest():
-            return list_reassignments_response(ListPartitionReassignmentsResponse(refused))
-        case ElectLeadersRequest(partitions=partitions):
-            asked = dict.fromkeys(partitions or (), refused)
-            return elect_leaders_response(ElectLeadersResponse(Errors.NOT_CONTROLLER, asked))
-    raise AssertionError(f"no request to a controller: {type(request).__name__}")
-
-
-def _refused(topic: str) -> Values:
-    return {
-        "name": topic,
-        "error_code": Errors.NOT_CONTROLLER,
-        "error_message": None,
-        "topic_id": None,
-        "configs": (),
-    }

@@ -30,12 +30,18 @@ from klamm.brokers.topic_metadata import NO_CONTROLLER_ID
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.cluster.errors import RequestTimedOut, UsageError
-from klamm.cluster.requests import ApiError, NewPartitions, Request, Response
+from klamm.cluster.requests import (
+    ApiError,
+    NewPartitions,
+    PartitionResponse,
+    Request,
+    Response,
+    TopicResponse,
+)
 from klamm.cluster.types import (
     NO_LEADER,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
-    ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
@@ -44,9 +50,11 @@ from klamm.runtime.checks.admin_history import AdminHistory
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, ToolResult
+from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import BrokerIdZNode
 
+C = TypeVar("C", bound=TopicResponse | PartitionResponse)
 R = TypeVar("R", bound=Response)
 
 
@@ -150,8 +158,8 @@ class DriverChannel:
         return KafkaZkClient(self._driver.store)
 
     def ask_controller(
-        self, call: str, request: Request, kind: type[R], timeout_ms: int | None = None
-    ) -> R:
+        self, call: str, request: Request, kind: type[C], timeout_ms: int | None = None
+    ) -> C:
         """Send a request to the controller. Retry while the response is NOT_CONTROLLER."""
         while True:
             self.await_controller(call)
@@ -229,18 +237,9 @@ class DriverChannel:
             tuple(_metadata(topic, found.get(topic), states.values, brokers) for topic in topics),
         )
 
-    def partition_count(self) -> int | None:
-        """Return the number of partitions that the active controller knows.
-
-        Returns None if no controller is active.
-        """
-        context = self._driver.controller_context()
-        return None if context is None else len(context.assignments)
-
-    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the reassignments in progress, as known to the active controller."""
-        context = self._driver.controller_context()
-        return {} if context is None else context.running_reassignments()
+    def context(self) -> ControllerContext | None:
+        """Return the active controller's context, or None. The context must not be changed."""
+        return self._driver.controller_context()
 
     def now_ms(self) -> int:
         """Return the age of the cluster in milliseconds."""

@@ -45,7 +45,7 @@ def api(server: ClusterServer) -> AsgiClient:
 def create(api: AsgiClient, name: str, *replicas: list[int]) -> None:
     topic = {"name": name, "assignments": {str(n): ids for n, ids in enumerate(replicas)}}
     answer = api.post("/topics", json={"topics": [topic], "timeout_ms": 20_000}).json()
-    assert answer["topics"][0]["error"] == 0, answer
+    assert answer["topics"][0]["code"] == "NONE", answer
 
 
 def move(topic: str, partition: int, replicas: list[int] | None) -> dict[str, Any]:
@@ -224,6 +224,7 @@ def test_brokers_that_are_away_are_named_when_the_time_is_over(
         error = answer.json()["error"]
         assert error["message"].startswith("Call(callName=describeLogDirs, deadlineMs=")
         assert (error["hint"], error["code"]) == ("no response from broker 2", "REQUEST_TIMED_OUT")
+        assert error["definite"] is True
     finally:
         server.cluster.resume(2)
         server.admin = patient
@@ -242,6 +243,7 @@ def test_brokers_that_do_not_exist_are_named_at_once(api: AsgiClient) -> None:
         assert (answer.status_code, error["code"]) == (404, "REQUEST_TIMED_OUT")
         assert (error["error"], error["hint"]) == ("UnknownBroker", f"{hint}; brokers: 0, 1, 2")
         assert error["message"].startswith("Call(callName=describe")
+        assert error["definite"] is True
     rate = {"leader.replication.throttled.rate": "5"}
     entities = [{"type": "brokers", "name": name, "configs": rate} for name in ("9", "0")]
     assert api.post("/configs", json={"entities": entities}).status_code == 404

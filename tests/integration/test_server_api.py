@@ -99,7 +99,11 @@ def test_failed_failovers_are_counted_and_named(api: AsgiClient, server: Cluster
 
 def test_a_topic_is_created_by_the_controller_and_described(api: AsgiClient) -> None:
     created = create(api, {"name": "defaults", "configs": {"retention.ms": "5"}})
-    assert (created["error"], created["num_partitions"], created["replication_factor"]) == (0, 3, 1)
+    assert (created["code"], created["num_partitions"], created["replication_factor"]) == (
+        "NONE",
+        3,
+        1,
+    )
     described = api.get("/topics/defaults").json()
     assert described["topic_id"] == created["topic_id"]
     assert described["configs"] == {"min.insync.replicas": "2", "retention.ms": "5"}
@@ -142,14 +146,20 @@ def test_isolated_brokers_are_one_group_and_at_least_one_broker_is_left(
 def test_a_topic_that_is_refused(api: AsgiClient) -> None:
     create(api, {"name": "taken", "num_partitions": 1, "replication_factor": 1})
     again = create(api, {"name": "taken", "num_partitions": 1, "replication_factor": 1})
-    assert (again["error"], again["error_message"]) == (36, "Topic 'taken' already exists.")
+    assert (again["code"], again["message"]) == (
+        "TOPIC_ALREADY_EXISTS",
+        "Topic 'taken' already exists.",
+    )
     large = create(api, {"name": "large", "num_partitions": 1, "replication_factor": 5})
-    assert large["error"] == 38
+    assert large["code"] == "INVALID_REPLICATION_FACTOR"
     assert "large" not in api.get("/topics").json()["topics"]
 
 
 def test_a_client_that_does_not_wait_gets_an_error(api: AsgiClient) -> None:
-    assert create(api, {"name": "hasty", "num_partitions": 1}, timeout_ms=0)["error"] == 7
+    assert (
+        create(api, {"name": "hasty", "num_partitions": 1}, timeout_ms=0)["code"]
+        == "REQUEST_TIMED_OUT"
+    )
     wait_until(lambda: "hasty" in api.get("/topics").json()["topics"])
 
 
@@ -405,7 +415,7 @@ def test_a_broker_is_added_and_used(api: AsgiClient) -> None:
     added = api.post("/brokers", json={"rack": "c"}).json()
     assert (added["id"], added["state"]) == (4, "running")
     wait_until(lambda: 4 in api.get("/brokers").json()["live"])
-    assert create(api, {"name": "there", "assignments": {"0": [4, 0]}})["error"] == 0
+    assert create(api, {"name": "there", "assignments": {"0": [4, 0]}})["code"] == "NONE"
     assert api.get("/topics/there").json()["partitions"][0]["leader"] == 4
 
 
@@ -462,7 +472,7 @@ def test_a_topic_created_while_the_controller_dies(api: AsgiClient, server: Clus
     active = api.get("/status").json()["controller"]["controller_id"]
     api.post(f"/brokers/{active}/kill")
     created = create(api, {"name": "survivor", "num_partitions": 2, "replication_factor": 2})
-    assert created["error"] == 0
+    assert created["code"] == "NONE"
     assert api.get("/status").json()["controller"]["controller_id"] != active
     assert api.post(f"/brokers/{active}/start").json()["state"] == "running"
 
@@ -481,7 +491,7 @@ def test_malformed_znodes_are_shown_and_the_rest_is_served(
     wait_until(lambda: api.get("/status").json()["controller"]["malformed"])
     malformed = api.get("/status").json()["controller"]["malformed"]
     assert list(malformed) == ["/brokers/topics/broken"]
-    assert create(api, {"name": "served", "num_partitions": 1})["error"] == 0
+    assert create(api, {"name": "served", "num_partitions": 1})["code"] == "NONE"
     moved = api.post("/controller/move").json()
     assert moved["to"]["epoch"] == moved["from"]["epoch"] + 1
     assert list(api.get("/status").json()["controller"]["malformed"]) == list(malformed)

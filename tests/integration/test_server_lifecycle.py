@@ -264,7 +264,11 @@ def test_a_request_that_the_controller_does_not_answer_may_still_be_done(
         event_thread.pause()
         with pytest.raises(RequestTimedOut) as refused:
             server.admin.create_topics(msgspec.structs.replace(TOPIC, timeout_ms=100))
-        assert refused.value.hint == MAY_BE_DONE
+        assert (refused.value.hint, refused.value.definite) == (MAY_BE_DONE, False)
+        monkeypatch.setattr(server.admin._channel, "_api_timeout_s", 0.1)
+        with pytest.raises(RequestTimedOut) as unread:
+            server.admin.list_partition_reassignments()
+        assert (unread.value.hint, unread.value.definite) == (None, True)
         server.cluster.own_session.state = SessionState.DISCONNECTED
         with pytest.raises(RequestTimedOut) as lost:
             server.admin.create_topics(msgspec.structs.replace(TOPIC, timeout_ms=100))

@@ -83,7 +83,7 @@ def test_the_status_is_answered_while_every_other_thread_waits(
         for broker_id in (0, 1):
             if server.cluster.nodes[broker_id].is_paused:
                 server.cluster.resume(broker_id)
-    assert {answer(one)["topics"][0]["error"] for one in calls} == {0}
+    assert {answer(one)["topics"][0]["code"] for one in calls} == {"NONE"}
 
 
 def test_a_poll_ends_with_its_consumer_and_with_the_connection_of_its_client(
