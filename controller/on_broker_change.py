@@ -83,6 +83,8 @@ def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredB
     """
     context = controller.context
     new = [found.broker.id for found in brokers]
+    # The request batch omits brokers that are not live: their replicas would come online unasked.
+    assert context.live_broker_epochs.keys() >= set(new), "a new broker is not live"
     controller.log.info(f"New broker startup callback for {id_list(new)}")
     for found in brokers:
         controller.recorder.occurrence(
@@ -105,6 +107,8 @@ def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredB
 def on_broker_failure(controller: KafkaController, broker_ids: Sequence[int]) -> None:
     """Take replicas on failed brokers offline, shrink the ISRs, and elect new leaders."""
     context, log = controller.context, controller.log
+    # Otherwise the elections below could choose a replica on a broker that has failed.
+    assert context.live_broker_epochs.keys().isdisjoint(broker_ids), "a failed broker is live"
     log.info(f"Broker failure callback for {id_list(broker_ids)}")
     for broker_id in broker_ids:
         controller.recorder.occurrence(Kind.BROKER_OFFLINE, replica=broker_id)

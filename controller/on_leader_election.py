@@ -291,6 +291,11 @@ def _elect_preferred(
                 f"{result.reason}"
             )
     preferred = {tp: controller.context.partition_replica_assignment(tp)[0] for tp in partitions}
+    # A preferred election that moved leadership elsewhere would run again at every rebalance.
+    assert all(
+        isinstance(result, StateChangeFailed) or result.leader == preferred[tp]
+        for tp, result in results.items()
+    ), "an election chose another leader than the preferred replica"
     leaders = {tp: leader_of(controller, tp) for tp in partitions}
     controller.log.infos(
         f"Partition {tp} completed preferred replica leader election. New leader is {broker_id}"

@@ -141,9 +141,12 @@ class PartitionStateMachine:
     def _write(self, plan: PartitionPlan) -> WriteOutcome:
         controller = self._controller
         context, zk = controller.context, controller.controller_zk
-        fence = context.epoch_zk_version
+        fence, states = context.epoch_zk_version, plan.leader_and_isrs
+        # A leader outside of its ISR could acknowledge records that no other member of the ISR has,
+        # and the next election would lose them.
+        assert all(state.leader in state.isr for state in states.values()), "leader not in the ISR"
         created = zk.create_partition_states(plan.creates, fence)
-        updated = zk.update_leader_and_isr(plan.leader_and_isrs, context.epoch, fence)
+        updated = zk.update_leader_and_isr(states, context.epoch, fence)
         return WriteOutcome(
             {**created.finished, **updated.finished}, [*created.retry, *updated.retry]
         )

@@ -111,6 +111,13 @@ class ReplicaStateMachine:
         controller = self._controller
         context = controller.context
         written: WriteOutcome | None = None
+        # Only the leader may add a replica to the ISR, because only the leader knows which replicas
+        # have caught up. The higher epoch makes the leader drop the ISR that it had proposed.
+        assert all(
+            len(new.isr) <= len(old.isr) and new.leader_epoch > old.leader_epoch
+            for tp, new in plan.updates.items()
+            for old in (context.leaderships[tp].leader_and_isr,)
+        ), "an ISR grew, or a leader epoch did not"
         if plan.updates:
             written = controller.controller_zk.update_leader_and_isr(
                 plan.updates, context.epoch, context.epoch_zk_version
