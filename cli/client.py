@@ -1,8 +1,8 @@
 """HTTP client of the commands: finds a running klamm and sends requests to it.
 
 The address comes from --server, --data-dir, KLAMM_SERVER or server.json in the default data
-directory, in this order. ``--bootstrap-server`` of Kafka's tools is the same as --server, because
-klamm does not implement Kafka's wire protocol.
+directory, in this order. ``--bootstrap-server`` of Kafka's tools is the same as --server: klamm's
+tools use the HTTP API, not the listeners that ``klamm up --listen`` opens for Kafka's own clients.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class ServerClient:
     def _not_klamm(self, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(
             f"{self.url} is not a klamm server ({_reason(error)})",
-            hint="use the HTTP address that klamm up prints; klamm does not implement Kafka's "
-            "wire protocol",
+            hint="use the HTTP address that klamm up prints; only Kafka's own tools and clients "
+            "connect to the ports of --listen",
         )
 
 

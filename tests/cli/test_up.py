@@ -158,7 +158,7 @@ def test_bootstrap_server_is_not_kafkas_protocol(up: Up) -> None:
                 connection.recv(4)
             _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "klamm does not implement Kafka's wire protocol" in stderr
+    assert "use the HTTP address that klamm up prints" in stderr
 
 
 @pytest.mark.slow
