@@ -98,8 +98,6 @@ def _with_arguments(word: str, action: type[Action]) -> Read:
 
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         given = reader.fields(node, word, arguments)
-        if action is actions.FailDisk and ("broker" in given) == ("journal" in given):
-            raise reader.error(node, "fail_disk requires either 'broker' or 'journal: true'")
         for name, field in arguments.items():
             if field.required and name not in given:
                 words = _words(field.type)

@@ -24,15 +24,9 @@ from klamm.runtime.actions import (
     Action,
     BrokerAction,
     BrokerRef,
-    Clog,
-    Cut,
-    DegradeNetwork,
-    Delay,
     FailDisk,
     FailLogDir,
     HealDisks,
-    HealNetwork,
-    Isolate,
     MoveController,
     Pause,
     Resume,
@@ -81,15 +75,13 @@ _ANSWERS: Final = {
     SlowDisk: DiskFaults,
     HealDisks: DiskFaults,
     MoveController: ControllerMove,
-    Isolate: NetworkFaults,
-    HealNetwork: NetworkFaults,
-    **dict.fromkeys((Cut, Clog, Delay, DegradeNetwork), NetworkFaults),
 }
 
 
 def answer_of(action: type[Action]) -> Any:
     """Return the type of the value that ``BrokerOperations.perform`` returns for an action."""
-    return _ANSWERS.get(action, BrokerChange)
+    default = BrokerChange if issubclass(action, BrokerAction) else NetworkFaults
+    return _ANSWERS.get(action, default)
 
 
 class BrokerOperations:

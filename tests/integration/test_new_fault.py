@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -17,7 +17,7 @@ from klamm.drills.actions import ACTIONS as DRILL_ACTIONS
 from klamm.drills.actions import kind_of
 from klamm.drills.language import parse_drill
 from klamm.drills.run import Outcome, play
-from klamm.runtime.actions import ACTIONS, ActionKind, ActionTarget, BrokerAction
+from klamm.runtime.actions import ACTIONS, Action, ActionKind, ActionTarget, BrokerAction
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.server import api
 from klamm.server.cluster_server import ClusterServer
@@ -45,6 +45,14 @@ class Stumble(BrokerAction, frozen=True):
             target.cluster.resume(broker_id)
 
 
+class Shake(Action, frozen=True):
+    """Shake the network."""
+
+    def act(self, target: Any) -> None:
+        target.cluster.transport.heal()
+
+
+SHAKE_ROW = ActionKind(Shake, "shake", "/network/shake")
 ROW = ActionKind(Stumble, "stumble: {broker: 1, times: 2}", "/brokers/{id}/stumble")
 
 
@@ -62,7 +70,8 @@ def grown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ACTIONS, "stumble", ROW)  # type: ignore[arg-type]
     words = DRILL_ACTIONS | {"stumble": kind_of("stumble", *ROW)}
     monkeypatch.setattr(step_language, "ACTIONS", words)
-    monkeypatch.setattr(api, "ROUTES", (*api.ROUTES, api.action_route("stumble", ROW)))
+    routes = (api.action_route("stumble", ROW), api.action_route("shake", SHAKE_ROW))
+    monkeypatch.setattr(api, "ROUTES", (*api.ROUTES, *routes))
 
 
 @pytest.mark.usefixtures("grown")
@@ -76,6 +85,8 @@ def test_a_drill_says_it() -> None:
 def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
     operation = api.api_document()["paths"]["/brokers/{id}/stumble"]["post"]
     assert operation["summary"] == "Step 1: freeze a broker for a moment, `times` times."
+    shaken = api.api_document()["paths"]["/network/shake"]["post"]["responses"]["200"]
+    assert "NetworkFaults" in str(shaken)
     app = typer.Typer()
     app.command()(stumble)
     with ClusterServer(ServerConfig(brokers=2, zookeeper=chroot)) as server:
@@ -89,6 +100,8 @@ def test_the_http_api_and_the_command_line_have_it(chroot: str) -> None:
                 400,
                 "malformed request: Expected `int` >= 1 - at `$.times`",
             )
+            shaken = served.request("POST", "/network/shake", b"{}")
+            assert shaken == (200, {"isolated": [], "faults": []})
             status, answer = served.request("POST", "/brokers/7/stumble", b'{"times": 1}')
             assert (status, answer["error"]["message"]) == (404, "broker 7 does not exist")
         finally:
