@@ -34,6 +34,7 @@ _, CREATION, REASSIGNMENT = re.split(r"\n## .*: \w+ files\n", PAGE.split("\n## S
 WALK, _ = CREATION.split("\n### Related functions")
 COMMAND, REST = REASSIGNMENT.split("\n### The server")
 _, AFTERWARDS = REST.split("\n### The controller")
+AFTERWARDS, OTHERS = AFTERWARDS.split("\n### What the walk leaves out")
 NAME = re.compile(r"`([\w/]+\.py): ([\w.]+)`")
 NAMES = [Name(*found) for found in NAME.findall(PAGE)]
 STEPS, COMMAND_STEPS, CONTROLLER_STEPS = (
@@ -69,14 +70,28 @@ def test_no_name_is_written_another_way() -> None:
     assert [span for span in spans if ":" in span] == [": ".join(name) for name in NAMES]
 
 
-def calls_during(action: Callable[[], object]) -> Iterator[Name]:
-    """Every call of a function of the project during an action, in order."""
-    calls: list[Name] = []
+def name_of(frame: FrameType) -> Name | None:
+    """The function of a frame, or None if it is not the project's."""
+    path = Path(frame.f_code.co_filename)
+    if not path.is_relative_to(ROOT):
+        return None
+    return Name(path.relative_to(ROOT).as_posix(), frame.f_code.co_qualname)
+
+
+def stacks_during(action: Callable[[], object]) -> list[list[Name]]:
+    """The stack at every call of a function of the project during an action, innermost first."""
+    stacks: list[list[Name]] = []
 
     def on_event(frame: FrameType, event: str, _: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(ROOT):
-            calls.append(Name(path.relative_to(ROOT).as_posix(), frame.f_code.co_qualname))
+        if event != "call" or name_of(frame) is None:
+            return
+        at: FrameType | None = frame
+        stack: list[Name] = []
+        while at is not None:
+            if (name := name_of(at)) is not None:
+                stack.append(name)
+            at = at.f_back
+        stacks.append(stack)
 
     before = sys.getprofile()
     sys.setprofile(on_event)
@@ -84,7 +99,12 @@ def calls_during(action: Callable[[], object]) -> Iterator[Name]:
         action()
     finally:
         sys.setprofile(before)
-    return iter(calls)
+    return stacks
+
+
+def calls_during(action: Callable[[], object]) -> Iterator[Name]:
+    """Every call of a function of the project during an action, in order."""
+    return iter([stack[0] for stack in stacks_during(action)])
 
 
 def assert_in_order(steps: Sequence[Name], calls: Iterator[Name]) -> None:
@@ -102,7 +122,7 @@ def test_a_creation_walks_this_way() -> None:
     assert_in_order(STEPS, calls_during(create))
 
 
-def test_a_reassignment_opens_fourteen_files() -> None:
+def test_the_walk_of_a_reassignment_names_fourteen_files() -> None:
     assert len({file for file, _ in NAME.findall(REASSIGNMENT)}) == 14
 
 
@@ -117,7 +137,30 @@ def test_the_controllers_half_of_a_reassignment_walks_this_way() -> None:
     *before, step = drill.steps
     for one in before:
         runner.run_step(one)
-    assert_in_order(CONTROLLER_STEPS, calls_during(lambda: runner.run_step(step)))
+    stacks = stacks_during(lambda: runner.run_step(step))
+    assert_in_order(CONTROLLER_STEPS, iter([stack[0] for stack in stacks]))
+
+    # The page says which other files are on the stacks of these functions, except the simulator's.
+    steps, on_stacks, called = iter(CONTROLLER_STEPS), set(), set()
+    wanted: Name | None = next(steps)
+    is_sent = False
+    for stack in stacks:
+        is_sent |= stack[0] == CONTROLLER_STEPS[-2]
+        if wanted != CONTROLLER_STEPS[0] and not is_sent:
+            called.add(stack[0].file)
+        if stack[0] == wanted:
+            on_stacks |= {name.file for name in stack}
+            wanted = next(steps, None)
+    outside = re.compile("tests|runtime/(simulated|scenarios)/")
+    on_stacks -= {name.file for name in CONTROLLER_STEPS}
+    assert {file for file in on_stacks if not outside.match(file)} == {
+        file
+        for file in re.findall(r"`([\w/]+\.py)`", OTHERS)
+        if re.match("runtime|brokers|controller/(event_manager|on_alter_isr)", file)
+    }
+    ours = [file for file in called if file.startswith(("controller/", "statemachines/"))]
+    found = re.search(r"functions of (\d+) files", OTHERS.replace("\n", " "))
+    assert found is not None and int(found[1]) == len(ours), sorted(ours)
 
 
 @pytest.mark.slow
