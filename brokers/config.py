@@ -6,7 +6,6 @@ A field that has the name of a Kafka config holds the value of that config (clus
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 
@@ -14,8 +13,6 @@ from klamm.brokers.log_configs import broker_log_config
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.configs import BROKER_CONFIGS, CAPACITIES, broker_fields, split_log_dirs
-
-CatchUp = Literal["released", "held"]
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +29,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
       unflushed for flush.ms.
     - ``hosts_replicas``: if False, the broker answers LeaderAndIsr as if its log directories had
       failed, so that the controller elects other leaders. Kafka has no equivalent.
-    - ``catch_up``: if "held", followers do not fetch until ``Broker.release_catch_up`` is called.
     - ``log``: log defaults, which topic configs override.
     - ``bandwidth``: the bandwidth configs of disks and network (CAPACITIES), keyed by config name.
     """
@@ -72,7 +68,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
     hosts_replicas: bool = True
-    catch_up: CatchUp = "released"
 
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:

@@ -1,15 +1,15 @@
 """The Typer app of `klamm`, and its commands in the order in which the help lists them.
 
-Contains only names and help lines; each command is in its own file.
+Contains names, help lines, and the options of the program itself; each command is in its own file.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import typer
+from typer._completion_shared import get_completion_script, install
 
-from klamm.cli import completion_scripts
 from klamm.cli.command_loading import Place, RawCommand, group_class
 from klamm.cluster.version import klamm_version
 
@@ -22,7 +22,17 @@ Examples:
   klamm zk dump /brokers --zookeeper localhost:2181
 """
 
-_SHELLS = "|".join(get_args(completion_scripts.Shell))
+Shell = Literal["bash", "zsh", "fish"]
+_SHELLS = "|".join(get_args(Shell))
+_PROGRAM: Final = "klamm"
+_VARIABLE: Final = "_KLAMM_COMPLETE"
+_AT_FIRST_TAB: Final = """
+
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  _klamm_completion "$@"
+fi"""
+"""End of the script for zsh. zsh loads an installed script at the first Tab, and expects that the
+script then completes the line; typer's script only defines a function for the next Tab."""
 _COMMANDS = {
     "Run and watch a cluster": {
         "up": Place("klamm.cli.up", "Run a cluster of simulated brokers over a real ZooKeeper."),
@@ -122,16 +132,22 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _install_completion(shell: completion_scripts.Shell | None) -> None:
+def _completion_script(shell: Shell) -> str:
+    script = get_completion_script(prog_name=_PROGRAM, complete_var=_VARIABLE, shell=shell)
+    return script + (_AT_FIRST_TAB if shell == "zsh" else "")
+
+
+def _install_completion(shell: Shell | None) -> None:
     if shell is not None:
-        path = completion_scripts.install_completion(shell)
+        _, path = install(shell=shell, prog_name=_PROGRAM, complete_var=_VARIABLE)
+        path.write_text(f"{_completion_script(shell)}\n")
         typer.echo(f"{shell} completion is installed in {path}; it works in new shells")
         raise typer.Exit
 
 
-def _show_completion(shell: completion_scripts.Shell | None) -> None:
+def _show_completion(shell: Shell | None) -> None:
     if shell is not None:
-        typer.echo(completion_scripts.completion_script(shell))
+        typer.echo(_completion_script(shell))
         raise typer.Exit
 
 
@@ -142,7 +158,7 @@ def klamm(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
     install_completion: Annotated[
-        completion_scripts.Shell | None,
+        Shell | None,
         typer.Option(
             metavar=_SHELLS,
             callback=_install_completion,
@@ -151,7 +167,7 @@ def klamm(
         ),
     ] = None,
     show_completion: Annotated[
-        completion_scripts.Shell | None,
+        Shell | None,
         typer.Option(
             metavar=_SHELLS,
             callback=_show_completion,

@@ -12,9 +12,11 @@ from klamm.cluster.quirks import Quirks
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.diff import compare_scenario
+from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.recorded import load_scenario, recorded_spec, run_recorded
-from klamm.runtime.scenarios.rows import Json
+from klamm.runtime.scenarios.recorded import Recorder, load_scenario, recorded_spec, recorded_steps
+from klamm.runtime.scenarios.rows import Json, StepRecord
+from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.simulated.world import SimulatedWorld
 
@@ -25,6 +27,12 @@ SCENARIOS = tuple(sorted(path.stem for path in _DATA.glob("*.json")))
 def read_scenario(name: str) -> Json:
     """A recorded scenario."""
     return load_scenario(_DATA / f"{name}.json")
+
+
+def run_recorded(scenario: Json, driver: ScenarioDriver) -> list[StepRecord]:
+    """Run the steps of a scenario, and record what klamm does in each."""
+    recorder, runner = Recorder(driver), ScenarioRunner(driver)
+    return [recorder.record(runner.run_step(step)) for step in recorded_steps(scenario)]
 
 
 def simulated_differences(name: str, quirks: Quirks, seed: int = 0) -> list[str]:

@@ -8,7 +8,6 @@ org.apache.zookeeper.server.{ZooKeeperServer,SessionTracker}.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -333,16 +332,3 @@ class MemoryServer:
             tap(committer, changes)
         for session_id, event in self.watches.fire(changes):
             self._sessions[session_id].notify(event)
-
-    def fingerprint(self) -> str:
-        """Return a digest of the tree, watches and sessions. Equal states have equal digests."""
-        digest = hashlib.blake2b(digest_size=16)
-        for path, node in self.tree.items():
-            digest.update(repr((path, node.data, node.stat(), node.creations)).encode())
-        sessions = [
-            (session_id, s.timeout_ms, s.watches, s.expired, s.notified)
-            for session_id, s in self._sessions.items()
-        ]
-        expiries = sorted(self._expire_at_ms.items())
-        digest.update(repr((self.zxid, self.watches.armed(), sessions, expiries)).encode())
-        return digest.hexdigest()

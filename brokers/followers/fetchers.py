@@ -90,7 +90,7 @@ class ReplicaFetcherManager:
         self._reported_corrupt: dict[TopicPartition, FetchedCorruptBatch] = {}
         self._behind: dict[TopicPartition, tuple[float, Partition]] = {}
         self.failed: dict[TopicPartition, None] = {}
-        self.held = config.catch_up == "held"
+        self.held = False
 
     @property
     def partition_count(self) -> int:

@@ -116,13 +116,6 @@ class Answered(NamedTuple):
     response: ControlResponse
 
 
-class IsrRequested(NamedTuple):
-    """A leader sent an AlterIsr request to the controller."""
-
-    broker: int
-    request: AlterIsrRequest
-
-
 class IsrAnswered(NamedTuple):
     """A controller responded to a leader's AlterIsr request."""
 

@@ -1,14 +1,14 @@
 """Recorded scenarios of Kafka 2.8.2 brokers: converts their JSON to steps, and runs them.
 
 For each step, the JSON contains the actions on the Kafka brokers and what these brokers did.
-``run_recorded`` repeats the actions with klamm and records what klamm does in the same format;
-runtime/scenarios/diff.py compares the two.
+``recorded_steps`` returns the actions as steps that klamm can run, ``Recorder`` records what klamm
+does in the same format, and runtime/scenarios/diff.py compares the two.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -27,7 +27,7 @@ from klamm.runtime.scenarios.conditions import CONDITIONS, ClusterView, state_pa
 from klamm.runtime.scenarios.diff import compare_scenario
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.rows import Json, StepRecord, requests_of, transition_of
-from klamm.runtime.scenarios.runner import ScenarioRunner, StepResult
+from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step, ToolResult
 from klamm.zk.store import ResultCode
 
@@ -50,14 +50,6 @@ _TOOLS: Final = {
     "LeaderElectionCommand": "leader-election",
     "ConfigCommand": "configs",
     "LogDirsCommand": "log-dirs",
-}
-_OF_A_BROKER: Final[Mapping[str, type[actions.BrokerAction]]] = {
-    "kill": actions.Kill,
-    "stop": actions.Stop,
-    "start": actions.Start,
-    "pause": actions.Pause,
-    "resume": actions.Resume,
-    "bounce_registration": actions.BounceRegistration,
 }
 
 
@@ -159,18 +151,6 @@ def recorded_spec(scenario: Json, quirks: Quirks, seed: int = 0) -> ClusterSpec:
     )
 
 
-def run_recorded(
-    scenario: Json, driver: ScenarioDriver, count: int | None = None
-) -> list[StepRecord]:
-    """Run the first ``count`` steps of a scenario (all by default). Return a record for each step.
-
-    Raises UsageError for an unknown step or condition.
-    """
-    recorder, runner = Recorder(driver), ScenarioRunner(driver)
-    compiled = recorded_steps(scenario)[:count]
-    return [recorder.record(runner.run_step(step)) for step in compiled]
-
-
 # -- from JSON to steps
 
 
@@ -223,10 +203,7 @@ def _actions(step: Json, scenario: Json, registered: Iterable[int]) -> list[Acti
 
 
 def _action(step: Json, scenario: Json) -> Action:
-    op = step["op"]
-    if op in _OF_A_BROKER:
-        return _OF_A_BROKER[op](step["broker"])
-    match op:
+    match step["op"]:
         case "up":
             return steps.BringUp(_registrations(scenario))
         case "tool":
@@ -245,8 +222,11 @@ def _action(step: Json, scenario: Json) -> Action:
             return steps.SetTopicPartitions(step["topic"], step["partitions"])
         case "fail_log_dir":
             return actions.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
-        case unknown:
-            raise UsageError(f"unknown scenario step {unknown}")
+        case op:
+            kind = actions.ACTIONS.get(op)
+            if kind is None or not issubclass(kind.action, actions.BrokerAction):
+                raise UsageError(f"unknown scenario step {op}")
+            return kind.action(step["broker"])
 
 
 def _data(value: Any) -> bytes | None:

@@ -7,8 +7,6 @@ repeatable, nothing here sleeps, reads the machine's clock or iterates over a se
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import math
 import random
 from collections.abc import Callable, Container, Iterator
@@ -409,28 +407,6 @@ class SimulatedWorld:
                 actor.paused = paused
                 self._agenda.recheck(actor)
 
-    # -- snapshots
-
-    def snapshot(self) -> Snapshot:
-        """Return a snapshot of the world.
-
-        Call this only between events, because greenlets cannot be copied."""
-        inside = self.scheduler.inside_an_event
-        assert not inside, f"no snapshot is possible: {inside} are in the middle of an event"
-        return Snapshot(copy.deepcopy(self))
-
-    def fingerprint(self) -> str:
-        """Return a hash that is equal for equal worlds. Call this only between events."""
-        assert not self.scheduler.inside_an_event
-        digest = hashlib.sha256()
-        digest.update(repr(self.clock.monotonic_ms()).encode())
-        digest.update(self.server.fingerprint().encode())
-        digest.update(repr(self.transport.in_flight).encode())
-        digest.update(repr(self.copying.in_progress()).encode())
-        digest.update(repr(self._logs()).encode())
-        digest.update(self.journal.to_bytes())
-        return digest.hexdigest()
-
     @staticmethod
     def _break_off(running: SimulatedNode) -> None:
         running.node.broker.replica_manager.break_connections()
@@ -470,31 +446,3 @@ class SimulatedWorld:
                     if of is not None and tp not in of:
                         continue
                     yield tp, log, min(high_watermarks.get(tp, 0), log.log_end_offset)
-
-    def _logs(self) -> list[tuple[int, TopicPartition, ReplicaLog, int]]:
-        """Return every log that has ever had a record, with its broker and high watermark."""
-        return [
-            (broker_id, *replica)
-            for broker_id in sorted(self.log_stores)
-            for replica in self.replicas_of(broker_id)
-            if replica[1].log_end_offset
-        ]
-
-
-class Snapshot:
-    """A snapshot of a simulated world. ``restore`` may be called any number of times.
-
-    To reach a state in the middle of an event, restore an earlier snapshot and repeat the recorded
-    ``choices``.
-    """
-
-    def __init__(self, world: SimulatedWorld) -> None:
-        self._world = world
-
-    def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
-        """Return a world that continues from the snapshot.
-
-        ``choose`` is used as in SimulatedWorld."""
-        world = copy.deepcopy(self._world)
-        world.choose_by(choose)
-        return world

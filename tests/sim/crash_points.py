@@ -19,10 +19,11 @@ from klamm.cluster.requests import Address
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.runtime.checks.agreement import check_simulated_world
 from klamm.runtime.simulated.crash_points import CrashPoint, crash_controller, raise_crashed
-from klamm.runtime.simulated.world import SimulatedWorld, Snapshot
+from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import Crashed, LostReply
 from klamm.zk.store import GetChildren, GetData, Store
+from tests.sim.snapshots import Snapshot
 from tests.sim.worlds import active_controller
 
 GROUP_SIZES = (1, None)
@@ -107,7 +108,7 @@ def crash_everywhere(
     was before it all."""
     world = case.begin(group_size)
     start = stored_in(world)
-    snapshot = world.snapshot()
+    snapshot = Snapshot(world)
     undisturbed, counted = _run(snapshot, case, None, before)
     expected = stored_in(undisturbed)
     assert_agreement(undisturbed)
@@ -129,7 +130,7 @@ def crash_twice_everywhere(case: Case) -> int:
     """Crash in the middle of a case, and then the next controller after each of its operations;
     gives how many there were."""
     world = case.begin(1)
-    snapshot = world.snapshot()
+    snapshot = Snapshot(world)
     undisturbed, counted = _run(snapshot, case, None, before=False)
     expected = stored_in(undisturbed)
     more = {tp: 2 * epochs for tp, epochs in case.more.items()}
@@ -151,7 +152,7 @@ def lose_everywhere(case: Case, group_size: int | None, before: bool) -> int:
 
     The controller stays, and comes to exactly the same end.
     """
-    snapshot = case.begin(group_size).snapshot()
+    snapshot = Snapshot(case.begin(group_size))
     undisturbed, counted = _run(snapshot, case, None, before)
     expected = stored_in(undisturbed)
     for number in range(len(counted.operations)):

@@ -10,7 +10,7 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.runtime.simulated.world import SimulatedWorld, Snapshot
+from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import ReadOp, Transaction
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
@@ -36,6 +36,7 @@ from tests.sim.crash_points import (
 from tests.sim.elections import T0, T1, assert_in_agreement, depose
 from tests.sim.isr_changes import old_brokers
 from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
+from tests.sim.snapshots import Snapshot
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
 
@@ -47,7 +48,7 @@ def world_before() -> Snapshot:
     create_topic(world, "t", {0: (1, 2), 1: (2, 0)})
     create_topic(world, "u", {0: (0, 1)})
     world.run_for(10_000)
-    return world.snapshot()
+    return Snapshot(world)
 
 
 def put(world: SimulatedWorld, bad: Bad) -> None:

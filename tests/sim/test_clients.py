@@ -25,6 +25,7 @@ from klamm.runtime.checks.clients import (
 )
 from tests.sim.faults import cut_off, degraded, drawn_network
 from tests.sim.replication import IDS, RECORD_BYTES, T0, Cluster
+from tests.sim.snapshots import fingerprint
 from tests.sim.worlds import create_topic, three_brokers
 
 BATCH = 3
@@ -359,6 +360,6 @@ def test_clients_that_have_nothing_to_do_have_no_timer_but_for_metadata() -> Non
 def test_the_same_seed_gives_the_same_end() -> None:
     def run() -> tuple[str, object]:
         clients = bad_network(5, ProducerConfig(acks=-1))
-        return clients.world.fingerprint(), clients.producer.acknowledged
+        return fingerprint(clients.world), clients.producer.acknowledged
 
     assert run() == run()

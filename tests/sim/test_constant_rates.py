@@ -14,6 +14,7 @@ from klamm.runtime.network import LinkFault
 from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.constant_rates import IDS, GrowingCluster, PlainProducer, T
 from tests.sim.faults import cut_off, degraded
+from tests.sim.snapshots import Snapshot, fingerprint
 
 
 @pytest.fixture
@@ -149,13 +150,13 @@ def test_without_a_margin_the_checker_finds_the_loss(monkeypatch: pytest.MonkeyP
 
 
 def test_a_restored_world_grows_on_alike(cluster: GrowingCluster) -> None:
-    snapshot = cluster.world.snapshot()
+    snapshot = Snapshot(cluster.world)
     prints = []
     for world in (snapshot.restore(), snapshot.restore()):
         world.run_for(10_000)
         world.kill(1)
         world.run_for(20_000)
-        prints.append(world.fingerprint())
+        prints.append(fingerprint(world))
     assert prints[0] == prints[1]
 
 

@@ -18,6 +18,7 @@ from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.runtime.simulated_workload import begin_workload
 from tests.sim.faults import cut_off
 from tests.sim.reassignments import brokers_up, reassign, stored, with_topic
+from tests.sim.snapshots import Snapshot, fingerprint
 from tests.sim.test_config_changes import alter
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -286,13 +287,13 @@ def test_a_restored_world_goes_on_with_its_copies() -> None:
     world = limited((0, 1))
     reassign(world, {T0: (0, 2)})
     world.run_for(30_000)
-    snapshot = world.snapshot()
+    snapshot = Snapshot(world)
     ends = []
     for copy in (snapshot.restore(), snapshot.restore()):
         assert [copy_id for copy_id, _ in copy.copying.in_progress()] == [ReplicaCopy(T0, 0, 2)]
         assert joined_ms(copy, T0, 2) == pytest.approx(70_000, abs=MESSAGES_MS)
         copy.run_for(1_000)
-        ends.append(copy.fingerprint())
+        ends.append(fingerprint(copy))
     assert len(set(ends)) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.crash_points import plan_crash
-from klamm.runtime.simulated.world import SimulatedWorld, Snapshot
+from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.partition_state import PartitionState
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import Create, ReadOp, ReadResult, Transaction, TxnResult
@@ -21,6 +21,7 @@ from klamm.zk.znodes import (
     TopicPartitionZNode,
 )
 from tests.sim.crash_points import crash_at
+from tests.sim.snapshots import Snapshot
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
 ASSIGNMENT = {0: (0, 1, 2), 1: (1, 2, 0), 2: (2, 0, 1)}
@@ -31,7 +32,7 @@ GROUP_SIZES = (1, 2, None)
 def world_before(group_size: int | None, quirks: Quirks = NO_QUIRKS) -> Snapshot:
     """Three brokers; broker 0 is the controller."""
     sizes = {} if group_size is None else {"write_group_size": group_size}
-    return three_brokers(quirks=quirks, **sizes).snapshot()
+    return Snapshot(three_brokers(quirks=quirks, **sizes))
 
 
 def operations_of_a_creation(snapshot: Snapshot) -> int:

@@ -29,6 +29,7 @@ from tests.sim.crash_points import (
 )
 from tests.sim.deletions import assert_gone, delete_topics, topic_id
 from tests.sim.reassignments import ask_until_answered
+from tests.sim.snapshots import Snapshot
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
 TOPICS = ("t", "u")
@@ -104,7 +105,7 @@ def test_a_deletion_goes_on_when_the_broker_that_crashed_too_is_back(
 ) -> None:
     """Its replicas of the topics have to be deleted as well."""
     world = topics_on(EVERYWHERE)(group_size)
-    start, snapshot = stored_in(world), world.snapshot()
+    start, snapshot = stored_in(world), Snapshot(world)
     counted = crash_at(world, None, before)
     by_znode(world)
     assert len(counted.operations) >= OPERATIONS_LEAST

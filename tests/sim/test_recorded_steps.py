@@ -11,10 +11,11 @@ from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.recorded import recorded_spec, run_recorded
+from klamm.runtime.scenarios.recorded import recorded_spec
 from klamm.runtime.scenarios.rows import StepRecord
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.simulated.world import SimulatedWorld
+from tests.scenarios import run_recorded
 
 MARK = "/admin/marks/mark_0000000000"
 ALL = (0, 1, 2)

@@ -9,6 +9,7 @@ from klamm.cluster.data_requests import ProducedPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.faults import cut_off, degraded
 from tests.sim.replication import IDS, Cluster, replica_views
+from tests.sim.snapshots import Snapshot, fingerprint
 
 
 def ends(cluster: Cluster) -> dict[int, int]:
@@ -160,7 +161,7 @@ def test_the_same_seed_gives_the_same_end() -> None:
         cluster.world.kill(0, loses_unflushed=True)
         cluster.world.run_for(20_000)
         cluster.world.transport.heal()
-        return cluster.world.fingerprint()
+        return fingerprint(cluster.world)
 
     assert run() == run()
 
@@ -168,10 +169,10 @@ def test_the_same_seed_gives_the_same_end() -> None:
 def test_a_restored_world_goes_on_with_its_records(cluster: Cluster) -> None:
     cluster.world.kill(2)
     cluster.world.run_for(10_000)
-    snapshot = cluster.world.snapshot()
+    snapshot = Snapshot(cluster.world)
     first, second = snapshot.restore(), snapshot.restore()
     for world in (first, second):
         world.start(2)
         world.run_for(5_000)
-    assert first.fingerprint() == second.fingerprint()
+    assert fingerprint(first) == fingerprint(second)
     assert {view.intervals[-1].end for view in replica_views(first)} == {10}

@@ -12,7 +12,6 @@ import msgspec
 
 from klamm.cluster.types import TopicPartition
 from klamm.zk.znodes.json_values import (
-    MalformedZNode,
     UnparsableJson,
     as_array,
     as_object,
@@ -48,21 +47,6 @@ def _partition(item: object) -> TopicPartition:
     return TopicPartition(to_str(field(node, "topic")), to_int(field(node, "partition")))
 
 
-def _after_last(text: str, prefix: str) -> str:
-    """Return the part of ``text`` after the last occurrence of ``prefix``.
-
-    If the prefix does not occur, drop the first len(prefix) - 1 characters, as Kafka does. Raises
-    MalformedZNode if the text is shorter.
-    """
-    begin = text.rfind(prefix) + len(prefix)
-    if begin > len(text):
-        raise MalformedZNode(
-            f"begin {begin}, end {len(text)}, length {len(text)}",
-            "java.lang.StringIndexOutOfBoundsException",
-        )
-    return text[begin:]
-
-
 class IsrChangeNotificationZNode:
     """/isr_change_notification: parent of the ISR change notifications."""
 
@@ -84,11 +68,6 @@ class IsrChangeNotificationSequenceZNode:
 
     encode = staticmethod(encode_partitions)
     decode = staticmethod(decode_partitions)
-
-    @staticmethod
-    def sequence_number(path: str) -> str:
-        """Return the sequence number at the end of a notification's path or name."""
-        return _after_last(path, "isr_change_")
 
 
 class LogDirEventNotificationZNode:
@@ -126,8 +105,3 @@ class LogDirEventNotificationSequenceZNode:
             return to_int(field(as_object(parse_bytes(data)), "broker"))
         except UnparsableJson:
             return None
-
-    @staticmethod
-    def sequence_number(path: str) -> str:
-        """Return the sequence number at the end of a notification's path or name."""
-        return _after_last(path, "log_dir_event_")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from klamm.brokers.config import broker_config
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
 from klamm.cluster.requests import (
@@ -178,7 +176,8 @@ def test_a_broker_that_is_shutting_down_follows_without_fetching(network: Networ
 
 def test_catching_up_can_be_held_and_released() -> None:
     network = Network()
-    broker = network.add(2, msgspec.structs.replace(broker_config({}), catch_up="held"))
+    broker = network.add(2)
+    broker.hold_catch_up()
     network.request(2, update_metadata())
     follow(network)
     assert fetched(network) == [] and broker.next_due_ms() is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from klamm.cluster.types import (
     TopicIdReplicaAssignment,
     TopicPartition,
 )
-from klamm.zk import znodes
 from klamm.zk.znodes import (
     BrokerIdZNode,
     ClusterIdZNode,
@@ -180,14 +177,3 @@ def test_a_topic_reads_back(replicas: dict[int, ReplicaAssignment], topic_id: st
 def test_a_list_of_partitions_reads_back(partitions: list[TopicPartition]) -> None:
     data = PreferredReplicaElectionZNode.encode(partitions)
     assert PreferredReplicaElectionZNode.decode(data) == partitions
-
-
-@pytest.mark.parametrize(
-    "node", [znodes.IsrChangeNotificationSequenceZNode, znodes.LogDirEventNotificationSequenceZNode]
-)
-def test_a_name_shorter_than_a_notices_has_no_number(node: Any) -> None:
-    with pytest.raises(MalformedZNode) as raised:
-        node.sequence_number("foreign")
-    assert raised.value.kafka_class == "java.lang.StringIndexOutOfBoundsException"
-    # From a longer one Kafka cuts as many characters as the prefix has, but one.
-    assert node.sequence_number("/" * 30) == "/" * (31 - len(node.sequence_number_prefix))

@@ -24,7 +24,7 @@ DATA = Path(__file__).parents[2] / "data" / "znodes" / "znodes.jsonl"
 CASES: list[Case] = [json.loads(line) for line in DATA.read_text().splitlines()]
 ENCODE = [case for case in CASES if case["op"] == "encode"]
 DECODE = [case for case in CASES if case["op"] == "decode"]
-PATHS = [case for case in CASES if case["op"] in ("path", "sequence_number")]
+PATHS = [case for case in CASES if case["op"] == "path"]
 TEXTS_OF_KAFKA = (
     "Expected ",
     "No such field",
@@ -260,26 +260,22 @@ def test_decode_reads_what_kafka_reads(case: Case) -> None:
 
 def path_of(case: Case) -> str:
     given = case["input"]
-    match case["node"], case["op"]:
-        case "BrokerIdZNode", _:
+    match case["node"]:
+        case "BrokerIdZNode":
             return znodes.BrokerIdZNode.path(given["id"])
-        case "TopicPartitionZNode", _:
+        case "TopicPartitionZNode":
             return znodes.TopicPartitionZNode.path(
                 TopicPartition(given["topic"], given["partition"])
             )
-        case "ConfigEntityZNode", _:
+        case "ConfigEntityZNode":
             return znodes.ConfigEntityZNode.path(given["entity_type"], given["entity_name"])
-        case "IsrChangeNotificationSequenceZNode", "path":
+        case "IsrChangeNotificationSequenceZNode":
             return znodes.IsrChangeNotificationSequenceZNode.path(given["sequence"])
-        case "IsrChangeNotificationSequenceZNode", _:
-            return znodes.IsrChangeNotificationSequenceZNode.sequence_number(given["path"])
-        case "LogDirEventNotificationSequenceZNode", "path":
+        case "LogDirEventNotificationSequenceZNode":
             return znodes.LogDirEventNotificationSequenceZNode.path(given["sequence"])
-        case "LogDirEventNotificationSequenceZNode", _:
-            return znodes.LogDirEventNotificationSequenceZNode.sequence_number(given["path"])
     raise AssertionError(f"no path for {case['node']}")
 
 
 @pytest.mark.parametrize("case", PATHS, ids=ids(PATHS))
 def test_paths_are_those_of_kafka(case: Case) -> None:
-    assert path_of(case) == case.get("path", case.get("result"))
+    assert path_of(case) == case["path"]

@@ -1,0 +1,62 @@
+"""Snapshots of simulated worlds, and digests that tell whether two worlds or servers are equal."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+
+from klamm.runtime.simulated.run_loop import Chooser
+from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.zk.memory_server import MemoryServer
+
+
+class Snapshot:
+    """A snapshot of a simulated world. ``restore`` may be called any number of times.
+
+    Take it only between events, because greenlets cannot be copied. To reach a state in the middle
+    of an event, restore an earlier snapshot and repeat the recorded ``choices``.
+    """
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        inside = world.scheduler.inside_an_event
+        assert not inside, f"no snapshot is possible: {inside} are in the middle of an event"
+        self._world = copy.deepcopy(world)
+
+    def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
+        """A world that continues from the snapshot; ``choose`` as in SimulatedWorld."""
+        world = copy.deepcopy(self._world)
+        world.choose_by(choose)
+        return world
+
+
+def fingerprint(world: SimulatedWorld) -> str:
+    """A hash that is equal for equal worlds. Call this only between events."""
+    assert not world.scheduler.inside_an_event
+    logs = [
+        (broker_id, *replica)
+        for broker_id in sorted(world.log_stores)
+        for replica in world.replicas_of(broker_id)
+        if replica[1].log_end_offset
+    ]
+    digest = hashlib.sha256()
+    digest.update(repr(world.clock.monotonic_ms()).encode())
+    digest.update(server_fingerprint(world.server).encode())
+    digest.update(repr(world.transport.in_flight).encode())
+    digest.update(repr(world.copying.in_progress()).encode())
+    digest.update(repr(logs).encode())
+    digest.update(world.journal.to_bytes())
+    return digest.hexdigest()
+
+
+def server_fingerprint(server: MemoryServer) -> str:
+    """A digest of the tree, watches and sessions of a ZooKeeper in memory."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path, node in server.tree.items():
+        digest.update(repr((path, node.data, node.stat(), node.creations)).encode())
+    sessions = [
+        (session_id, s.timeout_ms, s.watches, s.expired, s.notified)
+        for session_id, s in server._sessions.items()
+    ]
+    expiries = sorted(server._expire_at_ms.items())
+    digest.update(repr((server.zxid, server.watches.armed(), sessions, expiries)).encode())
+    return digest.hexdigest()
