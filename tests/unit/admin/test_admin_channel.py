@@ -13,14 +13,14 @@ from klamm.cluster.requests import (
     CreateTopicsResponse,
     DeletableTopicResult,
     DeleteTopicsResponse,
-    DescribeLogDirsResponse,
     ElectLeadersResponse,
     ListPartitionReassignmentsResponse,
-    Response,
+    PartitionResponse,
+    TopicResponse,
 )
 
 
-def responses(error: Errors) -> list[Response]:
+def responses(error: Errors) -> list[TopicResponse | PartitionResponse]:
     """Each response of a controller, with one error; that of a single topic is the last one."""
     return [
         CreateTopicsResponse((CreatableTopicResult("t"), CreatableTopicResult("u", error))),
@@ -35,7 +35,6 @@ def responses(error: Errors) -> list[Response]:
 def test_only_the_error_not_controller_means_another_controller(error: Errors) -> None:
     is_other = error is Errors.NOT_CONTROLLER
     assert [is_not_controller(one) for one in responses(error)] == [is_other] * 5
-    assert not is_not_controller(DescribeLogDirsResponse(()))
 
 
 def test_the_text_of_a_timeout() -> None:
@@ -44,4 +43,4 @@ def test_the_text_of_a_timeout() -> None:
         "Call(callName=createTopics, deadlineMs=999, tries=1, nextAllowedTryMs=1100) timed out at "
         "1000 after 1 attempt(s)"
     )
-    assert error.hint == "a hint"
+    assert (error.hint, error.definite) == ("a hint", True)
