@@ -6,8 +6,9 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 import pytest
@@ -70,12 +71,13 @@ def test_no_name_is_written_another_way() -> None:
     assert [span for span in spans if ":" in span] == [": ".join(name) for name in NAMES]
 
 
-def name_of(frame: FrameType) -> Name | None:
-    """The function of a frame, or None if it is not the project's."""
-    path = Path(frame.f_code.co_filename)
+@cache
+def name_of(code: CodeType) -> Name | None:
+    """The name of a function, or None if it is not the project's."""
+    path = Path(code.co_filename)
     if not path.is_relative_to(ROOT):
         return None
-    return Name(path.relative_to(ROOT).as_posix(), frame.f_code.co_qualname)
+    return Name(path.relative_to(ROOT).as_posix(), code.co_qualname)
 
 
 def stacks_during(action: Callable[[], object]) -> list[list[Name]]:
@@ -83,12 +85,12 @@ def stacks_during(action: Callable[[], object]) -> list[list[Name]]:
     stacks: list[list[Name]] = []
 
     def on_event(frame: FrameType, event: str, _: object) -> None:
-        if event != "call" or name_of(frame) is None:
+        if event != "call" or name_of(frame.f_code) is None:
             return
         at: FrameType | None = frame
         stack: list[Name] = []
         while at is not None:
-            if (name := name_of(at)) is not None:
+            if (name := name_of(at.f_code)) is not None:
                 stack.append(name)
             at = at.f_back
         stacks.append(stack)
