@@ -24,7 +24,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.integers import Count, Int32
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
-from klamm.server.bodies import RequestBody
+from klamm.server.bodies import CreatedTopics, RequestBody
 from klamm.server.entries import Entry, field_types, read_entry, read_fields, written, written_entry
 
 DEFAULT_TIMEOUT_MS = 30_000
@@ -228,39 +228,6 @@ class ConfigsOfEntities(RequestBody, frozen=True):
 # -- responses: their only field is the result of the call
 
 
-class CreatedTopic(msgspec.Struct, frozen=True):
-    """Result of creating one topic; ``code`` is NONE if there was no error."""
-
-    name: str
-    code: str
-    message: str | None = None
-    topic_id: str | None = None
-    num_partitions: int = -1
-    replication_factor: int = -1
-
-
-class CreatedTopics(msgspec.Struct, frozen=True):
-    """Response to POST /topics: one result per topic, in the order of the request."""
-
-    topics: list[CreatedTopic]
-
-    @staticmethod
-    def of(response: requests.CreateTopicsResponse) -> CreatedTopics:
-        """Return the body for a response of the controller."""
-        rows = map(msgspec.structs.astuple, response.topics)
-        return CreatedTopics([CreatedTopic(name, code.name, *rest) for name, code, *rest in rows])
-
-    def response(self) -> requests.CreateTopicsResponse:
-        """Return the controller's response, from which ``of`` made this body."""
-        rows = map(msgspec.structs.astuple, self.topics)
-        return requests.CreateTopicsResponse(
-            tuple(
-                requests.CreatableTopicResult(name, Errors[code], *rest)
-                for name, code, *rest in rows
-            )
-        )
-
-
 class TopicNames(msgspec.Struct, frozen=True):
     """Response to GET /topics."""
 
@@ -349,8 +316,6 @@ class AdminCall(NamedTuple):
             result = call(**{k: v for k, v in read_fields(body).items() if k in _hints(self.call)})
         if self.answer is CreatedTopics:
             return CreatedTopics.of(result)
-        if self.answer is _hints(self.call)["return"]:
-            return result
         (kind,) = field_types(self.answer).values()
         return self.answer(written(result, kind, is_sorted=self.answer is not ConfigsOfEntities))
 
@@ -363,8 +328,6 @@ class AdminCall(NamedTuple):
         answer = msgspec.json.decode(data, type=self.answer)
         if isinstance(answer, CreatedTopics):
             return answer.response()
-        if self.answer is _hints(self.call)["return"]:
-            return answer
         (result,) = read_fields(answer).values()
         return result
 

@@ -1,6 +1,6 @@
-"""Request bodies of the HTTP API: the base type, and the bodies of actions.
+"""Bodies of the HTTP API: the base type of requests, the bodies of actions, and created topics.
 
-The bodies of Kafka's Admin calls are in admin_calls.py, those of producers and consumers in
+The other bodies of Kafka's Admin calls are in admin_calls.py, those of producers and consumers in
 client_bodies.py.
 """
 
@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.integers import Count
+from klamm.cluster.requests import CreatableTopicResult, CreateTopicsResponse
 from klamm.runtime.actions import BROKER, ActionKind, BrokerRef, Parties
 from klamm.runtime.network import Party
 
@@ -69,3 +71,33 @@ def body_of(kind: ActionKind) -> type[msgspec.Struct] | None:
         frozen=True,
         kw_only=True,
     )
+
+
+class CreatedTopic(msgspec.Struct, frozen=True):
+    """Result of creating one topic; ``code`` is NONE if there was no error."""
+
+    name: str
+    code: str
+    message: str | None = None
+    topic_id: str | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+class CreatedTopics(msgspec.Struct, frozen=True):
+    """Response to POST /topics: one result per topic, in the order of the request."""
+
+    topics: list[CreatedTopic]
+
+    @staticmethod
+    def of(response: CreateTopicsResponse) -> CreatedTopics:
+        """Return the body for a response of the controller."""
+        rows = map(msgspec.structs.astuple, response.topics)
+        return CreatedTopics([CreatedTopic(name, code.name, *rest) for name, code, *rest in rows])
+
+    def response(self) -> CreateTopicsResponse:
+        """Return the controller's response, from which ``of`` made this body."""
+        rows = map(msgspec.structs.astuple, self.topics)
+        return CreateTopicsResponse(
+            tuple(CreatableTopicResult(name, Errors[code], *rest) for name, code, *rest in rows)
+        )
