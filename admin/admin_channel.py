@@ -21,8 +21,7 @@ from klamm.cluster.requests import (
     Response,
     TopicResponse,
 )
-from klamm.cluster.types import TopicPartition
-from klamm.statemachines.context import ControllerContext
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 RETRY_BACKOFF_MS: Final = 100
@@ -97,8 +96,18 @@ class AdminChannel(Protocol):
         """Return the metadata of ``topics`` and the list of live brokers."""
         ...
 
-    def context(self) -> ControllerContext | None:
-        """Return the active controller's context, or None. The context must not be changed."""
+    def partition_count(self) -> int | None:
+        """Return the number of partitions in the controller's context.
+
+        Returns None if there is no controller.
+        """
+        ...
+
+    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return the running reassignments in the controller's context.
+
+        If there is no controller, an empty mapping is returned immediately.
+        """
         ...
 
     def now_ms(self) -> int:

@@ -184,8 +184,7 @@ class KafkaAdmin:
                 )
         overrides = self._channel.zk.get_topic_configs(topics).values
         defaults = static_topic_configs(self._config)
-        context = self._channel.context()
-        moving = {} if context is None else context.running_reassignments()
+        moving = self._channel.running_reassignments()
         return [
             _description(topic, {**defaults, **overrides.get(topic.name, {})}, moving)
             for topic in found
@@ -376,9 +375,9 @@ class KafkaAdmin:
 
     def _check_limits(self, added: int) -> None:
         self._limits.check_request(added)
-        context = self._channel.context()
-        if context is not None:
-            self._limits.check_cluster(len(context.assignments), added)
+        existing = self._channel.partition_count()
+        if existing is not None:
+            self._limits.check_cluster(existing, added)
 
     def _add_partitions(self, topic: str, wanted: NewPartitions) -> list[TopicPartition]:
         """Validate and create new partitions of a topic; return them. Raises AdminError."""

@@ -29,13 +29,12 @@ from klamm.cluster.requests import (
     Response,
     TopicResponse,
 )
-from klamm.cluster.types import NO_LEADER, TopicPartition
+from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.agreement import context_of_real_cluster
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.real.running_node import RunningNode
 from klamm.server.closing import POLL_S, Closing
 from klamm.server.zookeeper import connected_store, lost_zookeeper, why_no_controller
-from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 API_TIMEOUT_S: Final = 60.0
@@ -123,9 +122,21 @@ class ServerChannel:
         """Wait until a controller is elected. Raises RequestTimedOut."""
         self._controller_id(self._deadline_s(timeout_ms), call)
 
-    def context(self) -> ControllerContext | None:
-        """Return the active controller's context, or None. The context must not be changed."""
-        return context_of_real_cluster(self._cluster)
+    def partition_count(self) -> int | None:
+        """Return the number of partitions in the controller's context.
+
+        Returns None if there is no controller.
+        """
+        context = context_of_real_cluster(self._cluster)
+        return None if context is None else len(context.assignments)
+
+    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return the running reassignments in the controller's context.
+
+        The result is empty if there is no controller.
+        """
+        context = context_of_real_cluster(self._cluster)
+        return {} if context is None else context.running_reassignments()
 
     def _controller_id(self, deadline_s: float, call: str) -> int:
         return self._wait_until(

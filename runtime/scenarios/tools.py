@@ -42,6 +42,7 @@ from klamm.cluster.types import (
     NO_LEADER,
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartition,
 )
@@ -50,7 +51,6 @@ from klamm.runtime.checks.admin_history import AdminHistory
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, ToolResult
-from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import BrokerIdZNode
 
@@ -237,9 +237,18 @@ class DriverChannel:
             tuple(_metadata(topic, found.get(topic), states.values, brokers) for topic in topics),
         )
 
-    def context(self) -> ControllerContext | None:
-        """Return the active controller's context, or None. The context must not be changed."""
-        return self._driver.controller_context()
+    def partition_count(self) -> int | None:
+        """Return the number of partitions that the active controller knows.
+
+        Returns None if no controller is active.
+        """
+        context = self._driver.controller_context()
+        return None if context is None else len(context.assignments)
+
+    def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return the reassignments in progress, as known to the active controller."""
+        context = self._driver.controller_context()
+        return {} if context is None else context.running_reassignments()
 
     def now_ms(self) -> int:
         """Return the age of the cluster in milliseconds."""
