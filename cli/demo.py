@@ -37,6 +37,7 @@ PAGE = "replay.html"
 EVENTS = "events"
 CORES = 2
 MEMORY_MB = 1024
+DIFFERENCES_SHOWN = 20
 EXAMPLES = """
 \b
 Examples:
@@ -140,29 +141,31 @@ def compare_states(engine: Engine, end: DemoEnd, table: Path, start_s: float) ->
 
     ``start_s``: how long Spark took to start.
     """
-    from klamm.replay.event_table import open_table
-    from klamm.replay.final_states import StoredPartition, compare
+    from klamm.replay.diff import compare, side_of, stored_side, stored_states
+    from klamm.replay.event_table import open_table, some_damaged
 
     begun_s = time.monotonic()
-    stored = []
-    for tp, assignment in end.stored.assignments.items():
-        leadership = end.stored.states.get(tp)
-        at = None if leadership is None else leadership.leader_and_isr
-        state = () if at is None else (at.leader, at.leader_epoch, at.isr, at.zk_version)
-        stored.append(StoredPartition(*tp, assignment.replicas, *state))
-    found = compare(open_table(engine, table), stored, end.stored.broker_epochs)
+    stored = stored_states(end.stored.assignments, end.stored.states)
+    live = end.stored.broker_epochs
+    tree = stored_side(engine, "ZooKeeper", "its znodes", stored, live)
+    journal = side_of(open_table(engine, table), "the journal")
+    found = compare(engine, journal, tree, DIFFERENCES_SHOWN, versions=True)
+    unreadable = some_damaged(engine, table, DIFFERENCES_SHOWN)
     job_s = time.monotonic() - begun_s
+    differing = len(unreadable) + found.total
+    shown = [f"{at.file}:{at.line}: {at.problem}: {at.text}" for at in unreadable]
+    shown += [at.text("in the journal", "in ZooKeeper") for at in found.shown]
     lines = [
         f"Spark started in {start_s:.1f} s; the job took {job_s:.1f} s.",
         f"Compared {found.partitions} partitions and {found.replicas} replicas with ZooKeeper.",
-        f"{found.differing} differ:" if found.differing else "All agree.",
-        *found.lines,
+        f"{differing} differ:" if differing else "All agree.",
+        *shown,
     ]
     facts = {
         "partitions": found.partitions,
         "replicas": found.replicas,
-        "differing": found.differing,
-        "disagreements": found.lines,
+        "differing": differing,
+        "disagreements": shown,
     }
     return Step(SPARK_TITLE, tuple(lines), facts, round((start_s + job_s) * 1000))
 

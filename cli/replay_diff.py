@@ -35,7 +35,7 @@ from klamm.zk.dump_text import read_dump
 from klamm.zk.store import Store
 
 if TYPE_CHECKING:
-    from klamm.replay.diff import Difference, Differences, Divergence, Side
+    from klamm.replay.diff import Differences, Divergence, Side
     from klamm.replay.engines import Engine
     from klamm.replay.event_table import EventTable
     from klamm.replay.opening import Input
@@ -202,14 +202,9 @@ def _read(store: Store, name: str) -> StoredCluster:
 
 
 def _tree_side(engine: Engine, tree: _Tree) -> Side:
-    from klamm.replay.diff import StoredState, stored_side
+    from klamm.replay.diff import stored_side, stored_states
 
-    states: list[StoredState] = []
-    for tp in tree.stored.assignments:
-        leadership = tree.stored.states.get(tp)
-        at = None if leadership is None else leadership.leader_and_isr
-        stored = () if at is None else (at.leader, at.leader_epoch, list(at.isr), at.zk_version)
-        states.append(StoredState(*tp, *stored))
+    states = stored_states(tree.stored.assignments, tree.stored.states)
     return stored_side(engine, tree.name, tree.what, states)
 
 
@@ -222,17 +217,11 @@ def _lines(sides: Sequence[Side], found: Differences) -> Iterator[str]:
         yield f"Not compared: {words}."
     yield f"Differences: {found.total:,}" if found.total else "The final states agree."
     for difference in found.shown:
-        yield f"  {_difference_line(difference)}"
+        yield f"  {difference.text('in A', 'in B')}"
     if found.total > len(found.shown):
         yield f"  and {found.total - len(found.shown):,} more"
     if found.divergence is not None:
         yield f"First divergence: {_divergence_line(found.divergence)}."
-
-
-def _difference_line(at: Difference) -> str:
-    replica = "" if at.replica < 0 else f" on broker {at.replica}"
-    a, b = ("none" if value is None else value or "empty" for value in (at.a, at.b))
-    return f"{at.topic}-{at.partition}{replica}: {at.field} {a} in A, {b} in B"
 
 
 def _divergence_line(at: Divergence) -> str:

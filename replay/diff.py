@@ -6,14 +6,19 @@ hash of their name; names are looked up only for the differences that are shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from klamm.cluster.errors import UsageError
-from klamm.cluster.types import NO_LEADER
+from klamm.cluster.types import (
+    NO_LEADER,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from klamm.replay.encode import WORDS, word_of, xxhash64
 from klamm.replay.engines import Engine, row, rows
 from klamm.replay.event_schema import (
@@ -27,6 +32,7 @@ from klamm.replay.kafka_order import BOTH
 from klamm.replay.questions.columns import IS_SNAPSHOT, judged
 from klamm.replay.questions.final_states import LEADERSHIP, final_tables
 from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.replica_state import ReplicaState
 
 MOST_SHOWN: Final = 50
 _PARTITION: Final = ("topic", "partition")
@@ -41,6 +47,7 @@ _STORED_SCHEMA: Final = pa.schema(
         ("leader_epoch", pa.int32()),
         ("isr", pa.list_(pa.int32())),
         ("zk_version", pa.int32()),
+        ("replicas", pa.list_(pa.int32())),
         ("topic", pa.int64()),
     ]
 )
@@ -49,9 +56,9 @@ _PARTITION_FIELDS: Final = ("state", "leader", "leader_epoch", "isr")
 
 
 class StoredState(NamedTuple):
-    """A partition's state in ZooKeeper.
+    """A partition's state and replicas in ZooKeeper.
 
-    ``leader`` and the fields after it are None if the partition has no state znode.
+    The fields from ``leader`` to ``zk_version`` are None if the partition has no state znode.
     """
 
     topic: str
@@ -60,6 +67,24 @@ class StoredState(NamedTuple):
     leader_epoch: int | None = None
     isr: Sequence[int] | None = None
     zk_version: int | None = None
+    replicas: Sequence[int] = ()
+
+
+def stored_states(
+    assignments: Mapping[TopicPartition, ReplicaAssignment],
+    states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+) -> list[StoredState]:
+    """Return the state of each assigned partition, from the topic and state znodes."""
+    found = []
+    for tp, assignment in assignments.items():
+        state = StoredState(*tp, replicas=assignment.replicas)
+        if tp in states:
+            at = states[tp].leader_and_isr
+            state = StoredState(
+                *tp, at.leader, at.leader_epoch, at.isr, at.zk_version, assignment.replicas
+            )
+        found.append(state)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +122,12 @@ class Difference(NamedTuple):
     field: str
     a: str | None
     b: str | None
+
+    def text(self, in_a: str, in_b: str) -> str:
+        """Return a line about the difference; ``in_a`` and ``in_b`` name the sides."""
+        replica = "" if self.replica < 0 else f" on broker {self.replica}"
+        a, b = ("none" if value is None else value or "empty" for value in (self.a, self.b))
+        return f"{self.topic}-{self.partition}{replica}: {self.field} {a} {in_a}, {b} {in_b}"
 
 
 class Divergence(NamedTuple):
@@ -220,31 +251,49 @@ def side_of(
     )
 
 
-def stored_side(engine: Engine, name: str, what: str, stored: Sequence[StoredState]) -> Side:
-    """Prepare the state znodes of a live or dumped ZooKeeper as one side of a comparison."""
+def stored_side(
+    engine: Engine,
+    name: str,
+    what: str,
+    stored: Sequence[StoredState],
+    live_brokers: Collection[int] | None = None,
+) -> Side:
+    """Prepare the state znodes of a live or dumped ZooKeeper as one side of a comparison.
+
+    If ``live_brokers`` is given, replicas are compared: those on live brokers must be Online. A
+    replica on a dead broker may have any state, because Kafka sets the replicas of a new topic
+    Online even on dead brokers.
+    """
     columns = [list(column) for column in zip(*stored, strict=True)]
     topics = [xxhash64(at.topic) for at in stored]
     states = engine.table(pa.table([*columns, topics], schema=_STORED_SCHEMA))
     names = f"SELECT DISTINCT 'topic' AS domain, topic AS code, name FROM {states}"
-    state = f"{state_by_leader()} AS state"
+    state = f"{_STATE_BY_LEADER} AS state"
     partitions = f"SELECT topic, partition, {state}, {LEADERSHIP} FROM {states}"
-    return Side(name, what, engine.view(partitions), None, None, engine.view(names), True)
+    replicas = None
+    if live_brokers is not None:
+        live = ", ".join(map(str, live_brokers)) or "-1"
+        online = f"CASE WHEN replica IN ({live}) THEN '{ReplicaState.ONLINE.value}' END AS state"
+        each = f"SELECT topic, partition, unnest(replicas) AS replica FROM {states}"
+        replicas = engine.view(f"SELECT topic, partition, replica, {online} FROM ({each})")
+    return Side(name, what, engine.view(partitions), replicas, None, engine.view(names), True)
 
 
-def state_by_leader() -> str:
-    """Return SQL that derives a partition's state from the leader stored in ZooKeeper.
+_STATE_BY_LEADER: Final = (
+    f"CASE WHEN leader IS NULL THEN '{PartitionState.NEW.value}' "
+    f"WHEN leader = {NO_LEADER} THEN '{PartitionState.OFFLINE.value}' "
+    f"ELSE '{PartitionState.ONLINE.value}' END"
+)
+"""SQL for a partition's state. ``leader`` is null if the partition has no state znode."""
 
-    The column ``leader`` is null if the partition has no state znode.
+
+def compare(
+    engine: Engine, a: Side, b: Side, most: int = MOST_SHOWN, *, versions: bool = False
+) -> Differences:
+    """Compare final states, and find the first write of a leader and ISR that only one side has.
+
+    ``versions``: also compare the versions of state znodes, which a dump does not keep.
     """
-    return (
-        f"CASE WHEN leader IS NULL THEN '{PartitionState.NEW.value}' "
-        f"WHEN leader = {NO_LEADER} THEN '{PartitionState.OFFLINE.value}' "
-        f"ELSE '{PartitionState.ONLINE.value}' END"
-    )
-
-
-def compare(engine: Engine, a: Side, b: Side, most: int = MOST_SHOWN) -> Differences:
-    """Compare final states, and find the first write of a leader and ISR that only one side has."""
     not_compared = []
     is_whole = a.is_whole and b.is_whole
     if not is_whole:
@@ -253,11 +302,12 @@ def compare(engine: Engine, a: Side, b: Side, most: int = MOST_SHOWN) -> Differe
             f"ISRs whose znode versions differ: {partial.name} does not record all ISR changes"
         )
     fields = (*_PARTITION_FIELDS, _VERSION)
-    partitions = engine.keep(beside(a.partitions, b.partitions, _PARTITION, fields), "beside")
-    found = list(_differing(partitions, "-1", _PARTITION_FIELDS, is_whole=is_whole))
+    partitions = engine.keep(_beside(a.partitions, b.partitions, _PARTITION, fields), "beside")
+    compared = fields if versions else _PARTITION_FIELDS
+    found = list(_differing(partitions, "-1", compared, is_whole=is_whole))
     replicas = None
     if a.replicas is not None and b.replicas is not None:
-        both = engine.keep(beside(a.replicas, b.replicas, _REPLICA, ("state",)), "beside")
+        both = engine.keep(_beside(a.replicas, b.replicas, _REPLICA, ("state",)), "beside")
         replicas = _count(engine, both)
         found += _differing(both, "replica", ("state",), is_whole=True)
     else:
@@ -288,7 +338,7 @@ def _count(engine: Engine, relation: str) -> int:
     return found
 
 
-def beside(a: str, b: str, key: Sequence[str], fields: Sequence[str]) -> str:
+def _beside(a: str, b: str, key: Sequence[str], fields: Sequence[str]) -> str:
     """Return SQL for a full join of tables A and B by ``key``.
 
     Each field X becomes the columns a_X and b_X. The column ``a`` is true if A has a row with this

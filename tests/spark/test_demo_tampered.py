@@ -63,9 +63,8 @@ def test_a_state_that_was_rewritten_manually_ends_in_10(
     by_checks, _, by_spark = (step["facts"]["disagreements"] for step in told["steps"][-3:])
     assert told["disagreements"] == [*by_checks, *by_spark]
     assert len(by_checks) == 6 + 3 + 1
-    (line,) = by_spark
-    partition, _, _ = line.partition(": ")
+    (partition,) = {line.partition(": ")[0] for line in by_spark}
     assert partition.startswith(f"{AUTOMATIC}-")
     assert all(line.startswith(f"{partition}: ") for line in by_checks)
-    assert "leader_epoch" in line and "99 in ZooKeeper" in line
+    assert any("leader_epoch" in line and "99 in ZooKeeper" in line for line in by_spark)
     assert all(f"   {line}" in lines for line in told["disagreements"])

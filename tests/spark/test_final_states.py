@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.journal import Kind
+from klamm.replay.diff import (
+    Difference,
+    Differences,
+    StoredState,
+    compare,
+    side_of,
+    stored_side,
+    stored_states,
+)
 from klamm.replay.engines import Engine
 from klamm.replay.event_table import EventTable
-from klamm.replay.final_states import Comparison, StoredPartition, compare
 from klamm.runtime.checks.agreement import StoredCluster
 from klamm.runtime.simulated.world import SimulatedWorld
 from tests.sim.worlds import create_topic, three_brokers
@@ -38,18 +46,12 @@ def world() -> SimulatedWorld:
 
 
 @pytest.fixture(scope="module")
-def stored(world: SimulatedWorld) -> list[StoredPartition]:
+def stored(world: SimulatedWorld) -> list[StoredState]:
     store = world.open_store()
     found = StoredCluster.read(store)
     store.close()
     assert sorted(found.broker_epochs) == list(LIVE)
-    partitions = []
-    for tp, assignment in found.assignments.items():
-        leadership = found.states.get(tp)
-        at = None if leadership is None else leadership.leader_and_isr
-        state = () if at is None else (at.leader, at.leader_epoch, at.isr, at.zk_version)
-        partitions.append(StoredPartition(*tp, assignment.replicas, *state))
-    return partitions
+    return stored_states(found.assignments, found.states)
 
 
 @pytest.fixture(scope="module")
@@ -60,84 +62,72 @@ def table(
     return table_of(engine, tmp_path_factory.mktemp("whole"), world.journal.rows)
 
 
-@pytest.fixture
-def compare_tree(table: EventTable) -> Callable[..., Comparison]:
-    """Compare the world's journal with a tree."""
-    return lambda partitions: compare(table, partitions, LIVE)
+def compared(table: EventTable, stored: Sequence[StoredState], most: int = 20) -> Differences:
+    """The differences between a journal and a ZooKeeper with the brokers in LIVE."""
+    tree = stored_side(table.engine, "tree", "znodes", stored, LIVE)
+    return compare(table.engine, side_of(table, "journal"), tree, most, versions=True)
 
 
-@pytest.fixture
-def compare_journal(
-    duckdb: Engine, stored: list[StoredPartition], tmp_path: Path
-) -> Callable[..., Comparison]:
-    """Compare a journal with the world's ZooKeeper."""
-
-    def run(rows: list[JournalRow], more: bytes = b"") -> Comparison:
-        return compare(table_of(duckdb, tmp_path, rows, more), stored, LIVE)
-
-    return run
+def lines_of(found: Differences) -> list[str]:
+    assert found.total == len(found.shown)
+    return [at.text("in the journal", "in ZooKeeper") for at in found.shown]
 
 
 def test_the_journal_ends_with_what_zookeeper_has(
-    compare_tree: Callable[..., Comparison],
-    compare_journal: Callable[..., Comparison],
-    world: SimulatedWorld,
-    stored: list[StoredPartition],
+    table: EventTable, world: SimulatedWorld, stored: list[StoredState], tmp_path: Path
 ) -> None:
-    assert compare_tree(stored) == Comparison(partitions=7, replicas=15, differing=0, lines=[])
-    assert compare_journal(world.journal.rows[::-1]).agrees
+    found = compared(table, stored)
+    assert (found.partitions, found.replicas, found.total, found.shown) == (7, 15, 0, [])
+    assert found.not_compared == []
+    backwards = table_of(table.engine, tmp_path, world.journal.rows[::-1])
+    assert compared(backwards, stored).total == 0
 
 
-def test_each_field_of_a_state_znode_counts(
-    compare_tree: Callable[..., Comparison], stored: list[StoredPartition]
-) -> None:
-    told: dict[str, tuple[object, str]] = {
-        "leader": (2, "leader 1 in the journal, 2 in ZooKeeper"),
-        "leader_epoch": (77, "in the journal, 77 in ZooKeeper"),
-        "isr": ((7,), "in the journal, [7] in ZooKeeper"),
-        "zk_version": (99, "in the journal, 99 in ZooKeeper"),
+def test_each_field_of_a_state_znode_counts(table: EventTable, stored: list[StoredState]) -> None:
+    values: dict[str, tuple[object, str]] = {
+        "leader": (2, "2"),
+        "leader_epoch": (77, "77"),
+        "isr": ((7,), "7"),
+        "zk_version": (99, "99"),
     }
     tampered = [*stored]
-    at = sorted(
-        (n for n, at in enumerate(stored) if at.topic == "t"), key=lambda n: stored[n].leader != 1
-    )
-    for n, (field, (value, _)) in zip(at, told.items(), strict=True):
+    at = [n for n, one in enumerate(stored) if one.topic == "t"]
+    for n, (field, (value, _)) in zip(at, values.items(), strict=True):
+        assert getattr(stored[n], field) != value
         tampered[n] = stored[n]._replace(**{field: value})
-    found = compare_tree(tampered)
-    lines = dict(line.split(": ", 1) for line in found.lines)
-    assert len(lines) == len(found.lines) == found.differing == len(told)
-    for n, (field, (_, words)) in zip(at, told.items(), strict=True):
-        said = lines[f"t-{stored[n].partition}"]
-        assert said.startswith(f"{field} ") and said.endswith(words) and ";" not in said
+    found = compared(table, tampered)
+    assert found.total == len(values)
+    assert {(one.topic, one.partition, one.field, one.b) for one in found.shown} == {
+        ("t", stored[n].partition, field, text)
+        for n, (field, (_, text)) in zip(at, values.items(), strict=True)
+    }
 
 
-def test_states_without_a_leader_are_compared(
-    compare_tree: Callable[..., Comparison], stored: list[StoredPartition]
-) -> None:
+def test_states_without_a_leader_are_compared(table: EventTable, stored: list[StoredState]) -> None:
     states = {(at.topic, at.partition): at.leader for at in stored}
     assert states[("single", 1)] == -1 and states[("unborn", 0)] is None
     tampered = [at._replace(leader=0) if at.leader == -1 else at for at in stored]
-    (line,) = compare_tree(tampered).lines
-    assert line == (
-        "single-1: state OfflinePartition in the journal, OnlinePartition in ZooKeeper; "
-        "leader -1 in the journal, 0 in ZooKeeper"
-    )
+    assert lines_of(compared(table, tampered)) == [
+        "single-1: leader -1 in the journal, 0 in ZooKeeper",
+        "single-1: state OfflinePartition in the journal, OnlinePartition in ZooKeeper",
+    ]
 
 
 def test_a_lost_row_is_found(
-    compare_journal: Callable[..., Comparison], world: SimulatedWorld
+    duckdb: Engine, world: SimulatedWorld, stored: list[StoredState], tmp_path: Path
 ) -> None:
     rows = world.journal.rows
     last = max(
         n for n, row in enumerate(rows) if row.kind == Kind.ISR_REMOVED and row.prev_isr != row.isr
     )
-    found = compare_journal(rows[:last] + rows[last + 1 :])
-    assert found.differing == 1
-    assert found.lines[0].startswith(f"{rows[last].topic}-{rows[last].partition}: ")
+    found = compared(table_of(duckdb, tmp_path, rows[:last] + rows[last + 1 :]), stored)
+    assert {(at.topic, at.partition) for at in found.shown} == {
+        (rows[last].topic, rows[last].partition)
+    }
 
 
 def test_lost_replica_rows_are_found(
-    compare_journal: Callable[..., Comparison], world: SimulatedWorld
+    duckdb: Engine, world: SimulatedWorld, stored: list[StoredState], tmp_path: Path
 ) -> None:
     came_back = ("t", 1, 0, "OnlineReplica")
     rows = [
@@ -146,42 +136,25 @@ def test_lost_replica_rows_are_found(
         if row.epoch == 1 or (row.topic, row.partition, row.replica, row.to) != came_back
     ]
     assert len(rows) < len(world.journal.rows)
-    assert compare_journal(rows).lines == [
+    assert lines_of(compared(table_of(duckdb, tmp_path, rows), stored)) == [
         "t-1 on broker 0: state OfflineReplica in the journal, OnlineReplica in ZooKeeper"
     ]
 
 
-def test_what_only_one_side_has_is_found(
-    compare_tree: Callable[..., Comparison], stored: list[StoredPartition]
-) -> None:
+def test_what_only_one_side_has_is_found(table: EventTable, stored: list[StoredState]) -> None:
     without = [at for at in stored if at.topic != "unborn"]
-    found = compare_tree([*without, StoredPartition("u", 0, (0,), 0, 0, (0,), 0)])
-    assert sorted(found.lines) == [
-        "u-0 on broker 0: missing from the journal",
-        "u-0: missing from the journal",
-        "unborn-0 on broker 2: missing from ZooKeeper; "
-        "its final state in the journal is state None",
-        "unborn-0: missing from ZooKeeper; its final state in the journal is state "
-        "NewPartition, leader None, leader_epoch None, isr None, zk_version None",
+    found = compared(table, [*without, StoredState("u", 0, 0, 0, (0,), 0, (0,))])
+    assert found.shown == [
+        Difference("u", 0, -1, "existence", "absent", "present"),
+        Difference("u", 0, 0, "existence", "absent", "present"),
+        Difference("unborn", 0, -1, "existence", "present", "absent"),
+        Difference("unborn", 0, 2, "existence", "present", "absent"),
     ]
-
-
-def test_a_torn_line_and_another_schema_version_are_reported_and_the_rest_is_read(
-    compare_journal: Callable[..., Comparison], world: SimulatedWorld
-) -> None:
-    found = compare_journal(world.journal.rows, more=b'{"v":9,"topic":"t"}\n{"v":1,"run_id":"r')
-    assert found.partitions == 7
-    first = len(world.journal.rows) + 1
-    assert [line.split("journal.jsonl:")[1] for line in found.lines] == [
-        f'{first}: schema version 9: {{"v":9,"topic":"t"}}',
-        f'{first + 1}: torn: {{"v":1,"run_id":"r',
-    ]
-    assert not found.agrees
 
 
 def test_many_differences_are_counted_and_some_are_shown(
-    compare_tree: Callable[..., Comparison], stored: list[StoredPartition]
+    table: EventTable, stored: list[StoredState]
 ) -> None:
-    more = [StoredPartition("u", n, (0,), 0, 0, (0,), 0) for n in range(50)]
-    found = compare_tree([*stored, *more])
-    assert (found.differing, len(found.lines)) == (100, 20)
+    more = [StoredState("u", n, 0, 0, (0,), 0, (0,)) for n in range(50)]
+    found = compared(table, [*stored, *more])
+    assert (found.total, len(found.shown)) == (100, 20)
