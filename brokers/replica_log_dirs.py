@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.brokers.logs.errors import LogStorageError
-from klamm.brokers.logs.replica_log import ReplicaLog as Log
+from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.replica_manager import ReplicaManager
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDirResult,
-    ReplicaLog,
 )
 from klamm.cluster.types import TopicPartition
 
@@ -95,7 +95,7 @@ def describe_log_dirs(
     - -1 if no LeaderAndIsr request has named the replica since the broker started.
     """
     wanted = None if request.partitions is None else frozenset(request.partitions)
-    logs: dict[str, list[ReplicaLog]] = {}
+    logs: dict[str, list[DescribedLog]] = {}
     for path in manager.log_dirs.paths:
         logs[path] = []
         held = manager.log_dirs.logs(path)
@@ -103,7 +103,7 @@ def describe_log_dirs(
             if wanted is None or tp in wanted:
                 is_future = held.futures.get(tp) is log
                 lag = _lag(manager.partitions.get(tp), log)
-                logs[path].append(ReplicaLog(tp, log.size_bytes, lag, is_future))
+                logs[path].append(DescribedLog(tp, log.size_bytes, lag, is_future))
     return DescribeLogDirsResponse(
         tuple(
             LogDirResult(path, Errors.NONE, tuple(sorted(found, key=_by_partition)))
@@ -114,7 +114,7 @@ def describe_log_dirs(
     )
 
 
-def _lag(partition: Partition | None, log: Log) -> int:
+def _lag(partition: Partition | None, log: ReplicaLog) -> int:
     if partition is None or partition.log is None:
         return _UNKNOWN_LAG
     if partition.log is log:
@@ -122,5 +122,5 @@ def _lag(partition: Partition | None, log: Log) -> int:
     return partition.log.log_end_offset - log.log_end_offset
 
 
-def _by_partition(log: ReplicaLog) -> TopicPartition:
+def _by_partition(log: DescribedLog) -> TopicPartition:
     return log.topic_partition

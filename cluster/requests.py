@@ -317,7 +317,7 @@ class DescribeLogDirsRequest(msgspec.Struct, frozen=True):
     partitions: tuple[TopicPartition, ...] | None = None
 
 
-class ReplicaLog(msgspec.Struct, frozen=True):
+class DescribedLog(msgspec.Struct, frozen=True):
     """Size and lag of a replica's log in a log directory.
 
     ``is_future`` is True for a future log, to which a log directory move copies the records.
@@ -334,7 +334,7 @@ class LogDirResult(msgspec.Struct, frozen=True):
 
     path: str
     error: Errors
-    logs: tuple[ReplicaLog, ...] = ()
+    logs: tuple[DescribedLog, ...] = ()
 
 
 class DescribeLogDirsResponse(msgspec.Struct, frozen=True):

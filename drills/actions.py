@@ -32,7 +32,7 @@ ANSWERED: Final = (steps.RunTool, steps.Reassign, steps.ElectLeaders)
 """Actions with an exit code and an output."""
 
 
-class ActionKind(NamedTuple):
+class DrillAction(NamedTuple):
     """Parser and documentation of one kind of action."""
 
     read: Read
@@ -179,9 +179,9 @@ def _without_value(word: str, action: Action) -> Read:
     return read
 
 
-def kind_of(word: str, action: type[Action], example: str, _: str | None) -> ActionKind:
+def kind_of(word: str, action: type[Action], example: str, _: str | None) -> DrillAction:
     """Return the parser and documentation of an action that is defined in runtime/actions.py."""
-    return ActionKind(_read_of(word, action), example, " ".join(str(getdoc(action)).split()))
+    return DrillAction(_read_of(word, action), example, " ".join(str(getdoc(action)).split()))
 
 
 def _run(reader: DrillReader, node: yaml.Node) -> Actions:
@@ -303,29 +303,29 @@ def _preload(reader: DrillReader, node: yaml.Node) -> Actions:
     return tuple(steps.Preload(tp, size_bytes) for tp, size_bytes in sizes.items())
 
 
-ACTIONS: Final[Mapping[str, ActionKind]] = {
+ACTIONS: Final[Mapping[str, DrillAction]] = {
     **{word: kind_of(word, *row) for word, row in actions.ACTIONS.items()},
-    "kill_all": ActionKind(
+    "kill_all": DrillAction(
         _without_value("kill_all", steps.KillAll()),
         "kill_all",
         "Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files "
         "and the drill's clients survive; logs in memory are lost.",
     ),
-    "up_again": ActionKind(
+    "up_again": DrillAction(
         _without_value("up_again", steps.UpAgain()),
         "up_again",
         "Restart the whole cluster with the same data and seed: first all brokers, and once they "
         "are registered, the controllers.",
     ),
     **{
-        f"{do}_zookeeper": ActionKind(_on_zookeeper(do), f"{do}_zookeeper: leader", about)
+        f"{do}_zookeeper": DrillAction(_on_zookeeper(do), f"{do}_zookeeper: leader", about)
         for do, about in _ON_ZOOKEEPER.items()
     },
     **{
-        do: ActionKind(_without_value(do, steps.ActOnZooKeeper(do)), do, about)
+        do: DrillAction(_without_value(do, steps.ActOnZooKeeper(do)), do, about)
         for do, about in _ON_QUORUM.items()
     },
-    "run": ActionKind(
+    "run": DrillAction(
         _run,
         "run: topics --zookeeper {zk} --delete --topic t",
         "Run one of Kafka's tools, with its arguments as on klamm's command line: "
@@ -333,83 +333,83 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
         + ". `{zk}` and `{bootstrap}` stand for the drill's cluster, `{file:NAME}` for a file of "
         "the step's `files`.",
     ),
-    "reassign": ActionKind(
+    "reassign": DrillAction(
         _reassign,
         "reassign: {t-0: [2, 3]}",
         "Ask the controller to move partitions to other replicas.",
     ),
-    "cancel_reassignment": ActionKind(
+    "cancel_reassignment": DrillAction(
         _cancel,
         "cancel_reassignment: [t-0]",
         "Ask the controller to cancel reassignments of partitions.",
     ),
-    "elect_preferred": ActionKind(
+    "elect_preferred": DrillAction(
         _elect(ElectionType.PREFERRED),
         "elect_preferred: all",
         "Ask the controller to elect the preferred (first) replicas of partitions as leaders.",
     ),
-    "elect_unclean": ActionKind(
+    "elect_unclean": DrillAction(
         _elect(ElectionType.UNCLEAN),
         "elect_unclean: [t-0]",
         "Ask the controller to elect any live replica of partitions that have no leader.",
     ),
-    "produce": ActionKind(
+    "produce": DrillAction(
         _produce,
         "produce: {t-0: 500}",
         "Queue this number of records in the drill's producer (idempotent, acks=all). It sends "
         "them while the next steps run, and a consumer reads them. At the end of the drill the "
         "consumer must have read every acknowledged record once and in order.",
     ),
-    "produce_constantly": ActionKind(
+    "produce_constantly": DrillAction(
         _produce_constantly,
         "produce_constantly: {t-0: 100}",
         "Produce to partitions (acks=all) at this constant rate in records per second until the "
         "drill ends. While the cluster is stable this needs no messages, so that long simulations "
         "are fast. At the end no acknowledged record may be lost. Simulated only.",
     ),
-    "create_znode": ActionKind(
+    "create_znode": DrillAction(
         _znodes(steps.CreateZnode),
         "create_znode: {/admin/delete_topics/t: null}",
         "Create znodes manually. Text is written unchanged, null as no data, other values as JSON.",
     ),
-    "set_znode": ActionKind(
+    "set_znode": DrillAction(
         _znodes(steps.SetZnode),
         "set_znode: {/admin/reassign_partitions: 'not JSON'}",
         "Overwrite znodes manually, regardless of their versions.",
     ),
-    "delete_znode": ActionKind(
+    "delete_znode": DrillAction(
         _delete,
         "delete_znode: /controller",
         "Delete znodes manually, regardless of their versions.",
     ),
-    "set_topic_partitions": ActionKind(
+    "set_topic_partitions": DrillAction(
         _set_topic_partitions,
         "set_topic_partitions: {t-1: [0, 2]}",
         "Add partitions to a topic's znode manually.",
     ),
-    "preload": ActionKind(
+    "preload": DrillAction(
         _preload,
         "preload: {t-0: 500GB}",
         "Add this amount of data to all replicas of partitions, in records of 1000 bytes, as if "
         "it had been produced long ago. Not possible after a step has produced to the partitions.",
     ),
     **{
-        how: ActionKind(_break_session(how), f"{how}: controller", f"{about} Simulated only.")
+        how: DrillAction(_break_session(how), f"{how}: controller", f"{about} Simulated only.")
         for how, about in _ON_SESSION.items()
     },
-    "heal_all": ActionKind(
+    "heal_all": DrillAction(
         _without_value("heal_all", steps.HealAll()),
         "heal_all",
         "End every fault: heal network and disks, resume paused brokers, start brokers that are "
         "not running, and restart brokers with a failed log directory.",
     ),
-    "advance": ActionKind(
+    "advance": DrillAction(
         _advance,
         "advance: 40",
         "Run this number of simulation steps. A simulation step runs a broker or controller up to "
         "its next ZooKeeper operation, delivers messages, or advances the clock. The next step of "
         "the drill can therefore begin while work is in progress. Simulated only.",
     ),
-    "wait": ActionKind(_wait, "wait: 5s", "Wait for a duration in ms, s or min."),
+    "wait": DrillAction(_wait, "wait: 5s", "Wait for a duration in ms, s or min."),
 }
 """All actions, keyed by their names in drills."""

@@ -22,7 +22,7 @@ from klamm.runtime.checks.admin_history import LINEARIZABLE
 from klamm.runtime.checks.invariants import InvariantViolated
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.occurrences import Occurrences
-from klamm.runtime.scenarios.partition_times import PartitionResult, PartitionTimes
+from klamm.runtime.scenarios.partition_times import PartitionAvailability, PartitionTimes
 from klamm.runtime.scenarios.runner import CheckResult, ScenarioRunner, StepResult
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, HealAll, Step, plain_text
 from klamm.runtime.scenarios.triggers import AtStep, Instant, Trigger
@@ -79,7 +79,7 @@ class Verdict(msgspec.Struct, frozen=True):
     failures: tuple[Failure, ...] = ()
     agreement: str = ""
     sometimes: tuple[CheckResult, ...] = ()
-    partitions: Mapping[TopicPartition, PartitionResult] = {}
+    partitions: Mapping[TopicPartition, PartitionAvailability] = {}
 
 
 class Follower:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from klamm.drills.run import Outcome, Verdict
-from klamm.runtime.scenarios.partition_times import PartitionResult
+from klamm.runtime.scenarios.partition_times import PartitionAvailability
 from klamm.runtime.scenarios.runner import CheckResult, StepResult
 
 OUTCOME_WORDS: Final = {
@@ -59,7 +59,7 @@ def verdict_lines(name: str, verdict: Verdict) -> Iterator[str]:
     yield f"{name} {OUTCOME_WORDS[verdict.outcome]} after {verdict.at_ms / 1000:.3f} s"
 
 
-def _partition_words(result: PartitionResult) -> str:
+def _partition_words(result: PartitionAvailability) -> str:
     words = [
         f"unavailable {result.unavailable_ms / 1000:.3f} s",
         f"under-replicated {result.under_replicated_ms / 1000:.3f} s",

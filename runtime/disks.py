@@ -21,7 +21,7 @@ from klamm.cluster.protocols import Clock, Journal
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import FileJournal, MemoryJournal
 from klamm.runtime.log_stores import LogStores
-from klamm.runtime.node_actors import FailLogDir
+from klamm.runtime.node_actors import LogDirFailed
 
 
 def local_disk() -> FaultyDisk:
@@ -56,7 +56,7 @@ class ClusterDisks:
         stores: LogStores,
         copying: Copying,
         journal: Journal,
-        send_event: Callable[[int, FailLogDir], None],
+        send_event: Callable[[int, LogDirFailed], None],
         call: Callable[[Callable[[], None]], None] = _at_once,
     ) -> None:
         self._log_dirs = spec.broker_config.log_dirs
@@ -75,7 +75,7 @@ class ClusterDisks:
         for path in self._paths(broker_id, log_dir):
             reason = self.stores.fail(broker_id, path, fault)
             if reason is not None:
-                self._send_event(broker_id, FailLogDir(path, reason))
+                self._send_event(broker_id, LogDirFailed(path, reason))
 
     def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
         """Limit the rate at which replicas are copied to and from a log directory.

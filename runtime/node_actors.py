@@ -65,7 +65,7 @@ class ShutDown:
 
 
 @dataclass(frozen=True)
-class FailLogDir:
+class LogDirFailed:
     """Event for a broker: one of its log directories failed.
 
     ``reason``: the disk error, or None if a user requested the failure."""
@@ -182,7 +182,7 @@ class BrokerActor(Actor):
                 if not self._is_shutting_down:
                     self._is_shutting_down = True
                     self._node.broker.begin_controlled_shutdown()
-            case FailLogDir(path, reason):
+            case LogDirFailed(path, reason):
                 self._node.broker.fail_log_dir(path, reason)
             case Message():
                 self._node.broker.receive(event)

@@ -38,7 +38,7 @@ def _api_error(code: str, message: str | None) -> requests.ApiError:
 # -- entries of mappings: the fields of the key, then the fields of the value
 
 
-class Partition(Entry, frozen=True):
+class PartitionEntry(Entry, frozen=True):
     """A partition, identified by topic and partition number."""
 
     KEY: ClassVar[Callable[..., Any]] = TopicPartition
@@ -46,7 +46,7 @@ class Partition(Entry, frozen=True):
     partition: Count
 
 
-class PartitionResult(Partition, frozen=True, forbid_unknown_fields=False):
+class PartitionResult(PartitionEntry, frozen=True, forbid_unknown_fields=False):
     """Result of a request for one partition; ``code`` is NONE if there was no error."""
 
     VALUE = _api_error
@@ -54,7 +54,7 @@ class PartitionResult(Partition, frozen=True, forbid_unknown_fields=False):
     message: str | None = None
 
 
-class MovingPartition(Partition, frozen=True, forbid_unknown_fields=False):
+class MovingPartition(PartitionEntry, frozen=True, forbid_unknown_fields=False):
     """A partition that is being reassigned."""
 
     VALUE = ReplicaAssignment
@@ -63,13 +63,13 @@ class MovingPartition(Partition, frozen=True, forbid_unknown_fields=False):
     removing_replicas: tuple[int, ...] = ()
 
 
-class WantedReplicas(Partition, frozen=True):
+class WantedReplicas(PartitionEntry, frozen=True):
     """Target replicas of a partition; null cancels the partition's reassignment."""
 
     replicas: tuple[Int32, ...] | None
 
 
-class Replica(Partition, frozen=True):
+class Replica(PartitionEntry, frozen=True):
     """One replica of a partition."""
 
     KEY = TopicPartitionReplica
@@ -108,7 +108,7 @@ class TopicFailure(Entry, frozen=True, forbid_unknown_fields=False):
     message: str | None = None
 
 
-class ReplicaLog(Partition, frozen=True, forbid_unknown_fields=False):
+class ReplicaLogEntry(PartitionEntry, frozen=True, forbid_unknown_fields=False):
     """A replica in a log directory; ``is_future`` marks a copy that a running move creates."""
 
     VALUE = ReplicaInfo
@@ -124,7 +124,7 @@ class LogDir(Entry, frozen=True, forbid_unknown_fields=False):
     VALUE = LogDirDescription
     path: str
     error: str | None
-    replicas: list[ReplicaLog]
+    replicas: list[ReplicaLogEntry]
 
 
 class BrokerLogDirs(Entry, frozen=True, forbid_unknown_fields=False):
@@ -177,7 +177,7 @@ class CreatePartitions(RequestBody, frozen=True):
 class PartitionsOrAll(RequestBody, frozen=True):
     """Body of POST /reassignments/list; null stands for all partitions."""
 
-    partitions: tuple[Partition, ...] | None = None
+    partitions: tuple[PartitionEntry, ...] | None = None
 
 
 class AlterReassignments(RequestBody, frozen=True):
@@ -191,7 +191,7 @@ class ElectLeaders(RequestBody, frozen=True):
     """Body of POST /elections; null stands for all partitions that need an election."""
 
     election_type: ElectionType
-    partitions: tuple[Partition, ...] | None = None
+    partitions: tuple[PartitionEntry, ...] | None = None
     timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 

@@ -16,6 +16,7 @@ from klamm.cluster.requests import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     ApiError,
+    DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
@@ -23,7 +24,6 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     LogDirResult,
-    ReplicaLog,
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.wire.frames import InvalidRequestFrame
@@ -170,7 +170,7 @@ def _errors(
 
 def _logs(log_dir: LogDirResult) -> list[Values]:
     # A log directory may have the current and the future log of a partition.
-    logs: dict[str, list[ReplicaLog]] = {}
+    logs: dict[str, list[DescribedLog]] = {}
     for log in log_dir.logs:
         logs.setdefault(log.topic_partition.topic, []).append(log)
     return [

@@ -38,7 +38,7 @@ class Api(NamedTuple):
     for_controller: bool = False
 
 
-class AdminCall(NamedTuple):
+class ListenerCall(NamedTuple):
     """Versions of an API that the listener answers, with klamm's admin client if it is needed.
 
     ``answer`` runs on a thread and may wait.
@@ -49,7 +49,7 @@ class AdminCall(NamedTuple):
     answer: Callable[[KafkaAdmin, configs.Asked], Values]
 
 
-_ROWS: Final[tuple[Api | AdminCall, ...]] = (
+_ROWS: Final[tuple[Api | ListenerCall, ...]] = (
     Api(0, range(10), records.produce_request, records.produce_response),
     Api(1, range(13), records.fetch_request, records.fetch_response),
     Api(2, range(7), records.list_offsets_request, records.list_offsets_response),
@@ -74,7 +74,7 @@ _ROWS: Final[tuple[Api | AdminCall, ...]] = (
     Api(14, range(6), groups.sync_group_request, groups.sync_group_response),
     Api(15, range(6), groups.describe_groups_request, groups.describe_groups_response),
     Api(16, range(5), groups.list_groups_request, groups.list_groups_response),
-    AdminCall(17, range(2), security.sasl_handshake),
+    ListenerCall(17, range(2), security.sasl_handshake),
     Api(
         19,
         range(8),
@@ -97,15 +97,15 @@ _ROWS: Final[tuple[Api | AdminCall, ...]] = (
         records.offsets_for_leader_epoch_request,
         records.offsets_for_leader_epoch_response,
     ),
-    AdminCall(29, range(3), security.describe_acls),
-    AdminCall(30, range(3), security.create_acls),
-    AdminCall(31, range(3), security.delete_acls),
-    AdminCall(32, range(5), configs.describe_configs),
-    AdminCall(33, range(3), configs.alter_configs),
+    ListenerCall(29, range(3), security.describe_acls),
+    ListenerCall(30, range(3), security.create_acls),
+    ListenerCall(31, range(3), security.delete_acls),
+    ListenerCall(32, range(5), configs.describe_configs),
+    ListenerCall(33, range(3), configs.alter_configs),
     Api(34, range(3), admin.alter_replica_log_dirs_request, admin.alter_replica_log_dirs_response),
     Api(35, range(3), admin.describe_log_dirs_request, admin.describe_log_dirs_response),
-    AdminCall(36, range(3), security.sasl_authenticate),
-    AdminCall(37, range(4), configs.create_partitions),
+    ListenerCall(36, range(3), security.sasl_authenticate),
+    ListenerCall(37, range(4), configs.create_partitions),
     Api(42, range(3), groups.delete_groups_request, groups.delete_groups_response),
     Api(
         43,
@@ -114,7 +114,7 @@ _ROWS: Final[tuple[Api | AdminCall, ...]] = (
         admin.elect_leaders_response,
         for_controller=True,
     ),
-    AdminCall(44, range(2), configs.incremental_alter_configs),
+    ListenerCall(44, range(2), configs.incremental_alter_configs),
     Api(
         45,
         range(1),

@@ -25,7 +25,7 @@ from klamm.cluster.requests import (
     Request,
 )
 from klamm.controller.event_handlers import refusal
-from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, AdminCall, Api, api_versions
+from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, Api, ListenerCall, api_versions
 from klamm.wire.config_apis import Asked
 from klamm.wire.frames import (
     MAX_REQUEST_BYTES,
@@ -63,7 +63,7 @@ class Connection:
     """Answers the requests that arrive on one connection.
 
     ``address`` is the client's address on ``transport``, and ``client_host`` its IP address.
-    ``admin`` is for the answers of AdminCall. Any thread may call ``receive``; all else runs
+    ``admin`` is for the answers of ListenerCall. Any thread may call ``receive``; all else runs
     on the event loop's thread.
     """
 
@@ -118,7 +118,7 @@ class Connection:
             raise InvalidRequestFrame(
                 f"API key {key.api_key}, version {key.api_version} is not supported"
             )
-        if isinstance(api, AdminCall):
+        if isinstance(api, ListenerCall):
             values: Values | None = await self._carry_out(api, frame)
         else:
             values = await self._values(api, frame)
@@ -147,7 +147,7 @@ class Connection:
             return api.response(request, response)
         return api.response(response)
 
-    async def _carry_out(self, call: AdminCall, frame: bytes) -> Values:
+    async def _carry_out(self, call: ListenerCall, frame: bytes) -> Values:
         """Answer a request here, once the broker has answered for its metadata.
 
         So a paused broker does not answer, and an isolated one names the controller that it knows.

@@ -36,7 +36,7 @@ class Phase(Enum):
     DELETING = "deleting"
 
 
-class Partition(NamedTuple):
+class PartitionModel(NamedTuple):
     """A partition. ``target``: the target of its reassignment, or None if there is none.
 
     ``origin``: its replicas otherwise, or None if they were computed and never observed. ``is_new``
@@ -48,7 +48,7 @@ class Partition(NamedTuple):
     is_new: bool = False
 
     @classmethod
-    def of(cls, assignment: ReplicaAssignment, *, is_new: bool = False) -> Partition:
+    def of(cls, assignment: ReplicaAssignment, *, is_new: bool = False) -> PartitionModel:
         """Return the partition that a topic znode describes."""
         target = assignment.target_replicas if assignment.is_being_reassigned else None
         return cls(assignment.origin_replicas, target, is_new=is_new)
@@ -58,7 +58,7 @@ class TopicState(NamedTuple):
     """State of one topic: its phase, its partitions by number, and its config overrides."""
 
     phase: Phase = Phase.ABSENT
-    partitions: tuple[tuple[int, Partition], ...] = ()
+    partitions: tuple[tuple[int, PartitionModel], ...] = ()
     configs: Configs = frozenset()
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class TopicState(NamedTuple):
         configs = "".join(f", {name}={value}" for name, value in sorted(self.configs))
         return f"{self.phase.value}" + (f" ({'; '.join(shown)}{configs})" if shown else configs)
 
-    def with_partition(self, number: int, partition: Partition) -> TopicState:
+    def with_partition(self, number: int, partition: PartitionModel) -> TopicState:
         """Return the state with this partition instead of the one with the same number."""
         partitions = {**dict(self.partitions), number: partition}
         return self._replace(partitions=tuple(sorted(partitions.items())))
@@ -87,7 +87,7 @@ def created(
 ) -> Iterator[TopicState]:
     """The topic is created: it must not exist. None as replicas: the controller computed them."""
     if state.phase is not Phase.PRESENT:
-        numbered = tuple((n, Partition(ids)) for n, ids in sorted(partitions.items()))
+        numbered = tuple((n, PartitionModel(ids)) for n, ids in sorted(partitions.items()))
         yield TopicState(Phase.PRESENT, numbered, configs)
 
 
@@ -144,13 +144,15 @@ def written(
     before = dict(state.partitions)
     kept = {n: one for n, one in before.items() if n in assignments or one.is_known}
     added = {
-        n: Partition.of(assignment, is_new=True)
+        n: PartitionModel.of(assignment, is_new=True)
         for n, assignment in assignments.items()
         if n not in before
     }
     yield state._replace(partitions=tuple(sorted({**kept, **added}.items())))
     edited = {
-        n: Partition.of(assignment)._replace(is_known=before[n].is_known, is_new=before[n].is_new)
+        n: PartitionModel.of(assignment)._replace(
+            is_known=before[n].is_known, is_new=before[n].is_new
+        )
         for n, assignment in assignments.items()
         if n in before
     }
@@ -279,14 +281,14 @@ def observed(
             yield found
 
 
-def _agrees(one: Partition, found: ReplicaAssignment) -> bool:
+def _agrees(one: PartitionModel, found: ReplicaAssignment) -> bool:
     if found.is_being_reassigned:
         return one.target == found.target_replicas
     final = _completed(one).origin
     return final is None or final == found.replicas
 
 
-def _servable(state: TopicState, number: int) -> Iterator[Partition]:
+def _servable(state: TopicState, number: int) -> Iterator[PartitionModel]:
     """Yield a partition that the controller serves: as it is, and with a completed reassignment."""
     one = dict(state.partitions).get(number)
     if state.phase is Phase.PRESENT and one is not None:
@@ -296,7 +298,7 @@ def _servable(state: TopicState, number: int) -> Iterator[Partition]:
             yield _completed(one)
 
 
-def _completed(one: Partition) -> Partition:
+def _completed(one: PartitionModel) -> PartitionModel:
     return one if one.target is None else one._replace(origin=one.target, target=None)
 
 

@@ -37,7 +37,7 @@ from klamm.runtime.node import build_node
 from klamm.runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
-    FailLogDir,
+    LogDirFailed,
     ShutDown,
     StartUp,
     check_log_dir,
@@ -303,9 +303,9 @@ class RealCluster:
         broker is not running, and NotFound if it has no such directory.
         """
         check_log_dir(self.nodes.running(broker_id).node.broker, path)
-        self._send_event(broker_id, FailLogDir(path))
+        self._send_event(broker_id, LogDirFailed(path))
 
-    def _send_event(self, broker_id: int, event: FailLogDir) -> None:
+    def _send_event(self, broker_id: int, event: LogDirFailed) -> None:
         self._hub.post(Address("broker", broker_id), event)
 
     def check_link_fault(self, fault: LinkFault) -> None:

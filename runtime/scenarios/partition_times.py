@@ -16,7 +16,7 @@ from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.statemachines.partition_state import PartitionState
 
 
-class PartitionResult(msgspec.Struct, frozen=True):
+class PartitionAvailability(msgspec.Struct, frozen=True):
     """What happened to one partition.
 
     ``unavailable_ms``: time without a running leader. ``under_replicated_ms``: time in which the
@@ -66,12 +66,12 @@ class PartitionTimes:
         self._add_elapsed()
         self._driver.call_client(lambda _: self._observe_brokers())
 
-    def results(self) -> dict[TopicPartition, PartitionResult]:
+    def results(self) -> dict[TopicPartition, PartitionAvailability]:
         """Return the results, sorted by partition. Partitions of deleted topics are omitted."""
         self._add_elapsed()
         clients = self._driver.clients
         return {
-            tp: PartitionResult(
+            tp: PartitionAvailability(
                 times.unavailable_ms,
                 times.under_replicated_ms,
                 clients.records_in_doubt(tp),

@@ -41,7 +41,7 @@ from klamm.runtime.node_actors import (
     BeginCandidacy,
     BrokerActor,
     ControllerActor,
-    FailLogDir,
+    LogDirFailed,
     ShutDown,
     StartUp,
     check_log_dir,
@@ -311,9 +311,9 @@ class SimulatedWorld:
 
         If no other log directory works, the broker is killed."""
         check_log_dir(self._node(broker_id).node.broker, path)
-        self._send_event(broker_id, FailLogDir(path))
+        self._send_event(broker_id, LogDirFailed(path))
 
-    def _send_event(self, broker_id: int, event: FailLogDir) -> None:
+    def _send_event(self, broker_id: int, event: LogDirFailed) -> None:
         self.scheduler.give(Address("broker", broker_id), event)
 
     def check_link_fault(self, fault: LinkFault) -> None:

@@ -18,10 +18,10 @@ from klamm.cluster.requests import (
     Address,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDirResult,
-    ReplicaLog,
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
@@ -228,7 +228,7 @@ def test_what_is_in_a_failed_directory_is_not_described(network: Network) -> Non
     assert answer == DescribeLogDirsResponse(
         (
             LogDirResult(A, STORAGE),
-            LogDirResult(B, NONE, (ReplicaLog(T1, 0, 0, False),)),
+            LogDirResult(B, NONE, (DescribedLog(T1, 0, 0, False),)),
             LogDirResult(C, NONE),
         )
     )
@@ -252,7 +252,7 @@ def test_the_source_of_a_move_fails(network: Network) -> None:
     network.pass_time(1_000)
     answer = network.request(1, DescribeLogDirsRequest((T0,)), CLIENT)
     assert isinstance(answer, DescribeLogDirsResponse)
-    assert answer.log_dirs[2] == LogDirResult(C, NONE, (ReplicaLog(T0, 0, -1, True),))
+    assert answer.log_dirs[2] == LogDirResult(C, NONE, (DescribedLog(T0, 0, -1, True),))
     assert replica_status(broker(network), T0) == {"topic": "t", "partition": 0, "role": "offline"}
 
 

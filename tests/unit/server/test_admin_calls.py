@@ -33,7 +33,7 @@ from klamm.server.admin_calls import (
     AlterReassignments,
     ConfigsOfEntities,
     EntityConfigs,
-    Partition,
+    PartitionEntry,
     PartitionsOrAll,
     WantedLogDir,
     WantedReplicas,
@@ -188,7 +188,7 @@ class GrownAdmin(KafkaAdmin):
         return {tp: tp.partition + 1 for tp in partitions}
 
 
-class ReplicaCount(Partition, frozen=True, forbid_unknown_fields=False):
+class ReplicaCount(PartitionEntry, frozen=True, forbid_unknown_fields=False):
     """How many replicas a partition has."""
 
     count: int

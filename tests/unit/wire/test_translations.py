@@ -47,11 +47,11 @@ from klamm.cluster.requests import (
     ApiError,
     CreatableTopic,
     CreateTopicsRequest,
+    DescribedLog,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
     ListPartitionReassignmentsResponse,
     LogDirResult,
-    ReplicaLog,
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.wire.apis import APIS, Api
@@ -350,7 +350,7 @@ def test_elections() -> None:
 
 
 def test_log_directories_and_reassignments_are_described() -> None:
-    logs = (ReplicaLog(T0, 100, 3, False), ReplicaLog(T0, 50, 7, True))
+    logs = (DescribedLog(T0, 100, 3, False), DescribedLog(T0, 50, 7, True))
     described = DescribeLogDirsResponse((LogDirResult("/d", Errors.NONE, logs),))
     (log_dir,) = response(35, 2, described)["results"]
     (topic,) = log_dir["topics"]
