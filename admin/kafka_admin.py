@@ -416,8 +416,20 @@ class KafkaAdmin:
     def _broker_configs(self, broker_id: int) -> BrokerConfigs:
         own = ConfigResource(BROKERS, str(broker_id))
         found = self.overrides([own, _OF_ALL_BROKERS])
-        static = {**self._config, "broker.id": str(broker_id)}
+        static = {**self._config, **self._registered_configs(broker_id)}
         return BrokerConfigs(found[own], found[_OF_ALL_BROKERS], static)
+
+    def _registered_configs(self, broker_id: int) -> dict[str, str]:
+        """Return the configs that a broker takes from its properties, and shows as it registers."""
+        configs = {"broker.id": str(broker_id)}
+        for broker in self._channel.metadata(()).brokers:
+            if broker.id == broker_id:
+                configs["advertised.listeners"] = ",".join(
+                    one.connection_string for one in broker.end_points
+                )
+                if broker.rack is not None:
+                    configs["broker.rack"] = broker.rack
+        return configs
 
     def _topic_exists(self, topic: str) -> bool:
         return bool(self._channel.metadata((topic,)).topics[0].partitions)

@@ -28,7 +28,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
     return {
         "id": broker_id,
         "rack": broker.info.rack,
-        "end_points": [f"{e.listener_name}://{e.host}:{e.port}" for e in broker.info.end_points],
+        "end_points": [one.connection_string for one in broker.info.end_points],
         "broker_epoch": broker.broker_epoch,
         "controller_id": cache.controller_id,
         "controller_epoch": manager.controller_epoch,

@@ -228,6 +228,7 @@ _THROTTLES: Final = Validator("* or partition:broker, ...", _check_throttled)
 _LOG_DIRS: Final = Validator("comma-separated paths", _check_log_dirs)
 
 CONFIGS: Final = (
+    _broker("advertised.listeners", _STRING, at_start=False),
     _broker("auto.create.topics.enable", _BOOLEAN, "true"),
     _broker("auto.leader.rebalance.enable", _BOOLEAN, "true"),
     _broker("broker.id", _INT, "-1", at_start=False),

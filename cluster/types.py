@@ -58,6 +58,12 @@ class EndPoint(msgspec.Struct, frozen=True, gc=False):
     listener_name: str = "PLAINTEXT"
     security_protocol: str = "PLAINTEXT"
 
+    @property
+    def connection_string(self) -> str:
+        """The address as in the config listeners, e.g. ``PLAINTEXT://localhost:9092``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
 
 class Broker(msgspec.Struct, frozen=True):
     """A registered broker. ``rack`` is None if no rack is set; an empty string is a valid rack."""

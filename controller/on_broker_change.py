@@ -187,5 +187,5 @@ def process_broker_modification(controller: KafkaController, event: BrokerModifi
 
 
 def _text(broker: Broker) -> str:
-    end_points = ", ".join(f"{e.listener_name}://{e.host}:{e.port}" for e in broker.end_points)
+    end_points = ", ".join(e.connection_string for e in broker.end_points)
     return f"{broker.id} : {end_points} : {broker.rack or 'null'}"

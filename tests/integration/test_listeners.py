@@ -16,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klamm.admin.configs.config_resource import ConfigResource
 from klamm.brokers.logs.record_batch import COMPRESSIONS
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
@@ -241,6 +242,9 @@ def test_clients_find_brokers_at_the_advertised_listener(chroot: str, tmp_path: 
             # Metadata v1 of no topics.
             client.sendall(struct.pack(">ihhihi", 14, 3, 1, 9, -1, 0))
             assert b"klamm.example" + struct.pack(">i", advertised + 1) in client.recv(4096)
+        entries = server.admin.describe_configs(ConfigResource("brokers", "1"))
+        configs = {entry.name: entry.value for entry in entries}
+        assert configs["advertised.listeners"] == f"PLAINTEXT://klamm.example:{advertised + 1}"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ class BrokerIdZNode:
             content["listener_security_protocol_map"] = {
                 e.listener_name: e.security_protocol for e in broker.end_points
             }
-        content["endpoints"] = [_connection_string(e) for e in broker.end_points]
+        content["endpoints"] = [e.connection_string for e in broker.end_points]
         if info.version >= 3 and broker.rack is not None:
             content["rack"] = broker.rack
         content["jmx_port"] = info.jmx_port
@@ -120,11 +120,6 @@ class BrokerIdZNode:
         rack = to_str(node["rack"]) if node.get("rack") is not None else None
         features = version_ranges(features_field(node) or {}, "min_version", "max_version")
         return BrokerInfo(Broker(broker_id, end_points, rack), version, jmx_port, features)
-
-
-def _connection_string(end_point: EndPoint) -> str:
-    host = f"[{end_point.host}]" if ":" in end_point.host else end_point.host
-    return f"{end_point.listener_name}://{host}:{end_point.port}"
 
 
 def _end_points(node: dict[str, Any], version: int) -> tuple[EndPoint, ...]:
