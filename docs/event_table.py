@@ -1,4 +1,4 @@
-"""Tables of the event table's columns and codes in docs/replay.md."""
+"""Tables in docs/replay.md: columns and codes of the event table, answers, planted anomalies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Final
 import pyarrow as pa
 
 from docs.markdown import table
+from klamm.replay.answers import Question, Reading, answer
 from klamm.replay.encode import PUBLISHED
 from klamm.replay.event_schema import CODED_SCHEMA, COLUMN_TEXTS, STATE_CODES
+from klamm.replay.generate.options import CANNOT_HOLD, Format, Planted
 
 _TYPES: Final = {
     pa.bool_(): "boolean",
@@ -46,4 +48,35 @@ def _codes(codes: Iterable[tuple[int, object]]) -> str:
     return ", ".join(f"{code} {word}" for code, word in codes)
 
 
-SECTIONS: Final[dict[str, Callable[[], str]]] = {"columns": column_table, "codes": code_table}
+def answer_table() -> str:
+    """Return a Markdown table of questions and kinds of logs, with reasons as numbered notes."""
+    notes: dict[str, int] = {}
+    lines = [f"| question | {' | '.join(Reading)} |", f"|---{'|---' * len(Reading)}|"]
+    for question in Question:
+        cells = []
+        for reading in Reading:
+            how, why = answer(question, reading)
+            note = f" [{notes.setdefault(why, len(notes) + 1)}]" if why else ""
+            cells.append(f"{how}{note}")
+        lines.append(f"| {question} | {' | '.join(cells)} |")
+    lines += ["", *(f"{number}. {why}" for why, number in notes.items())]
+    return "\n".join(lines) + "\n"
+
+
+def planted_table() -> str:
+    """Return a Markdown table that shows which format can contain which kinds of anomaly."""
+    lines = [f"| kind | {' | '.join(Format)} |", f"|---{'|---' * len(Format)}|"]
+    for kind in Planted:
+        cells = (CANNOT_HOLD[written_as].get(kind) for written_as in Format)
+        lines.append(
+            f"| `{kind}` | {' | '.join('yes' if why is None else f'no: {why}' for why in cells)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+SECTIONS: Final[dict[str, Callable[[], str]]] = {
+    "columns": column_table,
+    "codes": code_table,
+    "planted": planted_table,
+    "answers": answer_table,
+}

@@ -30,8 +30,6 @@ from docs.markdown import table
 from klamm.cluster import quirks
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config
 from klamm.drills.schema import schema_text
-from klamm.replay.answers import answer_table
-from klamm.replay.generate.options import planted_table
 from klamm.server.api import ROUTES
 from tests.scenarios import SCENARIOS, read_scenario, simulated_differences
 
@@ -157,9 +155,7 @@ PAGES: dict[str, Callable[[str], str]] = {
         },
     ),
     "docs/http-api.md": lambda page: fill(page, {"routes": route_table, "bounds": bound_table}),
-    "docs/replay.md": lambda page: fill(
-        page, {"planted": planted_table, "answers": answer_table, **event_table.SECTIONS}
-    ),
+    "docs/replay.md": lambda page: fill(page, event_table.SECTIONS),
     "docs/replay-sources.md": lambda page: fill(page, replay_sources.SECTIONS),
     "docs/drills.md": lambda page: fill(page, drill_tables.SECTIONS),
     "docs/hunt.md": lambda page: fill(page, drill_tables.HUNT_SECTIONS),

@@ -85,18 +85,3 @@ def limits(readings: Iterable[Reading]) -> dict[Question, list[tuple[Reading, An
     given = sorted(set(readings), key=tuple(Reading).index)
     answers = {q: [(reading, answer(q, reading)) for reading in given] for q in Question}
     return {q: of for q, of in answers.items() if all(a.how is not How.YES for _, a in of)}
-
-
-def answer_table() -> str:
-    """Return a Markdown table of questions and kinds of logs, with reasons as numbered notes."""
-    notes: dict[str, int] = {}
-    lines = [f"| question | {' | '.join(Reading)} |", f"|---{'|---' * len(Reading)}|"]
-    for question in Question:
-        cells = []
-        for reading in Reading:
-            how, why = answer(question, reading)
-            note = f" [{notes.setdefault(why, len(notes) + 1)}]" if why else ""
-            cells.append(f"{how}{note}")
-        lines.append(f"| {question} | {' | '.join(cells)} |")
-    lines += ["", *(f"{number}. {why}" for why, number in notes.items())]
-    return "\n".join(lines) + "\n"

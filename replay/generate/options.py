@@ -86,17 +86,6 @@ def kinds_of(written_as: Format) -> list[Planted]:
     return [kind for kind in Planted if kind not in CANNOT_HOLD[written_as]]
 
 
-def planted_table() -> str:
-    """Return a Markdown table that shows which format can contain which kinds of anomaly."""
-    lines = [f"| kind | {' | '.join(Format)} |", f"|---{'|---' * len(Format)}|"]
-    for kind in Planted:
-        cells = (CANNOT_HOLD[written_as].get(kind) for written_as in Format)
-        lines.append(
-            f"| `{kind}` | {' | '.join('yes' if why is None else f'no: {why}' for why in cells)} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 @dataclass(frozen=True, slots=True)
 class HistoryOptions:
     """Options of a history. Equal options give equal rows.
