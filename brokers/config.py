@@ -67,6 +67,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
     hosts_replicas: bool = True
 
 

@@ -21,7 +21,7 @@ from klamm.cluster.requests import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from klamm.cluster.topic_names import OFFSETS_TOPIC, validate_topic_name
+from klamm.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, validate_topic_name
 
 logger = logging.getLogger(__name__)
 
@@ -100,18 +100,32 @@ class TopicCreation:
         self._in_flight[self._send(controller, request)] = _Creation(frozenset(topics), ends_ms)
 
     def _creatable(self, topic: str) -> CreatableTopic:
-        if topic != OFFSETS_TOPIC:
-            return CreatableTopic(topic)
-        return CreatableTopic(
-            topic,
-            self._config.offsets_topic_num_partitions,
-            self._config.offsets_topic_replication_factor,
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._config.offsets_topic_segment_bytes),
-            },
-        )
+        config = self._config
+        if topic == OFFSETS_TOPIC:
+            return CreatableTopic(
+                topic,
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                configs={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                },
+            )
+        if topic == TRANSACTIONS_TOPIC:
+            return CreatableTopic(
+                topic,
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                configs={
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        return CreatableTopic(topic)
 
     def on_response(self, correlation_id: int, response: CreateTopicsResponse) -> None:
         """Process the controller's response; the next call of ``create`` returns its errors."""

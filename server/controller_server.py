@@ -20,7 +20,14 @@ import msgspec
 from klamm.admin.guard import MARKER_PATH
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
-from klamm.cluster.errors import KlammError, NotKlamm, RequestTimedOut, UsageError, WrongState
+from klamm.cluster.errors import (
+    EnvironmentProblem,
+    KlammError,
+    NotKlamm,
+    RequestTimedOut,
+    UsageError,
+    WrongState,
+)
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.types import Broker, EndPoint
@@ -43,6 +50,7 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity
+from klamm.zk.znode_client import NodeExists
 
 SUCCESSOR_TIMEOUT_S: Final = 20.0
 """How long to wait for a broker to be elected after the controller has resigned."""
@@ -95,7 +103,8 @@ class ControllerServerConfig:
             racks={} if self.rack is None else {self.broker_id: self.rack},
             end_points={self.broker_id: (self.listener,)},
             session_timeout_ms=self.session_timeout_ms,
-            config=self.config,
+            # Whether Kafka's brokers create topics that clients ask for is not known here.
+            config={"auto.create.topics.enable": "false", **self.config},
             run_id=run_id,
             cluster_id=cluster_id,
             seed=time.time_ns(),
@@ -196,7 +205,13 @@ class ControllerServer:
         while not started.done() and not self._stop.wait(0.02):
             pass
         if started.done():
-            started.result()
+            try:
+                started.result()
+            except NodeExists:
+                raise EnvironmentProblem(
+                    f"broker {config.broker_id} is registered by another process",
+                    hint="choose another id with --id",
+                ) from None
 
     def _open_network(self) -> None:
         config, cluster = self.config, self.cluster

@@ -1,1 +1,1 @@
-"""Kafka's network protocol: listeners through which Kafka's own clients reach the brokers."""
+"""Kafka's network protocol: listeners for clients and brokers, and connections to brokers."""

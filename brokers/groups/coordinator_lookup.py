@@ -21,7 +21,7 @@ _UNAVAILABLE: Final = FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
 
 
 class CoordinatorLookup:
-    """Finds the coordinators of groups in a broker's metadata cache."""
+    """Finds the coordinators of groups and transactional ids in a broker's metadata cache."""
 
     def __init__(
         self,
@@ -47,8 +47,7 @@ class CoordinatorLookup:
         topic = TRANSACTIONS_TOPIC if body.is_transactional else OFFSETS_TOPIC
         count = self._cache.num_partitions(topic)
         if not count:
-            if topic == OFFSETS_TOPIC:
-                self._creation.create((OFFSETS_TOPIC,), now_ms)
+            self._creation.create((topic,), now_ms)
             return _UNAVAILABLE
         partition = (
             self._partition_of(body.key)

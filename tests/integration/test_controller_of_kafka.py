@@ -196,23 +196,19 @@ class Load:
 
     def __init__(self, cluster: KafkaCluster, topic: str, **config: object) -> None:
         self._topic = topic
-        self._partitions = len(wait_until(lambda: cluster.partitions(topic), PATIENCE_S))
         settings = {"bootstrap.servers": cluster.servers, "log_level": 0, "linger.ms": 2}
         self.producer = confluent_kafka.Producer({**settings, "enable.idempotence": True, **config})
         self._sent = 0
         self.acknowledged: list[int] = []
+        self._failures: list[str] = []
 
     def send(self, count: int) -> None:
         """Send values without waiting for them."""
         for _ in range(count):
             value = self._sent
             self._sent += 1
-            self.producer.produce(
-                self._topic,
-                b"%d" % value,
-                partition=value % self._partitions,
-                on_delivery=self._on_delivery,
-            )
+            number = b"%d" % value
+            self.producer.produce(self._topic, number, number, on_delivery=self._on_delivery)
             self.producer.poll(0)
 
     def send_until(self, is_reached: Callable[[], object], what: str) -> None:
@@ -227,13 +223,16 @@ class Load:
     def flush(self) -> None:
         """Wait until all values are acknowledged."""
         assert self.producer.flush(PATIENCE_S) == 0
+        assert self._failures == []
         assert len(self.acknowledged) == self._sent
 
     def _on_delivery(self, error: object, record: confluent_kafka.Message) -> None:
-        if error is None:
-            value = record.value()
-            assert value is not None
-            self.acknowledged.append(int(value))
+        if error is not None:
+            self._failures.append(str(error))
+            return
+        value = record.value()
+        assert value is not None
+        self.acknowledged.append(int(value))
 
 
 @pytest.fixture(scope="module")
@@ -360,12 +359,19 @@ def test_a_log_directory_fails(cluster: KafkaCluster) -> None:
     cluster.create("disk", {0: (2, 3, 1)})
     load = Load(cluster, "disk")
     load.send(300)
+    load.flush()
     (folder,) = (one for one in replica_folders(cluster, "disk") if one.parts[-3] == "2")
     failed, away = folder.parent, folder.parent.with_name("away")
     failed.rename(away)
     load.send_until(lambda: cluster.leads("disk", 3, [1, 3]), "broker 3 leads disk-0")
     load.flush()
     cluster.brokers[2].kill()
+    # A broker does not start while its former session is alive.
+    wait_until(
+        lambda: 2 not in cluster.admin.list_topics(timeout=PATIENCE_S).brokers,
+        PATIENCE_S,
+        "the session of broker 2 expires",
+    )
     shutil.rmtree(failed, ignore_errors=True)
     away.rename(failed)
     cluster.brokers[2].start()

@@ -142,6 +142,18 @@ def test_brokers_that_do_not_fit(
     assert refusal(configure(**options)).message == message
 
 
+@pytest.mark.slow
+def test_an_id_in_use_is_refused(
+    configure: Configure, root: str, zookeeper_client: KazooClient
+) -> None:
+    broker = Broker(1000, (EndPoint("h", 1),))
+    path = root + BrokerIdZNode.path(1000)
+    zookeeper_client.create(path, BrokerIdZNode.encode(BrokerInfo(broker), 0), ephemeral=True)
+    error = refusal(configure(f"127.0.0.1:{free_ports(1)}"))
+    assert error.message == "broker 1000 is registered by another process"
+    zookeeper_client.delete(path)
+
+
 def test_a_port_in_use_is_refused(configure: Configure, root: str) -> None:
     port = free_ports(1)
     config = configure(f"127.0.0.1:{port}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from klamm.brokers.config import broker_config
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
+from klamm.cluster.group_requests import FindCoordinatorRequest, FindCoordinatorResponse
 from klamm.cluster.requests import (
     Address,
     CreatableTopicResult,
@@ -14,7 +16,8 @@ from klamm.cluster.requests import (
     CreateTopicsResponse,
     Message,
 )
-from tests.unit.brokers.network import CONTROLLER, Network, update_metadata
+from klamm.cluster.types import TopicPartition
+from tests.unit.brokers.network import CONTROLLER, T0, Network, cached, update_metadata
 
 BROKER = 1
 CLIENT = Address("client", 5)
@@ -98,3 +101,31 @@ def test_topics_are_created_only_if_client_and_broker_allow_it() -> None:
     refusing = Asking(auto_create_topics_enable="false")
     assert refusing.errors("t") == [Errors.UNKNOWN_TOPIC_OR_PARTITION]
     assert asking.requests() == refusing.requests() == []
+
+
+def test_a_broker_without_replicas_has_the_topic_of_transactions_created() -> None:
+    asking = Asking(transaction_state_log_num_partitions="3")
+    wanted = FindCoordinatorRequest("x", is_transactional=True)
+    refused = asking.network.request(BROKER, wanted, CLIENT)
+    assert refused == FindCoordinatorResponse(Errors.UNSUPPORTED_VERSION)
+    config = broker_config({"transaction.state.log.num.partitions": "3"})
+    asking.network.add(BROKER, msgspec.structs.replace(config, hosts_replicas=False))
+    asking.network.request(BROKER, update_metadata())
+    found = asking.network.request(BROKER, wanted, CLIENT)
+    assert found == FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
+    [request] = asking.requests()
+    assert isinstance(request.body, CreateTopicsRequest)
+    [topic] = request.body.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == (
+        *("__transaction_state", 3, 3),
+    )
+    assert topic.configs["min.insync.replicas"] == "2"
+    states = [
+        msgspec.structs.replace(cached(T0), topic_partition=TopicPartition(topic.name, n))
+        for n in range(3)
+    ]
+    asking.network.request(BROKER, update_metadata(*states))
+    found = asking.network.request(BROKER, wanted, CLIENT)
+    assert isinstance(found, FindCoordinatorResponse)
+    assert found.coordinator is not None
+    assert found.coordinator.id == cached(T0).leader
