@@ -22,7 +22,14 @@ _STARTED: Final = "started (kafka.server.KafkaServer)"
 _START_S: Final = 90.0
 _STOP_S: Final = 60.0
 _JVM: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+INTERNAL_TOPICS: Final = (
+    "offsets.topic.num.partitions=3",
+    "transaction.state.log.num.partitions=3",
+    "transaction.state.log.min.isr=1",
+)
+"""Configs that brokers and klamm's controller need alike."""
 _SETTINGS: Final = (
+    *INTERNAL_TOPICS,
     "auto.create.topics.enable=false",
     "auto.leader.rebalance.enable=false",
     "zookeeper.session.timeout.ms=3000",
@@ -35,9 +42,6 @@ _SETTINGS: Final = (
     "num.network.threads=2",
     "background.threads=2",
     "group.initial.rebalance.delay.ms=0",
-    "offsets.topic.num.partitions=3",
-    "transaction.state.log.num.partitions=3",
-    "transaction.state.log.min.isr=1",
     "controlled.shutdown.retry.backoff.ms=200",
 )
 

@@ -25,7 +25,7 @@ from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool, run_topic_command
 from klamm.zk.embedded import EmbeddedZooKeeper
-from tests.kafka_brokers import KafkaBroker
+from tests.kafka_brokers import INTERNAL_TOPICS, KafkaBroker
 from tests.listeners import free_ports
 from tests.waiting import wait_until
 
@@ -46,6 +46,7 @@ class KlammController:
             *("--zookeeper", zookeeper, "--listener", f"127.0.0.1:{port}"),
             *("--id", str(CONTROLLER_ID), "--data-dir", str(folder / "klamm")),
             *("--session-timeout-ms", "3000", "--config", PROTOCOL, *options),
+            *(word for name in INTERNAL_TOPICS for word in ("--config", name)),
         ]
         self._path = folder / "klamm.out"
         with self._path.open("wb") as out:
