@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["ClusterError", "LocalCluster", "SimulatedCluster"]
+__all__ = ["ClusterError", "LocalCluster", "SimulatedCluster", "run_drill"]
 
 if TYPE_CHECKING:
     from klamm.testing.cluster import ClusterError, LocalCluster, SimulatedCluster
+    from klamm.testing.run_drill import run_drill
 else:
 
     def __getattr__(name: str) -> object:
-        """Import a public class when it is first used, so that `import klamm` costs nothing."""
+        """Import a public name when it is first used, so that `import klamm` costs nothing."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from klamm.testing import cluster
+        from klamm.testing import cluster, run_drill
 
-        return getattr(cluster, name)
+        return getattr(run_drill if name == "run_drill" else cluster, name)
 
     def __dir__() -> list[str]:
-        """Return the public classes, also those that are not imported yet."""
+        """Return the public names, also those that are not imported yet."""
         return sorted({*globals(), *__all__})

@@ -57,6 +57,7 @@ from klamm.cluster.requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
+from klamm.cluster.timers import earliest
 from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import NO_BROKER_EPOCH
 from klamm.cluster.types import Broker as RegisteredBroker
@@ -327,7 +328,7 @@ class Broker:
             self.groups.next_due_ms(),
             self.log_maintenance.next_due_ms(),
         )
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        return earliest(due)
 
     def on_timer(self) -> None:
         """Run all tasks that are due by now."""

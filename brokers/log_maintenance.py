@@ -29,6 +29,7 @@ from klamm.cluster.requests import (
     LeaderAndIsrRequest,
     StopReplicaRequest,
 )
+from klamm.cluster.timers import earliest
 from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class LogMaintenance:
             self._retention_due_ms,
             self._deletion_due_ms,
         )
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        return earliest(due)
 
     def on_timer(self) -> None:
         """Run the tasks that are due. LogManager records any log directories that fail."""

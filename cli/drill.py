@@ -39,6 +39,7 @@ from klamm.cluster.quirks import NAMES as QUIRK_NAMES
 from klamm.cluster.quirks import Quirks, parse_quirks
 from klamm.cluster.version import klamm_version
 from klamm.drills import library, text
+from klamm.drills.as_pytest import pytest_path, pytest_text
 from klamm.drills.hunting import run_text, shrink_failure
 from klamm.drills.junit import junit_xml
 from klamm.drills.page import drill_headline, run_page
@@ -281,10 +282,12 @@ def shrink(
 ) -> None:
     """Remove steps, topics and configs from a drill as long as it fails in the same way.
 
-    The shrunk drill of NAME.yaml is written next to it, to NAME-shrunk.yaml; that of a shipped
-    drill to the current directory. The exit code is 1 if the drill passes.
+    The shrunk drill of NAME.yaml is written next to it, to NAME-shrunk.yaml, and also as a test for
+    pytest, to test_NAME.py; that of a shipped drill to the current directory. The exit code is 1 if
+    the drill passes.
     """
-    parsed = parse_quirks(comma_separated(quirks))
+    words = comma_separated(quirks)
+    parsed = parse_quirks(words)
     content, file = library.find_text(drill), Path(library.source_of(drill))
     library.check_simulated(library.find_drill(drill), "only a simulated run can be shrunk")
     with ending_signals_raise(), work_folder(None, "klamm-shrink-") as folder, own_log(folder):
@@ -297,12 +300,15 @@ def shrink(
             shrunk = shrink_failure(content, seed, parsed, violated)
     path = file.with_name(f"{file.stem}-shrunk.yaml")
     _write(path, shrunk.text)
+    test = pytest_path(file)
+    _write(test, pytest_text(file.stem, shrunk.text, seed, words, violated))
     typer.echo(f"violated: {violated}")
     typer.echo(
         f"shrunk from {counted(shrunk.steps_before, 'step')} to {shrunk.steps_after}"
         f" in {counted(shrunk.runs, 'run')}:"
         f" {path}"
     )
+    typer.echo(f"as a test: {test}")
 
 
 def _travel(words: list[str], until: str | None, is_stepping: bool, options: Travel) -> int:

@@ -29,8 +29,9 @@ from klamm.drills.run import Outcome
 EXAMPLES: Final = """
 \b
 Examples:
-  klamm drill explore
-  klamm drill explore --replicas 0,1 --action "kill 1" --action "start 1"
+  klamm drill explore                                                  # minutes
+  klamm drill explore --candidates 1 --replicas 0 --action delete       # seconds
+  klamm drill explore --replicas 0,1 --action "kill 1" --action "start 1"  # minutes
   klamm drill explore --action "shutdown 1" --quirks C7
   klamm drill explore --replicas 0,1 --action "kill 1" --path 0.0.1
 

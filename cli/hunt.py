@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -34,9 +35,11 @@ from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.quirks import Quirks, parse_quirks
+from klamm.drills.as_pytest import pytest_text
 from klamm.drills.drawn_steps import check_faults
-from klamm.drills.hunting import TIME_LIMIT_S, HuntOptions, SeedResult, page_of_text
+from klamm.drills.hunting import TIME_LIMIT_S, HuntOptions, RunAll, SeedResult, page_of_text
 from klamm.drills.hunting import hunt as run_hunt
+from klamm.drills.processes import run_parallel
 from klamm.drills.run import Outcome, worst
 
 EXAMPLES: Final = """
@@ -47,6 +50,7 @@ Examples:
   klamm hunt --minutes 60 --out found
   klamm hunt --seeds 7..7 --no-shrink --json
   klamm hunt --seeds 500 --quirks KAFKA-14140 --faults stop,kill
+  klamm hunt --seeds 100000 --spark spark://host:7077
 
 \b
 Exit codes: 0 every drill passed, 2 an option is invalid, 10 an invariant was violated, 11 a cluster
@@ -54,6 +58,25 @@ did not recover or a run did not end in time, 12 inconclusive.
 """
 _SEEDS: Final = re.compile(r"([0-9]{1,12})(?:\.\.([0-9]{1,12}))?")
 _DEFAULT_MINUTES: Final = 1.0
+_MEMORY_MB: Final = 512
+
+SeedTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0.1, callback=finite, help="Seconds after which the run of a seed is stopped."
+    ),
+]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASTER",
+        help="Run the seeds on the executors of a Spark cluster, e.g. spark://host:7077.",
+    ),
+]
+ExecutorMemory = Annotated[
+    int,
+    typer.Option("--memory-mb", min=512, help="With --spark: heap size of each JVM, in MiB."),
+]
 
 
 def hunt(
@@ -72,6 +95,8 @@ def hunt(
         ),
     ] = None,
     jobs: Jobs = None,
+    spark: SparkMaster = None,
+    memory_mb: ExecutorMemory = _MEMORY_MB,
     faults: Annotated[
         str | None,
         typer.Option(
@@ -84,12 +109,7 @@ def hunt(
     shrink: Annotated[
         bool, typer.Option(help="Shrink each failing drill to the steps that make it fail.")
     ] = True,
-    seed_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1, callback=finite, help="Seconds after which the run of a seed is stopped."
-        ),
-    ] = TIME_LIMIT_S,
+    seed_timeout: SeedTimeout = TIME_LIMIT_S,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory for the files of failing drills.")
     ] = Path("hunt"),
@@ -107,13 +127,13 @@ def hunt(
     if seeds is None and minutes is None:
         minutes = _DEFAULT_MINUTES
     seconds = None if minutes is None else minutes * 60
-    count = jobs or os.cpu_count() or 1
+    run_all = _run_all(jobs, spark, memory_mb)
     report = _Report(out, quirks, faults, reproduced, quiet=json)
     report.check_out()
     with ending_signals_raise(), work_folder(None, "klamm-hunt-") as folder, own_log(folder):
         try:
             with nullcontext() if report.is_live else waiting("the hunt to end"):
-                for result in run_hunt(chosen, options, count, seconds):
+                for result in run_hunt(chosen, options, run_all, seconds):
                     report.add(result)
         except EnvironmentProblem:
             if json:
@@ -126,6 +146,17 @@ def hunt(
     else:
         typer.echo(report.counts())
     raise typer.Exit(int(worst(report.outcomes)))
+
+
+def _run_all(jobs: int | None, master: str | None, memory_mb: int) -> RunAll:
+    """Return what runs the seeds: processes on this machine, or a Spark cluster."""
+    if master is None:
+        return partial(run_parallel, jobs=jobs or os.cpu_count() or 1)
+    if jobs is not None:
+        raise UsageError("give either --jobs or --spark, not both", hint="e.g. --spark local[4]")
+    from klamm.replay.spark_tasks import run_on_executors
+
+    return partial(run_on_executors, master=master, memory_mb=memory_mb)
 
 
 def _seeds(text: str | None) -> Iterable[int]:
@@ -241,6 +272,9 @@ class _Report:
         if shrunk is not None:
             text, source = shrunk.text, self._write(f"hunt-{seed}-shrunk.yaml", shrunk.text)
             repeat = self._command(source, seed)
+            words = comma_separated(self._quirks)
+            test = pytest_text(f"hunt-{seed}", text, seed, words, result.violated)
+            found["test"] = str(self._write(f"test_hunt_{seed}.py", test))
             found["shrunk"] = {
                 "steps_before": shrunk.steps_before,
                 "steps_after": shrunk.steps_after,
@@ -250,6 +284,8 @@ class _Report:
             yield f"  shrunk from {counted(shrunk.steps_before, 'step')} to {shrunk.steps_after}"
         yield f"  {result.seen if shrunk is None else result.shrunk_seen}"
         yield f"  repeat it with: {repeat}"
+        if shrunk is not None:
+            yield f"  as a test: {found['test']}"
         if result.has_ended:
             page = page_of_text(text, source.name, seed, self._parsed, repeat)
             found["page"] = str(self._write(f"hunt-{seed}.html", page))

@@ -7,7 +7,7 @@ fails. This module prints nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from klamm.cluster.quirks import NO_QUIRKS, Quirks
 from klamm.drills.drawing import draw_drill
 from klamm.drills.language import parse_drill
 from klamm.drills.page import drill_headline, run_page
-from klamm.drills.processes import Died, OutOfTime, run_parallel, time_limit
+from klamm.drills.processes import OutOfTime, rare_collections, time_limit
 from klamm.drills.run import (
     ALWAYS,
     NO_INTERNAL_ERROR,
@@ -36,6 +36,11 @@ from klamm.runtime.scenarios.trace import RunTrace
 
 ENDS_IN_TIME: Final = "the run ends within the time limit"
 TIME_LIMIT_S: Final = 60.0
+RunSeed = Callable[[int], "SeedResult"]
+RunAll = Callable[[RunSeed, Iterable[int]], Iterator[tuple[int, "SeedResult | Exception"]]]
+"""Calls a function for each seed, in other processes or on other machines.
+
+Yields each seed, with an error instead of a result if the process has died."""
 
 
 class HuntOptions(msgspec.Struct, frozen=True):
@@ -128,7 +133,7 @@ def _run(drill: Drill, driver: SimulatedDriver, time_limit_s: float) -> DrillRun
     results: list[StepResult] = []
     verdict = None
     try:
-        with time_limit(time_limit_s):
+        with time_limit(time_limit_s), rare_collections():
             for part in play(drill, driver):
                 if isinstance(part, Verdict):
                     verdict = part
@@ -189,16 +194,16 @@ def shrink_failure(text: str, seed: int, quirks: Quirks, violated: str) -> Shrun
 
 
 def hunt(
-    seeds: Iterable[int], options: HuntOptions, jobs: int, seconds: float | None = None
+    seeds: Iterable[int], options: HuntOptions, run_all: RunAll, seconds: float | None = None
 ) -> Iterator[SeedResult]:
-    """Run the drills of ``seeds`` in ``jobs`` processes, for at most ``seconds``.
+    """Run the drills of ``seeds`` by ``run_all``, for at most ``seconds``.
 
     Yields each result when it is available. A seed whose process has died is inconclusive.
     """
     deadline_s = None if seconds is None else time.monotonic() + seconds
     run = partial(run_seed, options=options)
-    for seed, result in run_parallel(run, _until(deadline_s, seeds), jobs):
-        if isinstance(result, Died):
+    for seed, result in run_all(run, _until(deadline_s, seeds)):
+        if isinstance(result, Exception):
             text, outcome = draw_drill(seed, options.faults), Outcome.INCONCLUSIVE
             yield SeedResult(seed, outcome, NO_INTERNAL_ERROR, str(result), text, 0, 0)
         else:

@@ -12,10 +12,11 @@ from typing import Final
 
 import yaml
 
+from klamm.cluster.errors import UsageError
 from klamm.drills.clusters import ClusterCompiler, Topic, creation_of, start_of
 from klamm.drills.conditions import CONDITIONS
 from klamm.drills.existence import Existing, check_producers, check_states, check_triggers
-from klamm.drills.reading import DrillReader, Entry, read_text
+from klamm.drills.reading import FAST_LOADER, DrillReader, Entry, read_text
 from klamm.drills.step_language import StepCompiler
 from klamm.drills.values import Drill, DrillCluster
 from klamm.runtime.checks.invariants import INVARIANTS
@@ -46,7 +47,10 @@ def parse_drill(text: str, source: str) -> Drill:
 
     ``source`` is the name of the file in error messages.
     """
-    return _File(DrillReader(source)).read(text)
+    try:
+        return _File(DrillReader(source, FAST_LOADER)).read(text)
+    except UsageError:
+        return _File(DrillReader(source)).read(text)
 
 
 class _File:

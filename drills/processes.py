@@ -7,6 +7,7 @@ on. This module prints nothing.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import multiprocessing
 import signal
@@ -21,6 +22,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _REPEAT_S: Final = 1.0
+_RARELY: Final = (50_000, 20, 20)
 
 
 class OutOfTime(BaseException):
@@ -52,6 +54,20 @@ def time_limit(seconds: float) -> Iterator[None]:
         outer_s = max(left_s - (time.monotonic() - began_s), 0.001) if left_s else 0.0
         signal.setitimer(signal.ITIMER_REAL, outer_s, interval_s)
         signal.signal(signal.SIGALRM, handler)
+
+
+@contextlib.contextmanager
+def rare_collections() -> Iterator[None]:
+    """Context manager: look for cyclic garbage less often.
+
+    A simulation keeps most of what it allocates, so that there is little to find.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*_RARELY)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class Died(Exception):

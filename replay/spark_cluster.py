@@ -18,8 +18,20 @@ from pyspark import SparkContext
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 
-PACKAGES: Final = ("cluster", "replay", "report", "statemachines", "zk")
-"""The packages of klamm that Spark's Python workers import."""
+PACKAGES: Final = (
+    "admin",
+    "brokers",
+    "cluster",
+    "controller",
+    "drills",
+    "placement",
+    "replay",
+    "report",
+    "runtime",
+    "statemachines",
+    "zk",
+)
+"""The packages of klamm that Spark's Python workers import, for replay and for hunts."""
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?$")
 _STANDALONE: Final = re.compile(r"spark://(?P<hosts>[^:,/\s]+:\d+(,[^:,/\s]+:\d+)*)$")

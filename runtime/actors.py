@@ -1,7 +1,8 @@
 """Actors that run in greenlets, and their scheduler, for the real and the simulated world.
 
 An actor (a broker, a controller or a client) processes one event at a time. Each event runs in a
-separate greenlet, so that a store call in the middle of an event can yield to other actors. The
+separate greenlet, so that a store call in the middle of an event can yield to other actors. A
+greenlet whose event has ended is used again, because a new one costs a memory mapping. The
 scheduler runs in one thread; other threads may only call the ``wake`` function that the scheduler's
 owner passes to ``wait``. The scheduler contains no Kafka logic and makes no decisions: the caller
 chooses the next actor.
@@ -9,6 +10,7 @@ chooses the next actor.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from klamm.zk.kazoo_pipeline import Completion
 
 AT_ONCE: Final = float("-inf")
+_ENDED: Final = object()
+_MAX_IDLE: Final = 64
 
 
 class Actor:
@@ -90,6 +94,30 @@ class Actor:
         return None
 
 
+class _IdleGreenlets(threading.local):
+    """Greenlets of the current thread whose events have ended."""
+
+    def __init__(self) -> None:
+        self.greenlets: list[greenlet] = []
+
+
+_idle: Final = _IdleGreenlets()
+
+
+def _run_events(actor: Actor) -> None:
+    """Run an event, and then an event of each actor with which the greenlet is resumed."""
+    while True:
+        actor.run_event()
+        del actor
+        actor = _parent().switch(_ENDED)
+
+
+def _parent() -> greenlet:
+    parent = getcurrent().parent
+    assert parent is not None
+    return parent
+
+
 class Scheduler:
     """Runs actors, one at a time. Errors raised by events are passed to ``on_error``."""
 
@@ -144,12 +172,17 @@ class Scheduler:
 
     def resume(self, actor: Actor) -> None:
         """Run an actor until its current event ends or yields."""
-        task = actor.task
+        task, idle = actor.task, _idle.greenlets
         if task is None:
-            task = actor.task = greenlet(actor.run_event)
+            task = actor.task = idle.pop() if idle else greenlet(_run_events)
+        # Yielding returns to the caller of this call, not to the caller that began the event.
+        task.parent = getcurrent()
         self._current = actor
         try:
-            task.switch()
+            if task.switch(actor) is _ENDED:
+                actor.task = None
+                if len(idle) < _MAX_IDLE:
+                    idle.append(task)
         except Exception as error:
             self._on_error(actor, error)
         finally:
@@ -160,18 +193,14 @@ class Scheduler:
     def yield_control(self) -> None:
         """Yield in the middle of an event, so that other actors run before the event continues."""
         if self._current is not None:
-            parent = getcurrent().parent
-            assert parent is not None
-            parent.switch()
+            _parent().switch()
 
     def suspend(self) -> None:
         """Suspend the current event until another actor resets ``waiting``."""
         actor = self._current
         assert actor is not None, "only an actor can be suspended"
         actor.waiting = True
-        parent = getcurrent().parent
-        assert parent is not None
-        parent.switch()
+        _parent().switch()
 
     def wait(self, completion: Completion, wake: Callable[[Actor], None]) -> None:
         """Suspend the current event until ``completion`` is done.

@@ -16,6 +16,7 @@ from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.errors import KlammError, NotFound, SessionExpired
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address, Message
+from klamm.cluster.timers import earliest
 from klamm.controller.kafka_controller import KafkaController
 from klamm.runtime.actors import Actor
 from klamm.runtime.node import Node
@@ -145,7 +146,7 @@ class BrokerActor(Actor):
     def next_due_ms(self) -> float | None:
         """Return the due time of the broker's next timer, in monotonic milliseconds."""
         due = (self._node.broker.next_due_ms(), self._retry[0] if self._retry else None)
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        return earliest(due)
 
     def run_event(self) -> None:
         """Handle one message, or the timers that are due."""

@@ -65,7 +65,7 @@ class WorkloadChecker:
         of = partitions if of is None else of
         for tp in of:
             partitions[tp].materialize(now_ms)
-            self._checker.acknowledged[tp] = list(partitions[tp].acknowledged)
+            self._checker.acknowledged[tp] = partitions[tp].acknowledged
         self._checker.check(replica_views(self._world, of))
 
 

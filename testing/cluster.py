@@ -36,6 +36,8 @@ from klamm.runtime.scenarios.steps import Step, ToolResult, Wait
 from klamm.runtime.scenarios.trace import RunTrace
 from klamm.testing.actions import Actions, Conditions, Value, Words
 from klamm.testing.clients import ConsumedRecord, RecordProducers, read_partition
+from klamm.zk.store import ResultCode
+from klamm.zk.znodes import TopicZNode
 
 __tracebackhide__ = True
 """Tells pytest to omit the functions of this file from tracebacks."""
@@ -272,7 +274,11 @@ class ScriptedCluster(Actions):
     def consume(self, partition: str) -> list[ConsumedRecord]:
         """Return all committed records of a partition, from the first one on."""
         with self._errors("consume"):
-            return read_partition(self._running.driver, self._partition("consume", partition))
+            driver, runner, *_ = self._running
+            tp = self._partition("consume", partition)
+            if runner.view.read(TopicZNode.path(tp.topic)).code is ResultCode.NONODE:
+                raise KlammError(f"topic {tp.topic} does not exist")
+            return read_partition(driver, tp)
 
     # -- conditions and checks
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.cluster.protocols import Clock
+from klamm.cluster.timers import earliest
 from klamm.zk.data_tree import Change, DataTree
 from klamm.zk.lagging_follower import LaggingFollower
 from klamm.zk.store import (
@@ -272,8 +273,7 @@ class MemoryServer:
 
     def next_lagging_ms(self) -> float | None:
         """Return when the next follower has a transaction to apply, in monotonic ms."""
-        due = (follower.next_due_ms() for follower in self._followers.values())
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        return earliest([follower.next_due_ms() for follower in self._followers.values()])
 
     def apply_lagging(self) -> None:
         """Let all followers apply the transactions that are due."""

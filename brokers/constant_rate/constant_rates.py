@@ -96,14 +96,14 @@ class ConstantRates:
 
     def materialize(self, tp: TopicPartition) -> None:
         """Append all records due by now to a replica."""
-        now_ms, rate = self._now_ms(), self._leading.get(tp)
-        if rate is None:
-            if tp in self._following:
-                self._following[tp].materialize(now_ms)
-        elif rate.materialized_ms != now_ms:
-            rate.materialized_ms = now_ms
-            rate.materialize(now_ms)
-            self.leaders.increment_high_watermark(tp, rate.partition, now_ms)
+        if (rate := self._leading.get(tp)) is not None:
+            now_ms = self._now_ms()
+            if rate.materialized_ms != now_ms:
+                rate.materialized_ms = now_ms
+                rate.materialize(now_ms)
+                self.leaders.increment_high_watermark(tp, rate.partition, now_ms)
+        elif (following := self._following.get(tp)) is not None:
+            following.materialize(self._now_ms())
 
     def materialize_all(self) -> bool:
         """Append due records to all replicas with a schedule; return True if there are any."""

@@ -93,7 +93,8 @@ class Progress(msgspec.Struct, gc=False):
         """Record the acknowledgements that follow from the schedule by now."""
         if self.schedule is not None:
             end = self.schedule.end_at(now_ms - 3 * RATE_MARGIN_MS)
-            self.acknowledge(Stretch(self.leader_epoch, self.offset, end))
+            if end > self.offset:
+                self.acknowledge(Stretch(self.leader_epoch, self.offset, end))
 
     def lose_leader(self) -> None:
         """Forget the leader: no record is acknowledged until another leader accepts the rate."""

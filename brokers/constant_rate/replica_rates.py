@@ -124,10 +124,8 @@ def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:
     if end <= log.log_end_offset:
         return
     at_once = max(1, log.config.segment_bytes // schedule.record_size_bytes)
+    timestamp_ms, epoch = schedule.timestamp_at(at_ms), partition.leader_epoch
     while (start := log.log_end_offset) < end:
         until = min(end, start + at_once)
         size_bytes = (until - start) * schedule.record_size_bytes
-        timestamp_ms = schedule.timestamp_at(at_ms)
-        log.append_analytically(
-            Interval(partition.leader_epoch, start, until, size_bytes, timestamp_ms)
-        )
+        log.append_analytically(Interval(epoch, start, until, size_bytes, timestamp_ms))

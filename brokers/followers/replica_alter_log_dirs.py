@@ -34,6 +34,7 @@ from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.java_hash import string_hash
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.records import Records, size_of
+from klamm.cluster.timers import earliest
 from klamm.cluster.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -216,8 +217,7 @@ class ReplicaAlterLogDirsManager:
 
         Return None if there is nothing to copy.
         """
-        due = (thread.next_due_ms() for thread in self._threads)
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        return earliest([thread.next_due_ms() for thread in self._threads])
 
     def on_timer(self, now_ms: float, wall_ms: int) -> bool:
         """Copy a chunk for each thread; return False if there was nothing to copy."""

@@ -40,6 +40,7 @@ from klamm.cluster.data_requests import (
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.records import Produced, Records
 from klamm.cluster.requests import LeaderAndIsrPartitionState
+from klamm.cluster.timers import earliest
 from klamm.cluster.types import PartitionAndReplica, TopicPartition
 
 _RARELY: Final = 5
@@ -367,7 +368,7 @@ class LeaderReplicas:
             self.consumers.next_due_ms(),
             self.deletes.next_due_ms(),
         )
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        return earliest(due)
 
     def on_timer(self, now_ms: float) -> None:
         """Resend unacknowledged records, check ISRs, and expire delayed requests."""

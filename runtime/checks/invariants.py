@@ -21,6 +21,7 @@ from klamm.runtime.checks.observations import (
     History,
     IsrAnswered,
     ReplicaChanged,
+    ReplicasChanged,
     Requested,
     ShutDown,
     StateWritten,
@@ -75,8 +76,12 @@ def _requests(source: str, check: Check, statement: str) -> Invariant:
     return Invariant(statement, source, Requested, check)
 
 
-def _replicas(source: str, check: Check | None, statement: str) -> Invariant:
+def _replicas(source: str, check: Check, statement: str) -> Invariant:
     return Invariant(statement, source, ReplicaChanged, check)
+
+
+def _partitions(source: str, check: Check | None, statement: str) -> Invariant:
+    return Invariant(statement, source, ReplicasChanged, check)
 
 
 INVARIANTS: Final[Mapping[str, Invariant]] = {
@@ -241,12 +246,12 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         replica.weak_isr,
         "Every replica in a leader's cached ISR has all records below the leader's high watermark.",
     ),
-    "strong-isr": _replicas(
+    "strong-isr": _partitions(
         "KIP-320 StrongIsr",
         replica.strong_isr,
         "Every replica in ZooKeeper's ISR has all records below the leader's high watermark.",
     ),
-    "isr-reaches-high-watermark": _replicas(
+    "isr-reaches-high-watermark": _partitions(
         "KIP-497 ValidHighWatermark",
         replica.isr_reaches_high_watermark,
         "No log of a replica in ZooKeeper's ISR ends before the leader's high watermark.",
@@ -272,20 +277,20 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         replica.applied_epoch_does_not_decrease,
         "A replica never returns to an earlier leader epoch.",
     ),
-    replicas.LOG_MATCHING: _replicas(
+    replicas.LOG_MATCHING: _partitions(
         "KIP-101",
         None,
         "Two replicas have the same records below the lower of their high watermarks.",
     ),
-    replicas.LEADER_COMPLETENESS: _replicas(
+    replicas.LEADER_COMPLETENESS: _partitions(
         "KIP-966", None, "The newest leader has every record that was acknowledged with acks=all."
     ),
-    replicas.MONOTONIC_HIGH_WATERMARK: _replicas(
+    replicas.MONOTONIC_HIGH_WATERMARK: _partitions(
         "KIP-101",
         None,
         "The high watermark of a running leader never decreases within a leader epoch.",
     ),
-    replicas.ONE_LEADER: _replicas(
+    replicas.ONE_LEADER: _partitions(
         "KIP-101", None, "Two brokers never lead a partition in the same leader epoch."
     ),
 }

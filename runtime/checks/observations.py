@@ -11,6 +11,8 @@ import json
 from collections.abc import Container, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.requests import (
@@ -24,7 +26,7 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
 )
 from klamm.cluster.types import NO_EPOCH, TopicPartition
-from klamm.runtime.checks.replicas import ReplicaView
+from klamm.runtime.checks.replicas import PartitionViews, ReplicaView
 
 NO_NODE: Final = -1
 """The writer of a znode if a tool or a test wrote it, not a broker or a controller."""
@@ -137,19 +139,25 @@ class ShutDown(NamedTuple):
     hosted: Container[TopicPartition]
 
 
-class ReplicaChanged(NamedTuple):
+class ReplicaChanged(msgspec.Struct, frozen=True, gc=False):
     """A broker processed an event that mentions a partition, so its replica may have changed.
 
-    ``views``: all replicas of the partition. ``view``: the replica on the broker, or None if it has
-    none. ``isr`` and ``pending``: the ISR and the pending ISR that the broker uses as leader; both
-    are empty if it is not the leader."""
+    ``view``: the replica on the broker, or None if it has none. ``isr`` and ``pending``: the ISR
+    and the pending ISR that the broker uses as leader; both are empty if it is not the leader."""
 
     partition: TopicPartition
+    replicas: PartitionViews
     broker: int
-    views: tuple[ReplicaView, ...]
     view: ReplicaView | None
     isr: tuple[int, ...]
     pending: tuple[int, ...]
+
+
+class ReplicasChanged(msgspec.Struct, frozen=True, gc=False):
+    """A replica of a partition, or its state znode, has changed."""
+
+    partition: TopicPartition
+    replicas: PartitionViews
 
 
 class History:

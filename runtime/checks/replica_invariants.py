@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from klamm.cluster.types import NO_EPOCH
-from klamm.runtime.checks.observations import History, ReplicaChanged, is_current_leader
+from klamm.runtime.checks.observations import (
+    History,
+    ReplicaChanged,
+    ReplicasChanged,
+    is_current_leader,
+)
 from klamm.runtime.checks.replicas import ReplicaView, records_between
 
 
@@ -23,25 +28,25 @@ def weak_isr(history: History, event: ReplicaChanged) -> Iterator[str]:
         yield from _lacking(event, view, event.isr)
 
 
-def strong_isr(history: History, event: ReplicaChanged) -> Iterator[str]:
+def strong_isr(history: History, event: ReplicasChanged) -> Iterator[str]:
     """StrongIsr: each member of ZooKeeper's ISR has all records below the leader's high watermark.
 
     A deposed leader is not checked."""
     state = history.states.get(event.partition)
-    for view in event.views:
+    for view in event.replicas.views:
         if state is not None and is_current_leader(view, state):
             yield from _lacking(event, view, state.isr)
 
 
-def isr_reaches_high_watermark(history: History, event: ReplicaChanged) -> Iterator[str]:
+def isr_reaches_high_watermark(history: History, event: ReplicasChanged) -> Iterator[str]:
     """ValidHighWatermark: no log in ZooKeeper's ISR ends before the leader's high watermark."""
     state = history.states.get(event.partition)
     if state is None:
         return
-    for view in event.views:
+    for view in event.replicas.views:
         if not is_current_leader(view, state):
             continue
-        for other in event.views:
+        for other in event.replicas.views:
             if other.broker_id in state.isr and other.end < view.high_watermark:
                 yield (
                     f"{event.partition}: the log of replica {other.broker_id} ends at {other.end}, "
@@ -101,11 +106,15 @@ def applied_epoch_does_not_decrease(history: History, event: ReplicaChanged) -> 
         )
 
 
-def _lacking(event: ReplicaChanged, view: ReplicaView, isr: tuple[int, ...]) -> Iterator[str]:
+def _lacking(
+    event: ReplicaChanged | ReplicasChanged, view: ReplicaView, isr: tuple[int, ...]
+) -> Iterator[str]:
     start, end = view.start, view.high_watermark
     expected = None
-    for other in event.views:
-        if other.broker_id not in isr or other is view or other.begins_like(view, end):
+    for other in event.replicas.views:
+        if other.broker_id not in isr or other is view:
+            continue
+        if (event.replicas.are_alike and other.end >= end) or other.begins_like(view, end):
             continue
         expected = expected or records_between(view.intervals, start, end)
         found = records_between(other.intervals, start, end)

@@ -10,10 +10,13 @@ The checks only read logs and messages. After every step of the simulation they 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from operator import attrgetter
 from typing import Final, NamedTuple
+
+import msgspec
 
 from klamm.brokers.logs.record_batch import parse_header
 from klamm.cluster.api_errors import Errors
@@ -27,9 +30,10 @@ LEADER_COMPLETENESS: Final = "leader-completeness"
 MONOTONIC_HIGH_WATERMARK: Final = "high-watermark-does-not-decrease"
 ONE_LEADER: Final = "one-broker-leads-an-epoch"
 _START: Final = attrgetter("start")
+_END: Final = attrgetter("end")
 
 
-class ReplicaView(NamedTuple):
+class ReplicaView(msgspec.Struct, frozen=True, gc=False):
     """Snapshot of a replica.
 
     ``leading_epoch``: the leader epoch at which the replica leads, or -1 if it is not the
@@ -49,9 +53,37 @@ class ReplicaView(NamedTuple):
         """Quick check: return True if both replicas certainly have the same records below ``end``.
 
         False means unknown."""
-        if self.end < end or not _have_a_common_start(self.intervals, other.intervals):
-            return False
-        return self.start == other.start
+        ones, others = self.intervals, other.intervals
+        last = bisect_left(ones, end, key=_START) - 1
+        return (
+            self.start == other.start
+            and 0 <= last < len(others)
+            and end <= min(ones[last].end, others[last].end)
+            and _begin_alike(ones, others, last)
+        )
+
+
+class PartitionViews(msgspec.Struct, frozen=True, gc=False):
+    """All replicas of a partition.
+
+    ``are_alike``: the logs certainly have the same records up to the end of the shorter log, for
+    each two logs. False means unknown."""
+
+    views: tuple[ReplicaView, ...]
+    are_alike: bool
+
+
+def views_of_partition(views: tuple[ReplicaView, ...]) -> PartitionViews:
+    """Compare all replicas of a partition quickly."""
+    if not views:
+        return PartitionViews(views, True)
+    longest = max(views, key=_END)
+    are_alike = all(
+        view is longest
+        or (view.start == longest.start and _is_prefix(view.intervals, longest.intervals))
+        for view in views
+    )
+    return PartitionViews(views, are_alike)
 
 
 class _Found(NamedTuple):
@@ -79,7 +111,7 @@ class ReplicationChecker:
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
-        self.acknowledged: dict[TopicPartition, list[Stretch]] = {}
+        self.acknowledged: dict[TopicPartition, Sequence[Stretch]] = {}
         self._requests: dict[tuple[Address, int], ProduceRequest] = {}
         self._found: dict[TopicPartition, _Found] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
@@ -145,7 +177,7 @@ class ReplicationChecker:
                 )
 
     def _add_acknowledged(self, tp: TopicPartition, found: Iterable[Stretch]) -> None:
-        known = self.acknowledged.setdefault(tp, [])
+        known = list(self.acknowledged.get(tp, ()))
         for one in found:
             # A leader acknowledges a batch again if the producer resends it, and a deposed leader
             # may do so late. check_has_all needs stretches that do not overlap.
@@ -156,6 +188,7 @@ class ReplicationChecker:
                 known[-1] = last._replace(end=one.end)
             else:
                 known.append(one)
+        self.acknowledged[tp] = known
 
     def check(self, views: Iterable[ReplicaView]) -> None:
         """Check the invariants. ``views``: all replicas, including those on stopped brokers."""
@@ -163,20 +196,26 @@ class ReplicationChecker:
         for view in views:
             by_partition.setdefault(view.partition, []).append(view)
         for tp, replicas in by_partition.items():
-            for one, other in combinations(replicas, 2):
+            self.check_partition(tp, views_of_partition(tuple(replicas)))
+
+    def check_partition(self, tp: TopicPartition, replicas: PartitionViews) -> None:
+        """Check the invariants of one partition. ``replicas``: all its replicas."""
+        views = replicas.views
+        if not replicas.are_alike:
+            for one, other in combinations(views, 2):
                 self._check_agreement(tp, one, other)
-            leaders = [view for view in replicas if view.leading_epoch != NO_EPOCH]
-            for view in leaders:
-                self._check_leader(tp, view)
-            # While the latest leader is away, a deposed one may not know that yet.
-            for view in leaders:
-                if view.leading_epoch == self._latest_epochs[tp]:
-                    self.check_has_all(tp, view)
+        leaders = [view for view in views if view.leading_epoch != NO_EPOCH]
+        for view in leaders:
+            self._check_leader(tp, view)
+        # While the latest leader is away, a deposed one may not know that yet.
+        for view in leaders:
+            if view.leading_epoch == self._latest_epochs[tp]:
+                self.check_has_all(tp, view)
 
     def _check_agreement(self, tp: TopicPartition, one: ReplicaView, other: ReplicaView) -> None:
-        if _have_a_common_start(one.intervals, other.intervals):
-            return
         end = min(one.high_watermark, other.high_watermark)
+        if one.begins_like(other, end):
+            return
         mine = records_between(one.intervals, 0, end)
         theirs = records_between(other.intervals, 0, end)
         if mine != theirs:
@@ -238,20 +277,24 @@ class ReplicationChecker:
         self.names.setdefault(violation, name)
 
 
-def _have_a_common_start(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
-    """Return True if one log is a prefix of the other."""
-    if not ones or not others:
+def _is_prefix(ones: Sequence[Interval], others: Sequence[Interval]) -> bool:
+    """Return True if the log ``ones`` is certainly a prefix of the log ``others``."""
+    last = len(ones) - 1
+    if last < 0 or last >= len(others) or ones[last].end > others[last].end:
         return False
-    # Most logs have the same intervals but for the last: Python compares them quickly.
-    last = min(len(ones), len(others)) - 1
-    first = last if ones[:last] == others[:last] else 0
-    for one, other in zip(ones[first:], others[first:], strict=False):
-        if one.leader_epoch != other.leader_epoch or one.start != other.start:
-            return False
-        if one.end != other.end:
-            shorter, log = (one, ones) if one.end < other.end else (other, others)
-            return shorter is log[-1]
-    return True
+    return _begin_alike(ones, others, last)
+
+
+def _begin_alike(ones: Sequence[Interval], others: Sequence[Interval], last: int) -> bool:
+    """Return True if two logs have the same intervals up to ``last``, except for its end."""
+    one, other = ones[last], others[last]
+    if one.leader_epoch != other.leader_epoch or one.start != other.start:
+        return False
+    # Most logs have the same objects as intervals but for the last: Python compares them quickly.
+    return ones[:last] == others[:last] or all(
+        (one.leader_epoch, one.start, one.end) == (other.leader_epoch, other.start, other.end)
+        for one, other in zip(ones[:last], others[:last], strict=True)
+    )
 
 
 def _count(batch: bytes) -> int:

@@ -15,9 +15,6 @@ from typing import Any, Final, NamedTuple
 from klamm.brokers.bandwidth.copying import Arrived
 from klamm.brokers.broker import Broker
 from klamm.brokers.constant_rate.producer import ConstantRateProducer
-from klamm.brokers.logs.errors import ReplicaLogError
-from klamm.brokers.logs.interval_log import IntervalLog
-from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, UNCLEAN
 from klamm.cluster.data_requests import (
@@ -43,10 +40,9 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from klamm.cluster.types import NO_EPOCH, ElectionType, TopicPartition
+from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.runtime.actors import Actor
 from klamm.runtime.checks.invariants import INVARIANTS, Check, InvariantViolated
-from klamm.runtime.checks.log_intervals import LogIntervals
 from klamm.runtime.checks.observations import (
     NO_NODE,
     Answered,
@@ -54,6 +50,7 @@ from klamm.runtime.checks.observations import (
     History,
     IsrAnswered,
     ReplicaChanged,
+    ReplicasChanged,
     Requested,
     ShutDown,
     StateWritten,
@@ -61,7 +58,8 @@ from klamm.runtime.checks.observations import (
     decode_state,
     decode_topic,
 )
-from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.runtime.checks.replica_views import ReplicaViews
+from klamm.runtime.checks.replicas import PartitionViews, ReplicationChecker, ReplicaView
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.data_tree import Change
 from klamm.zk.store import WatchKind
@@ -114,8 +112,8 @@ class Watcher:
         if BROKER_CONFIGS[UNCLEAN].value(world.spec.config):
             self._history.unclean_configs["brokers"].add("<default>")
         self._checker = ReplicationChecker()
-        self._intervals = LogIntervals()
-        self._views: dict[tuple[TopicPartition, int], tuple[object, ReplicaView]] = {}
+        self._replicas = ReplicaViews(world)
+        self._checked: dict[TopicPartition, tuple[object, ...]] = {}
         self._reported = 0
         self._rates: list[ConstantRateProducer] = []
         self._asked: dict[tuple[Address, Address, int], Any] = {}
@@ -265,7 +263,9 @@ class Watcher:
         body, broker_id = message.body, message.source.id
         if isinstance(body, ProduceResponse):
             views = [
-                view for tp in body.partitions if (view := self._view(tp, broker_id)) is not None
+                view
+                for tp in body.partitions
+                if (view := self._replicas.on_broker(tp, broker_id)) is not None
             ]
         self._checker.on_message(message, views)
         self._take_reports()
@@ -291,24 +291,34 @@ class Watcher:
         broker = self._broker(broker_id)
         if broker is None:
             return
+        now_ms, acknowledged = self._world.clock.monotonic_ms(), self._checker.acknowledged
         for producer in self._rates:
             if (progress := producer.partitions.get(tp)) is not None:
-                progress.materialize(self._world.clock.monotonic_ms())
-                self._checker.acknowledged[tp] = list(progress.acknowledged)
-        found = (self._view(tp, other) for other in self._world.log_stores)
-        views = tuple(view for view in found if view is not None)
+                progress.materialize(now_ms)
+                acknowledged[tp] = progress.acknowledged
+        replicas = self._replicas.of(tp)
         partition = broker.replica_manager.partitions.get(tp)
         isr: tuple[int, ...] = ()
         pending: tuple[int, ...] = ()
         if partition is not None and partition.is_leader(broker_id):
             isr = partition.isr
             pending = () if partition.pending is None else partition.pending.isr
-        view = next((view for view in views if view.broker_id == broker_id), None)
-        changed = ReplicaChanged(tp, broker_id, views, view, isr, pending)
+        view = next((view for view in replicas.views if view.broker_id == broker_id), None)
+        changed = ReplicaChanged(tp, replicas, broker_id, view, isr, pending)
         self._check(changed)
-        self._checker.check(views)
-        self._take_reports()
+        self._check_partition(tp, replicas)
         self._history.on_replica(changed)
+
+    def _check_partition(self, tp: TopicPartition, replicas: PartitionViews) -> None:
+        """Check what does not depend on the broker whose event it was, unless nothing changed."""
+        state = self._history.states.get(tp)
+        seen = (replicas, state, self._checker.acknowledged.get(tp))
+        if self._checked.get(tp) == seen:
+            return
+        self._checked[tp] = seen
+        self._check(ReplicasChanged(tp, replicas))
+        self._checker.check_partition(tp, replicas)
+        self._take_reports()
 
     def _broker(self, broker_id: int) -> Broker | None:
         """Return a running broker, or None. If it has restarted, forget its old state."""
@@ -321,47 +331,6 @@ class Watcher:
             self._history.on_restart(broker_id)
             self._checker.on_restart(broker_id)
         return broker
-
-    def _view(self, tp: TopicPartition, broker_id: int) -> ReplicaView | None:
-        """Return a broker's replica, or None if there is none.
-
-        The logs of stopped brokers are only inspected if they are in memory."""
-        running = self._world.nodes.get(broker_id)
-        if running is not None:
-            broker = running.node.broker
-            partition = broker.replica_manager.partitions.get(tp)
-            if partition is None or partition.log is None:
-                return None
-            broker.rates.materialize(tp)
-            epoch = partition.leader_epoch
-            leading = epoch if partition.is_leader(broker_id) else NO_EPOCH
-            log, high_watermark = partition.log, partition.high_watermark
-        else:
-            store = self._world.log_stores[broker_id]
-            if not isinstance(store, MemoryLogStore):
-                return None
-            path = next((p for p, logs in store.dirs.items() if tp in logs.current), None)
-            if path is None:
-                return None
-            log = store.dirs[path].current[tp]
-            high_watermark = store.high_watermarks.get(path, {}).get(tp, 0)
-            high_watermark = min(high_watermark, log.log_end_offset)
-            leading = epoch = NO_EPOCH
-        rest = (high_watermark, leading, epoch, log.log_start_offset, log.log_end_offset)
-        try:
-            if isinstance(log, IntervalLog):
-                # While the end is the same, a log has the same intervals if they are still in the
-                # same object.
-                kept, before = self._views.get((tp, broker_id), (None, None))
-                if kept is log.kept and before is not None and before[3:] == rest:
-                    return before
-                view = ReplicaView(tp, broker_id, self._intervals.of(tp, broker_id, log), *rest)
-                self._views[tp, broker_id] = log.kept, view
-                return view
-            with self._world.log_stores.disk.without_faults():
-                return ReplicaView(tp, broker_id, log.intervals(), *rest)
-        except ReplicaLogError:
-            return None  # its broker finds the damage when it needs the log
 
     # -- checks
 

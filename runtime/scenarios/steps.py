@@ -74,6 +74,8 @@ class RunTool(Action, frozen=True):
     files: Mapping[str, str] = {}
 
     def act(self, run: ScenarioRunner) -> ToolResult:
+        if not self.files:
+            return run.tools(self.tool, self.args, run.driver)
         with temporary_folder("klamm-scenario-") as folder:
             paths = {}
             for name, content in self.files.items():

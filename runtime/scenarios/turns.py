@@ -116,8 +116,9 @@ class Turns:
         return bool(self._main.switch())
 
     def _has_turn(self) -> bool:
-        self._observe()
-        return any(branch.condition() for branch in self._branches)
+        if self.observers:
+            self._observe()
+        return bool(self._branches) and any(branch.condition() for branch in self._branches)
 
     def _observe(self) -> None:
         for observer in self.observers:

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable
 
 from klamm.cluster.protocols import Clock
+from klamm.cluster.timers import earliest
 from klamm.runtime.actors import Actor, Scheduler
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.transport import SimulatedTransport
@@ -170,7 +171,7 @@ class RunLoop:
             self._server.next_expiry_ms(),
             self._agenda.next_due_ms(),
         )
-        return min((d for d in due if d is not None), default=None)
+        return earliest(due)
 
     def _step_by(self, deadline_ms: float) -> bool:
         """Run one step if it is due by the deadline.

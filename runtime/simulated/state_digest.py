@@ -96,6 +96,37 @@ _IGNORED_NAMES: Final = frozenset(
         "_node",
     }
 )
+
+
+class _FieldKind(Enum):
+    """How a field is written: by its value, not at all, or by what its name says about it."""
+
+    WRITTEN = 0
+    IGNORED = 1
+    TIME = 2
+    SESSION = 3
+    CORRELATION = 4
+
+
+class _FieldKinds(dict[str, _FieldKind]):
+    """How the field of each name is written."""
+
+    def __missing__(self, name: str) -> _FieldKind:
+        if name in _IGNORED_NAMES:
+            kind = _FieldKind.IGNORED
+        elif name.endswith("_ms"):
+            kind = _FieldKind.TIME
+        elif name in _SESSIONS:
+            kind = _FieldKind.SESSION
+        elif name in _CORRELATIONS:
+            kind = _FieldKind.CORRELATION
+        else:
+            kind = _FieldKind.WRITTEN
+        self[name] = kind
+        return kind
+
+
+_FIELD_KINDS: Final = _FieldKinds()
 _SESSIONS: Final = frozenset({"_session_id", "registered_by_session", "elected_session"})
 _CORRELATIONS: Final = frozenset({"correlation_id"})
 
@@ -232,21 +263,26 @@ class _Writer:
         self._seen.add(id(value))
         return is_new
 
-    def fields(self, value: object, names: Iterable[str]) -> None:
-        out = self.out
+    def slots(self, value: object, names: Iterable[str]) -> None:
+        self.fields(value, [(name, getattr(value, name, None)) for name in names])
+
+    def fields(self, value: object, fields: Iterable[tuple[str, object]]) -> None:
+        out, kinds, hows = self.out, _FIELD_KINDS, _HOW
         out.append(value.__class__.__name__)
-        for name in names:
-            if name in _IGNORED_NAMES:
-                continue
-            field = getattr(value, name, None)
-            if name.endswith("_ms"):
+        for name, field in fields:
+            kind = kinds[name]
+            if kind is _FieldKind.WRITTEN:
+                how = hows.get(field.__class__)
+                if how is not None:
+                    how(self, field)
+                else:
+                    self.write(field)
+            elif kind is _FieldKind.TIME:
                 out.append("none" if field is None else "time")
-            elif name in _SESSIONS:
+            elif kind is _FieldKind.SESSION:
                 out.append(f"#s{field}")
-            elif name in _CORRELATIONS:
+            elif kind is _FieldKind.CORRELATION:
                 out.append(f"#c{field}")
-            else:
-                self.write(field)
 
     def channels(self, manager: ChannelManager) -> None:
         for broker_id, channel in sorted(manager._channels.items()):
@@ -276,11 +312,16 @@ def _how_to_write(kind: type) -> _Write:
         return _Writer.set
     slots = tuple(dict.fromkeys(name for c in kind.__mro__ for name in _slots(c)))
     if issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen:
-        return lambda writer, value: writer.fields(value, slots)
+        return lambda writer, value: writer.slots(value, slots)
 
     def write(writer: _Writer, value: Any) -> None:
-        if writer.is_new(value):
-            writer.fields(value, (*slots, *getattr(value, "__dict__", ())))
+        if not writer.is_new(value):
+            return
+        if slots:
+            more = getattr(value, "__dict__", {}).items()
+            writer.fields(value, [*((name, getattr(value, name, None)) for name in slots), *more])
+        else:
+            writer.fields(value, value.__dict__.items())
 
     return write
 

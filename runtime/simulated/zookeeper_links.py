@@ -13,6 +13,7 @@ from functools import partial
 
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address
+from klamm.cluster.timers import earliest
 from klamm.runtime.actors import Actor, Scheduler
 from klamm.runtime.transport import RoutedTransport
 from klamm.zk.memory_store import MemoryServer, MemoryStore
@@ -103,8 +104,8 @@ class ZooKeeperLinks(Actor):
         """Return when the next reply or event arrives, or the next follower applies a transaction.
 
         In monotonic milliseconds."""
-        due = (self._late[0][0] if self._late else None, self._server.next_lagging_ms())
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        late_ms = self._late[0][0] if self._late else None
+        return earliest((late_ms, self._server.next_lagging_ms()))
 
     def run_event(self) -> None:
         """Deliver the replies and events that are due."""

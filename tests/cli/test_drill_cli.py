@@ -337,7 +337,7 @@ def test_a_shipped_drill_is_checked_and_shrunk_by_its_name(
     monkeypatch.chdir(tmp_path)
     assert run("check", "leader-loss") == (0, "leader-loss: leader-loss is well-formed\n", "")
     code, out, _ = run("shrink", "idle-broker-dies", "--quirks", "KAFKA-13225")
-    assert (code, out.endswith(" runs: idle-broker-dies-shrunk.yaml\n")) == (0, True)
+    assert (code, " runs: idle-broker-dies-shrunk.yaml\n" in out) == (0, True)
     assert run("run", "idle-broker-dies-shrunk.yaml", "--quirks", "KAFKA-13225")[0] == 10
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,9 @@ def test_a_known_bug_is_found_and_shrunk(
     quirk: str, faults: tuple[str, ...], first: int, invariant: str
 ) -> None:
     options = HuntOptions(quirks=parse_quirks([quirk]), faults=faults)
-    result = next(r for r in hunt(range(first, 300), options, jobs=1) if r.violated)
+    result = next(
+        r for r in hunt(range(first, 300), options, partial(run_parallel, jobs=1)) if r.violated
+    )
     assert result.violated.startswith(f"always {invariant}: ")
     assert result.shrunk is not None
     assert result.shrunk.steps_before > 10
@@ -284,6 +287,7 @@ def test_a_drill_is_shrunk_to_a_file_that_fails_alike(klamm: Any, tmp_path: Path
     assert str(shrunk) in out
     assert "move_controller" not in shrunk.read_text()
     assert klamm("drill", "run", str(shrunk))[0] == 11
+    assert out.endswith(f"\nas a test: {tmp_path / 'test_stuck.py'}\n")
     path.write_text(STUCK.replace(", leader_epoch: {t-0: 9}", "").replace("kill: 0", "kill: 2"))
     code, out, _ = klamm("drill", "shrink", str(path))
     assert (code, out) == (1, f"{path} passes with seed 0: there is nothing to shrink\n")
@@ -322,7 +326,8 @@ def test_what_is_printed_of_a_shrunk_drill_is_what_its_run_prints(
 ) -> None:
     words = ("hunt", "--seeds", "7..7", "--quirks", "C7", "--out", str(tmp_path), "--jobs", "1")
     _, printed, _ = klamm(*words)
-    _, shrunk, seen, command, _, _ = printed.splitlines()
+    _, shrunk, seen, command, test, _, _ = printed.splitlines()
+    assert test == f"  as a test: {tmp_path / 'test_hunt_7.py'}"
     assert re.fullmatch(r"  shrunk from \d+ steps? to \d+", shrunk)
     again = klamm(*command.removeprefix("  repeat it with: klamm ").split())[1]
     assert f"seen {seen.strip()}\n" in again
@@ -426,6 +431,8 @@ def test_several_processes_give_the_same_results(klamm: Any, tmp_path: Path) -> 
         (["--seeds", "7..3"], "--seeds 7..3: the range is empty"),
         (["--seeds", "0"], "--seeds 0 runs no drill"),
         (["--faults", "kil"], "unknown fault kil"),
+        (["--spark", "local[2]", "--jobs", "2"], "give either --jobs or --spark, not both"),
+        (["--spark", "nowhere"], "nowhere is not a Spark master URL"),
         (["--faults", "kill,kill"], "the fault kill is given twice"),
     ],
 )

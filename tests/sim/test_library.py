@@ -76,6 +76,14 @@ def test_a_record_in_doubt_is_never_sent_again_by_klamm() -> None:
         cluster.check()
 
 
+def test_a_topic_that_does_not_exist_is_named_at_once() -> None:
+    with klamm.SimulatedCluster() as cluster:
+        began_ms = cluster.elapsed_ms
+        with pytest.raises(klamm.ClusterError, match="topic t does not exist"):
+            cluster.consume("t-0")
+        assert cluster.elapsed_ms == began_ms
+
+
 def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
     with klamm.SimulatedCluster(brokers=2) as cluster:
         cluster.create_topic("t", replicas=[[0, 1]], config={"min.insync.replicas": 2})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from klamm.brokers.logs.interval_log import IntervalLog
@@ -63,7 +64,7 @@ def test_records_lost_by_a_leader_that_had_them_are_reported() -> None:
     for _ in range(2):
         checker.check([leader])
         assert checker.violations == []
-    checker.check([leader._replace(intervals=(Interval(1, 0, 4, 0, 0), *held[1:]))])
+    checker.check([msgspec.structs.replace(leader, intervals=(Interval(1, 0, 4, 0, 0), *held[1:]))])
     assert checker.violations == [
         f"t-0: {Stretch(1, 0, 5)} was acknowledged, but is not in the log of leader 1"
     ]
@@ -74,7 +75,7 @@ def test_records_that_a_deposed_leader_acknowledges_again_are_not_lost() -> None
     checker = acknowledged(before, 5)
     held = (*before.intervals, Interval(2, 5, 9, 4, 0))
     leader = ReplicaView(T0, 2, held, 9, 2)
-    checker.acknowledged[T0].append(Stretch(2, 5, 9))
+    checker.acknowledged[T0] = [*checker.acknowledged[T0], Stretch(2, 5, 9)]
     checker.check([before, leader])
     produce = ProduceRequest(-1, 1_000, {T0: CountedBatch(3, 3)})
     again = ProduceResponse({T0: ProducedPartition(Errors.NONE, 2, 1)})
