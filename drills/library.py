@@ -36,8 +36,6 @@ def _hint_for(name: str) -> str:
         return suggestion(name.lower(), ALL, "klamm drill list lists all drills")
     ticket = re.compile(rf"\b{re.escape(quirk)}\b")
     shown_by = [one for one in ALL if ticket.search(named_text(one))]
-    if not shown_by:
-        return f"{quirk} is a quirk; klamm drill list --bugs lists the drills that show bugs"
     return f"{quirk} is a quirk: klamm drill run {' '.join(shown_by)} --quirks {quirk}"
 
 
