@@ -145,7 +145,8 @@ class UpAgain(Action, frozen=True):
 
     First wait until the sessions of that process have expired. As with ``klamm up``, no controller
     is elected before all brokers have registered: a controller elected earlier would consider the
-    missing brokers dead.
+    missing brokers dead. Brokers that have not registered in time, e.g. because their disks fail,
+    are dead.
     """
 
     def act(self, run: ScenarioRunner) -> None:
@@ -153,11 +154,12 @@ class UpAgain(Action, frozen=True):
             raise KlammError("brokers of the killed process are still registered")
         run.cluster.begin_start_all()
         broker_ids = sorted(run.cluster.spec.broker_ids)
-        if not run.wait_for(Condition("brokers", broker_ids)):
-            raise KlammError("not all brokers have registered again")
-        for broker_id in filter(run.cluster.spec.is_candidate, broker_ids):
+        have_all_registered = run.wait_for(Condition("brokers", broker_ids))
+        for broker_id in filter(run.cluster.spec.is_candidate, sorted(run.cluster.nodes)):
             run.cluster.begin_candidacy(broker_id)
         run.states.clear()
+        if not have_all_registered:
+            raise KlammError("not all brokers have registered again")
 
 
 class ActOnZooKeeper(Action, frozen=True):

@@ -447,6 +447,14 @@ OWN: Final = (
         "Such a znode counts as malformed, as in the controller.",
         "k12",
     ),
+    Fixed(
+        "K13",
+        "0.1.0",
+        "If the disk of a broker fails when the whole cluster restarts, no controller is elected, "
+        "not even after the broker is repaired: all brokers wait for each other.",
+        "After a time limit, the other brokers' controllers become candidates.",
+        "k13",
+    ),
 )
 """Bugs of klamm itself, found by klamm hunt."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from klamm.brokers.broker import Broker
+from klamm.cluster.errors import KlammError
 from klamm.controller import controller_election
 from klamm.controller.event_handlers import HANDLERS
 from klamm.controller.event_manager import EventManager
@@ -15,6 +16,8 @@ from klamm.controller.partition_state_machine import PartitionStateMachine
 from klamm.controller.replica_state_machine import ReplicaStateMachine
 from klamm.runtime import node_actors
 from klamm.runtime.node_actors import BrokerActor
+from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.statemachines.context import ControllerContext
 from klamm.zk import fenced_writes
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -162,3 +165,19 @@ def _isrs_are_not_read(_: object) -> Callable[..., bool]:
 @mutant("K8", node_actors, "suppress")
 def _no_expiry_is_expected(_: object) -> Callable[..., AbstractContextManager[None]]:
     return lambda *_: nullcontext()
+
+
+@mutant("K13", steps.UpAgain, "act")
+def _no_controller_begins_before_all_brokers_have_registered(
+    _: object,
+) -> Callable[[steps.UpAgain, ScenarioRunner], None]:
+    def act(_: steps.UpAgain, run: ScenarioRunner) -> None:
+        broker_ids = sorted(run.cluster.spec.broker_ids)
+        run.wait_for(steps.Condition("brokers", []))
+        run.cluster.begin_start_all()
+        if not run.wait_for(steps.Condition("brokers", broker_ids)):
+            raise KlammError("not all brokers have registered again")
+        for broker_id in filter(run.cluster.spec.is_candidate, broker_ids):
+            run.cluster.begin_candidacy(broker_id)
+
+    return act
