@@ -12,9 +12,10 @@ from tests.shown_commands import ROOT, blocks
 def test_the_examples_run(tmp_path: Path) -> None:
     found = blocks("docs/library.md")
     examples = [one.text for one in found if one.language == "python" and not one.file]
-    assert len(examples) == 2
+    assert len(examples) == 3
     (tmp_path / "examples.py").write_text("\n".join(examples), encoding="utf-8")
-    runpy.run_path(str(tmp_path / "examples.py"))
+    names = runpy.run_path(str(tmp_path / "examples.py"))
+    names["test_restart"]()
 
 
 def test_every_option_has_a_row() -> None:
