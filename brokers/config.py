@@ -56,10 +56,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     log_flush_start_offset_checkpoint_interval_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     bandwidth: Mapping[str, str]
+    fetch_max_bytes: int
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    max_incremental_fetch_session_cache_slots: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int

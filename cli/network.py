@@ -21,6 +21,7 @@ from klamm.runtime.actions import (
     Cut,
     DegradeNetwork,
     Delay,
+    FailRequests,
     HealNetwork,
     Isolate,
     LinkAction,
@@ -31,7 +32,7 @@ _RUNNING: Final = (RUNNING, PAUSED, "starting", "stopping")
 """States of brokers whose process exists, even if it is paused."""
 
 app = command_group(
-    help="Cut, clog, delay and degrade the network links of a running cluster.",
+    help="Cut, clog, delay and degrade network links, and let requests of clients fail.",
     epilog="""
 \b
 Groups are brokers separated by commas, others (all other brokers), clients or zookeeper.
@@ -45,6 +46,7 @@ Examples:
   klamm network clog --only records 0 others
   klamm network delay --ms 200 zookeeper others
   klamm network degrade --loss 0.1 --reordering 0.3
+  klamm network fail-requests --api Produce --error NOT_LEADER_OR_FOLLOWER --times 3
   klamm network heal
 """,
 )
@@ -120,6 +122,54 @@ def degrade(
     return _act(client, DegradeNetwork, groups or [], one_way, only, **rates)
 
 
+@app.command("fail-requests")
+@asks_server
+def fail_requests(
+    client: ServerClient,
+    api: Annotated[
+        str | None, typer.Option(help="Kafka's name of an API, e.g. Fetch; by default, all.")
+    ] = None,
+    client_id: Annotated[
+        str | None, typer.Option(help="Client id of one of Kafka's own clients; by default, all.")
+    ] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option(min=0, help="By default, all brokers.", autocompletion=complete_broker),
+    ] = None,
+    error: Annotated[
+        str | None,
+        typer.Option(help="Refuse requests with this error, e.g. NOT_LEADER_OR_FOLLOWER."),
+    ] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Lose requests.")] = False,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="Lose requests, and break their connections.")
+    ] = False,
+    delay_ms: Annotated[
+        int | None, typer.Option(min=1, max=600_000, help="Delay requests by this time.")
+    ] = None,
+    times: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of requests; by default all, until klamm network heal."),
+    ] = None,
+) -> Answered:
+    """Let requests of clients fail: give one of --error, --drop, --cut and --delay-ms."""
+    try:
+        action = FailRequests(
+            api=api,
+            client=client_id,
+            broker=broker,
+            error=error,
+            drop=drop,
+            cut=cut,
+            delay_ms=delay_ms,
+            times=times,
+        )
+    except ValueError as problem:
+        raise UsageError(str(problem), hint="klamm network fail-requests --help") from None
+    answer = client.act(action)
+    return answer, "\n".join(answer["faults"])
+
+
 @app.command()
 @asks_server
 def isolate(
@@ -150,7 +200,7 @@ def isolate(
 @app.command()
 @asks_server
 def heal(client: ServerClient) -> Answered:
-    """End all faults of the network, and deliver the messages on clogged links."""
+    """End all faults of the network and of requests, and deliver messages on clogged links."""
     status = client.get("/status")
     isolated, faults = status["isolated_brokers"], status["network_faults"]
     answer = client.act(HealNetwork())

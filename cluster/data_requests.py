@@ -7,7 +7,7 @@ lets the leader find the offset at which a follower's log diverges.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,25 @@ Acks = Literal[0, 1, -1]
 """When a batch is acknowledged: 0 never, 1 once the leader has appended it, -1 once the ISR has."""
 
 
+NO_SESSION_ID: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+
+
+class FetchMetadata(NamedTuple):
+    """A fetch session (KIP-227), and the number of a request in it.
+
+    With INITIAL_EPOCH a consumer opens a session. With FINAL_EPOCH it wants none, and closes the
+    session that it names.
+    """
+
+    session_id: int
+    epoch: int
+
+
+NO_SESSION: Final = FetchMetadata(NO_SESSION_ID, FINAL_EPOCH)
+
+
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     """Fetch position of a follower or consumer in one partition.
 
@@ -30,6 +49,7 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     - ``current_leader_epoch``: the leader epoch in the follower's last LeaderAndIsr request or in
       the consumer's cache. A value of -1 is not checked.
     - ``last_fetched_epoch``: the last epoch in the follower's log; -1 if the log has no epochs.
+    - ``max_bytes``: maximum size of the records that a consumer wants.
     - ``agreement``: the follower's current rate agreement, if there is one.
     """
 
@@ -38,14 +58,15 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     last_fetched_epoch: int = NO_EPOCH
     log_start_offset: int = 0
     agreement: RateAgreement | None = None
+    max_bytes: int = MAX_BYTES
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
     """Fetch request of a follower, or of a consumer if ``replica_id`` is -1.
 
     A leader delays only a consumer's fetch: until ``min_bytes`` are available, but for at most
-    ``max_wait_ms``. The response has at most ``partition_max_bytes`` per partition and
-    ``max_bytes`` in total, but at least one batch if there are records.
+    ``max_wait_ms``. The response has at most ``max_bytes`` in total, but at least one batch if
+    there are records. ``forgotten`` are the partitions that leave the consumer's fetch session.
     """
 
     replica_id: int
@@ -53,7 +74,8 @@ class FetchRequest(msgspec.Struct, frozen=True):
     max_wait_ms: int = 0
     min_bytes: int = 0
     max_bytes: int = MAX_BYTES
-    partition_max_bytes: int = MAX_BYTES
+    metadata: FetchMetadata = NO_SESSION
+    forgotten: tuple[TopicPartition, ...] = ()
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
@@ -92,6 +114,8 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
 class FetchResponse(msgspec.Struct, frozen=True):
     """Response to a fetch. Partitions without changes are omitted, as in KIP-227.
 
+    ``error`` is an error of the fetch session. ``session_id`` is the id of the consumer's session.
+
     A leader responds to a follower immediately and remembers the follower's position. When records
     are appended later, the leader sends another response to the same fetch, with ``is_unsolicited``
     set. Unsolicited responses replace Kafka's delayed fetches (kafka.server.DelayedFetch), so idle
@@ -100,6 +124,8 @@ class FetchResponse(msgspec.Struct, frozen=True):
 
     partitions: Mapping[TopicPartition, FetchedPartition]
     is_unsolicited: bool = False
+    error: Errors = Errors.NONE
+    session_id: int = NO_SESSION_ID
 
 
 class ProduceRequest(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import NO_LEADER
 from klamm.drills.existence import Mention, Noun
 from klamm.drills.reading import NONE, DrillReader
-from klamm.runtime.actions import InRack
+from klamm.runtime.action_target import InRack
 from klamm.runtime.cluster_spec import rack_map
 from klamm.runtime.scenarios.conditions import MOVED
 from klamm.statemachines.partition_state import PartitionState

@@ -20,7 +20,8 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.drills.values import DrillCluster
-from klamm.runtime.actions import DEAD, ENDED, Action, BrokerAction, BrokerRef, Pause, Resume, Start
+from klamm.runtime.action_target import BrokerRef
+from klamm.runtime.actions import DEAD, ENDED, Action, BrokerAction, Pause, Resume, Start
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import Step, every_step
 from klamm.runtime.scenarios.triggers import AtBreakpoint, AtStep

@@ -22,15 +22,8 @@ from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.drills.existence import Mention, Noun
 from klamm.drills.values import DrillCluster
-from klamm.runtime.actions import (
-    CONTROLLER,
-    DEAD,
-    OTHERS,
-    PAUSED,
-    BrokerRef,
-    InRack,
-    IsrFollower,
-)
+from klamm.runtime.action_target import BrokerRef, InRack, IsrFollower
+from klamm.runtime.actions import CONTROLLER, DEAD, OTHERS, PAUSED
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
 
 HINT: Final = "klamm drill show NAME prints an example, klamm drill schema describes the language"

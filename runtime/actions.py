@@ -8,14 +8,15 @@ sends them to the server. Actions that only scenarios use are in runtime/scenari
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from klamm.brokers.storage.faults import DiskFault, FaultKind
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import WrongState
-from klamm.cluster.types import TopicPartition
+from klamm.runtime.action_target import ActionTarget, BrokerRef
 from klamm.runtime.network import (
     CLIENTS,
     ZOOKEEPER,
@@ -29,32 +30,16 @@ from klamm.runtime.network import (
     links_text,
     one_way,
 )
-from klamm.zk.store import Create, Delete, GetData, Store
+from klamm.runtime.request_faults import RequestFault, check_request_fault
+from klamm.zk.store import Create, Delete, GetData
 
 if TYPE_CHECKING:
-    from klamm.runtime.cluster import Cluster
+    pass
 
 CONTROLLER: Final = "controller"
 DEAD: Final = "dead"
 PAUSED: Final = "paused"
 
-
-class InRack(msgspec.Struct, frozen=True, tag=True):
-    """All brokers of a rack."""
-
-    rack: str
-
-
-class IsrFollower(msgspec.Struct, frozen=True, tag=True):
-    """Any follower in the ISR of a partition, which is given by its name."""
-
-    partition: str
-
-
-BrokerRef = int | str | TopicPartition | InRack | IsrFollower
-"""The brokers that an action affects. An int is a broker id. Scenarios may also give a partition
-(its leader), CONTROLLER (the broker with the active controller), DEAD or PAUSED (all brokers that
-earlier steps ended or paused), a rack, or a follower of a partition."""
 
 OTHERS: Final = "others"
 """In the arguments of a network fault: all brokers that the fault does not name otherwise."""
@@ -67,30 +52,6 @@ POWERED_OFF: Final = "powered off"
 STOPPED: Final = "stopped"
 ENDED: Final = (KILLED, POWERED_OFF, STOPPED)
 """States of a broker that is no longer running."""
-
-
-class ActionTarget(Protocol):
-    """The target of an action: a running scenario, or the cluster behind the HTTP server."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster that the actions change."""
-        ...
-
-    @property
-    def store(self) -> Store:
-        """A session with the cluster's ZooKeeper."""
-        ...
-
-    def broker_ids(self, broker: BrokerRef) -> list[int]:
-        """Return the ids of the brokers that a reference, e.g. ``dead``, stands for.
-
-        Raises KlammError if there are none."""
-        ...
-
-    def note_state(self, broker_id: int, state: str) -> None:
-        """Record the state of a broker, e.g. ``killed``, after an action."""
-        ...
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -377,6 +338,34 @@ class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
         )
 
 
+class FailRequests(Action, frozen=True, kw_only=True):
+    """Let requests of clients fail: those of an `api`, of a `client` (a client id, which only
+    Kafka's own clients have) and to a `broker`; by default, of and to all. They are refused with an
+    `error`, such as NOT_LEADER_OR_FOLLOWER, and have no other effect; or they are lost (`drop`), or
+    lost with their connection (`cut`), or reach the broker later by `delay_ms`. `times`: number of
+    requests that fail; by default all, until `heal_network`."""
+
+    api: str | None = None
+    client: str | None = None
+    broker: BrokerRef | None = None
+    error: str | None = None
+    drop: bool = False
+    cut: bool = False
+    delay_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
+    times: Annotated[int, Meta(ge=1)] | None = None
+
+    def __post_init__(self) -> None:
+        check_request_fault(self.api, self.error, self.drop, self.cut, self.delay_ms)
+
+    def act(self, target: ActionTarget) -> None:
+        brokers = None if self.broker is None else frozenset(target.broker_ids(self.broker))
+        error = Errors[self.error] if self.error else None
+        fault = RequestFault(
+            self.api, self.client, brokers, self.times, error, self.cut, self.delay_ms or 0
+        )
+        target.cluster.transport.request_faults.add(fault)
+
+
 class LagZookeeper(BrokerAction, frozen=True):
     """Let brokers read from a ZooKeeper follower that applies each transaction `ms` milliseconds
     later than the leader, until `heal_network`. What a broker reads never goes back; it gets a
@@ -425,7 +414,7 @@ class Isolate(Action, frozen=True):
 
 
 class HealNetwork(Action, frozen=True):
-    """End all faults of the network, and deliver the messages on clogged links."""
+    """End all faults of the network and of requests, and deliver the messages on clogged links."""
 
     def act(self, target: ActionTarget) -> None:
         target.cluster.transport.heal()
@@ -475,6 +464,11 @@ ACTIONS: Final[Mapping[str, ActionKind]] = {
     "cut": ActionKind(Cut, "cut: {from: 1, to: zookeeper}", "/network/cut"),
     "clog": ActionKind(Clog, "clog: {from: controller, to: 2}", "/network/clog"),
     "delay": ActionKind(Delay, "delay: {from: zookeeper, to: 1, ms: 200}", "/network/delay"),
+    "fail_requests": ActionKind(
+        FailRequests,
+        "fail_requests: {api: Produce, error: NOT_LEADER_OR_FOLLOWER, times: 3}",
+        "/network/fail-requests",
+    ),
     "lag_zookeeper": ActionKind(LagZookeeper, "lag_zookeeper: {broker: 1, ms: 500}"),
     "skew_clock": ActionKind(
         SkewClock, "skew_clock: {broker: 1, ms: 60000}", f"{BROKER}skew-clock"

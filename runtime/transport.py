@@ -27,6 +27,7 @@ from klamm.runtime.network import (
     party_of,
     traffic_of,
 )
+from klamm.runtime.request_faults import RequestFaults
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
@@ -50,12 +51,17 @@ class RoutedTransport:
 
     If the sender or the receiver of a message is notified of broken connections, the message is
     neither repeated nor reordered, and its loss breaks the connection.
+
+    ``request_faults`` are the faults of clients' requests on links that have none. ``client_ids``
+    has the client ids of Kafka's own clients.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self.on_change: Callable[[], None] | None = None
         self.remote: Receiver | None = None
         self.deliver_later: Callable[[Message, float, bool], None] | None = None
+        self.request_faults = RequestFaults()
+        self.client_ids: dict[Address, str] = {}
         self._receivers: dict[Address, Receiver] = {}
         self._taps: list[Tap] = []
         self._connections: dict[Address, dict[Address, None]] = {}
@@ -84,6 +90,7 @@ class RoutedTransport:
         with _LOCK:
             self._clogged = [held for held in self._clogged if held.destination != address]
         self._connections.pop(address, None)
+        self.client_ids.pop(address, None)
         for client, others in tuple(self._connections.items()):
             if others.pop(address, address) is None:
                 self._disconnect(client, address)
@@ -139,10 +146,12 @@ class RoutedTransport:
     @property
     def fault_texts(self) -> list[str]:
         """Descriptions of all faults, except the isolation of brokers."""
-        return [fault.text for fault in self._faults if not fault.isolated]
+        links = [fault.text for fault in self._faults if not fault.isolated]
+        return links + self.request_faults.texts
 
     def heal(self) -> None:
         """End all faults."""
+        self.request_faults.clear()
         self.faults = ()
 
     def reaches(self, source: Address, destination: Address) -> bool:
@@ -185,10 +194,28 @@ class RoutedTransport:
             return
         self._connect(message)
         effect = self._effect_on(message)
-        if effect is None:
-            self._put(message)
-        else:
+        if effect is not None:
             self._put_badly(message, effect)
+        elif not (self.request_faults and self._has_request_fault(message)):
+            self._put(message)
+
+    def _has_request_fault(self, message: Message) -> bool:
+        """Carry out the fault of a request, if it has one and its receiver is alive."""
+        source, destination = message.source, message.destination
+        if destination not in self._receivers:
+            return False
+        with _LOCK:
+            fault = self.request_faults.take(message, self.client_ids.get(source))
+        if fault is None:
+            return False
+        if fault.is_cut and source in self._connections:
+            self._break(source, destination)
+        elif fault.error is not None and getattr(message.body, "acks", None) != 0:
+            refused = fault.response(message.body)
+            self._put(Message(destination, source, message.correlation_id, refused))
+        elif fault.delay_ms:
+            self._put(message, delay_ms=fault.delay_ms)
+        return True
 
     def _is_broken(self, message: Message) -> bool:
         """Return True if the sender or the receiver will hear that their connection is lost."""

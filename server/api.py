@@ -112,7 +112,7 @@ def metrics(server: ClusterServer, request: Request, _: None) -> Response:
     Controller and broker metrics have Kafka's names.
     """
     return Response(
-        metrics_text(server.cluster, server.answer_counts), headers={"Content-Type": CONTENT_TYPE}
+        metrics_text(server.cluster, *server.collectors), headers={"Content-Type": CONTENT_TYPE}
     )
 
 

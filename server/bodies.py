@@ -13,7 +13,8 @@ import msgspec
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.integers import Count
 from klamm.cluster.requests import CreatableTopicResult, CreateTopicsResponse
-from klamm.runtime.actions import BROKER, ActionKind, BrokerRef, Parties
+from klamm.runtime.action_target import BrokerRef
+from klamm.runtime.actions import BROKER, ActionKind, Parties
 from klamm.runtime.network import Party
 
 _WITH_IDS: Final = {

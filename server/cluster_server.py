@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from prometheus_client.registry import Collector
 
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
 from klamm.admin.kafka_admin import KafkaAdmin
@@ -67,6 +68,7 @@ class ClusterServer:
 
     - ``say`` is called with a line of text for each startup step.
     - ``is_embedded`` means that klamm runs ZooKeeper itself.
+    - ``collectors`` have the metrics of the server itself.
     - ``failure`` is the error that ended the cluster, if any. ``on_failure`` is called on the
       thread that sets ``failure``.
     - ``cluster``, ``operations``, ``admin`` and ``client_sessions`` exist after ``open``.
@@ -88,6 +90,7 @@ class ClusterServer:
         self.data_dir = DataDir(config.data_dir, self._disk)
         self.closing = Closing()
         self.answer_counts = AnswerCounts()
+        self.collectors: list[Collector] = [self.answer_counts]
         self.is_embedded = config.zookeeper is None
         self._zookeeper_servers: ZooKeeperGuard | None = None
         self.url: str | None = None
@@ -179,6 +182,7 @@ class ClusterServer:
                 self.cluster, self.config.listen_place, new_client_address, self.admin
             )
             listeners.open()
+            self.collectors.append(listeners.metrics)
             self._stack.callback(listeners.close)
             name = self.cluster.spec.first_end_point.listener_name
             self._stack.enter_context(remote_brokers_driven(self.cluster, listeners, name))

@@ -240,6 +240,36 @@ class Actions:
             only=only,
         )
 
+    def fail_requests(
+        self,
+        *,
+        api: str | None = None,
+        client: str | None = None,
+        broker: int | str | None = None,
+        error: str | None = None,
+        drop: bool | None = None,
+        cut: bool | None = None,
+        delay_ms: int | None = None,
+        times: int | None = None,
+    ) -> None:
+        """Let requests of clients fail: those of an `api`, of a `client` (a client id, which
+        only Kafka's own clients have) and to a `broker`; by default, of and to all. They are
+        refused with an `error`, such as NOT_LEADER_OR_FOLLOWER, and have no other effect; or
+        they are lost (`drop`), or lost with their connection (`cut`), or reach the broker later
+        by `delay_ms`. `times`: number of requests that fail; by default all, until
+        `heal_network`."""
+        self.act(
+            "fail_requests",
+            api=api,
+            client=client,
+            broker=broker,
+            error=error,
+            drop=drop,
+            cut=cut,
+            delay_ms=delay_ms,
+            times=times,
+        )
+
     def lag_zookeeper(
         self,
         *,
@@ -303,7 +333,8 @@ class Actions:
         self.act("isolate", brokers)
 
     def heal_network(self) -> None:
-        """End all faults of the network, and deliver the messages on clogged links."""
+        """End all faults of the network and of requests, and deliver the messages on clogged
+        links."""
         self.act("heal_network")
 
     def move_controller(self) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import struct
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 
@@ -36,6 +40,7 @@ def config_of(
     advertised_listener: str | None = None,
     *,
     has_segments: bool = True,
+    config: Mapping[str, str] = MappingProxyType({}),
 ) -> ServerConfig:
     """Return the configuration of a cluster that listens from ``[HOST:]PORT`` on.
 
@@ -47,7 +52,7 @@ def config_of(
         session_timeout_ms=2000,
         data_dir=data_dir,
         has_segments=has_segments,
-        config={"auto.leader.rebalance.enable": "false"},
+        config={"auto.leader.rebalance.enable": "false", **config},
         listen=listen,
         advertised_listener=advertised_listener,
     )
@@ -63,3 +68,26 @@ def bootstrap(server: ClusterServer) -> list[str]:
     """Return HOST:PORT of every broker."""
     places = (place(server, broker_id) for broker_id in range(BROKERS))
     return [f"{host}:{port}" for host, port in places]
+
+
+def create(server: ClusterServer, replicas: tuple[int, ...]) -> None:
+    """Create the topic t with one partition."""
+    topic = CreatableTopic("t", assignments={0: replicas})
+    server.admin.create_topics(CreateTopicsRequest((topic,), 10_000))
+
+
+def ask(server: ClusterServer, broker_id: int, frame: bytes) -> bytes:
+    """Send a request, and return the response without its size; b"" if the broker hangs up."""
+    with socket.create_connection(place(server, broker_id), 10) as client:
+        client.sendall(struct.pack(">i", len(frame)) + frame)
+        stream = client.makefile("rb")
+        try:
+            size = stream.read(4)
+            return stream.read(struct.unpack(">i", size)[0]) if size else b""
+        except ConnectionResetError:
+            return b""
+
+
+def assert_serves(server: ClusterServer) -> None:
+    """Assert that broker 0 answers Metadata v1 for all topics, among them t."""
+    assert b"\0\x01t" in ask(server, 0, struct.pack(">hhihi", 3, 1, 9, -1, -1))

@@ -16,7 +16,6 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.group_requests import JoinGroupRequest
-from klamm.cluster.protocols import Transport
 from klamm.cluster.requests import (
     Address,
     Disconnected,
@@ -25,23 +24,27 @@ from klamm.cluster.requests import (
     Request,
 )
 from klamm.controller.event_handlers import refusal
+from klamm.runtime.transport import RoutedTransport
 from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, Api, ListenerCall, api_versions
+from klamm.wire.config import ListenerConfig
 from klamm.wire.config_apis import Asked
 from klamm.wire.frames import (
-    MAX_REQUEST_BYTES,
+    IncomingRequest,
     InvalidRequestFrame,
     RequestKey,
+    api_name,
     parse_request,
-    read_frame,
+    read_body,
+    read_size,
     request_key,
     response_frame,
     response_schema,
 )
 from klamm.wire.metadata_apis import on_listener
+from klamm.wire.request_memory import ARRIVAL_S, LARGE_BYTES, RequestMemory
+from klamm.wire.request_metrics import MALFORMED, RequestMetrics
 from klamm.wire.schema import RefusedRequest, Values, fill
 
-IDLE_S: Final = 600.0
-"""Kafka's default of connections.max.idle.ms."""
 WRITE_S: Final = 30.0
 """How long a client may take to accept a response."""
 
@@ -53,6 +56,9 @@ class Served(NamedTuple):
     listener_name: str
     cluster_id: str
     has_controller: bool
+    config: ListenerConfig
+    memory: RequestMemory
+    metrics: RequestMetrics
 
 
 class ConnectionLost(Exception):
@@ -71,7 +77,7 @@ class Connection:
         self,
         served: Served,
         address: Address,
-        transport: Transport,
+        transport: RoutedTransport,
         admin: KafkaAdmin,
         client_host: str,
     ) -> None:
@@ -85,16 +91,22 @@ class Connection:
         self._answer: asyncio.Future[object] | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer requests until the client hangs up or is idle for IDLE_S.
+        """Answer requests until the client hangs up, or no request arrives in time.
 
         Raises InvalidRequestFrame, ConnectionLost, TimeoutError, ConnectionError.
         """
+        config, loop = self._served.config, self._loop
         while True:
-            async with asyncio.timeout(IDLE_S):
-                frame = await read_frame(reader, MAX_REQUEST_BYTES)
-            if frame is None:
+            due_s = loop.time() + config.connections_max_idle_ms / 1000
+            async with asyncio.timeout_at(due_s):
+                size = await read_size(reader, config.socket_request_max_bytes)
+            if size is None:
                 return
-            response = await self._respond(frame)
+            async with self._served.memory.reserved(size):
+                is_large = size > LARGE_BYTES
+                async with asyncio.timeout_at(loop.time() + ARRIVAL_S if is_large else due_s):
+                    frame = await read_body(reader, size)
+                response = await self._timed_response(frame)
             if response is not None:
                 writer.write(response)
                 async with asyncio.timeout(WRITE_S):
@@ -104,31 +116,43 @@ class Connection:
         """Pass a message for this connection to the event loop."""
         self._loop.call_soon_threadsafe(self._on_message, message)
 
-    async def _respond(self, frame: bytes) -> bytes | None:
-        """Return the response to a request, or None if the request gets none."""
-        key = request_key(frame)
-        if key.api_key == API_VERSIONS:
-            if key.api_version not in API_VERSIONS_RANGE:
-                oldest = key._replace(api_version=0)
-                return _encoded(oldest, api_versions(Errors.UNSUPPORTED_VERSION))
-            parse_request(frame)
-            return _encoded(key, api_versions(Errors.NONE))
+    async def _timed_response(self, frame: bytes) -> bytes | None:
+        """Return the response to a request, and count the request in the metrics."""
+        key, began_s = request_key(frame), self._loop.time()
+        if key.api_key == API_VERSIONS and key.api_version not in API_VERSIONS_RANGE:
+            return _encoded(key._replace(api_version=0), api_versions(Errors.UNSUPPORTED_VERSION))
         api = APIS.get((key.api_key, key.api_version))
-        if api is None:
+        if api is None and key.api_key != API_VERSIONS:
             raise InvalidRequestFrame(
                 f"API key {key.api_key}, version {key.api_version} is not supported"
             )
-        if isinstance(api, ListenerCall):
-            values: Values | None = await self._carry_out(api, frame)
-        else:
-            values = await self._values(api, frame)
-        if values is None:
-            return None
-        return _encoded(key, {**values, "cluster_id": self._served.cluster_id})
-
-    async def _values(self, api: Api, frame: bytes) -> Values | None:
+        broker_id, metrics, name = self._served.broker_id, self._served.metrics, api_name(key)
         try:
-            incoming = parse_request(frame)
+            values = await self._respond(api, await _parsed(frame))
+            response = None if values is None else _encoded(key, values)
+        except InvalidRequestFrame:
+            metrics.count_error(broker_id, name, MALFORMED)
+            raise
+        metrics.observe(broker_id, name, (self._loop.time() - began_s) * 1000)
+        if values is not None:
+            metrics.count_errors(broker_id, name, values)
+        return response
+
+    async def _respond(
+        self, api: Api | ListenerCall | None, incoming: IncomingRequest
+    ) -> Values | None:
+        """Return the response to a request, or None if the request gets none."""
+        if api is None:
+            return api_versions(Errors.NONE)
+        if isinstance(api, ListenerCall):
+            values: Values | None = await self._carry_out(api, incoming)
+        else:
+            values = await self._values(api, incoming)
+        return None if values is None else {**values, "cluster_id": self._served.cluster_id}
+
+    async def _values(self, api: Api, incoming: IncomingRequest) -> Values | None:
+        self._transport.client_ids[self._address] = incoming.client_id or ""
+        try:
             request = api.request(incoming.body)
         except RefusedRequest as refused:
             return refused.values
@@ -147,14 +171,13 @@ class Connection:
             return api.response(request, response)
         return api.response(response)
 
-    async def _carry_out(self, call: ListenerCall, frame: bytes) -> Values:
+    async def _carry_out(self, call: ListenerCall, incoming: IncomingRequest) -> Values:
         """Answer a request here, once the broker has answered for its metadata.
 
         So a paused broker does not answer, and an isolated one names the controller that it knows.
         """
-        body = parse_request(frame).body
         known = await self._ask(MetadataRequest(()), "broker")
-        asked = Asked(body, self._served.broker_id, known.controller_id)
+        asked = Asked(incoming.body, self._served.broker_id, known.controller_id)
         return await asyncio.to_thread(call.answer, self._admin, asked)
 
     async def _ask(self, request: Request, role: str) -> Any:
@@ -175,6 +198,13 @@ class Connection:
             answer.set_exception(ConnectionLost())
         elif message.correlation_id == self._correlation_id:
             answer.set_result(message.body)
+
+
+async def _parsed(frame: bytes) -> IncomingRequest:
+    """Parse a request: a large one on a thread, so that other connections are served."""
+    if len(frame) > LARGE_BYTES:
+        return await asyncio.to_thread(parse_request, frame)
+    return parse_request(frame)
 
 
 def _encoded(key: RequestKey, values: Values) -> bytes:

@@ -16,6 +16,9 @@ from kio.serial import entity_reader, entity_writer
 
 from klamm.cluster.errors import KlammError
 from klamm.wire.schema import Values, fill
+from klamm.wire.tagged_fields import skip_unknown_tagged_fields
+
+skip_unknown_tagged_fields()
 
 CORRELATION_ID_BYTES: Final = 4
 """Size of the smallest frame of a response."""
@@ -45,25 +48,42 @@ class IncomingRequest(NamedTuple):
     body: Any
 
 
+async def read_size(
+    reader: asyncio.StreamReader, max_bytes: int, min_bytes: int = _FIXED_HEADER.size
+) -> int | None:
+    """Read the size of a frame. Return None at the end of the stream.
+
+    Raises InvalidRequestFrame if the frame is smaller than ``min_bytes`` or larger than
+    ``max_bytes``.
+    """
+    try:
+        (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
+    except asyncio.IncompleteReadError as error:
+        if error.partial:
+            raise InvalidRequestFrame("the connection ended within a request") from None
+        return None
+    if not min_bytes <= size <= max_bytes:
+        raise InvalidRequestFrame(f"a request of {size} bytes: expected {min_bytes} to {max_bytes}")
+    return int(size)
+
+
+async def read_body(reader: asyncio.StreamReader, size: int) -> bytes:
+    """Read a frame after its size. Raises InvalidRequestFrame if it is cut off."""
+    try:
+        return await reader.readexactly(size)
+    except asyncio.IncompleteReadError:
+        raise InvalidRequestFrame("the connection ended within a request") from None
+
+
 async def read_frame(
     reader: asyncio.StreamReader, max_bytes: int, min_bytes: int = _FIXED_HEADER.size
 ) -> bytes | None:
     """Read a frame and return it without its size. Return None at the end of the stream.
 
-    Raises InvalidRequestFrame if the frame is smaller than ``min_bytes``, larger than ``max_bytes``
-    or is cut off.
+    Raises InvalidRequestFrame if the size is out of range or the frame is cut off.
     """
-    try:
-        (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
-        if not min_bytes <= size <= max_bytes:
-            raise InvalidRequestFrame(
-                f"a request of {size} bytes: expected {min_bytes} to {max_bytes}"
-            )
-        return await reader.readexactly(size)
-    except asyncio.IncompleteReadError as error:
-        if error.partial:
-            raise InvalidRequestFrame("the connection ended within a request") from None
-        return None
+    size = await read_size(reader, max_bytes, min_bytes)
+    return None if size is None else await read_body(reader, size)
 
 
 def request_key(frame: bytes) -> RequestKey:
@@ -142,6 +162,11 @@ def response_frame(key: RequestKey, body: Any) -> bytes:
     frame = buffer.getbuffer()
     _SIZE.pack_into(frame, 0, len(frame) - _SIZE.size)
     return bytes(frame)
+
+
+def api_name(key: RequestKey) -> str:
+    """Return Kafka's name of an API, such as "Fetch"."""
+    return load_request_schema(key.api_key, key.api_version).__name__.removesuffix("Request")
 
 
 def response_schema(key: RequestKey) -> type[Any]:

@@ -11,21 +11,21 @@ import asyncio
 import logging
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.errors import EnvironmentProblem, WrongState
 from klamm.cluster.requests import Address
 from klamm.runtime.real.cluster import RealCluster
+from klamm.wire.config import listener_config
 from klamm.wire.connection import Connection, ConnectionLost, Served
 from klamm.wire.frames import InvalidRequestFrame
+from klamm.wire.request_memory import RequestMemory
+from klamm.wire.request_metrics import RequestMetrics
 
 logger = logging.getLogger(__name__)
-
-MAX_CONNECTIONS: Final = 1_000
-"""Maximum number of connections to one broker; further ones are closed at once."""
 
 
 class Listeners:
@@ -33,10 +33,12 @@ class Listeners:
 
     ``place`` returns the host and port on which a broker listens, ``new_address`` an address on the
     cluster's transport that no other client has, and ``admin`` is the cluster's admin client.
+    ``metrics`` are the metrics of all listeners.
     """
 
     _loop: asyncio.AbstractEventLoop
     _thread: threading.Thread
+    _memory: RequestMemory
 
     def __init__(
         self,
@@ -49,9 +51,12 @@ class Listeners:
         self._place = place
         self._admin = admin
         self._new_address = new_address
+        self._config = listener_config(cluster.spec.config)
+        self.metrics = RequestMetrics()
         # Used only on the event loop's thread.
         self._listeners: dict[int, socket.socket] = {}
         self._connections: dict[int, set[asyncio.Task[None]]] = {}
+        self._by_host: Counter[tuple[int, str]] = Counter()
 
     def open(self) -> None:
         """Begin to open and close ports as brokers start and stop.
@@ -61,6 +66,7 @@ class Listeners:
         for broker_id in self._cluster.spec.broker_ids:
             self._check_port(broker_id)
         self._loop = asyncio.new_event_loop()
+        self._memory = RequestMemory(self._config.socket_request_max_bytes)
         self._thread = threading.Thread(target=self._loop.run_forever, name="listeners")
         self._thread.start()
         self._cluster.nodes.on_change = self._on_change
@@ -129,7 +135,7 @@ class Listeners:
     def _accept(self, broker_id: int, listener: socket.socket) -> None:
         """Accept a connection. asyncio.Server would lose one that arrives while it closes."""
         try:
-            client, _ = listener.accept()
+            client, (host, *_) = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
@@ -138,19 +144,34 @@ class Listeners:
             self._loop.call_later(1, self._accept_again, broker_id, listener)
             return
         tasks = self._connections.setdefault(broker_id, set())
-        if len(tasks) >= MAX_CONNECTIONS:
+        config, place = self._config, (broker_id, host)
+        if (
+            len(tasks) >= config.max_connections
+            or self._by_host[place] >= config.max_connections_per_ip
+        ):
             client.close()
             return
         client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         task = self._loop.create_task(self._serve(broker_id, client))
         tasks.add(task)
-        task.add_done_callback(partial(self._end, tasks, client))
+        self._by_host[place] += 1
+        self.metrics.connections.labels(broker_id).inc()
+        task.add_done_callback(partial(self._end, place, tasks, client))
 
     def _end(
-        self, tasks: set[asyncio.Task[None]], client: socket.socket, task: asyncio.Task[None]
+        self,
+        place: tuple[int, str],
+        tasks: set[asyncio.Task[None]],
+        client: socket.socket,
+        task: asyncio.Task[None],
     ) -> None:
         """Release a connection, even if its task was cancelled before it began."""
         tasks.discard(task)
+        self._by_host[place] -= 1
+        if not self._by_host[place]:
+            del self._by_host[place]
+        self.metrics.connections.labels(place[0]).dec()
         client.close()
 
     def _accept_again(self, broker_id: int, listener: socket.socket) -> None:
@@ -163,8 +184,15 @@ class Listeners:
         try:
             running = self._cluster.nodes.running(broker_id)
             broker, controller = running.node.broker, running.node.controller
-            name = broker.info.end_points[0].listener_name
-            served = Served(broker_id, name, broker.cluster_id or "", controller is not None)
+            served = Served(
+                broker_id,
+                broker.info.end_points[0].listener_name,
+                broker.cluster_id or "",
+                controller is not None,
+                self._config,
+                self._memory,
+                self.metrics,
+            )
             host = client.getpeername()[0]
             connection = Connection(served, address, transport, self._admin, host)
             transport.register(address, connection.receive, notify_disconnects=True)

@@ -25,8 +25,12 @@ from klamm.cluster.client_requests import (
     OffsetsForLeaderEpochResponse,
 )
 from klamm.cluster.data_requests import (
+    FINAL_EPOCH,
+    MAX_BYTES,
+    NO_SESSION_ID,
     UNKNOWN_OFFSET,
     FetchedPartition,
+    FetchMetadata,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -37,7 +41,6 @@ from klamm.cluster.data_requests import (
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.wire.schema import RefusedRequest, Values, by_topic, milliseconds
 
-_NO_SESSION = 0
 _NO_TRANSACTIONS = InitProducerIdResponse(Errors.UNSUPPORTED_VERSION)
 
 
@@ -75,26 +78,30 @@ def produce_response(response: ProduceResponse) -> Values:
 
 
 def fetch_request(body: Any) -> FetchRequest:
-    """Translate Fetch. Every fetch is a full fetch: the response offers no fetch session."""
-    if getattr(body, "session_id", _NO_SESSION) != _NO_SESSION:
-        raise RefusedRequest(
-            {"error_code": Errors.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0, "responses": ()}
-        )
-    asked = [(topic.topic, one) for topic in body.topics for one in topic.partitions]
+    """Translate Fetch. Before version 7 there are no fetch sessions."""
     return FetchRequest(
         body.replica_id,
         {
-            TopicPartition(topic, one.partition): FetchPartition(
+            TopicPartition(topic.topic, one.partition): FetchPartition(
                 one.fetch_offset,
                 getattr(one, "current_leader_epoch", NO_EPOCH),
                 getattr(one, "last_fetched_epoch", NO_EPOCH),
+                max_bytes=one.partition_max_bytes,
             )
-            for topic, one in asked
+            for topic in body.topics
+            for one in topic.partitions
         },
         max_wait_ms=milliseconds(body.max_wait),
         min_bytes=body.min_bytes,
-        max_bytes=body.max_bytes,
-        partition_max_bytes=max((one.partition_max_bytes for _, one in asked), default=0),
+        max_bytes=getattr(body, "max_bytes", MAX_BYTES),
+        metadata=FetchMetadata(
+            getattr(body, "session_id", NO_SESSION_ID), getattr(body, "session_epoch", FINAL_EPOCH)
+        ),
+        forgotten=tuple(
+            TopicPartition(topic.topic, partition)
+            for topic in getattr(body, "forgotten_topics_data", ())
+            for partition in topic.partitions
+        ),
     )
 
 
@@ -118,8 +125,8 @@ def fetch_response(response: FetchResponse) -> Values:
         return fetched
 
     return {
-        "error_code": Errors.NONE,
-        "session_id": _NO_SESSION,
+        "error_code": response.error,
+        "session_id": response.session_id,
         "responses": [
             {"topic": topic, "partitions": results}
             for topic, results in by_topic(response.partitions, values)

@@ -292,7 +292,9 @@ class Consumer:
                 case AwaitValidation(position=position):
                     validations[tp] = OffsetForLeaderPartition(position.epoch, epoch)
                 case Fetching(position=position):
-                    fetches[tp] = FetchPartition(position.offset, epoch)
+                    fetches[tp] = FetchPartition(
+                        position.offset, epoch, max_bytes=config.max_partition_fetch_bytes
+                    )
         if resets:
             return ListOffsetsRequest(resets)
         if validations:
@@ -303,7 +305,6 @@ class Consumer:
             config.fetch_max_wait_ms,
             config.fetch_min_bytes,
             config.fetch_max_bytes,
-            config.max_partition_fetch_bytes,
         )
 
     # -- answers

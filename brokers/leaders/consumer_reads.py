@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from klamm.brokers.leaders.fetch_sessions import Fetched, FetchSession, FetchSessions
 from klamm.brokers.logs.errors import OnLogError, ReplicaLogError
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
@@ -55,6 +56,7 @@ class _Waiting(msgspec.Struct):
 
     message: Message
     request: FetchRequest
+    session: FetchSession | None
     due_ms: float
     enough_ms: float = math.inf
 
@@ -74,11 +76,21 @@ class ConsumerReads:
     """Handles the requests of consumers for the partitions that one broker leads.
 
     ``find`` returns the partition if this broker leads it at the requested epoch, or an error.
-    ``on_log_error`` handles a log failure and returns the error for the response.
+    ``on_log_error`` handles a log failure and returns the error for the response. A response has at
+    most ``max_bytes``, but at least one batch.
     """
 
-    def __init__(self, find: Find, on_log_error: OnLogError, enough_ms: EnoughMs) -> None:
+    def __init__(
+        self,
+        find: Find,
+        on_log_error: OnLogError,
+        enough_ms: EnoughMs,
+        sessions: FetchSessions,
+        max_bytes: int,
+    ) -> None:
         self._find = find
+        self._sessions = sessions
+        self._max_bytes = max_bytes
         self._enough_ms = enough_ms
         self._on_log_error = on_log_error
         self._waiting: dict[int, _Waiting] = {}
@@ -91,11 +103,15 @@ class ConsumerReads:
 
     def fetch(self, message: Message, request: FetchRequest, now_ms: float) -> FetchResponse | None:
         """Return the response to a fetch, or None if the fetch is delayed and answered later."""
+        begun = self._sessions.begin(request, now_ms)
+        if isinstance(begun, FetchResponse):
+            return begun
+        request, session = begun
         read = self._read(request)
         if request.max_wait_ms <= 0 or not request.partitions or _is_enough(request, read):
-            return FetchResponse(read.partitions)
+            return self._sessions.respond(request, session, read.partitions, now_ms)
         self._added += 1
-        waiting = _Waiting(message, request, now_ms + request.max_wait_ms)
+        waiting = _Waiting(message, request, session, now_ms + request.max_wait_ms)
         self._waiting[self._added] = waiting
         self._look_ahead(waiting, read, now_ms)
         for tp in request.partitions:
@@ -167,9 +183,12 @@ class ConsumerReads:
         )
         self._due_ms = min(self._due_ms, waiting.due_ms, waiting.enough_ms)
 
-    def _answer(self, number: int, partitions: dict[TopicPartition, FetchedPartition]) -> None:
+    def _answer(self, number: int, partitions: Fetched) -> None:
         waiting = self._waiting.pop(number)
-        self._answers.append((waiting.message, FetchResponse(partitions)))
+        request, session = waiting.request, waiting.session
+        asked_ms = waiting.due_ms - request.max_wait_ms
+        response = self._sessions.respond(request, session, partitions, asked_ms)
+        self._answers.append((waiting.message, response))
         for tp in waiting.request.partitions:
             numbers = self._by_partition[tp]
             del numbers[number]
@@ -181,9 +200,9 @@ class ConsumerReads:
 
         The first partition with records returns at least one batch, whatever its size.
         """
-        read = _Read({}, 0, is_final=False)
+        read, max_bytes = _Read({}, 0, is_final=False), min(request.max_bytes, self._max_bytes)
         for tp, asked in request.partitions.items():
-            left_bytes = min(request.partition_max_bytes, request.max_bytes - read.size_bytes)
+            left_bytes = min(asked.max_bytes, max_bytes - read.size_bytes)
             may_read = left_bytes > 0 or not read.size_bytes
             fetched = self._read_partition(tp, asked, left_bytes if may_read else None)
             read.partitions[tp] = fetched

@@ -21,6 +21,7 @@ from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
 from klamm.brokers.leaders.consumer_reads import ConsumerReads
 from klamm.brokers.leaders.copies import Copies
 from klamm.brokers.leaders.deleted_records import DeletesRecords
+from klamm.brokers.leaders.fetch_sessions import FetchSessions
 from klamm.brokers.leaders.isr_changes import IsrChanges
 from klamm.brokers.leaders.produces import Produces
 from klamm.brokers.leaders.zk_isr_manager import IsrManager
@@ -81,7 +82,10 @@ class LeaderReplicas:
         self.isr_changes = IsrChanges(
             broker_id, config, metadata_cache, self._look_up, alter_isr_manager
         )
-        self.consumers = ConsumerReads(self.find, on_log_error, rates.enough_ms)
+        sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.consumers = ConsumerReads(
+            self.find, on_log_error, rates.enough_ms, sessions, config.fetch_max_bytes
+        )
         self.deletes = DeletesRecords(
             self.find, self._notify_of_start, on_log_error, metadata_cache
         )

@@ -19,11 +19,19 @@ from hypothesis import strategies as st
 from klamm.admin.configs.config_resource import ConfigResource
 from klamm.brokers.logs.record_batch import COMPRESSIONS
 from klamm.cluster.errors import EnvironmentProblem, UsageError
-from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.runtime.actions import Kill, Start
 from klamm.server.cluster_server import ClusterServer
 from klamm.wire.apis import APIS
-from tests.listeners import BROKERS, bootstrap, config_of, free_ports, place
+from tests.listeners import (
+    BROKERS,
+    ask,
+    assert_serves,
+    bootstrap,
+    config_of,
+    create,
+    free_ports,
+    place,
+)
 
 KEYS = sorted({key for key, _ in APIS})
 RECORDS = 300
@@ -33,11 +41,6 @@ RECORDS = 300
 def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
     with ClusterServer(config_of(chroot, tmp_path, str(free_ports(BROKERS)))) as opened:
         yield opened
-
-
-def create(server: ClusterServer, replicas: tuple[int, ...]) -> None:
-    topic = CreatableTopic("t", assignments={0: replicas})
-    server.admin.create_topics(CreateTopicsRequest((topic,), 10_000))
 
 
 async def consumed(server: ClusterServer, count: int) -> list[bytes]:
@@ -158,18 +161,6 @@ def test_an_unknown_version_of_api_versions_is_answered_with_the_known_ones(
     assert len(response) == 10 + 6 * count
 
 
-def ask(server: ClusterServer, broker_id: int, frame: bytes) -> bytes:
-    """Send a request, and return the response without its size; b"" if the broker hangs up."""
-    with socket.create_connection(place(server, broker_id), 10) as client:
-        client.sendall(struct.pack(">i", len(frame)) + frame)
-        stream = client.makefile("rb")
-        try:
-            size = stream.read(4)
-            return stream.read(struct.unpack(">i", size)[0]) if size else b""
-        except ConnectionResetError:
-            return b""
-
-
 @pytest.mark.parametrize(
     "frame",
     [
@@ -184,11 +175,6 @@ def test_a_malformed_request_costs_its_own_connection(server: ClusterServer, fra
     create(server, (0, 1, 2))
     assert ask(server, 0, frame) == b""
     assert_serves(server)
-
-
-def assert_serves(server: ClusterServer) -> None:
-    """Broker 0 still answers Metadata v1 for all topics."""
-    assert b"\0\x01t" in ask(server, 0, struct.pack(">hhihi", 3, 1, 9, -1, -1))
 
 
 @pytest.mark.slow

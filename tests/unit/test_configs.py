@@ -22,6 +22,7 @@ from klamm.cluster.configs import (
 )
 from klamm.cluster.errors import InvalidConfig, UsageError
 from klamm.controller.config import ControllerConfig
+from klamm.wire.config import ListenerConfig
 
 READ_BY_NAME = {
     "inter.broker.protocol.version",
@@ -49,7 +50,8 @@ def test_rows_are_sorted_and_their_defaults_valid() -> None:
 
 
 def test_every_config_that_a_broker_takes_at_its_start_is_read() -> None:
-    fields = {*BrokerConfig.__struct_fields__, *ControllerConfig.__struct_fields__}
+    readers = (BrokerConfig, ControllerConfig, ListenerConfig)
+    fields = {field for reader in readers for field in reader.__struct_fields__}
     topics = {name for one in TOPIC_CONFIGS.values() for name in one.synonyms}
     coarser = {name for one in BROKER_CONFIGS.values() for name in one.synonyms}
     read = {field.replace("_", ".") for field in fields} | topics | coarser | READ_BY_NAME

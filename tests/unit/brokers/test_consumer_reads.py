@@ -24,6 +24,7 @@ from klamm.cluster.client_requests import (
     OffsetsForLeaderEpochResponse,
 )
 from klamm.cluster.data_requests import (
+    MAX_BYTES,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -56,11 +57,19 @@ class Consumed(Replicas):
         super().__init__()
         self.lead(1, 3)
 
-    def send_fetch(self, offset: int, broker_id: int = 1, epoch: int = -1, **limits: int) -> int:
+    def send_fetch(
+        self,
+        offset: int,
+        broker_id: int = 1,
+        epoch: int = -1,
+        partition_max_bytes: int = MAX_BYTES,
+        **limits: int,
+    ) -> int:
         """Send a fetch, deliver nothing else; returns the correlation id."""
         self._correlation_id += 1
         limits = {"max_wait_ms": 500, "min_bytes": 1, **limits}
-        body = FetchRequest(-1, {T0: FetchPartition(offset, epoch)}, **limits)
+        asked = FetchPartition(offset, epoch, max_bytes=partition_max_bytes)
+        body = FetchRequest(-1, {T0: asked}, **limits)
         address = Address("broker", broker_id)
         self.brokers[broker_id].receive(Message(CONSUMER, address, self._correlation_id, body))
         return self._correlation_id

@@ -17,6 +17,7 @@ from klamm.drills.library import BUGS, NAMES, find_drill, named_drill
 from klamm.drills.step_language import STEP_WORDS
 from klamm.drills.values import Drill
 from klamm.runtime import actions
+from klamm.runtime.action_target import InRack, IsrFollower
 from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.network import Traffic
 from klamm.runtime.scenarios import conditions as scenario_conditions
@@ -73,8 +74,8 @@ ACTION_CASES = {
     "start: dead": (actions.Start("dead"),),
     "resume: paused": (actions.Resume("paused"),),
     "kill: [rack a, any ISR follower of t-0]": (
-        actions.Kill(actions.InRack("a")),
-        actions.Kill(actions.IsrFollower("t-0")),
+        actions.Kill(InRack("a")),
+        actions.Kill(IsrFollower("t-0")),
     ),
     "pause: [0, 2]": (actions.Pause(0), actions.Pause(2)),
     "stop: leader of t-0": (actions.Stop(T0),),
@@ -88,6 +89,9 @@ ACTION_CASES = {
     ),
     "cut: {between: [[0], [1, 2], clients], only: records}": (
         actions.Cut(between=((0,), (1, 2), ("clients",)), only=Traffic.RECORDS),
+    ),
+    "fail_requests: {api: Fetch, client: c, broker: 1, cut: true, times: 2}": (
+        actions.FailRequests(api="Fetch", client="c", broker=1, cut=True, times=2),
     ),
     "clog: {between: [leader of t-0, others]}": (actions.Clog(between=((T0,), ("others",))),),
     "delay: {from: zookeeper, to: 1, ms: 200}": (
@@ -233,8 +237,7 @@ def test_a_step_is_repeated_and_run_for_each_broker_or_rack() -> None:
         *(actions.Kill(0), actions.Start(0)) * 2,
     ]
     assert names_and_actions("  - {for_each: rack, isolate: each}\n") == [
-        (f"isolate: each (rack {rack})", actions.Isolate((actions.InRack(rack),)))
-        for rack in ("a", "b")
+        (f"isolate: each (rack {rack})", actions.Isolate((InRack(rack),))) for rack in ("a", "b")
     ]
     assert len(names_and_actions("  - {for_each: broker, kill: [each, controller]}\n")) == 8
 

@@ -20,6 +20,7 @@ from klamm.cluster.client_requests import (
 )
 from klamm.cluster.data_requests import (
     FetchedPartition,
+    FetchMetadata,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -55,7 +56,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.wire.apis import APIS, Api
-from klamm.wire.schema import RefusedRequest, fill
+from klamm.wire.schema import fill
 
 T0 = TopicPartition("t", 0)
 SECOND = timedelta(seconds=1)
@@ -267,12 +268,20 @@ def fetch(version: int, **limits: object) -> Any:
 
 
 def test_fetch() -> None:
-    limits = {"max_wait_ms": 1_000, "min_bytes": 2, "max_bytes": 9, "partition_max_bytes": 7}
+    limits = {"max_wait_ms": 1_000, "min_bytes": 2, "max_bytes": 9}
     for version, epochs in ((12, (4, 3)), (9, (4, -1)), (4, (-1, -1))):
-        assert fetch(version) == FetchRequest(-1, {T0: FetchPartition(10, *epochs)}, **limits)
-    with pytest.raises(RefusedRequest) as refused:
-        fetch(12, session_id=5)
-    assert refused.value.values["error_code"] is Errors.FETCH_SESSION_ID_NOT_FOUND
+        asked = {T0: FetchPartition(10, *epochs, max_bytes=7)}
+        assert fetch(version).partitions == asked
+        assert fetch(version) == FetchRequest(-1, asked, **limits)
+
+
+def test_a_fetch_names_its_session_and_what_leaves_it() -> None:
+    forgotten = [{"topic": "t", "partitions": [1, 2]}]
+    found = fetch(12, session_id=5, session_epoch=3, forgotten_topics_data=forgotten)
+    assert found.metadata == FetchMetadata(5, 3)
+    assert found.forgotten == (TopicPartition("t", 1), TopicPartition("t", 2))
+    answer = response(1, 12, FetchResponse({}, error=Errors.NOT_CONTROLLER, session_id=5))
+    assert (answer["error_code"], answer["session_id"]) == (41, 5)
 
 
 def test_a_fetch_that_is_refused_has_no_high_watermark() -> None:

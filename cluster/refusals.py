@@ -1,0 +1,133 @@
+"""The responses with which a broker or controller refuses a client's request as a whole.
+
+Mirrors getErrorResponse of the classes in org.apache.kafka.common.requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from klamm.cluster import client_requests as client
+from klamm.cluster import data_requests as data
+from klamm.cluster import group_requests as group
+from klamm.cluster import requests as admin
+from klamm.cluster.api_errors import Errors
+
+_NO_CONTROLLER: Final = -1
+
+
+class Refusal(NamedTuple):
+    """Kafka's name of an API, and a function that returns the response with an error."""
+
+    api: str
+    respond: Callable[[Any, Errors], Any]
+
+
+def _produce(request: data.ProduceRequest, error: Errors) -> data.ProduceResponse:
+    return data.ProduceResponse(dict.fromkeys(request.partitions, data.ProducedPartition(error)))
+
+
+def _fetch(request: data.FetchRequest, error: Errors) -> data.FetchResponse:
+    refused = data.FetchedPartition.refused
+    partitions = {tp: refused(error, asked) for tp, asked in request.partitions.items()}
+    session_id = request.metadata.session_id
+    return data.FetchResponse(partitions, error=error, session_id=session_id)
+
+
+def _metadata(request: client.MetadataRequest, error: Errors) -> client.MetadataResponse:
+    topics = (client.TopicMetadata(error, name, None, ()) for name in request.topics or ())
+    return client.MetadataResponse((), _NO_CONTROLLER, tuple(topics))
+
+
+def _offset_fetch(request: group.OffsetFetchRequest, error: Errors) -> group.OffsetFetchResponse:
+    asked = dict.fromkeys(request.partitions or (), group.FetchedOffset(error))
+    return group.OffsetFetchResponse(error, asked)
+
+
+REFUSALS: Final[Mapping[type[Any], Refusal]] = {
+    data.ProduceRequest: Refusal("Produce", _produce),
+    data.FetchRequest: Refusal("Fetch", _fetch),
+    client.ListOffsetsRequest: Refusal(
+        "ListOffsets",
+        lambda request, error: client.ListOffsetsResponse(
+            dict.fromkeys(request.partitions, client.ListedOffset(error))
+        ),
+    ),
+    client.MetadataRequest: Refusal("Metadata", _metadata),
+    client.OffsetsForLeaderEpochRequest: Refusal(
+        "OffsetForLeaderEpoch",
+        lambda request, error: client.OffsetsForLeaderEpochResponse(
+            dict.fromkeys(request.partitions, client.LeaderEpochEnd(error))
+        ),
+    ),
+    client.InitProducerIdRequest: Refusal(
+        "InitProducerId", lambda _, error: client.InitProducerIdResponse(error)
+    ),
+    client.DeleteRecordsRequest: Refusal(
+        "DeleteRecords",
+        lambda request, error: client.DeleteRecordsResponse(
+            dict.fromkeys(request.offsets, client.DeletedRecords(error))
+        ),
+    ),
+    group.FindCoordinatorRequest: Refusal(
+        "FindCoordinator", lambda _, error: group.FindCoordinatorResponse(error)
+    ),
+    group.JoinGroupRequest: Refusal(
+        "JoinGroup",
+        lambda request, error: group.JoinGroupResponse(error, request.member_id),
+    ),
+    group.SyncGroupRequest: Refusal("SyncGroup", lambda _, error: group.SyncGroupResponse(error)),
+    group.HeartbeatRequest: Refusal("Heartbeat", lambda _, error: group.HeartbeatResponse(error)),
+    group.LeaveGroupRequest: Refusal(
+        "LeaveGroup",
+        lambda request, error: group.LeaveGroupResponse(
+            error, tuple((member, error) for member in request.members)
+        ),
+    ),
+    group.OffsetCommitRequest: Refusal(
+        "OffsetCommit",
+        lambda request, error: group.OffsetCommitResponse(dict.fromkeys(request.offsets, error)),
+    ),
+    group.OffsetFetchRequest: Refusal("OffsetFetch", _offset_fetch),
+    group.ListGroupsRequest: Refusal(
+        "ListGroups", lambda _, error: group.ListGroupsResponse(error)
+    ),
+    group.DescribeGroupsRequest: Refusal(
+        "DescribeGroups",
+        lambda request, error: group.DescribeGroupsResponse(
+            tuple(group.DescribedGroup(error, id_) for id_ in request.group_ids)
+        ),
+    ),
+    group.DeleteGroupsRequest: Refusal(
+        "DeleteGroups",
+        lambda request, error: group.DeleteGroupsResponse(dict.fromkeys(request.group_ids, error)),
+    ),
+    admin.CreateTopicsRequest: Refusal(
+        "CreateTopics",
+        lambda request, error: admin.CreateTopicsResponse(
+            tuple(admin.CreatableTopicResult(topic.name, error) for topic in request.topics)
+        ),
+    ),
+    admin.DeleteTopicsRequest: Refusal(
+        "DeleteTopics",
+        lambda request, error: admin.DeleteTopicsResponse(
+            tuple(admin.DeletableTopicResult(name, error) for name in request.topics)
+        ),
+    ),
+    admin.AlterPartitionReassignmentsRequest: Refusal(
+        "AlterPartitionReassignments",
+        lambda _, error: admin.AlterPartitionReassignmentsResponse(admin.ApiError(error)),
+    ),
+    admin.ListPartitionReassignmentsRequest: Refusal(
+        "ListPartitionReassignments",
+        lambda _, error: admin.ListPartitionReassignmentsResponse(admin.ApiError(error)),
+    ),
+    admin.ElectLeadersRequest: Refusal(
+        "ElectLeaders",
+        lambda request, error: admin.ElectLeadersResponse(
+            error, dict.fromkeys(request.partitions or (), admin.ApiError(error))
+        ),
+    ),
+}
+"""How each request of a client is refused."""

@@ -1,0 +1,128 @@
+"""Faults of single requests of clients, as librdkafka's mock cluster has them.
+
+A fault applies to requests by API, client id and broker. The transport takes the fault of a request
+from here and carries it out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataRequest
+from klamm.cluster.refusals import REFUSALS
+from klamm.cluster.requests import Message
+
+_CLIENT: Final = "client"
+
+CLIENT_APIS: Final = tuple(sorted(one.api for one in REFUSALS.values()))
+"""The APIs whose requests may have a fault, by Kafka's names."""
+
+
+class RequestFault(msgspec.Struct):
+    """A fault of requests. None stands for all APIs, clients or brokers.
+
+    Of the last three fields one is set; if none is, the requests are lost:
+
+    - ``error``: the requests are refused with this error, and have no other effect.
+    - ``is_cut``: the requests are lost, and the client's connection to the broker breaks.
+    - ``delay_ms``: the requests reach the broker later by this time.
+
+    ``left``: the number of requests that will still have the fault; None for all.
+    """
+
+    api: str | None
+    client_id: str | None
+    broker_ids: frozenset[int] | None
+    left: int | None
+    error: Errors | None = None
+    is_cut: bool = False
+    delay_ms: int = 0
+
+    def concerns(self, message: Message, api: str, client_id: str | None) -> bool:
+        """Return True if the fault applies to a request of an API."""
+        return (
+            self.api in (None, api)
+            and self.client_id in (None, client_id)
+            and (self.broker_ids is None or message.destination.id in self.broker_ids)
+        )
+
+    @property
+    def text(self) -> str:
+        """Description for users."""
+        count = "all" if self.left is None else f"the next {self.left}"
+        effect = "are dropped"
+        if self.error is not None:
+            effect = f"fail with {self.error.name}"
+        elif self.is_cut:
+            effect = "break their connections"
+        elif self.delay_ms:
+            effect = f"are delayed by {self.delay_ms} ms"
+        return (
+            f"{count} {self.api or 'client'} requests"
+            + ("" if self.client_id is None else f" of client {self.client_id}")
+            + ("" if self.broker_ids is None else f" to broker {_joined(self.broker_ids)}")
+            + f" {effect}"
+        )
+
+    def response(self, request: Any) -> Any:
+        """Return the response that refuses a request with ``error``."""
+        assert self.error is not None
+        return REFUSALS[type(request)].respond(request, self.error)
+
+
+def check_request_fault(
+    api: str | None, error: str | None, drop: bool, cut: bool, delay_ms: int | None
+) -> None:
+    """Raise ValueError unless exactly one effect is given, and the API and the error exist."""
+    if sum(map(bool, (error, drop, cut, delay_ms))) != 1:
+        raise ValueError("give one of error, drop, cut and delay_ms")
+    if api is not None and api not in CLIENT_APIS:
+        raise ValueError(f"{api} is not one of the APIs {', '.join(CLIENT_APIS)}")
+    if error and not Errors.__members__.get(error):
+        raise ValueError(f"{error} is not an error that klamm's brokers know")
+
+
+class RequestFaults:
+    """The faults of requests in a cluster; if several apply to a request, the oldest counts."""
+
+    def __init__(self) -> None:
+        self._faults: list[RequestFault] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    def add(self, fault: RequestFault) -> None:
+        """Let requests have a fault from now on."""
+        self._faults.append(fault)
+
+    def clear(self) -> None:
+        """End all faults."""
+        self._faults.clear()
+
+    @property
+    def texts(self) -> list[str]:
+        """Descriptions of all faults."""
+        return [fault.text for fault in tuple(self._faults)]
+
+    def take(self, message: Message, client_id: str | None) -> RequestFault | None:
+        """Return the fault of a message, and count it; None if the message has none."""
+        refusal = REFUSALS.get(type(message.body))
+        if refusal is None or message.source.role != _CLIENT:
+            return None
+        if isinstance(message.body, MetadataRequest) and message.body.topics == ():
+            return None  # klamm's listeners ask for this to serve other APIs
+        for fault in self._faults:
+            if fault.concerns(message, refusal.api, client_id):
+                if fault.left is not None:
+                    fault.left -= 1
+                    if not fault.left:
+                        self._faults.remove(fault)
+                return fault
+        return None
+
+
+def _joined(ids: frozenset[int]) -> str:
+    return ",".join(map(str, sorted(ids)))

@@ -1,0 +1,102 @@
+"""Limits of listeners: connections, sizes, idle time; metrics; what kio does not accept."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.metrics import metrics_text
+from tests.listeners import BROKERS, ask, assert_serves, config_of, create, free_ports, place
+from tests.waiting import wait_until
+
+METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
+
+
+def server_with(chroot: str, tmp_path: Path, **config: str) -> ClusterServer:
+    names = {name.replace("_", "."): text for name, text in config.items()}
+    return ClusterServer(config_of(chroot, tmp_path, str(free_ports(BROKERS)), config=names))
+
+
+def is_closed(client: socket.socket) -> bool:
+    with contextlib.suppress(ConnectionResetError):
+        return client.recv(1) == b""
+    return True
+
+
+@pytest.mark.parametrize("name", ["max_connections", "max_connections_per_ip"])
+def test_connections_beyond_the_limit_are_closed_at_once(
+    chroot: str, tmp_path: Path, name: str
+) -> None:
+    with server_with(chroot, tmp_path, **{name: "2"}) as server:
+        create(server, (0, 1, 2))
+        at = place(server, 0)
+        with socket.create_connection(at, 10) as first, socket.create_connection(at, 10) as second:
+            for client in (first, second):
+                client.sendall(struct.pack(">i", len(METADATA_V1)) + METADATA_V1)
+                assert client.recv(4)
+            with socket.create_connection(at, 10) as third:
+                assert is_closed(third)
+            socket.create_connection(place(server, 1), 10).close()
+        wait_until(lambda: ask(server, 0, METADATA_V1) != b"")
+        assert_serves(server)
+
+
+def test_oversized_requests_and_idle_connections_are_closed(chroot: str, tmp_path: Path) -> None:
+    limits = {"socket_request_max_bytes": "1000", "connections_max_idle_ms": "300"}
+    with server_with(chroot, tmp_path, **limits) as server:
+        create(server, (0, 1, 2))
+        for sent in (b"", struct.pack(">i", 1001), struct.pack(">i", 1000) + b"\0" * 900):
+            with socket.create_connection(place(server, 0), 10) as client:
+                client.sendall(sent)
+                assert is_closed(client)
+        assert_serves(server)
+
+
+def test_metrics_have_requests_times_and_errors_of_each_api(chroot: str, tmp_path: Path) -> None:
+    with server_with(chroot, tmp_path, auto_create_topics_enable="false") as server:
+        create(server, (0, 1, 2))
+        assert_serves(server)
+        unknown = struct.pack(">hhihih1s", 3, 1, 9, -1, 1, 1, b"u")
+        ask(server, 0, unknown)
+        ask(server, 0, struct.pack(">hhih", 3, 1, 1, -1) + b"\x7f\xff\xff\xff")
+        text = metrics_text(server.cluster, *server.collectors).decode()
+    name = "kafka_network_RequestMetrics"
+    labels = r'\{broker="0",request="Metadata"'
+    assert re.search(rf"^{name}_TotalTimeMs_count{labels}\}} 2.0$", text, re.MULTILINE)
+    for error in ("UNKNOWN_TOPIC_OR_PARTITION", "MALFORMED"):
+        row = rf'^{name}_Errors_total\{{broker="0",error="{error}",request="Metadata"\}} 1.0$'
+        assert re.search(row, text, re.MULTILINE)
+
+
+def test_unknown_tagged_fields_are_ignored(chroot: str, tmp_path: Path) -> None:
+    with server_with(chroot, tmp_path) as server:
+        create(server, (0, 1, 2))
+        tagged = b"\x02" + b"\x05\x03abc" + b"\xc8\x01\x80\x01" + b"x" * 128
+        header = struct.pack(">hhih", 3, 9, 9, -1) + tagged
+        topic = b"\x02" + b"\x02t" + tagged
+        answer = ask(server, 0, header + topic + b"\0\0\0" + tagged)
+        assert b"\0\0\x02t" in answer
+        assert ask(server, 0, header + topic + b"\0\0\0" + b"\x01\x05\x7fabc") == b""
+
+
+@pytest.mark.parametrize("version", [0, 3, 12])
+def test_every_version_of_fetch_is_answered(chroot: str, tmp_path: Path, version: int) -> None:
+    body = struct.pack(">iii", -1, 0, 0)
+    body += struct.pack(">i", 1000) if version >= 3 else b""
+    if version < 12:
+        body += struct.pack(">ih1siiqi", 1, 1, b"t", 1, 0, 0, 1000)
+        header = struct.pack(">hhih", 1, version, 9, -1)
+    else:
+        header = struct.pack(">hhih", 1, version, 9, -1) + b"\0"
+        body += b"\0" + struct.pack(">ii", 0, 0) + b"\x02\x02t\x02"
+        body += struct.pack(">iiqiqi", 0, -1, 0, -1, -1, 1000) + b"\0\0" + b"\x01\x01\0"
+    with server_with(chroot, tmp_path) as server:
+        create(server, (0, 1, 2))
+        answer = ask(server, 0, header + body)
+        assert b"\x02t" in answer if version == 12 else b"\0\x01t" in answer

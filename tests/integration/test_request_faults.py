@@ -1,0 +1,129 @@
+"""Requests of clients that fail on command: the fault door, for Kafka's clients and for drills."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from klamm.cluster.errors import KlammError
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.drills.language import parse_drill
+from klamm.drills.run import Outcome, play
+from klamm.runtime.actions import FailRequests, HealNetwork
+from klamm.runtime.request_faults import CLIENT_APIS
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.server.cluster_server import ClusterServer
+from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
+
+METADATA_V1 = struct.pack(">hhih1si", 3, 1, 9, 1, b"x", -1)
+"""Of the client x."""
+OF_ANOTHER = METADATA_V1.replace(b"x", b"y")
+
+
+@pytest.fixture
+def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
+    with ClusterServer(config_of(chroot, tmp_path, str(free_ports(BROKERS)))) as opened:
+        create(opened, (0, 1, 2))
+        yield opened
+
+
+def faults(server: ClusterServer) -> list[str]:
+    return server.cluster.network_faults
+
+
+def test_the_next_three_produce_requests_of_a_client_fail(server: ClusterServer) -> None:
+    fail = FailRequests(api="Produce", client="x", error="NOT_LEADER_OR_FOLLOWER", times=3)
+    server.operations.perform(fail)
+    told = "the next 3 Produce requests of client x fail with NOT_LEADER_OR_FOLLOWER"
+    assert faults(server) == [told]
+    acknowledged: list[bytes] = []
+    for client_id in ("y", "x"):
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": ",".join(bootstrap(server)), "client.id": client_id}
+        )
+        producer.produce(
+            "t", client_id, on_delivery=lambda error, one: acknowledged.append(error or one.value())
+        )
+        assert producer.flush(30) == 0
+        assert len(faults(server)) == (client_id == "y")
+    assert acknowledged == [b"y", b"x"]
+
+
+def test_requests_are_refused_lost_or_late(server: ClusterServer) -> None:
+    perform = server.operations.perform
+    perform(FailRequests(api="Metadata", client="x", broker=1, cut=True, times=1))
+    assert ask(server, 0, METADATA_V1) != b""
+    assert ask(server, 1, METADATA_V1) == b""
+    assert faults(server) == []
+    perform(FailRequests(api="Metadata", client="x", drop=True))
+    with socket.create_connection(place(server, 0), 0.5) as client:
+        client.sendall(struct.pack(">i", len(METADATA_V1)) + METADATA_V1)
+        with contextlib.suppress(TimeoutError):
+            raise AssertionError(f"answered with {client.recv(4)!r}")
+    assert ask(server, 0, OF_ANOTHER) != b""
+    perform(HealNetwork())
+    perform(FailRequests(client="x", delay_ms=300))
+    began_s = time.monotonic()
+    assert ask(server, 0, METADATA_V1) != b""
+    assert time.monotonic() - began_s >= 0.3
+    perform(HealNetwork())
+    perform(FailRequests(error="REQUEST_TIMED_OUT"))
+    named = struct.pack(">hhihih1s", 3, 1, 9, -1, 1, 1, b"t")
+    assert struct.pack(">ih", 1, 7) in ask(server, 0, named)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"times": 1}, "give one of error, drop, cut and delay_ms"),
+        ({"drop": True, "error": "NOT_CONTROLLER"}, "give one of error, drop, cut and delay_ms"),
+        ({"error": "NOBODY_HOME"}, "NOBODY_HOME is not an error that klamm's brokers know"),
+        ({"error": "NONE"}, "NONE is not an error that klamm's brokers know"),
+        ({"cut": True, "api": "Produced"}, f"Produced is not one of the APIs {CLIENT_APIS[0]},"),
+    ],
+)
+def test_faults_that_make_no_sense_are_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FailRequests(**given)  # type: ignore[arg-type]
+    text = ", ".join(f"{name}: {str(one).replace('True', 'true')}" for name, one in given.items())
+    drill = (
+        f"drill: d\nabout: x\ncluster: {{topics: {{t: [[0]]}}}}\nsteps: [fail_requests: {{{text}}}]"
+    )
+    with pytest.raises(KlammError, match=message):
+        parse_drill(drill, "d.yaml")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "error: NOT_LEADER_OR_FOLLOWER, api: Produce, broker: leader of t-0",
+        "drop: true, api: Fetch",
+        "cut: true",
+        "delay_ms: 700",
+        "error: COORDINATOR_NOT_AVAILABLE",
+    ],
+)
+def test_a_drills_clients_survive_failed_requests(fault: str) -> None:
+    text = f"""
+drill: requests-fail
+about: three requests fail
+cluster: {{brokers: 3, topics: {{t: [[1, 2, 0]]}}}}
+steps:
+  - produce: {{t-0: 10}}
+  - wait: 1s
+  - fail_requests: {{{fault}, times: 3}}
+  - produce: {{t-0: 10}}
+  - wait: 90s
+"""
+    drill = parse_drill(text, "d.yaml")
+    driver = SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))
+    *_, verdict = play(drill, driver)
+    assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
+    assert driver.cluster.transport.fault_texts == []

@@ -1,0 +1,98 @@
+"""Every refusal of a request is translated to every version of its response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
+    DeleteRecordsRequest,
+    InitProducerIdRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetForLeaderPartition,
+    OffsetsForLeaderEpochRequest,
+)
+from klamm.cluster.data_requests import FetchPartition, FetchRequest, ProduceRequest
+from klamm.cluster.group_requests import (
+    CommittedOffset,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    MemberIdentity,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from klamm.cluster.refusals import REFUSALS
+from klamm.cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
+from klamm.cluster.types import ElectionType, TopicPartition
+from klamm.wire.apis import APIS, Api
+from klamm.wire.frames import RequestKey, api_name, response_frame, response_schema
+from klamm.wire.request_metrics import _errors
+from klamm.wire.schema import fill
+
+T0 = TopicPartition("t", 0)
+REQUESTS = (
+    ProduceRequest(-1, 0, {T0: b""}),
+    FetchRequest(-1, {T0: FetchPartition(0, -1)}),
+    ListOffsetsRequest({T0: ListOffsetsPartition(0, -1)}),
+    MetadataRequest(("t",)),
+    OffsetsForLeaderEpochRequest({T0: OffsetForLeaderPartition(0, -1)}),
+    InitProducerIdRequest(),
+    DeleteRecordsRequest({T0: 0}, 0),
+    FindCoordinatorRequest("g"),
+    JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=1,
+        protocol_type="consumer",
+        protocols=(),
+    ),
+    SyncGroupRequest(group_id="g", generation_id=1, member_id="m"),
+    HeartbeatRequest("g", 1, "m"),
+    LeaveGroupRequest("g", (MemberIdentity("m"),)),
+    OffsetCommitRequest(group_id="g", offsets={T0: CommittedOffset(0)}),
+    OffsetFetchRequest("g", (T0,)),
+    ListGroupsRequest(),
+    DescribeGroupsRequest(("g",)),
+    DeleteGroupsRequest(("g",)),
+    CreateTopicsRequest((CreatableTopic("t"),), 0),
+    DeleteTopicsRequest(("t",), 0),
+    AlterPartitionReassignmentsRequest({T0: (0,)}),
+    ListPartitionReassignmentsRequest(),
+    ElectLeadersRequest(ElectionType.PREFERRED, (T0,), 0),
+)
+
+
+def test_every_request_that_can_be_refused_is_here() -> None:
+    assert [type(request) for request in REQUESTS] == list(REFUSALS)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
+def test_a_refusal_has_its_error_in_every_version(request_: Any) -> None:
+    refusal = REFUSALS[type(request_)]
+    versions = 0
+    for (api_key, version), api in APIS.items():
+        key = RequestKey(api_key, version, 1)
+        if not isinstance(api, Api) or api_name(key) != refusal.api:
+            continue
+        values = api.response(refusal.respond(request_, Errors.NOT_CONTROLLER))
+        assert set(_errors(values)) == {Errors.NOT_CONTROLLER}
+        assert response_frame(key, fill(response_schema(key), {**values, "cluster_id": "c"}))
+        versions += 1
+    assert versions

@@ -1,0 +1,30 @@
+"""Limits of a listener, under the names of Kafka's configs (kafka.server.KafkaConfig)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from klamm.cluster.configs import broker_fields
+
+MAX_CONNECTIONS: Final = 1_000
+"""Maximum number of connections to one broker, even if max.connections is larger."""
+
+
+class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one broker's listener."""
+
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    socket_request_max_bytes: int
+
+
+def listener_config(properties: Mapping[str, str]) -> ListenerConfig:
+    """Return the ListenerConfig for Kafka properties. Raises InvalidConfig."""
+    config = ListenerConfig(**broker_fields(ListenerConfig.__struct_fields__, properties))
+    return msgspec.structs.replace(
+        config, max_connections=min(config.max_connections, MAX_CONNECTIONS)
+    )
