@@ -14,7 +14,9 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
+from tests.sim.deletions import delete_topics
 from tests.sim.elections import assert_in_agreement, depose
+from tests.sim.reassignments import brokers_up
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
 T0, U0, W0 = ALL = tuple(TopicPartition(topic, 0) for topic in "tuw")
@@ -196,3 +198,23 @@ def test_a_broker_that_is_stopped_again_and_again_ends_after_its_attempts() -> N
         world.shut_down(2)
     world.run_for(60_000)
     assert world.nodes == {}
+
+
+def test_a_shutdown_leaves_the_topics_that_are_being_deleted_alone() -> None:
+    world = brokers_up()
+    create_topic(world, "t", {0: (2, 1, 3)})
+    world.run_for(3_000)
+    world.kill(3)
+    world.run_for(20_000)
+    delete_topics(world, "t")
+    world.run_for(3_000)
+    begin = len(world.journal.rows)
+    world.shut_down(2)
+    world.run_for(1_000)
+    refused = [
+        (row.replica, row.to)
+        for row in world.journal.rows[begin:]
+        if row.topic == "t" and row.kind == "replica_failed"
+    ]
+    assert (2, "OfflineReplica") not in refused
+    assert not world.errors

@@ -212,3 +212,13 @@ def test_a_controller_elected_again_rebalances_once_at_every_interval() -> None:
         and row.detail == "AutoPreferredReplicaLeaderElection"
     ]
     assert [later - earlier for earlier, later in pairwise(times_ms)] == [20_000, 20_000]
+
+
+def test_an_imbalance_of_exactly_the_limit_is_left_alone() -> None:
+    config = {
+        "leader.imbalance.check.interval.seconds": "20",
+        "leader.imbalance.per.broker.percentage": "100",
+    }
+    world = leaders_moved_away(config=config)
+    world.run_for(25_000)
+    assert leaders(world, (T0, T1, U0)) == [0, 2, 2]

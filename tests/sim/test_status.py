@@ -7,6 +7,7 @@ from typing import Any
 from klamm.cli.status import work_lines
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.server.status import DEAD_LEADERS_LISTED, simulated_status
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import brokers_up, hold, reassign, with_topic
 from tests.sim.worlds import active_controller, create_topic
@@ -75,3 +76,18 @@ def test_a_broker_that_shuts_down() -> None:
     world = brokers_up()
     active_controller(world).context.add_shutting_down_broker(2)
     assert shown(world)[1] == ["Stopping:    broker 2"]
+
+
+def test_all_partitions_of_a_dead_leader_count_though_some_are_not_listed() -> None:
+    world = brokers_up()
+    count = DEAD_LEADERS_LISTED + 1
+    create_topic(world, "t", {n: (3, 1) for n in range(count)})
+    world.run_for(3_000)
+    world.kill(3)
+    store = world.open_store()
+    status = simulated_status(world, store)
+    store.close()
+    [dead] = status["dead_leaders"]
+    assert (dead["broker"], dead["partition_count"]) == (3, count)
+    assert len(dead["partitions"]) == DEAD_LEADERS_LISTED
+    assert status["partitions_without_live_leader"] == count

@@ -78,3 +78,9 @@ def test_a_leader_has_what_was_acknowledged_or_retention_deleted() -> None:
     lost = "were acknowledged, but are not in the log of leader 7"
     assert missing(0, 0, 60) == [f"offsets 50 to 59 {lost}"]
     assert missing(1, 40, 120) == [f"offsets 40 to 49 {lost}", f"offsets 100 to 119 {lost}"]
+
+
+def test_a_short_stretch_hides_no_conflict_with_the_long_one_around_it() -> None:
+    reads = [[Stretch(0, 0, 9)], [Stretch(0, 2, 4), Stretch(1, 6, 9)]]
+    found = check_partition(TopicPartition("t", 0), [], reads, 0)
+    assert [one.kind for one in found] == ["inconsistent-offsets"]

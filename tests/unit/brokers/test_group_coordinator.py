@@ -642,3 +642,13 @@ def test_a_broker_counts_the_partitions_when_it_starts() -> None:
         network.request(broker_id, update_metadata(cached(tps[3]), broker_epoch=epoch))
     # "g".hashCode() is 103.
     assert (before.groups.partition_of("g"), after.groups.partition_of("g")) == (103 % 50, 103 % 7)
+
+
+def test_a_static_member_fences_its_waiting_sync(groups: Groups) -> None:
+    numbers = [groups.join(), groups.join(instance="i")]
+    groups.network.pass_time(2 * DELAY_MS)
+    _, follower = map(groups.joined, numbers)
+    waiting = groups.sync(follower, "i")
+    assert groups.answer(waiting) is None
+    groups.join(instance="i")
+    assert groups.synced(waiting).error is Errors.FENCED_INSTANCE_ID

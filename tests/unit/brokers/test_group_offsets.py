@@ -232,3 +232,17 @@ def test_offsets_of_deleted_partitions_are_removed(groups: Groups) -> None:
     groups.commit(tp=U0)
     groups.network.request(BROKER, update_metadata(cached(leader=-2)))
     assert groups.offsets() == {U0: 42}
+
+
+def test_of_two_commits_in_flight_the_later_one_counts() -> None:
+    groups = Groups()
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    numbers = [
+        groups.send(OffsetCommitRequest(group_id="g", offsets={T0: CommittedOffset(offset)}))
+        for offset in (42, 43)
+    ]
+    fetched = fetch_of(2, OFFSETS, leader_epoch=4, offset=2, epoch=4)
+    groups.network.request(BROKER, fetched, Address("broker", 2))
+    stored = OffsetCommitResponse({T0: Errors.NONE})
+    assert [groups.answer(number) for number in numbers] == [stored, stored]
+    assert groups.offsets() == {T0: 43}

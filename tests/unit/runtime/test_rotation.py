@@ -312,3 +312,23 @@ def test_a_compressed_file_is_on_disk_before_it_replaces_the_plain_one(tmp_path:
     Archive(SMALL, disk).tidy_now(path)
     ends = [disk.steps[at - 1] for at, step in enumerate(disk.steps) if step == "rename"]
     assert ends and set(ends) == {"sync"}
+
+
+def test_places_are_right_after_retention_has_deleted_the_oldest_files(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    archive = Archive(Rotation(segment_bytes=1_000))
+    journal = FileJournal(path, archive=archive)
+    for seq in range(1, 100):
+        journal.append([a_row(seq)])
+        journal.flush()
+    archive.close()
+    Archive(Rotation()).tidy_now(path)
+    first, second, *_ = rotated(path)
+    rest = rows_after(path, first.end).lines
+    (tmp_path / first.name).unlink()
+    assert second.is_compressed
+    part = rows_after(path, first.end)
+    assert (part.lines, part.damaged) == (rest, ())
+    middle = first.end + len(part.lines[0]) + 1
+    assert rows_after(path, middle, max_bytes=1).lines == rest[1:2]
+    journal.close()

@@ -7,6 +7,7 @@ import uuid
 import pytest
 from kio.schema.metadata.v0 import MetadataRequest as MetadataRequestV0
 from kio.schema.metadata.v0 import MetadataResponse as MetadataResponseV0
+from kio.schema.metadata.v1 import MetadataRequest as MetadataRequestV1
 from kio.schema.metadata.v11 import MetadataResponse as MetadataResponseV11
 
 from klamm.cluster.api_errors import Errors
@@ -105,3 +106,8 @@ def test_a_response_has_the_fields_of_its_version() -> None:
 
 def test_an_empty_list_of_topics_means_all_topics_only_in_version_0() -> None:
     assert metadata_request(MetadataRequestV0(topics=())) == MetadataRequest(None)
+
+
+def test_an_empty_list_of_topics_means_no_topic_from_version_1_on() -> None:
+    assert metadata_request(MetadataRequestV1(topics=())) == MetadataRequest((), True)
+    assert metadata_request(MetadataRequestV1(topics=None)) == MetadataRequest(None)
