@@ -61,7 +61,8 @@ _SETTINGS: Final = {
 }
 # On a cluster, Spark divides the input by the number of cores, into splits of at most 128 MiB.
 _SPLIT_BYTES: Final = "spark.sql.files.maxPartitionBytes"
-_LOCAL_SPLIT_BYTES: Final = "16m"
+# In larger splits, rows of the same partition are more often aggregated before a shuffle.
+_LOCAL_SPLIT_BYTES: Final = "32m"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITION_ROWS: Final = 1_250_000
 """Rows of the input for each partition of a shuffle: its state fits in the heap of one task."""
