@@ -184,8 +184,13 @@ def test_brokers_of_another_process_are_driven(
             wait_until(lambda: admin.list_topics().controller_id == 1000, PATIENCE_S)
             created = admin.create_topics([NewTopic("t", 2, 3)], operation_timeout=30)["t"]
             created.result(PATIENCE_S)
-            found = admin.list_topics("t").topics["t"].partitions
-            assert {tuple(sorted(one.isrs)) for one in found.values()} == {(0, 1, 2)}
+
+            # Any broker may be asked, also one that UpdateMetadata has not reached yet.
+            def isrs() -> list[list[int]]:
+                found = admin.list_topics("t").topics["t"].partitions
+                return [sorted(one.isrs) for one in found.values()]
+
+            wait_until(lambda: isrs() == [[0, 1, 2]] * 2, PATIENCE_S)
         successor = await_successor(config)
         assert successor is not None
         assert successor.broker_id in range(BROKERS)
