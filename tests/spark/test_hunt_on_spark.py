@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
-HUNT = ("hunt", "--seeds", "6..13", "--quirks", "KAFKA-13972", "--json")
+HUNT = ("hunt", "--seeds", "16..23", "--quirks", "KAFKA-13972", "--json")
 
 
 def hunted(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
