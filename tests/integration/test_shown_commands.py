@@ -33,6 +33,7 @@ NOT_RUN = {
     r"docker compose |export KLAMM_TOKEN=|.*127\.0\.0\.1:21[89]": "tests/containers",
     r"klamm status --server 127\.0\.0\.1": "tests/containers",
     r"klamm replay .*hdfs://": "tests/spark/test_shared_nothing.py",
+    r"klamm hunt .*spark://": "tests/spark/test_hunt_on_spark.py",
     r"python -m bench\.": "takes minutes; a test below looks up its options",
     r"\$SPARK_HOME/|export SPARK_HOME|spark-submit ": "tests/spark/test_cluster.py",
 }
