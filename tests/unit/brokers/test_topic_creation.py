@@ -1,4 +1,4 @@
-"""Topics that clients ask for are created, once, and the client is told what happens meanwhile."""
+"""Brokers have missing topics created, once, and report the outcome in their Metadata responses."""
 
 from __future__ import annotations
 
