@@ -75,7 +75,7 @@ def test_no_name_is_written_another_way() -> None:
 def name_of(code: CodeType) -> Name | None:
     """The name of a function, or None if it is not the project's."""
     path = Path(code.co_filename)
-    if not path.is_relative_to(ROOT):
+    if not path.is_relative_to(ROOT) or path.is_relative_to(ROOT / ".venv"):
         return None
     return Name(path.relative_to(ROOT).as_posix(), code.co_qualname)
 
