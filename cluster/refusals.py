@@ -1,4 +1,4 @@
-"""The responses with which a broker or controller refuses a client's request as a whole.
+"""The responses with which a broker or controller refuses a request as a whole.
 
 Mirrors getErrorResponse of the classes in org.apache.kafka.common.requests.
 """
@@ -38,6 +38,12 @@ def _fetch(request: data.FetchRequest, error: Errors) -> data.FetchResponse:
 def _metadata(request: client.MetadataRequest, error: Errors) -> client.MetadataResponse:
     topics = (client.TopicMetadata(error, name, None, ()) for name in request.topics or ())
     return client.MetadataResponse((), _NO_CONTROLLER, tuple(topics))
+
+
+def _controlled_shutdown(_: object, error: Errors) -> admin.ControlledShutdownResponse:
+    if error is Errors.NOT_CONTROLLER:  # As Kafka's controller answers
+        error = Errors.STALE_CONTROLLER_EPOCH
+    return admin.ControlledShutdownResponse(error)
 
 
 def _offset_fetch(request: group.OffsetFetchRequest, error: Errors) -> group.OffsetFetchResponse:
@@ -129,5 +135,15 @@ REFUSALS: Final[Mapping[type[Any], Refusal]] = {
             error, dict.fromkeys(request.partitions or (), admin.ApiError(error))
         ),
     ),
+    admin.AlterIsrRequest: Refusal("AlterIsr", lambda _, error: admin.AlterIsrResponse(error, {})),
+    admin.ControlledShutdownRequest: Refusal("ControlledShutdown", _controlled_shutdown),
 }
-"""How each request of a client is refused."""
+"""How each request is refused."""
+
+APIS_OF_BROKERS: Final = frozenset({"AlterIsr", "ControlledShutdown"})
+"""The APIs that only brokers call."""
+
+
+def refusal(request: Any, error: Errors) -> Any:
+    """Return the response to a request that fails as a whole."""
+    return REFUSALS[type(request)].respond(request, error)

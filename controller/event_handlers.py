@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_type_hints
 
-from klamm.cluster.api_errors import Errors
-from klamm.cluster.requests import Message, Request, Response
+from klamm.cluster.requests import Message
 from klamm.controller import events
 from klamm.controller.controller_election import (
     process_controller_change,
@@ -19,22 +18,13 @@ from klamm.controller.controller_election import (
     process_startup,
 )
 from klamm.controller.events import ControllerEvent, RequestReceived, ResponseReceived
-from klamm.controller.on_alter_isr import (
-    process_alter_isr,
-    refuse_alter_isr,
-)
+from klamm.controller.on_alter_isr import process_alter_isr
 from klamm.controller.on_broker_change import (
     process_broker_change,
     process_broker_modification,
 )
-from klamm.controller.on_controlled_shutdown import (
-    process_controlled_shutdown,
-    refuse_shutdown,
-)
-from klamm.controller.on_elect_leaders import (
-    process_elect_leaders,
-    refuse_elections,
-)
+from klamm.controller.on_controlled_shutdown import process_controlled_shutdown
+from klamm.controller.on_elect_leaders import process_elect_leaders
 from klamm.controller.on_leader_election import (
     process_auto_preferred_replica_leader_election,
     process_topic_unclean_leader_election_enable,
@@ -53,8 +43,6 @@ from klamm.controller.on_reassignment import (
     process_list_partition_reassignments,
     process_partition_reassignment_isr_change,
     process_zk_partition_reassignment,
-    refuse_alter,
-    refuse_list,
 )
 from klamm.controller.on_responses import (
     process_leader_and_isr_response,
@@ -75,8 +63,6 @@ from klamm.controller.on_topic_change import (
 from klamm.controller.on_topic_requests import (
     process_create_topics,
     process_delete_topics,
-    refuse_creation,
-    refuse_deletion,
 )
 from klamm.controller.topic_deletion_manager import (
     process_topic_deletion,
@@ -86,21 +72,18 @@ if TYPE_CHECKING:
     from klamm.controller.kafka_controller import KafkaController
 
 E = TypeVar("E", bound=ControllerEvent)
-R = TypeVar("R", bound=RequestReceived)
 
 
 class Handler(NamedTuple):
     """Functions that handle one type of controller event.
 
     - ``process``: processes the event.
-    - ``refuse``: builds the error response if the event is a request that fails as a whole.
     - ``is_for_all``: if True, every candidate processes the event. If False, only the active
       controller processes the event; on other candidates, a request gets an error response, and
       any other event is ignored.
     """
 
     process: Callable[[KafkaController, Any], None]
-    refuse: Callable[[Any, Errors], Response] | None = None
     is_for_all: bool = False
 
 
@@ -113,14 +96,6 @@ def _active(kind: type[E], process: Callable[[KafkaController, E], None]) -> _Ro
 
 def _all(kind: type[E], process: Callable[[KafkaController, E], None]) -> _Row:
     return kind, Handler(process, is_for_all=True)
-
-
-def _request(
-    kind: type[R],
-    process: Callable[[KafkaController, R], None],
-    refuse: Callable[[Any, Errors], Response],
-) -> _Row:
-    return kind, Handler(process, refuse)
 
 
 HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
@@ -140,15 +115,13 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
         _all(events.ControllerChange, process_controller_change),
         _all(events.Reelect, process_reelect),
         # Requests
-        _request(events.AlterIsrReceived, process_alter_isr, refuse_alter_isr),
-        _request(events.ControlledShutdown, process_controlled_shutdown, refuse_shutdown),
-        _request(events.CreateTopicsReceived, process_create_topics, refuse_creation),
-        _request(events.DeleteTopicsReceived, process_delete_topics, refuse_deletion),
-        _request(events.ElectLeadersReceived, process_elect_leaders, refuse_elections),
-        _request(events.ApiPartitionReassignment, process_api_partition_reassignment, refuse_alter),
-        _request(
-            events.ListPartitionReassignments, process_list_partition_reassignments, refuse_list
-        ),
+        _active(events.AlterIsrReceived, process_alter_isr),
+        _active(events.ControlledShutdown, process_controlled_shutdown),
+        _active(events.CreateTopicsReceived, process_create_topics),
+        _active(events.DeleteTopicsReceived, process_delete_topics),
+        _active(events.ElectLeadersReceived, process_elect_leaders),
+        _active(events.ApiPartitionReassignment, process_api_partition_reassignment),
+        _active(events.ListPartitionReassignments, process_list_partition_reassignments),
         # Responses, and timeouts of both
         _all(events.LeaderAndIsrResponseReceived, process_leader_and_isr_response),
         _all(events.UpdateMetadataResponseReceived, process_update_metadata_response),
@@ -172,13 +145,6 @@ HANDLERS: Final[Mapping[type[ControllerEvent], Handler]] = dict(
         _all(events.ShutdownEventThread, process_shutdown),
     )
 )
-
-
-def refusal(request: Request, error: Errors) -> Response:
-    """Return the response to a request that fails as a whole."""
-    refuse = HANDLERS[_EVENT_OF_BODY[type(request)]].refuse
-    assert refuse is not None, f"{type(request).__name__} has no error response"
-    return refuse(request, error)
 
 
 def _bodies() -> Iterator[tuple[type, type[RequestReceived] | type[ResponseReceived]]]:

@@ -16,13 +16,14 @@ from klamm.cluster.errors import ControllerMoved
 from klamm.cluster.journal import Kind
 from klamm.cluster.protocols import Clock, DynamicConfigView, Journal, MetadataView, Transport
 from klamm.cluster.quirks import NO_QUIRKS, Quirks
+from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import Message, Response
 from klamm.cluster.types import Broker, TopicPartition
 from klamm.controller import controller_election, events, on_malformed_state, on_session
 from klamm.controller.candidacy import Candidacy
 from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.config import ControllerConfig
-from klamm.controller.event_handlers import HANDLERS, event_of_message, refusal
+from klamm.controller.event_handlers import HANDLERS, event_of_message
 from klamm.controller.event_manager import EventManager, QueuedEvent
 from klamm.controller.events import ControllerEvent, PendingRequestTimeout, RequestReceived
 from klamm.controller.metrics import ControllerMetrics

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import ControllerMoved, StateChangeFailed
+from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import AlterIsrRequest, AlterIsrResponse
 from klamm.cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from klamm.controller.events import AlterIsrReceived
@@ -31,7 +32,7 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
     request = event.request
     error = _fence_broker(controller, request)
     if error is not None:
-        controller.reply(event.message, refuse_alter_isr(request, error))
+        controller.reply(event.message, refusal(request, error))
         return
     with controller.answering_failure(event):
         try:
@@ -40,17 +41,12 @@ def process_alter_isr(controller: KafkaController, event: AlterIsrReceived) -> N
             if not controller.quirks.fenced_controller_does_not_resign:
                 raise
             controller.log.error("Error when processing AlterIsr", error=moved)
-            controller.reply(event.message, refuse_alter_isr(request, Errors.UNKNOWN_SERVER_ERROR))
+            controller.reply(event.message, refusal(request, Errors.UNKNOWN_SERVER_ERROR))
             return
     controller.reply(event.message, AlterIsrResponse(Errors.NONE, answers))
     maybe_complete_reassignments(
         controller, [tp for tp, answer in answers.items() if isinstance(answer, LeaderAndIsr)]
     )
-
-
-def refuse_alter_isr(_: AlterIsrRequest, error: Errors) -> AlterIsrResponse:
-    """Return the error response to an AlterIsr request that failed as a whole."""
-    return AlterIsrResponse(error, {})
 
 
 def _fence_broker(controller: KafkaController, request: AlterIsrRequest) -> Errors | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import ControllerMoved
+from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import ControlledShutdownRequest, ControlledShutdownResponse
 from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
 from klamm.controller.events import ControlledShutdown
@@ -27,16 +28,6 @@ if TYPE_CHECKING:
 _ELECTION: Final = ControlledShutdownElection()
 
 
-def refuse_shutdown(_: ControlledShutdownRequest, error: Errors) -> ControlledShutdownResponse:
-    """Return the error response to a ControlledShutdown request.
-
-    As in Kafka, NOT_CONTROLLER is sent as STALE_CONTROLLER_EPOCH.
-    """
-    if error is Errors.NOT_CONTROLLER:
-        error = Errors.STALE_CONTROLLER_EPOCH
-    return ControlledShutdownResponse(error)
-
-
 def process_controlled_shutdown(controller: KafkaController, event: ControlledShutdown) -> None:
     """Move leadership off a broker, and respond with the partitions that the broker still leads.
 
@@ -45,7 +36,7 @@ def process_controlled_shutdown(controller: KafkaController, event: ControlledSh
     request = event.request
     error = _fence_broker(controller, request)
     if error is not None:
-        controller.reply(event.message, refuse_shutdown(request, error))
+        controller.reply(event.message, refusal(request, error))
         return
     try:
         with controller.answering_failure(event):

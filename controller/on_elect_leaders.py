@@ -62,11 +62,6 @@ class PendingElection(PendingRequest, frozen=True):
         return ElectLeadersResponse(Errors.NONE, {**self.results, **timed_out})
 
 
-def refuse_elections(request: ElectLeadersRequest, error: Errors) -> ElectLeadersResponse:
-    """Return the error response to an ElectLeaders request that failed as a whole."""
-    return ElectLeadersResponse(error, dict.fromkeys(request.partitions or (), ApiError(error)))
-
-
 def process_elect_leaders(controller: KafkaController, event: ElectLeadersReceived) -> None:
     """Elect leaders for the requested partitions where possible.
 

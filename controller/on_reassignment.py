@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Final
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import (
-    AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ApiError,
-    ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
@@ -105,20 +103,6 @@ def process_api_partition_reassignment(
     with controller.answering_failure(event):
         results = _alter(controller, event.request.reassignments)
     controller.reply(event.message, AlterPartitionReassignmentsResponse(_NONE, results))
-
-
-def refuse_alter(
-    _: AlterPartitionReassignmentsRequest, error: Errors
-) -> AlterPartitionReassignmentsResponse:
-    """Return the error response to an AlterPartitionReassignments request that fails as a whole."""
-    return AlterPartitionReassignmentsResponse(ApiError(error))
-
-
-def refuse_list(
-    _: ListPartitionReassignmentsRequest, error: Errors
-) -> ListPartitionReassignmentsResponse:
-    """Return the error response to a ListPartitionReassignments request."""
-    return ListPartitionReassignmentsResponse(ApiError(error))
 
 
 def _alter(

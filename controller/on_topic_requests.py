@@ -21,6 +21,7 @@ from klamm.admin.topics.topics import check_topic_absent, validate_topic_create
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import AdminError, OperationTooBig
 from klamm.cluster.protocols import MetadataView
+from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import (
     CreatableTopic,
     CreatableTopicResult,
@@ -82,13 +83,6 @@ class PendingCreation(PendingRequest, frozen=True):
                 for r in self.results
             )
         )
-
-
-def refuse_creation(request: CreateTopicsRequest, error: Errors) -> CreateTopicsResponse:
-    """Return the error response to a CreateTopics request that failed as a whole."""
-    return CreateTopicsResponse(
-        tuple(CreatableTopicResult(topic.name, error) for topic in request.topics)
-    )
 
 
 def process_create_topics(controller: KafkaController, event: CreateTopicsReceived) -> None:
@@ -299,11 +293,6 @@ class PendingDeletion(PendingRequest, frozen=True):
         return [topic for topic, error in self.results.items() if error is Errors.NONE]
 
 
-def refuse_deletion(request: DeleteTopicsRequest, error: Errors) -> DeleteTopicsResponse:
-    """Return the error response to a DeleteTopics request that failed as a whole."""
-    return _deletion_response(dict.fromkeys(request.topics, error))
-
-
 def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceived) -> None:
     """Mark the existing topics of a request for deletion.
 
@@ -314,7 +303,7 @@ def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceiv
     """
     message, request = event.message, event.request
     if not controller.config.delete_topic_enable:
-        controller.reply(message, refuse_deletion(request, Errors.TOPIC_DELETION_DISABLED))
+        controller.reply(message, refusal(request, Errors.TOPIC_DELETION_DISABLED))
         return
     with controller.answering_failure(event):
         pending = PendingDeletion(message, _mark(controller, request))

@@ -12,12 +12,12 @@ import msgspec
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
-from klamm.cluster.refusals import REFUSALS
+from klamm.cluster.refusals import APIS_OF_BROKERS, REFUSALS, refusal
 from klamm.cluster.requests import Message
 
 _CLIENT: Final = "client"
 
-CLIENT_APIS: Final = tuple(sorted(one.api for one in REFUSALS.values()))
+CLIENT_APIS: Final = tuple(sorted({one.api for one in REFUSALS.values()} - APIS_OF_BROKERS))
 """The APIs whose requests may have a fault, by Kafka's names."""
 
 
@@ -70,7 +70,7 @@ class RequestFault(msgspec.Struct):
     def response(self, request: Any) -> Any:
         """Return the response that refuses a request with ``error``."""
         assert self.error is not None
-        return REFUSALS[type(request)].respond(request, self.error)
+        return refusal(request, self.error)
 
 
 def check_request_fault(
@@ -109,13 +109,13 @@ class RequestFaults:
 
     def take(self, message: Message, client_id: str | None) -> RequestFault | None:
         """Return the fault of a message, and count it; None if the message has none."""
-        refusal = REFUSALS.get(type(message.body))
-        if refusal is None or message.source.role != _CLIENT:
+        known = REFUSALS.get(type(message.body))
+        if known is None or message.source.role != _CLIENT:
             return None
         if isinstance(message.body, MetadataRequest) and message.body.topics == ():
             return None  # klamm's listeners ask for this to serve other APIs
         for fault in self._faults:
-            if fault.concerns(message, refusal.api, client_id):
+            if fault.concerns(message, known.api, client_id):
                 if fault.left is not None:
                     fault.left -= 1
                     if not fault.left:

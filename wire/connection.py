@@ -16,6 +16,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.group_requests import JoinGroupRequest
+from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import (
     Address,
     Disconnected,
@@ -23,7 +24,6 @@ from klamm.cluster.requests import (
     Message,
     Request,
 )
-from klamm.controller.event_handlers import refusal
 from klamm.runtime.transport import RoutedTransport
 from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, Api, ListenerCall, api_versions
 from klamm.wire.config import ListenerConfig

@@ -26,6 +26,7 @@ MAX_REQUEST_BYTES: Final = 100 << 20
 """Kafka's default of socket.request.max.bytes."""
 _SIZE: Final = struct.Struct(">i")
 _FIXED_HEADER: Final = struct.Struct(">hhi")
+_ALTER_ISR: Final = 56  # Kafka 3 and kio: AlterPartition
 
 
 class InvalidRequestFrame(KlammError):
@@ -165,7 +166,9 @@ def response_frame(key: RequestKey, body: Any) -> bytes:
 
 
 def api_name(key: RequestKey) -> str:
-    """Return Kafka's name of an API, such as "Fetch"."""
+    """Return the name of an API in Kafka 2.8, such as "Fetch"."""
+    if key.api_key == _ALTER_ISR:
+        return "AlterIsr"
     return load_request_schema(key.api_key, key.api_version).__name__.removesuffix("Request")
 
 

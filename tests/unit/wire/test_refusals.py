@@ -33,7 +33,9 @@ from klamm.cluster.group_requests import (
 )
 from klamm.cluster.refusals import REFUSALS
 from klamm.cluster.requests import (
+    AlterIsrRequest,
     AlterPartitionReassignmentsRequest,
+    ControlledShutdownRequest,
     CreatableTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -76,6 +78,8 @@ REQUESTS = (
     AlterPartitionReassignmentsRequest({T0: (0,)}),
     ListPartitionReassignmentsRequest(),
     ElectLeadersRequest(ElectionType.PREFERRED, (T0,), 0),
+    AlterIsrRequest(0, 1, {}),
+    ControlledShutdownRequest(0, 1),
 )
 
 
@@ -86,13 +90,16 @@ def test_every_request_that_can_be_refused_is_here() -> None:
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
 def test_a_refusal_has_its_error_in_every_version(request_: Any) -> None:
     refusal = REFUSALS[type(request_)]
+    # ControlledShutdownRequest.java gives NOT_CONTROLLER the name that brokers retry.
+    is_shutdown = isinstance(request_, ControlledShutdownRequest)
+    expected = Errors.STALE_CONTROLLER_EPOCH if is_shutdown else Errors.NOT_CONTROLLER
     versions = 0
     for (api_key, version), api in APIS.items():
         key = RequestKey(api_key, version, 1)
         if not isinstance(api, Api) or api_name(key) != refusal.api:
             continue
         values = api.response(refusal.respond(request_, Errors.NOT_CONTROLLER))
-        assert set(_errors(values)) == {Errors.NOT_CONTROLLER}
+        assert set(_errors(values)) == {expected}
         assert response_frame(key, fill(response_schema(key), {**values, "cluster_id": "c"}))
         versions += 1
     assert versions
