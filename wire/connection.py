@@ -32,6 +32,7 @@ from klamm.wire.frames import (
     IncomingRequest,
     InvalidRequestFrame,
     RequestKey,
+    TooManyElements,
     api_name,
     parse_request,
     read_body,
@@ -47,10 +48,18 @@ from klamm.wire.schema import RefusedRequest, Values, fill
 
 WRITE_S: Final = 30.0
 """How long a client may take to accept a response."""
+FEW_ELEMENTS: Final = 10_000
+"""A broker handles one request at a time that has more elements, which take memory and time."""
+_WATCH_S: Final = 1.0
+"""How often to check that a client whose request is being handled is still there."""
 
 
 class Served(NamedTuple):
-    """The broker behind a listener. ``has_controller``: it is a controller candidate."""
+    """The broker behind a listener.
+
+    ``has_controller``: it is a controller candidate. ``many_elements`` is held by the request with
+    more than FEW_ELEMENTS elements that is being handled.
+    """
 
     broker_id: int
     listener_name: str
@@ -59,10 +68,11 @@ class Served(NamedTuple):
     config: ListenerConfig
     memory: RequestMemory
     metrics: RequestMetrics
+    many_elements: asyncio.Lock
 
 
 class ConnectionLost(Exception):
-    """The broker stopped, or a fault of the network broke the connection to it."""
+    """The broker stopped, a fault of the network broke the connection to it, or the client left."""
 
 
 class Connection:
@@ -89,6 +99,8 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._correlation_id = 0
         self._answer: asyncio.Future[object] | None = None
+        self._reader: asyncio.StreamReader
+        self._watch: asyncio.TimerHandle
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer requests until the client hangs up, or no request arrives in time.
@@ -96,6 +108,7 @@ class Connection:
         Raises InvalidRequestFrame, ConnectionLost, TimeoutError, ConnectionError.
         """
         config, loop = self._served.config, self._loop
+        self._reader = reader
         while True:
             due_s = loop.time() + config.connections_max_idle_ms / 1000
             async with asyncio.timeout_at(due_s):
@@ -128,7 +141,7 @@ class Connection:
             )
         broker_id, metrics, name = self._served.broker_id, self._served.metrics, api_name(key)
         try:
-            values = await self._respond(api, await _parsed(frame))
+            values = await self._handled(api, frame)
             response = None if values is None else _encoded(key, values)
         except InvalidRequestFrame:
             metrics.count_error(broker_id, name, MALFORMED)
@@ -137,6 +150,17 @@ class Connection:
         if values is not None:
             metrics.count_errors(broker_id, name, values)
         return response
+
+    async def _handled(self, api: Api | ListenerCall | None, frame: bytes) -> Values | None:
+        """Parse a request, and return the response to it, or None if the request gets none."""
+        try:
+            incoming = parse_request(frame, FEW_ELEMENTS)
+        except TooManyElements:
+            async with self._served.many_elements:
+                # On a thread, so that other connections are served.
+                incoming = await asyncio.to_thread(parse_request, frame)
+                return await self._respond(api, incoming)
+        return await self._respond(api, incoming)
 
     async def _respond(
         self, api: Api | ListenerCall | None, incoming: IncomingRequest
@@ -183,7 +207,23 @@ class Connection:
     async def _ask(self, request: Request, role: str) -> Any:
         self._answer = self._loop.create_future()
         self._send(request, role)
-        return await self._answer
+        due_s = self._loop.time() + self._served.config.connections_max_idle_ms / 1000
+        self._watch = self._loop.call_later(_WATCH_S, self._watch_client, due_s)
+        try:
+            return await self._answer
+        finally:
+            self._watch.cancel()
+
+    def _watch_client(self, due_s: float) -> None:
+        """Lose a client that hangs up while it waits for an answer, or waits too long.
+
+        Otherwise a client could hold many connections with requests that wait for hours.
+        """
+        is_gone = self._reader.at_eof() or self._reader.exception() is not None
+        if not is_gone and self._loop.time() < due_s:
+            self._watch = self._loop.call_later(_WATCH_S, self._watch_client, due_s)
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionLost())
 
     def _send(self, request: Request, role: str) -> None:
         self._correlation_id += 1
@@ -198,13 +238,6 @@ class Connection:
             answer.set_exception(ConnectionLost())
         elif message.correlation_id == self._correlation_id:
             answer.set_result(message.body)
-
-
-async def _parsed(frame: bytes) -> IncomingRequest:
-    """Parse a request: a large one on a thread, so that other connections are served."""
-    if len(frame) > LARGE_BYTES:
-        return await asyncio.to_thread(parse_request, frame)
-    return parse_request(frame)
 
 
 def _encoded(key: RequestKey, values: Values) -> bytes:

@@ -38,6 +38,7 @@ from klamm.cluster.types import (
     LeaderAndIsr,
     TopicPartition,
 )
+from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.schema import Values, by_topic, topic_id_of, uuid_of
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -336,6 +337,8 @@ def _end_points_of(broker: Any) -> Iterator[EndPoint]:
         yield EndPoint(broker.v0_host, broker.v0_port)
         return
     for one in broker.endpoints:
+        if not 0 <= one.security_protocol < len(_SECURITY_PROTOCOLS):
+            raise InvalidRequestFrame(f"unknown security protocol {one.security_protocol}")
         protocol = _SECURITY_PROTOCOLS[one.security_protocol]
         # Before version 3 the name of a listener is that of its security protocol.
         yield EndPoint(one.host, one.port, getattr(one, "listener", protocol), protocol)

@@ -15,15 +15,17 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from klamm.cluster.errors import KlammError
+from klamm.wire.kio_readers import LimitExceeded, adapt_kio, limited_elements
 from klamm.wire.schema import Values, fill
-from klamm.wire.tagged_fields import skip_unknown_tagged_fields
 
-skip_unknown_tagged_fields()
+adapt_kio()
 
 CORRELATION_ID_BYTES: Final = 4
 """Size of the smallest frame of a response."""
 MAX_REQUEST_BYTES: Final = 100 << 20
 """Kafka's default of socket.request.max.bytes."""
+MAX_ELEMENTS: Final = 1_000_000
+"""Elements in all arrays of one request: LeaderAndIsr of 140,000 partitions has as many."""
 _SIZE: Final = struct.Struct(">i")
 _FIXED_HEADER: Final = struct.Struct(">hhi")
 _ALTER_ISR: Final = 56  # Kafka 3 and kio: AlterPartition
@@ -31,6 +33,10 @@ _ALTER_ISR: Final = 56  # Kafka 3 and kio: AlterPartition
 
 class InvalidRequestFrame(KlammError):
     """A frame that is no request of Kafka's protocol. Like Kafka, the broker hangs up."""
+
+
+class TooManyElements(InvalidRequestFrame):
+    """A request whose arrays have more elements than its reader allows."""
 
 
 class RequestKey(NamedTuple):
@@ -92,14 +98,21 @@ def request_key(frame: bytes) -> RequestKey:
     return RequestKey._make(_FIXED_HEADER.unpack_from(frame))
 
 
-def parse_request(frame: bytes) -> IncomingRequest:
-    """Parse a request whose API and version are known. Raises InvalidRequestFrame."""
+def parse_request(frame: bytes, max_elements: int = MAX_ELEMENTS) -> IncomingRequest:
+    """Parse a request whose API and version are known.
+
+    Raises InvalidRequestFrame, and its subclass TooManyElements if its arrays have more than
+    ``max_elements`` elements in all.
+    """
     key = request_key(frame)
     schema = load_request_schema(key.api_key, key.api_version)
     buffer = memoryview(frame)
     try:
-        header, header_size = entity_reader(schema.__header_schema__)(buffer, 0)
-        body, _ = entity_reader(schema)(buffer, header_size)
+        with limited_elements(max_elements):
+            header, header_size = entity_reader(schema.__header_schema__)(buffer, 0)
+            body, _ = entity_reader(schema)(buffer, header_size)
+    except LimitExceeded:
+        raise TooManyElements(f"a request of more than {max_elements} elements") from None
     except Exception as error:
         # For malformed requests kio raises KeyError, ValueError and others besides its own errors.
         raise InvalidRequestFrame(

@@ -11,9 +11,10 @@ import asyncio
 import logging
 import socket
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.errors import EnvironmentProblem, WrongState
@@ -26,6 +27,8 @@ from klamm.wire.request_memory import RequestMemory
 from klamm.wire.request_metrics import RequestMetrics
 
 logger = logging.getLogger(__name__)
+
+WARNING_INTERVAL_S: Final = 1.0
 
 
 class Listeners:
@@ -57,6 +60,9 @@ class Listeners:
         self._listeners: dict[int, socket.socket] = {}
         self._connections: dict[int, set[asyncio.Task[None]]] = {}
         self._by_host: Counter[tuple[int, str]] = Counter()
+        self._next_warning_s = 0.0
+        self._not_logged = 0
+        self._many_elements: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def open(self) -> None:
         """Begin to open and close ports as brokers start and stop.
@@ -192,6 +198,7 @@ class Listeners:
                 self._config,
                 self._memory,
                 self.metrics,
+                self._many_elements[broker_id],
             )
             host = client.getpeername()[0]
             connection = Connection(served, address, transport, self._admin, host)
@@ -202,8 +209,18 @@ class Listeners:
             finally:
                 writer.transport.abort()
         except InvalidRequestFrame as error:
-            logger.warning("broker %d closed a connection: %s", broker_id, error)
+            self._warn(broker_id, error)
         except (ConnectionLost, OSError, TimeoutError, WrongState):
             pass  # the broker stopped, or the client is gone
         finally:
             transport.unregister(address)
+
+    def _warn(self, broker_id: int, error: InvalidRequestFrame) -> None:
+        """Log a malformed request, at most one a second, so that a client cannot fill the log."""
+        if self._loop.time() < self._next_warning_s:
+            self._not_logged += 1
+            return
+        more = f" (and {self._not_logged} more)" if self._not_logged else ""
+        logger.warning("broker %d closed a connection: %s%s", broker_id, error, more)
+        self._next_warning_s = self._loop.time() + WARNING_INTERVAL_S
+        self._not_logged = 0

@@ -8,11 +8,24 @@ import socket
 import struct
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
-from tests.listeners import BROKERS, ask, assert_serves, config_of, create, free_ports, place
+from klamm.wire import connection, listeners
+from klamm.wire.connection import FEW_ELEMENTS
+from klamm.wire.frames import MAX_ELEMENTS
+from tests.listeners import (
+    BROKERS,
+    ask,
+    assert_serves,
+    bootstrap,
+    config_of,
+    create,
+    free_ports,
+    place,
+)
 from tests.waiting import wait_until
 
 METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
@@ -27,6 +40,14 @@ def is_closed(client: socket.socket) -> bool:
     with contextlib.suppress(ConnectionResetError):
         return client.recv(1) == b""
     return True
+
+
+def connections(server: ClusterServer) -> int:
+    """Return the number of connections to broker 0."""
+    text = metrics_text(server.cluster, *server.collectors).decode()
+    name = "kafka_server_socket_server_metrics_connection_count"
+    found = re.search(rf'^{name}\{{broker="0"\}} (\d+)', text, re.MULTILINE)
+    return 0 if found is None else int(found[1])
 
 
 @pytest.mark.parametrize("name", ["max_connections", "max_connections_per_ip"])
@@ -56,6 +77,98 @@ def test_oversized_requests_and_idle_connections_are_closed(chroot: str, tmp_pat
                 client.sendall(sent)
                 assert is_closed(client)
         assert_serves(server)
+
+
+def test_a_request_that_arrives_byte_by_byte_is_idle(chroot: str, tmp_path: Path) -> None:
+    with server_with(chroot, tmp_path, connections_max_idle_ms="500") as server:
+        create(server, (0, 1, 2))
+        with socket.create_connection(place(server, 0), 10) as client:
+            client.sendall(struct.pack(">i", 1 << 20))
+            client.settimeout(0.01)
+
+            def is_closed_after_a_byte() -> bool:
+                try:
+                    client.sendall(b"\0")
+                    return client.recv(1) == b""
+                except TimeoutError:
+                    return False
+                except ConnectionError:
+                    return True
+
+            wait_until(is_closed_after_a_byte)
+        assert_serves(server)
+
+
+def test_a_client_that_does_not_read_loses_its_connection(
+    chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "WRITE_S", 0.3)
+    with server_with(chroot, tmp_path) as server:
+        create(server, (0, 1, 2))
+        producer = confluent_kafka.Producer({"bootstrap.servers": ",".join(bootstrap(server))})
+        producer.produce("t", bytes(900_000))
+        assert producer.flush(30) == 0
+        frame = fetch_request(max_wait_ms=0)
+        with socket.create_connection(place(server, 0), 10) as client:
+            client.settimeout(0.1)
+            wait_until(lambda: is_refused(client, frame))
+        assert_serves(server)
+
+
+def is_refused(client: socket.socket, frame: bytes) -> bool:
+    """Send a request, and return whether the broker has closed the connection."""
+    try:
+        client.sendall(struct.pack(">i", len(frame)) + frame)
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return False
+
+
+def fetch_request(max_wait_ms: int) -> bytes:
+    """Return Fetch v0 of t-0 from the beginning."""
+    request = struct.pack(">hhih", 1, 0, 9, -1) + struct.pack(">iii", -1, max_wait_ms, 1)
+    return request + struct.pack(">ih1siiqi", 1, 1, b"t", 1, 0, 0, 1 << 20)
+
+
+def test_a_client_that_hangs_up_while_it_waits_gives_back_its_connection(
+    chroot: str, tmp_path: Path
+) -> None:
+    with server_with(chroot, tmp_path, max_connections="1") as server:
+        create(server, (0, 1, 2))
+        fetch = fetch_request(max_wait_ms=2**31 - 1)
+        with socket.create_connection(place(server, 0), 10) as client:
+            client.sendall(struct.pack(">i", len(fetch)) + fetch)
+            wait_until(lambda: connections(server) == 1)
+            assert ask(server, 0, METADATA_V1) == b""
+        wait_until(lambda: ask(server, 0, METADATA_V1) != b"")
+
+
+def test_a_request_of_many_elements_is_answered_and_one_of_too_many_is_not(
+    chroot: str, tmp_path: Path
+) -> None:
+    with server_with(chroot, tmp_path) as server:
+        create(server, (0, 1, 2))
+        header = struct.pack(">hhih", 15, 0, 9, -1)
+        many = FEW_ELEMENTS + 1
+        answer = ask(server, 0, header + struct.pack(">i", many) + b"\0\0" * many)
+        assert struct.unpack_from(">ii", answer) == (9, many)
+        too_many = MAX_ELEMENTS + 1
+        assert ask(server, 0, header + struct.pack(">i", too_many) + b"\0\0" * too_many) == b""
+        assert_serves(server)
+
+
+def test_malformed_requests_do_not_fill_the_log(
+    chroot: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 600.0)
+    with server_with(chroot, tmp_path) as server:
+        create(server, (0, 1, 2))
+        for _ in range(5):
+            assert ask(server, 0, b"\0" * 7) == b""
+        assert_serves(server)
+    assert caplog.text.count("broker 0 closed a connection") == 1
 
 
 def test_metrics_have_requests_times_and_errors_of_each_api(chroot: str, tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""Requests as bytes: malformed ones raise InvalidRequestFrame, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.wire_frames import KEYS, Frames
+from klamm.wire.apis import APIS, Api
+from klamm.wire.frames import (
+    InvalidRequestFrame,
+    RequestKey,
+    TooManyElements,
+    parse_request,
+    request_body,
+    request_header,
+    request_key,
+)
+from klamm.wire.schema import RefusedRequest
+
+DELETE_GROUPS = struct.pack(">hhih", 42, 0, 1, -1)
+METADATA_V9 = struct.pack(">hhihx", 3, 9, 1, -1)
+
+
+def is_handled(frame: bytes) -> bool:
+    """Whether a request is translated, refused or found malformed, without another error."""
+    key = request_key(frame)
+    api = APIS.get((key.api_key, key.api_version))
+    if api is None:
+        return True
+    with contextlib.suppress(InvalidRequestFrame, RefusedRequest):
+        body = parse_request(frame).body
+        return not isinstance(api, Api) or api.request(body) is not None
+    return True
+
+
+@pytest.mark.parametrize(("key", "version"), KEYS)
+def test_every_request_that_the_fuzzer_damages_is_valid(key: int, version: int) -> None:
+    request = Frames(random.Random(1)).request(key, version)
+    assert parse_request(request).key == request_key(request)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_damaged_request_is_malformed_or_translated(seed: int) -> None:
+    frame = Frames(random.Random(seed)).draw().sent[4:]
+    assert len(frame) < 8 or is_handled(frame)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(APIS)), st.binary(max_size=100))
+def test_noise_after_a_header_is_malformed_or_translated(
+    key: tuple[int, int], noise: bytes
+) -> None:
+    assert is_handled(request_header(RequestKey(*key, 1), "") + noise)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(DELETE_GROUPS + struct.pack(">ih", 2**31 - 1, -2), id="strings of no bytes"),
+        pytest.param(DELETE_GROUPS + struct.pack(">ihh", 3, 0, 0), id="more elements than bytes"),
+        pytest.param(DELETE_GROUPS + struct.pack(">i", -1), id="null"),
+        pytest.param(DELETE_GROUPS + struct.pack(">i", -2), id="a negative number of elements"),
+        pytest.param(METADATA_V9 + b"\xff" * 5, id="an endless varint"),
+        pytest.param(METADATA_V9 + b"\x02\xff\xff\xff\xff\x0f", id="a string of 4 GiB"),
+    ],
+)
+def test_lengths_that_lie_are_malformed(frame: bytes) -> None:
+    with pytest.raises(InvalidRequestFrame):
+        parse_request(frame)
+
+
+def test_elements_of_arrays_and_tagged_fields_are_counted() -> None:
+    groups = request_header(RequestKey(42, 0, 1), "c") + request_body(
+        RequestKey(42, 0, 1), {"groups_names": ["a", "b", "c"]}
+    )
+    assert parse_request(groups, 3).body.groups_names == ("a", "b", "c")
+    with pytest.raises(TooManyElements):
+        parse_request(groups, 2)
+    tagged = struct.pack(">hhih", 3, 9, 1, -1) + b"\x03" + b"\x05\x00" * 3 + b"\x00\0\0\0\0"
+    parse_request(tagged, 3)
+    with pytest.raises(TooManyElements):
+        parse_request(tagged, 2)
+    parse_request(groups)

@@ -1,0 +1,129 @@
+"""Makes kio read messages as Kafka's generated classes do, and bounds what a message may hold.
+
+kio 0.5.0 differs from Kafka 2.8.2 in four ways:
+
+- It raises KeyError for an unknown tagged field. Here such a field is skipped (KIP-482).
+- A negative length moves it backwards, so that a frame of 16 bytes can hold two thousand million
+  strings. Here a length must lie within the message (CVE-2022-34917).
+- An array may claim more elements than the message has bytes.
+- An array that may not be null can be.
+
+An element of one or two bytes becomes an object of about 60, so that the size of a message does not
+bound the memory and the time that it takes: ``limited_elements`` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import threading
+import typing
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final, NamedTuple
+
+from kio.serial import _parse, readers
+
+_HAS_MORE: Final = 0x80
+
+
+class LimitExceeded(Exception):
+    """A message has more elements than ``limited_elements`` allows."""
+
+
+class _Budget(threading.local):
+    """Elements that this thread may still read."""
+
+    elements: int = sys.maxsize
+
+
+_BUDGET: Final = _Budget()
+
+
+@contextlib.contextmanager
+def limited_elements(count: int) -> Iterator[None]:
+    """Context manager in which at most ``count`` elements are read on this thread.
+
+    These are the elements of arrays, and tagged fields. Raises LimitExceeded.
+    """
+    _BUDGET.elements = count
+    try:
+        yield
+    finally:
+        _BUDGET.elements = sys.maxsize
+
+
+def _count(elements: int) -> None:
+    _BUDGET.elements -= elements
+    if _BUDGET.elements < 0:
+        raise LimitExceeded
+
+
+class _Unknown(NamedTuple):
+    name: str = "unknown tagged field"
+
+
+class _Readers(dict[Any, Any]):
+    """Readers by tag, as kio keeps them: (field, reader, default)."""
+
+    def __getitem__(self, tag: object) -> Any:
+        _count(1)
+        return self.get(tag, (_Unknown(), _skip, None))
+
+
+def _skip(buffer: Any, offset: int) -> tuple[None, int]:
+    """Return the size of the field at ``offset``, which the varint before it tells.
+
+    The varint begins after the last byte of the varint of the tag, which has no continuation bit.
+    """
+    start = offset - 1
+    while start > 0 and buffer[start - 1] & _HAS_MORE:
+        start -= 1
+    size, _ = readers.read_unsigned_varint(buffer, start)
+    if offset + size > len(buffer):
+        raise ValueError("a tagged field that ends after its message")
+    return None, size
+
+
+def _not_null(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    def read_array(buffer: Any, offset: int) -> Any:
+        elements, size = read(buffer, offset)
+        if elements is None:
+            raise ValueError("an array that may not be null")
+        return elements, size
+
+    return read_array
+
+
+def adapt_kio() -> None:
+    """Change all readers of kio that are made from now on."""
+    compile_schema, read_exact = _parse._compile_schema, readers._read_exact
+    read_items = readers._read_length_items
+
+    def compile_as_kafka(*args: Any, **kwargs: Any) -> Any:
+        schema = compile_schema(*args, **kwargs)
+        return dataclasses.replace(
+            schema,
+            field_readers=[
+                (field, _not_null(read) if typing.get_origin(field.type) is tuple else read)
+                for field, read in schema.field_readers
+            ],
+            tagged_field_readers=_Readers(schema.tagged_field_readers),
+        )
+
+    def read_exact_forwards(buffer: Any, offset: int, size: int) -> memoryview:
+        if size < 0:
+            raise ValueError(f"a length of {size} bytes")
+        return read_exact(buffer, offset, size)
+
+    def read_items_within(
+        item_reader: Any, length: int, buffer: Any, offset: int
+    ) -> Generator[Any, None, int]:
+        if not 0 <= length <= len(buffer) - offset:
+            raise ValueError(f"an array of {length} elements in {len(buffer) - offset} bytes")
+        _count(length)
+        return read_items(item_reader, length, buffer, offset)
+
+    _parse._compile_schema = compile_as_kafka
+    readers._read_exact = read_exact_forwards
+    readers._read_length_items = read_items_within
