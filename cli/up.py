@@ -54,6 +54,7 @@ Examples:
   klamm up --brokers 3 --journal-fsync --journal-retention-bytes 1000000000
   klamm up --brokers 9 --max-partitions 50000 --max-partitions-per-request 5000
   klamm up --brokers 3 --host 0.0.0.0 --allowed-host klamm.example.org --token-file token.txt
+  klamm up --brokers 3 --listen SSL://9092 --config ssl.keystore.location=brokers.pem
   klamm up --brokers 3 --zookeeper zk:2181/k --zk-digest klamm:secret \\
     --config zookeeper.set.acl=true
   klamm up --brokers 3 --zookeeper zk:2182/k --zk-tls-ca ca.pem \\
@@ -155,9 +156,9 @@ Segments = Annotated[
 Listen = Annotated[
     str | None,
     typer.Option(
-        metavar="[HOST:]PORT",
-        help="Let Kafka's own clients connect: broker N listens on PORT + N. Without --segments, "
-        "their records are lost when the cluster ends.",
+        metavar="[PROTOCOL://][HOST:]PORT",
+        help="Let Kafka's own clients connect: broker N listens on PORT + N. PROTOCOL is PLAINTEXT "
+        "or SSL. Without --segments, their records are lost when the cluster ends.",
     ),
 ]
 AdvertisedListener = Annotated[

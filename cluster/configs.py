@@ -225,6 +225,7 @@ _POLICIES: Final = _all_of("compact", "delete")
 _TIMESTAMP_TYPE: Final = _one_of("CreateTime", "LogAppendTime")
 _VERSION: Final = Validator("a version of Kafka, at most 2.8", _check_version)
 _THROTTLES: Final = Validator("* or partition:broker, ...", _check_throttled)
+_CLIENT_AUTH: Final = _one_of("required", "requested", "none")
 _LOG_DIRS: Final = Validator("comma-separated paths", _check_log_dirs)
 
 CONFIGS: Final = (
@@ -251,6 +252,7 @@ CONFIGS: Final = (
     _broker(LOG_DIR_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
     _broker(NETWORK_IN_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
     _broker(NETWORK_OUT_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
+    _broker("klamm.ssl.key.password.location", _STRING),
     _broker("leader.imbalance.check.interval.seconds", _LONG, "300", _POSITIVE),
     _broker("leader.imbalance.per.broker.percentage", _INT, "10", _COUNT),
     _broker(LEADER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
@@ -300,6 +302,9 @@ CONFIGS: Final = (
     _broker("replica.socket.timeout.ms", _INT, "30000", _COUNT),
     _broker("request.timeout.ms", _INT, "30000", _COUNT),
     _broker("socket.request.max.bytes", _INT, "104857600", _POSITIVE),
+    _broker("ssl.client.auth", _STRING, "none", _CLIENT_AUTH),
+    _broker("ssl.keystore.location", _STRING),
+    _broker("ssl.truststore.location", _STRING),
     _broker("transaction.state.log.min.isr", _INT, "2", _POSITIVE),
     _broker("transaction.state.log.num.partitions", _INT, "50", _POSITIVE),
     _broker("transaction.state.log.replication.factor", _INT, "3", _range(1, 32767)),

@@ -36,7 +36,7 @@ class ClusterSpec:
     - ``racks``: keyed by broker id.
     - ``end_points``: keyed by broker id.
     - ``first_end_point``: end point of broker 0. Brokers without an entry in ``end_points`` have
-      its host, and their id added to its port.
+      the same, with their id added to its port.
     - ``candidates``: the controller candidates. None: all brokers.
     - ``config``: broker configs, keyed by Kafka's names.
     - ``write_group_size``: maximum number of controller writes in one transaction.
@@ -76,7 +76,7 @@ class ClusterSpec:
         """Return the broker's id, end points and rack, as it registers them in ZooKeeper."""
         first = self.first_end_point
         port = first.port + broker_id
-        own = types.EndPoint(first.host, port if port <= MAX_PORT else first.port)
+        own = msgspec.structs.replace(first, port=port if port <= MAX_PORT else first.port)
         end_points = self.end_points.get(broker_id) or (own,)
         return types.Broker(broker_id, end_points, self.racks.get(broker_id))
 

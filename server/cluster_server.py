@@ -179,7 +179,11 @@ class ClusterServer:
             from klamm.wire.listeners import Listeners
 
             listeners = Listeners(
-                self.cluster, self.config.listen_place, new_client_address, self.admin
+                self.cluster,
+                self.config.listen_place,
+                new_client_address,
+                self.admin,
+                self.config.listener_tls(),
             )
             listeners.open()
             self.collectors.append(listeners.metrics)

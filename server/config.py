@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,12 +33,15 @@ from klamm.runtime.cluster_spec import (
 from klamm.runtime.log_stores import check_log_dirs_are_relative
 from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
 from klamm.server.dumped_cluster import DumpedCluster
+from klamm.wire.config import listener_config
+from klamm.wire.tls import TLS_PROTOCOLS, tls_context
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
 
 DEFAULT_CANDIDATES: Final = 5
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
 STATE_CHANGE_LEVELS: Final = ("TRACE", "INFO")
+LISTEN_PROTOCOLS: Final = ("PLAINTEXT", "SSL")
 MAX_BROKERS: Final = 10_000
 _SESSION_TIMEOUTS_MS: Final = range(1_000, 60_001)
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -62,9 +66,9 @@ class ServerConfig:
     - ``pools``: restricts each topic to the brokers of its pool.
     - ``partition_limits``: maximum numbers of partitions per request and in the cluster.
     - ``has_segments``: the data directory keeps the brokers' segment files.
-    - ``listen``: where broker 0 listens for Kafka's clients, ``[HOST:]PORT``; broker N listens on
-      PORT + N. Without ``has_segments``, the segment files are deleted when the cluster ends. None:
-      the brokers have no ports.
+    - ``listen``: where broker 0 listens for Kafka's clients, ``[PROTOCOL://][HOST:]PORT``; broker N
+      listens on PORT + N. Without ``has_segments``, the segment files are deleted when the cluster
+      ends. None: the brokers have no ports.
     - ``advertised_listener``: where clients find broker 0, ``HOST[:PORT]``, if that is not
       ``listen``; broker N is found on PORT + N.
     - ``journal_fsync``: the journal is synced to disk after each event.
@@ -199,6 +203,12 @@ class ServerConfig:
                     hint="add --listen PORT, or omit --advertised-listener",
                 )
             return
+        if self.listen_protocol not in LISTEN_PROTOCOLS:
+            raise UsageError(
+                f"--listen {self.listen}: unknown security protocol {self.listen_protocol}",
+                hint=f"use one of {', '.join(LISTEN_PROTOCOLS)}",
+            )
+        _ = self.listener_tls()
         self._check_first_port("--listen", self.listen, self.listen_place(0))
         advertised = self._advertised_place()
         self._check_first_port("--advertised-listener", self.advertised_listener, advertised)
@@ -222,9 +232,24 @@ class ServerConfig:
         """True if brokers store the contents of records, which Kafka's clients send and read."""
         return self.has_segments or self.listen is not None
 
+    @property
+    def listen_protocol(self) -> str:
+        """The security protocol of the listeners, which is also their name."""
+        protocol, separator, _ = (self.listen or "").partition("://")
+        return protocol.upper() if separator else DEFAULT_END_POINT.security_protocol
+
+    def listener_tls(self) -> ssl.SSLContext | None:
+        """Return the SSL context of the listeners, or None if they do not use TLS.
+
+        Raises UsageError if a file is missing or cannot be used.
+        """
+        if self.listen_protocol not in TLS_PROTOCOLS:
+            return None
+        return tls_context(listener_config(self.config))
+
     def listen_place(self, broker_id: int) -> tuple[str, int]:
         """Return where a broker listens; the port of broker 0 is 0 if it is not a number."""
-        host, _, port = (self.listen or "").rpartition(":")
+        host, _, port = (self.listen or "").rpartition("://")[2].rpartition(":")
         return host.strip("[]") or DEFAULT_HOST, _port(port) + broker_id
 
     def _advertised_place(self) -> tuple[str, int]:
@@ -285,7 +310,9 @@ class ServerConfig:
             broker_ids=broker_ids,
             racks=rack_map(broker_ids, self.racks) if dump is None else dump.racks,
             end_points={} if has_listeners or dump is None else dump.end_points,
-            first_end_point=EndPoint(*self._advertised_place())
+            first_end_point=EndPoint(
+                *self._advertised_place(), self.listen_protocol, self.listen_protocol
+            )
             if has_listeners
             else DEFAULT_END_POINT,
             candidates=broker_ids[:count] if dump is None else dump.candidates(count),

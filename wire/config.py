@@ -1,4 +1,4 @@
-"""Limits of a listener, under the names of Kafka's configs (kafka.server.KafkaConfig)."""
+"""Settings of a listener, under the names of Kafka's configs (kafka.server.KafkaConfig)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ MAX_CONNECTIONS: Final = 1_000
 
 
 class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one broker's listener."""
+    """Limits of one broker's listener, and the PEM files of its TLS."""
 
     connections_max_idle_ms: int
+    klamm_ssl_key_password_location: str | None
     max_connections: int
     max_connections_per_ip: int
     socket_request_max_bytes: int
+    ssl_client_auth: str
+    ssl_keystore_location: str | None
+    ssl_truststore_location: str | None
 
 
 def listener_config(properties: Mapping[str, str]) -> ListenerConfig:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -25,6 +26,10 @@ from klamm.wire.connection import Connection, ConnectionLost, Served
 from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.request_memory import RequestMemory
 from klamm.wire.request_metrics import RequestMetrics
+from klamm.wire.tls import TlsHandshakeFailed, handshake_failed
+
+HANDSHAKE_S: Final = 30.0
+"""How long a TLS handshake may take."""
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +41,7 @@ class Listeners:
 
     ``place`` returns the host and port on which a broker listens, ``new_address`` an address on the
     cluster's transport that no other client has, and ``admin`` is the cluster's admin client.
-    ``metrics`` are the metrics of all listeners.
+    ``tls`` is None if the listeners do not use TLS. ``metrics`` are the metrics of all listeners.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -49,11 +54,13 @@ class Listeners:
         place: Callable[[int], tuple[str, int]],
         new_address: Callable[[], Address],
         admin: KafkaAdmin,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._cluster = cluster
         self._place = place
         self._admin = admin
         self._new_address = new_address
+        self._tls = tls
         self._config = listener_config(cluster.spec.config)
         self.metrics = RequestMetrics()
         # Used only on the event loop's thread.
@@ -159,7 +166,7 @@ class Listeners:
             return
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        task = self._loop.create_task(self._serve(broker_id, client))
+        task = self._loop.create_task(self._serve(broker_id, client, host))
         tasks.add(task)
         self._by_host[place] += 1
         self.metrics.connections.labels(broker_id).inc()
@@ -184,8 +191,11 @@ class Listeners:
         if self._listeners.get(broker_id) is listener:
             self._loop.add_reader(listener, self._accept, broker_id, listener)
 
-    async def _serve(self, broker_id: int, client: socket.socket) -> None:
-        """Answer a client's requests until the client hangs up or the broker stops."""
+    async def _serve(self, broker_id: int, client: socket.socket, host: str) -> None:
+        """Answer a client's requests until the client hangs up or the broker stops.
+
+        ``host``: the client's IP address.
+        """
         transport, address = self._cluster.transport, self._new_address()
         try:
             running = self._cluster.nodes.running(broker_id)
@@ -200,27 +210,46 @@ class Listeners:
                 self.metrics,
                 self._many_elements[broker_id],
             )
-            host = client.getpeername()[0]
+            reader, writer = await self._opened(client)
             connection = Connection(served, address, transport, self._admin, host)
             transport.register(address, connection.receive, notify_disconnects=True)
-            reader, writer = await asyncio.open_connection(sock=client)
             try:
                 await connection.serve(reader, writer)
             finally:
                 writer.transport.abort()
         except InvalidRequestFrame as error:
-            self._warn(broker_id, error)
+            self._warn(broker_id, str(error))
+        except TlsHandshakeFailed as error:
+            self._warn(broker_id, f"TLS handshake with {host} failed: {error}")
         except (ConnectionLost, OSError, TimeoutError, WrongState):
             pass  # the broker stopped, or the client is gone
         finally:
             transport.unregister(address)
 
-    def _warn(self, broker_id: int, error: InvalidRequestFrame) -> None:
-        """Log a malformed request, at most one a second, so that a client cannot fill the log."""
+    def _warn(self, broker_id: int, why: str) -> None:
+        """Log a closed connection, at most one a second, so that a client cannot fill the log."""
         if self._loop.time() < self._next_warning_s:
             self._not_logged += 1
             return
         more = f" (and {self._not_logged} more)" if self._not_logged else ""
-        logger.warning("broker %d closed a connection: %s%s", broker_id, error, more)
+        logger.warning("broker %d closed a connection: %s%s", broker_id, why, more)
         self._next_warning_s = self._loop.time() + WARNING_INTERVAL_S
         self._not_logged = 0
+
+    async def _opened(
+        self, client: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return the streams of a new connection, after its TLS handshake.
+
+        Raises TlsHandshakeFailed, and OSError if the client is gone.
+        """
+        reader = asyncio.StreamReader(loop=self._loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
+        limit_s = None if self._tls is None else HANDSHAKE_S
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: protocol, client, ssl=self._tls, ssl_handshake_timeout=limit_s
+            )
+        except (ssl.SSLError, ConnectionAbortedError) as error:
+            raise handshake_failed(error) from error
+        return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)

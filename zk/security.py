@@ -39,14 +39,14 @@ class ZooKeeperTls:
         try:
             context = ssl.create_default_context(cafile=self.ca)
         except (OSError, ValueError) as error:
-            raise _unusable(self.ca, "CA certificates", error) from error
+            raise unusable_files(self.ca, "CA certificates", error) from error
         if self.certificate is not None:
             # Without a password, an empty one keeps OpenSSL from prompting on the terminal.
             try:
                 context.load_cert_chain(self.certificate, self.key, self.key_password or "")
             except (OSError, ValueError) as error:
                 files = f"{self.certificate} and {self.key}"
-                raise _unusable(files, "a client certificate and its key", error) from error
+                raise unusable_files(files, "a client certificate and its key", error) from error
         return context
 
 
@@ -104,7 +104,8 @@ def tls_failure(hosts: str, error: OSError) -> ZooKeeperUnavailable:
     )
 
 
-def _unusable(files: object, what: str, error: Exception) -> UsageError:
+def unusable_files(files: object, what: str, error: Exception) -> UsageError:
+    """Return the error to raise if PEM files cannot be used as ``what``."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return UsageError(
         f"{files} cannot be used as {what}: {reason}",

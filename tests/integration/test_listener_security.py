@@ -1,0 +1,275 @@
+"""TLS on klamm's listeners, with the clients of others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+from kazoo.client import KazooClient
+
+from klamm.cluster.errors import UsageError
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.config import ServerConfig
+from klamm.wire import listeners
+from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
+from tests.waiting import wait_until
+from tests.zookeeper_tls import KEY_PASSWORD, Certificates
+
+METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
+HANDSHAKE_FAILED = "broker 0 closed a connection: TLS handshake with 127.0.0.1 failed: "
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def tls_config(
+    chroot: str, data_dir: Path, certificates: Certificates, client_auth: str = "none"
+) -> ServerConfig:
+    config = {
+        "ssl.keystore.location": str(certificates.server),
+        "ssl.truststore.location": str(certificates.ca),
+        "ssl.client.auth": client_auth,
+    }
+    return config_of(chroot, data_dir, f"SSL://{free_ports(BROKERS)}", config=config)
+
+
+@pytest.fixture
+def server(
+    chroot: str,
+    tmp_path: Path,
+    certificates: Certificates,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[ClusterServer]:
+    """A cluster with TLS that logs every failure; the parameter is ssl.client.auth."""
+    monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 0.0)
+    client_auth = getattr(request, "param", "none")
+    with ClusterServer(tls_config(chroot, tmp_path, certificates, client_auth)) as opened:
+        create(opened, (0, 1, 2))
+        yield opened
+
+
+def trusting(ca: Path, certificates: Certificates | None = None) -> ssl.SSLContext:
+    """Return the context of a client that trusts ``ca``, and has a certificate if one is given."""
+    context = ssl.create_default_context(cafile=ca)
+    if certificates is not None:
+        context.load_cert_chain(certificates.client, certificates.client_key)
+    return context
+
+
+def ask_over_tls(server: ClusterServer, context: ssl.SSLContext) -> bytes:
+    """Ask broker 0 for all topics; b"" if it hangs up."""
+    with (
+        socket.create_connection(place(server, 0), 10) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+    ):
+        client.sendall(struct.pack(">i", len(METADATA_V1)) + METADATA_V1)
+        try:
+            return client.makefile("rb").read(4)
+        except OSError:
+            return b""
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+# -- clients
+
+
+def with_aiokafka(servers: list[str], certificates: Certificates) -> bytes:
+    async def round_trip() -> bytes:
+        at = {
+            "bootstrap_servers": servers,
+            "security_protocol": "SSL",
+            "ssl_context": trusting(certificates.ca),
+        }
+        async with aiokafka.AIOKafkaProducer(**at) as producer:
+            await producer.send_and_wait("t", b"record")
+        async with aiokafka.AIOKafkaConsumer("t", auto_offset_reset="earliest", **at) as consumer:
+            record = await asyncio.wait_for(consumer.getone(), 30)
+            return bytes(record.value)
+
+    return asyncio.run(round_trip())
+
+
+def with_kafka_python(servers: list[str], certificates: Certificates) -> bytes:
+    at = {
+        "bootstrap_servers": servers,
+        "security_protocol": "SSL",
+        "ssl_cafile": str(certificates.ca),
+    }
+    producer = kafka.KafkaProducer(**at)
+    producer.send("t", b"record").get(30)
+    producer.close()
+    consumer = kafka.KafkaConsumer("t", auto_offset_reset="earliest", **at)
+    record = next(consumer)
+    consumer.close()
+    return bytes(record.value)
+
+
+def with_librdkafka(servers: list[str], certificates: Certificates) -> bytes:
+    at = {
+        "bootstrap.servers": ",".join(servers),
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(certificates.ca),
+    }
+    producer = confluent_kafka.Producer({**at, "linger.ms": 0})
+    producer.produce("t", b"record")
+    assert producer.flush(30) == 0
+    consumer = confluent_kafka.Consumer({**at, "group.id": "g"})
+    consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
+    record = consumer.poll(30)
+    consumer.close()
+    assert record is not None
+    return bytes(record.value())
+
+
+@pytest.mark.parametrize("round_trip", [with_aiokafka, with_kafka_python, with_librdkafka])
+def test_clients_produce_and_consume_over_tls(
+    server: ClusterServer,
+    certificates: Certificates,
+    round_trip: Callable[[list[str], Certificates], bytes],
+) -> None:
+    assert round_trip(bootstrap(server), certificates) == b"record"
+
+
+# -- TLS
+
+
+def test_brokers_register_the_security_protocol(
+    server: ClusterServer, chroot: str, zookeeper_client: KazooClient
+) -> None:
+    data, _ = zookeeper_client.get(f"{chroot[chroot.index('/') :]}/brokers/ids/1")
+    registered = json.loads(data)
+    host, port = place(server, 1)
+    assert registered["endpoints"] == [f"SSL://{host}:{port}"]
+    assert registered["listener_security_protocol_map"] == {"SSL": "SSL"}
+    assert (registered["host"], registered["port"]) == (None, -1)
+
+
+def test_failed_handshakes_cost_their_own_connection_and_one_line(
+    server: ClusterServer, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        ask_over_tls(server, trusting(certificates.stranger))
+    assert ask(server, 0, METADATA_V1) == b""
+    expected = [
+        f"{HANDSHAKE_FAILED}tlsv1 alert unknown ca",
+        f"{HANDSHAKE_FAILED}the client does not speak TLS",
+    ]
+    wait_until(lambda: len(warnings(caplog)) >= len(expected))
+    assert warnings(caplog) == expected
+    assert ask_over_tls(server, trusting(certificates.ca))
+
+
+def test_silent_clients_are_cut_off(
+    server: ClusterServer,
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listeners, "HANDSHAKE_S", 0.2)
+    with socket.create_connection(place(server, 0), 10) as client:
+        assert client.recv(1) == b""
+    wait_until(lambda: warnings(caplog) == [f"{HANDSHAKE_FAILED}it took too long"])
+    monkeypatch.setattr(listeners, "HANDSHAKE_S", 30.0)
+    assert ask_over_tls(server, trusting(certificates.ca))
+
+
+@pytest.mark.parametrize("server", ["required"], indirect=True)
+def test_clients_must_have_a_valid_certificate(
+    server: ClusterServer,
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = Certificates(tmp_path / "other")
+    assert ask_over_tls(server, trusting(certificates.ca, certificates))
+    assert ask_over_tls(server, trusting(certificates.ca)) == b""
+    assert ask_over_tls(server, trusting(certificates.ca, other)) == b""
+    wait_until(lambda: len(warnings(caplog)) >= 2)
+    assert warnings(caplog) == [
+        f"{HANDSHAKE_FAILED}peer did not return a certificate",
+        f"{HANDSHAKE_FAILED}the client's certificate is not valid: unable to get local issuer "
+        "certificate",
+    ]
+
+
+@pytest.mark.parametrize("server", ["requested"], indirect=True)
+def test_clients_may_have_a_certificate(server: ClusterServer, certificates: Certificates) -> None:
+    assert ask_over_tls(server, trusting(certificates.ca))
+    assert ask_over_tls(server, trusting(certificates.ca, certificates))
+
+
+def test_an_encrypted_private_key_needs_its_password(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    pem = tmp_path / "encrypted.pem"
+    pem.write_bytes(certificates.encrypted_key.read_bytes() + certificates.client.read_bytes())
+    password = tmp_path / "password"
+    password.write_text(f"{KEY_PASSWORD}\n")
+    config = {
+        "ssl.keystore.location": str(pem),
+        "klamm.ssl.key.password.location": str(password),
+    }
+    config_of("localhost:2181", tmp_path, "SSL://9092", config=config)
+    password.write_text("wrong")
+    with pytest.raises(UsageError, match="cannot be used as private key") as refused:
+        config_of("localhost:2181", tmp_path, "SSL://9092", config=config)
+    assert "wrong" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("listen", "config", "message"),
+    [
+        ("HTTP://9092", {}, "--listen HTTP://9092: unknown security protocol HTTP"),
+        ("SSL://9092", {}, "TLS requires the brokers' certificate"),
+        (
+            "SSL://9092",
+            {"ssl.keystore.location": "gone.pem"},
+            "gone.pem cannot be used as private key and certificate of the brokers: No such file",
+        ),
+        (
+            "SSL://9092",
+            {"ssl.keystore.location": "{encrypted}"},
+            "cannot be used as private key and certificate of the brokers: ",
+        ),
+        (
+            "SSL://9092",
+            {"ssl.keystore.location": "{server}", "ssl.client.auth": "required"},
+            "ssl.client.auth=required requires the CA of the clients",
+        ),
+        (
+            "SSL://9092",
+            {
+                "ssl.keystore.location": "{server}",
+                "ssl.client.auth": "requested",
+                "ssl.truststore.location": "gone.pem",
+            },
+            "gone.pem cannot be used as CA of clients: No such file",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(
+    tmp_path: Path, certificates: Certificates, listen: str, config: dict[str, str], message: str
+) -> None:
+    files = {"encrypted": certificates.encrypted_key, "server": certificates.server}
+    given = {name: text.format(**files) for name, text in config.items()}
+    with pytest.raises(UsageError, match=re.escape(message)) as refused:
+        config_of("localhost:2181", tmp_path, listen, config=given)
+    assert refused.value.hint
