@@ -179,6 +179,12 @@ class KafkaController:
             self.is_elected or self.quirks.kafka_13461
         )
 
+    @property
+    def has_unsent_requests(self) -> bool:
+        """True if a batch holds requests; at the end of an event, all have been sent."""
+        machines = (self.partition_state_machine, self.replica_state_machine)
+        return not (self.batch.is_empty and all(machine.batch.is_empty for machine in machines))
+
     def process(self, queued: QueuedEvent) -> None:
         """Process one event completely. Errors are logged and journalled, not raised."""
         event = queued.event

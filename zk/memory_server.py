@@ -28,6 +28,7 @@ from klamm.zk.store import (
     StoreEvent,
     Transaction,
     TxnResult,
+    WriteOp,
 )
 from klamm.zk.watch_manager import SavedWatches, WatchManager
 
@@ -50,6 +51,7 @@ class LostReply(Exception):
 BeforeOp = Callable[[int, ReadOp | Transaction], None]
 OnOperation = Callable[[ReadOp | Transaction, bool], None]
 OnCommit = Callable[[int, Sequence[Change]], None]
+OnRejection = Callable[[int, WriteOp], None]
 AfterOp = Callable[[int, ReadOp | Transaction, ReadResult | TxnResult], None]
 
 
@@ -75,9 +77,10 @@ class MemoryServer:
     with the session id, the operation (a ReadOp or a whole transaction) and, for ``after_op``, the
     result. These hooks may raise Crashed or LostReply. The functions in ``commit_taps`` are called
     with the session id and the changes whenever a transaction commits or a session ends, before
-    watches fire. ``on_operation`` is called with every read and transaction before it is executed
-    (True) and afterwards (False); it may let other actors run. ``on_lagging`` is called when
-    the time of the next ``apply_lagging`` may have changed.
+    watches fire, those in ``rejection_taps`` with the session id and the operation that failed
+    whenever a transaction is rejected. ``on_operation`` is called with every read and transaction
+    before it is executed (True) and afterwards (False); it may let other actors run. ``on_lagging``
+    is called when the time of the next ``apply_lagging`` may have changed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -87,6 +90,7 @@ class MemoryServer:
         self.before_op: BeforeOp | None = None
         self.after_op: AfterOp | None = None
         self.commit_taps: list[OnCommit] = []
+        self.rejection_taps: list[OnRejection] = []
         self.on_operation: OnOperation | None = None
         self._clock = clock
         self._sessions: dict[int, _Session] = {}
@@ -321,6 +325,9 @@ class MemoryServer:
             if self._followers:
                 self._propagate(session_id, transaction)
             self._deliver(session_id, changes)
+        elif result.failed_index >= 0:
+            for tap in self.rejection_taps:
+                tap(session_id, transaction[result.failed_index])
         follower = self._followers.get(session_id)
         if follower is not None:
             # The reply to a write comes after the follower has applied it.

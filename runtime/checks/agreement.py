@@ -74,7 +74,8 @@ def find_disagreements(
     as the state znode. For a follower only the leader and leader epoch must match: ISR changes
     within a leader epoch are not sent to followers, which reject a LeaderAndIsr for an epoch
     that they already have. A partition without a leader is compared only in the metadata
-    caches, because its replicas are sent no LeaderAndIsr.
+    caches, because its replicas are sent no LeaderAndIsr. A broker that has given up moving a
+    replica to another log directory, and so keeps two logs, is reported, too (KAFKA-9087).
     """
     deleting = () if context is None else context.topics_to_be_deleted
     return [
@@ -83,6 +84,7 @@ def find_disagreements(
         *_replicas_that_differ(stored, brokers, deleting),
         *_context_differs(stored, context),
         *_failed_log_dirs_differ(stored, brokers, context),
+        *_moves_that_failed(brokers),
     ]
 
 
@@ -225,6 +227,12 @@ def _failed_log_dirs_differ(
                     f"{tp}: the log directory of broker {broker_id} is {here}, "
                     f"but the controller considers it {there}"
                 )
+
+
+def _moves_that_failed(brokers: Mapping[int, Broker]) -> Iterator[str]:
+    for broker_id, broker in brokers.items():
+        for tp in broker.replica_manager.replica_alter_log_dirs_manager.failed:
+            yield f"{tp}: broker {broker_id} has given up moving its log to another log directory"
 
 
 # The controller

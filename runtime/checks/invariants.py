@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from klamm.cluster.errors import KlammError
+from klamm.runtime.checks import controller_invariants as controller
 from klamm.runtime.checks import replica_invariants as replica
 from klamm.runtime.checks import replicas
 from klamm.runtime.checks import request_invariants as request
@@ -18,8 +19,10 @@ from klamm.runtime.checks import znode_invariants as znode
 from klamm.runtime.checks.observations import (
     Answered,
     Committed,
+    EventEnded,
     History,
     IsrAnswered,
+    IsrApplied,
     ReplicaChanged,
     ReplicasChanged,
     Requested,
@@ -74,6 +77,10 @@ def _commits(source: str, check: Check, statement: str) -> Invariant:
 
 def _requests(source: str, check: Check, statement: str) -> Invariant:
     return Invariant(statement, source, Requested, check)
+
+
+def _events(source: str, check: Check, statement: str) -> Invariant:
+    return Invariant(statement, source, EventEnded, check)
 
 
 def _replicas(source: str, check: Check, statement: str) -> Invariant:
@@ -241,6 +248,40 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         IsrAnswered,
         request.accepted_isrs_are_stored,
     ),
+    "batches-are-sent": _events(
+        "KAFKA-12315",
+        controller.batches_are_sent,
+        "At the end of an event, no request is left in a controller's batches.",
+    ),
+    "fenced-controllers-resign": _events(
+        "C5",
+        controller.fenced_controllers_resign,
+        "A controller whose write ZooKeeper has rejected because of a newer controller epoch is "
+        "not active at the end of the event.",
+    ),
+    "brokers-know-live-brokers": _events(
+        "KAFKA-13225",
+        controller.brokers_know_live_brokers,
+        "At the end of an event, the last UpdateMetadata that the controller sent to each live "
+        "broker lists the brokers that the controller considers live.",
+    ),
+    "offline-replicas-stay-offline": _events(
+        "C10",
+        controller.offline_replicas_stay_offline,
+        "The controller moves a replica from OfflineReplica to OnlineReplica only if its broker is "
+        "alive and its log directory has not failed.",
+    ),
+    "online-partitions-have-leaders": _events(
+        "KAFKA-14808",
+        controller.online_partitions_have_leaders,
+        "No partition without a leader is online in the controller.",
+    ),
+    "preferred-leaders-are-elected": _events(
+        "KAFKA-10149",
+        controller.preferred_leaders_are_elected,
+        "After a check for imbalances, every preferred leader that is alive and in sync leads, "
+        "unless its partition is being reassigned or the imbalance is small.",
+    ),
     "weak-isr": _replicas(
         "KIP-320 WeakIsr",
         replica.weak_isr,
@@ -266,6 +307,18 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         "KIP-101",
         replica.high_watermark_is_in_the_log,
         "A high watermark never exceeds the log end offset.",
+    ),
+    "high-watermark-follows-the-isr": Invariant(
+        "When a leader applies a new ISR, the high watermark advances to the smallest log end of "
+        "the replicas that count.",
+        "KAFKA-13091",
+        IsrApplied,
+        replica.high_watermark_follows_the_isr,
+    ),
+    "leaders-know-their-epoch": _replicas(
+        "KAFKA-15608",
+        replica.leaders_know_their_epoch,
+        "The log of a leader contains the start of its leader epoch.",
     ),
     "leader-was-elected": _replicas(
         "KIP-101",

@@ -8,7 +8,7 @@ checks the invariants in invariants.py against them.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,6 +27,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.runtime.checks.replicas import PartitionViews, ReplicaView
+from klamm.statemachines.context import ControllerContext
 
 NO_NODE: Final = -1
 """The writer of a znode if a tool or a test wrote it, not a broker or a controller."""
@@ -127,6 +128,36 @@ class IsrAnswered(NamedTuple):
     response: AlterIsrResponse
 
 
+class IsrApplied(NamedTuple):
+    """A leader applied the ISR in an AlterIsr response.
+
+    ``reached``: the smallest log end offset of the leader and of the followers that count, or None
+    if a follower in the ISR has not fetched in this leader epoch."""
+
+    partition: TopicPartition
+    broker: int
+    high_watermark: int
+    reached: int | None
+
+
+class EventEnded(NamedTuple):
+    """A controller has processed an event.
+
+    ``event``: the event as in the journal, or empty if the controller was not active. ``context``:
+    the context of the active controller, or None if the controller is not active, or if one of its
+    events has failed since its election. ``unsent``: whether its batches still hold requests.
+    ``is_fenced``: the controller is active, although ZooKeeper has rejected one of its writes in
+    this event because of a newer controller epoch. ``revived``: the replicas, with their brokers,
+    that it moved from OfflineReplica to OnlineReplica."""
+
+    controller: int
+    event: str
+    context: ControllerContext | None
+    unsent: bool
+    is_fenced: bool
+    revived: Sequence[tuple[TopicPartition, int]]
+
+
 class ShutDown(NamedTuple):
     """A controller granted a broker's controlled shutdown.
 
@@ -143,7 +174,8 @@ class ReplicaChanged(msgspec.Struct, frozen=True, gc=False):
     """A broker processed an event that mentions a partition, so its replica may have changed.
 
     ``view``: the replica on the broker, or None if it has none. ``isr`` and ``pending``: the ISR
-    and the pending ISR that the broker uses as leader; both are empty if it is not the leader."""
+    and the pending ISR that the broker uses as leader; both are empty if it is not the leader.
+    ``log_epoch``: the newest leader epoch that the log of the replica knows, or None."""
 
     partition: TopicPartition
     replicas: PartitionViews
@@ -151,6 +183,7 @@ class ReplicaChanged(msgspec.Struct, frozen=True, gc=False):
     view: ReplicaView | None
     isr: tuple[int, ...]
     pending: tuple[int, ...]
+    log_epoch: int | None
 
 
 class ReplicasChanged(msgspec.Struct, frozen=True, gc=False):
@@ -169,6 +202,12 @@ class History:
     - ``registered``: the zxid of each broker's registration.
     - ``epoch`` and ``elected_session``: the controller epoch, and the session that wrote it.
     - ``deleting``: the topics that are queued for deletion.
+    - ``leaderless``: the partitions whose state has no leader.
+
+    Configs:
+
+    - ``leaders_write_isrs``: whether leaders write ISRs to ZooKeeper themselves.
+    - ``max_imbalance``: the share of a broker's preferred partitions that others may lead.
 
     Recorded since the start of the run:
 
@@ -184,7 +223,8 @@ class History:
     - ``sent_epochs``: the leader epoch of the last LeaderAndIsr that a controller sent to a
       broker, unless a StopReplica followed. The key includes the controller epoch and the
       broker's registration.
-    - ``updated``: brokers to which a controller has sent UpdateMetadata, with the same key.
+    - ``updated``: the live brokers in the last UpdateMetadata that a controller sent to a broker,
+      with the same key.
 
     Recorded since the last controller election:
 
@@ -199,8 +239,9 @@ class History:
     - ``applied``: the leader epoch of each of its replicas.
     """
 
-    def __init__(self, *, leaders_write_isrs: bool) -> None:
+    def __init__(self, *, leaders_write_isrs: bool, max_imbalance: float) -> None:
         self.leaders_write_isrs = leaders_write_isrs
+        self.max_imbalance = max_imbalance
         self.states: dict[TopicPartition, State] = {}
         self.topics: dict[str, Topic] = {}
         self.registered: dict[int, int] = {}
@@ -213,10 +254,11 @@ class History:
         self.unclean_configs: dict[str, set[str]] = {"brokers": set(), "topics": set()}
         self.shut_down: dict[int, tuple[int, int]] = {}
         self.deleting: set[str] = set()
+        self.leaderless: set[TopicPartition] = set()
         self.alive: set[int] | None = None
         self.is_loaded = False
         self.sent_epochs: dict[tuple[int, int, int, TopicPartition], int] = {}
-        self.updated: set[tuple[int, int, int]] = set()
+        self.updated: dict[tuple[int, int, int], frozenset[int]] = {}
         self.accepted: dict[int, int] = {}
         self.edited: dict[TopicPartition, set[tuple[int, ...]]] = {}
         self.served: set[TopicPartition] = set()
@@ -231,6 +273,7 @@ class History:
     def on_state(self, event: StateWritten) -> None:
         """Record a write of a partition state znode."""
         tp, _, after, _ = event
+        self.leaderless.discard(tp)
         if after is None:
             self.states.pop(tp, None)
             for key in [key for key in self.leaders if key[0] == tp]:
@@ -241,6 +284,8 @@ class History:
         self.stored.setdefault(tp, set()).add((*after[:3], after.version))
         if after.leader >= 0:
             self.leaders[tp, after.leader_epoch] = after.leader
+        else:
+            self.leaderless.add(tp)
 
     def on_topic(self, event: TopicWritten) -> None:
         """Record a write of a topic znode."""
@@ -285,7 +330,7 @@ class History:
         request = event.request
         receiver = (request.controller_epoch, event.broker, request.broker_epoch)
         if isinstance(request, UpdateMetadataRequest):
-            self.updated.add(receiver)
+            self.updated[receiver] = frozenset(broker.id for broker in request.live_brokers)
         elif isinstance(request, LeaderAndIsrRequest):
             for state in request.partition_states:
                 self.sent_epochs[(*receiver, state.topic_partition)] = state.leader_epoch

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from klamm.cluster.types import NO_EPOCH
 from klamm.runtime.checks.observations import (
     History,
+    IsrApplied,
     ReplicaChanged,
     ReplicasChanged,
     is_current_leader,
@@ -77,6 +78,28 @@ def high_watermark_is_in_the_log(_: History, event: ReplicaChanged) -> Iterator[
         yield (
             f"{event.partition}: the high watermark of broker {view.broker_id} is "
             f"{view.high_watermark}, but its log ends at {view.end}"
+        )
+
+
+def high_watermark_follows_the_isr(_: History, event: IsrApplied) -> Iterator[str]:
+    """KAFKA-13091: a leader with a new ISR at once advances the high watermark as far as it may."""
+    if event.reached is not None and event.high_watermark < event.reached:
+        yield (
+            f"{event.partition}: the high watermark of leader {event.broker} is "
+            f"{event.high_watermark} after a change of the ISR, but all replicas that count have "
+            f"the records below {event.reached}"
+        )
+
+
+def leaders_know_their_epoch(_: History, event: ReplicaChanged) -> Iterator[str]:
+    """KAFKA-15608: a leader's log knows the leader epoch, by which it fences followers."""
+    view = event.view
+    if view is None or view.leading_epoch == NO_EPOCH:
+        return
+    if event.log_epoch is None or event.log_epoch < view.leading_epoch:
+        yield (
+            f"{event.partition}: broker {view.broker_id} leads at leader epoch "
+            f"{view.leading_epoch}, but the newest epoch in its log is {event.log_epoch}"
         )
 
 

@@ -1,8 +1,8 @@
 """Checks the invariants of a simulated world after every event that can violate them.
 
 The Watcher observes committed transactions, sent messages, journal rows and the events that brokers
-have finished. It changes nothing, except that reading a partition materializes its constant-rate
-appends.
+and controllers have finished. It changes nothing, except that reading a partition materializes its
+constant-rate appends.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from klamm.cluster.data_requests import (
     ProduceResponse,
 )
 from klamm.cluster.errors import InvalidConfig
+from klamm.cluster.journal import Kind
 from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,
@@ -47,8 +48,10 @@ from klamm.runtime.checks.observations import (
     NO_NODE,
     Answered,
     Committed,
+    EventEnded,
     History,
     IsrAnswered,
+    IsrApplied,
     ReplicaChanged,
     ReplicasChanged,
     Requested,
@@ -61,8 +64,11 @@ from klamm.runtime.checks.observations import (
 from klamm.runtime.checks.replica_views import ReplicaViews
 from klamm.runtime.checks.replicas import PartitionViews, ReplicationChecker, ReplicaView
 from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.data_tree import Change
-from klamm.zk.store import WatchKind
+from klamm.zk.store import Check as CheckVersion
+from klamm.zk.store import WatchKind, WriteOp
+from klamm.zk.znodes import ControllerEpochZNode
 from klamm.zk.znodes.configs import ConfigEntityZNode
 from klamm.zk.znodes.json_values import MalformedZNode
 
@@ -81,6 +87,11 @@ _ASKED: Final = (
 _CONTROL_ANSWERS: Final = (LeaderAndIsrResponse, UpdateMetadataResponse, StopReplicaResponse)
 _BY_PARTITION: Final = (FetchRequest, FetchResponse, ProduceRequest, AlterIsrResponse)
 _MAX_REQUESTS: Final = 10_000
+_IMBALANCE: Final = "leader.imbalance.per.broker.percentage"
+_MAX_LAG: Final = "replica.lag.time.max.ms"
+_REVIVED: Final = (str(ReplicaState.OFFLINE), str(ReplicaState.ONLINE))
+_FAILED: Final = (Kind.EVENT_FAILED, Kind.CONTROLLER_MOVED)
+"""Rows of the journal after which a controller may have left some of its work undone."""
 
 
 class Violation(NamedTuple):
@@ -108,7 +119,8 @@ class Watcher:
             if invariant.check is not None:
                 self._checks.setdefault(invariant.event, []).append((name, invariant.check))
         protocol = BROKER_CONFIGS["inter.broker.protocol.version"].value(world.spec.config)
-        self._history = History(leaders_write_isrs=protocol < "2.7")
+        percentage = BROKER_CONFIGS[_IMBALANCE].value(world.spec.config)
+        self._history = History(leaders_write_isrs=protocol < "2.7", max_imbalance=percentage / 100)
         if BROKER_CONFIGS[UNCLEAN].value(world.spec.config):
             self._history.unclean_configs["brokers"].add("<default>")
         self._checker = ReplicationChecker()
@@ -121,7 +133,13 @@ class Watcher:
         self._broker_epochs: dict[int, int] = {}
         self._brokers: dict[int, Broker] = {}
         self._rows = 0
+        self._max_lag_ms = BROKER_CONFIGS[_MAX_LAG].value(world.spec.config)
+        self._events: dict[int, str] = {}
+        self._fenced: set[int] = set()
+        self._revived: dict[int, list[tuple[TopicPartition, int]]] = {}
+        self._failed: dict[int, int] = {}
         world.server.commit_taps.append(self._on_commit)
+        world.server.rejection_taps.append(self._on_rejection)
         world.transport.add_tap(self._on_message)
         world.request_taps.append(self._on_request)
         world.observer = self
@@ -194,6 +212,11 @@ class Watcher:
                 config = ConfigEntityZNode.decode(node.data)
                 if BROKER_CONFIGS[UNCLEAN].value(config):
                     history.unclean_configs[found[1]].add(found[2])
+
+    def _on_rejection(self, session: int, operation: WriteOp) -> None:
+        """Remember that a fenced write of a controller has been rejected."""
+        if isinstance(operation, CheckVersion) and operation.path == ControllerEpochZNode.path:
+            self._fenced.add(self._writer(session))
 
     def _writer(self, session: int) -> int:
         for broker_id, running in self._world.nodes.items():
@@ -270,7 +293,7 @@ class Watcher:
         self._checker.on_message(message, views)
         self._take_reports()
 
-    # -- events of brokers
+    # -- events of brokers and controllers
 
     def before(self, actor: Actor) -> None:
         """Remember which event a broker is about to process."""
@@ -281,11 +304,51 @@ class Watcher:
 
     def after(self, actor: Actor) -> None:
         """Check the partitions that are mentioned in the event that a broker has just finished."""
-        if actor.task is not None or actor.address.role != "broker":
+        if actor.task is not None:
             return
-        event = self._current.pop(actor.address, None)
-        for tp in _partitions_of(event):
-            self._on_replica(tp, actor.address.id)
+        if actor.address.role == "controller":
+            self._on_event_ended(actor.address.id)
+        elif actor.address.role == "broker":
+            event = self._current.pop(actor.address, None)
+            for tp in _partitions_of(event):
+                self._on_replica(tp, actor.address.id)
+            if isinstance(event, Message) and isinstance(event.body, AlterIsrResponse):
+                self._on_isrs(actor.address.id, event.body)
+
+    def _on_event_ended(self, broker_id: int) -> None:
+        """Check what a controller has done in the event that it has just finished."""
+        self._take_rows()
+        event, revived = self._events.pop(broker_id, ""), self._revived.pop(broker_id, ())
+        running = self._world.nodes.get(broker_id)
+        controller = None if running is None else running.node.controller
+        if controller is None:
+            return
+        has_failed = self._failed.get(broker_id) == controller.context.epoch
+        context = controller.context if controller.is_active and not has_failed else None
+        is_fenced = broker_id in self._fenced and controller.is_active
+        self._fenced.discard(broker_id)
+        unsent = controller.has_unsent_requests
+        self._check(EventEnded(broker_id, event, context, unsent, is_fenced, revived))
+
+    def _on_isrs(self, broker_id: int, response: AlterIsrResponse) -> None:
+        """Check the high watermarks of the partitions whose new ISRs a leader has applied."""
+        broker, now_ms = self._broker(broker_id), self._world.clock.monotonic_ms()
+        if broker is None:
+            return
+        for tp, answer in response.partitions.items():
+            partition = broker.replica_manager.partitions.get(tp)
+            if partition is None or partition.log is None or partition.leader_and_isr != answer:
+                continue
+            pending = () if partition.pending is None else partition.pending.isr
+            awaited = {*partition.isr, *pending}.difference((broker_id,))
+            ends = [partition.log.log_end_offset]
+            for remote in partition.remotes:
+                is_late = now_ms - remote.caught_up_ms > self._max_lag_ms
+                if remote.replica_id in awaited or not is_late:
+                    ends.append(remote.log_end_offset)
+                    awaited.discard(remote.replica_id)
+            reached = None if awaited else min(ends)
+            self._check(IsrApplied(tp, broker_id, partition.high_watermark, reached))
 
     def _on_replica(self, tp: TopicPartition, broker_id: int) -> None:
         broker = self._broker(broker_id)
@@ -300,11 +363,13 @@ class Watcher:
         partition = broker.replica_manager.partitions.get(tp)
         isr: tuple[int, ...] = ()
         pending: tuple[int, ...] = ()
+        log_epoch: int | None = None
         if partition is not None and partition.is_leader(broker_id):
             isr = partition.isr
             pending = () if partition.pending is None else partition.pending.isr
+            log_epoch = None if partition.log is None else partition.log.latest_epoch
         view = next((view for view in replicas.views if view.broker_id == broker_id), None)
-        changed = ReplicaChanged(tp, replicas, broker_id, view, isr, pending)
+        changed = ReplicaChanged(tp, replicas, broker_id, view, isr, pending, log_epoch)
         self._check(changed)
         self._check_partition(tp, replicas)
         self._history.on_replica(changed)
@@ -357,6 +422,13 @@ class Watcher:
         rows = self._world.journal.rows
         for row in rows[self._rows :] if len(rows) > self._rows else ():
             self._history.on_row(row)
+            if row.kind == Kind.EVENT:
+                self._events[row.controller] = row.detail or ""
+            elif row.kind == Kind.REPLICA_TRANSITION and (row.from_, row.to) == _REVIVED:
+                tp = TopicPartition(row.topic or "", row.partition)
+                self._revived.setdefault(row.controller, []).append((tp, row.replica))
+            elif row.kind in _FAILED:
+                self._failed[row.controller] = row.epoch
         self._rows = len(rows)
 
 

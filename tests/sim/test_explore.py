@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from klamm.brokers.metadata_cache import MetadataCache
 from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
@@ -104,7 +105,7 @@ TWO_DEATHS = Scope(3, 1, ((1,),), ("kill 1", "kill 2"), NO_QUIRKS)
     "scope, quirk, violated, steps",
     [
         (SHUTDOWN, "stop_replica_before_the_epoch_bump", "shutdown-stops-followers", 4),
-        (TWO_DEATHS, "KAFKA-13225", "brokers-and-controller-agree", 10),
+        (TWO_DEATHS, "KAFKA-13225", "brokers-know-live-brokers", 6),
     ],
 )
 def test_a_known_bug_of_kafka_is_found(scope: Scope, quirk: str, violated: str, steps: int) -> None:
@@ -116,6 +117,13 @@ def test_a_known_bug_of_kafka_is_found(scope: Scope, quirk: str, violated: str, 
     assert state.violation() == result.violation
     without = last(scope)
     assert without.is_complete and without.violation is None
+
+
+def test_idle_brokers_must_agree_with_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MetadataCache, "update", lambda *_: None)
+    violation = last(DELETION).violation
+    assert violation is not None
+    assert violation.name == "brokers-and-controller-agree"
 
 
 @pytest.mark.parametrize("states", [1, 2, 5, 8])
@@ -185,7 +193,7 @@ def test_the_printed_line_repeats_a_violation_in_another_process(klamm: Any) -> 
     code, out, _ = klamm(*words, *actions, "--quirks", "KAFKA-13225")
     assert code == 10
     violation, *steps, line = out.splitlines()[1:]
-    assert violation.startswith("brokers-and-controller-agree: ")
+    assert violation.startswith("brokers-know-live-brokers: ")
     command = shlex.split(line.removeprefix("repeat it with: "))
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     repeated = subprocess.run(

@@ -11,11 +11,13 @@ import pytest
 
 from klamm.brokers.kafka_apis import ControlApis
 from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
 from klamm.cluster.records import CountedBatch, Interval
 from klamm.cluster.requests import (
     Address,
+    AlterIsrResponse,
     ControlRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -24,8 +26,9 @@ from klamm.cluster.requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.cluster.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from klamm.controller import on_alter_isr
+from klamm.controller.events import TopicChange
 from klamm.drills.language import parse_drill
 from klamm.drills.run import Outcome, Verdict, play
 from klamm.runtime.checks.invariants import INVARIANTS
@@ -33,7 +36,7 @@ from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.zk.store import Delete, SetData
+from klamm.zk.store import Create, Delete, SetData
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.faults import cut_off
 from tests.sim.worlds import active_controller, create_topic, state_of
@@ -270,6 +273,65 @@ def _older_applied_epoch(cluster: Planted) -> None:
     cluster.change_state(1, leader_epoch=0)
 
 
+def _event(cluster: Planted) -> None:
+    """Let the controller process an event in which nothing has changed."""
+    active_controller(cluster.world).events.put(TopicChange())
+    cluster.world.run_for(100)
+
+
+def _unsent_request(cluster: Planted) -> None:
+    active_controller(cluster.world).batch.add_update_metadata_request_for_brokers((1,), ())
+    _event(cluster)
+
+
+def _fenced_write(cluster: Planted) -> None:
+    cluster.write(SetData("/controller_epoch", b"2"))
+    _isolation(cluster)
+
+
+def _unknown_live_brokers(cluster: Planted) -> None:
+    cluster.queue(2, UpdateMetadataRequest(0, 1, cluster.broker_epoch(2), (), (), {}))
+    _event(cluster)
+
+
+def _failed_log_dir_of_the_dead(cluster: Planted) -> None:
+    cluster.world.kill(2)
+    cluster.world.run_for(10_000)
+    failure = b'{"version": 1, "broker": 2, "event": 1}'
+    cluster.write(Create("/log_dir_event_notification/log_dir_event_0000000009", failure))
+    cluster.world.run_for(100)
+
+
+def _remember(cluster: Planted, leader: int) -> None:
+    """Change the leader of t-0 in the memory of the controller."""
+    known = LeaderAndIsr(leader, cluster.epoch, cluster.state().isr, cluster.state().zk_version)
+    leadership = LeaderIsrAndControllerEpoch(known, 1)
+    active_controller(cluster.world).context.put_partition_leadership_info(T0, leadership)
+
+
+def _leaderless_partition(cluster: Planted) -> None:
+    cluster.write_state(leader=-1, epoch=cluster.epoch + 1)
+    _remember(cluster, -1)
+    _event(cluster)
+
+
+def _imbalance(cluster: Planted) -> None:
+    context = active_controller(cluster.world).context
+    context.partitions_being_reassigned.add(TopicPartition("d", 0))
+    _remember(cluster, 1)
+    cluster.world.run_for(300_000)
+
+
+def _log_without_the_epoch(cluster: Planted) -> None:
+    cluster.change_state(0, leader_epoch=9)
+    log: Any = cluster.partition(0).log
+    log.epochs = ()
+    body = AlterIsrResponse(Errors.NONE, {T0: Errors.FENCED_LEADER_EPOCH})
+    message = Message(Address("controller", 0), Address("broker", 0), 12_345, body)
+    cluster.world.transport.send(message)
+    cluster.world.run_for(100)
+
+
 PLANTS: Mapping[str, Callable[[Planted], None]] = {
     "isr-is-not-empty": lambda c: c.write_state(leader=-1, isr=(), epoch=c.epoch + 1),
     "leader-is-in-isr": lambda c: c.write_state(isr=(1, 2)),
@@ -302,11 +364,19 @@ PLANTS: Mapping[str, Callable[[Planted], None]] = {
     "stale-controllers-are-refused": _stale_controller,
     "stale-broker-epochs-are-refused": _stale_registration,
     "accepted-isrs-are-stored": _isolation,
+    "batches-are-sent": _unsent_request,
+    "fenced-controllers-resign": _fenced_write,
+    "brokers-know-live-brokers": _unknown_live_brokers,
+    "offline-replicas-stay-offline": _failed_log_dir_of_the_dead,
+    "online-partitions-have-leaders": _leaderless_partition,
+    "preferred-leaders-are-elected": _imbalance,
     "weak-isr": _lost_records_of_a_follower,
     "strong-isr": _lost_records_of_a_follower,
     "isr-reaches-high-watermark": _lost_records_of_a_follower,
     "maximal-isr-covers-the-isr": lambda c: c.change_state(0, isr=(0,)),
     "high-watermark-is-in-the-log": lambda c: _high_watermark(c, 1_000),
+    "high-watermark-follows-the-isr": _isolation,
+    "leaders-know-their-epoch": _log_without_the_epoch,
     "leader-was-elected": _second_leader,
     "applied-epoch-does-not-decrease": _older_applied_epoch,
     "log-matching": _other_records,
@@ -314,7 +384,13 @@ PLANTS: Mapping[str, Callable[[Planted], None]] = {
     "high-watermark-does-not-decrease": lambda c: _high_watermark(c, 0),
     "one-broker-leads-an-epoch": _second_leader,
 }
-QUIRKS = {"shutdown-stops-followers": "C7"}
+QUIRKS = {
+    "shutdown-stops-followers": "C7",
+    "fenced-controllers-resign": "C5",
+    "offline-replicas-stay-offline": "C10",
+    "preferred-leaders-are-elected": "KAFKA-10149",
+    "high-watermark-follows-the-isr": "KAFKA-13091",
+}
 """Violations that are a known bug of Kafka 2.8.2."""
 
 
