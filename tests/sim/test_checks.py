@@ -119,6 +119,13 @@ def test_a_log_directory_that_did_not_fail_is_found(world: SimulatedWorld) -> No
     ]
 
 
+def test_a_log_directory_move_that_failed_is_found(world: SimulatedWorld) -> None:
+    broker(world, 1).replica_manager.replica_alter_log_dirs_manager.failed[TP] = None
+    assert check_simulated_world(world) == [
+        "t-0: broker 1 has given up moving its log to another log directory"
+    ]
+
+
 @pytest.mark.parametrize("field", ["leader", "leader_epoch", "isr", "zk_version"])
 def test_each_field_of_a_metadata_cache_counts(world: SimulatedWorld, field: str) -> None:
     cache = broker(world, 1).metadata_cache
