@@ -55,6 +55,8 @@ Examples:
   klamm up --brokers 9 --max-partitions 50000 --max-partitions-per-request 5000
   klamm up --brokers 3 --host 0.0.0.0 --allowed-host klamm.example.org --token-file token.txt
   klamm up --brokers 3 --listen SSL://9092 --config ssl.keystore.location=brokers.pem
+  klamm up --brokers 3 --listen SASL_SSL://9092 --config ssl.keystore.location=brokers.pem \\
+    --config klamm.sasl.plain.users.location=users.txt
   klamm up --brokers 3 --zookeeper zk:2181/k --zk-digest klamm:secret \\
     --config zookeeper.set.acl=true
   klamm up --brokers 3 --zookeeper zk:2182/k --zk-tls-ca ca.pem \\
@@ -157,8 +159,9 @@ Listen = Annotated[
     str | None,
     typer.Option(
         metavar="[PROTOCOL://][HOST:]PORT",
-        help="Let Kafka's own clients connect: broker N listens on PORT + N. PROTOCOL is PLAINTEXT "
-        "or SSL. Without --segments, their records are lost when the cluster ends.",
+        help="Let Kafka's own clients connect: broker N listens on PORT + N. PROTOCOL is "
+        "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Without --segments, their records are lost "
+        "when the cluster ends.",
     ),
 ]
 AdvertisedListener = Annotated[

@@ -31,6 +31,7 @@ NETWORK_OUT_CAPACITY: Final = "klamm.network.out.bytes.per.second"
 LOG_DIR_CAPACITY: Final = "klamm.log.dir.bytes.per.second"
 CAPACITIES: Final = (LOG_DIR_CAPACITY, NETWORK_IN_CAPACITY, NETWORK_OUT_CAPACITY)
 """klamm-specific configs: log directory and network bandwidth of a simulated broker."""
+SASL_MECHANISMS: Final = ("PLAIN",)
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -225,6 +226,7 @@ _POLICIES: Final = _all_of("compact", "delete")
 _TIMESTAMP_TYPE: Final = _one_of("CreateTime", "LogAppendTime")
 _VERSION: Final = Validator("a version of Kafka, at most 2.8", _check_version)
 _THROTTLES: Final = Validator("* or partition:broker, ...", _check_throttled)
+_MECHANISMS: Final = _all_of(*SASL_MECHANISMS)
 _CLIENT_AUTH: Final = _one_of("required", "requested", "none")
 _LOG_DIRS: Final = Validator("comma-separated paths", _check_log_dirs)
 
@@ -235,6 +237,7 @@ CONFIGS: Final = (
     _broker("broker.id", _INT, "-1", at_start=False),
     _broker("broker.rack", _STRING, at_start=False),
     _broker("compression.type", _STRING, "producer", _COMPRESSION),
+    _broker("connections.failed.authentication.delay.ms", _INT, "100", _COUNT),
     _broker("connections.max.idle.ms", _LONG, "600000", _POSITIVE),
     _broker("controlled.shutdown.enable", _BOOLEAN, "true"),
     _broker("controlled.shutdown.max.retries", _INT, "3", _COUNT),
@@ -252,6 +255,7 @@ CONFIGS: Final = (
     _broker(LOG_DIR_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
     _broker(NETWORK_IN_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
     _broker(NETWORK_OUT_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
+    _broker("klamm.sasl.plain.users.location", _STRING),
     _broker("klamm.ssl.key.password.location", _STRING),
     _broker("leader.imbalance.check.interval.seconds", _LONG, "300", _POSITIVE),
     _broker("leader.imbalance.per.broker.percentage", _INT, "10", _COUNT),
@@ -301,6 +305,7 @@ CONFIGS: Final = (
     _broker("replica.lag.time.max.ms", _LONG, "30000", _COUNT),
     _broker("replica.socket.timeout.ms", _INT, "30000", _COUNT),
     _broker("request.timeout.ms", _INT, "30000", _COUNT),
+    _broker("sasl.enabled.mechanisms", _LIST, ",".join(SASL_MECHANISMS), _MECHANISMS),
     _broker("socket.request.max.bytes", _INT, "104857600", _POSITIVE),
     _broker("ssl.client.auth", _STRING, "none", _CLIENT_AUTH),
     _broker("ssl.keystore.location", _STRING),

@@ -183,7 +183,7 @@ class ClusterServer:
                 self.config.listen_place,
                 new_client_address,
                 self.admin,
-                self.config.listener_tls(),
+                self.config.listener_security(),
             )
             listeners.open()
             self.collectors.append(listeners.metrics)

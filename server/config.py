@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,14 +33,14 @@ from klamm.runtime.log_stores import check_log_dirs_are_relative
 from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
 from klamm.server.dumped_cluster import DumpedCluster
 from klamm.wire.config import listener_config
-from klamm.wire.tls import TLS_PROTOCOLS, tls_context
+from klamm.wire.listener_security import ListenerSecurity, listener_security
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
+from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS
 
 DEFAULT_CANDIDATES: Final = 5
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
 STATE_CHANGE_LEVELS: Final = ("TRACE", "INFO")
-LISTEN_PROTOCOLS: Final = ("PLAINTEXT", "SSL")
 MAX_BROKERS: Final = 10_000
 _SESSION_TIMEOUTS_MS: Final = range(1_000, 60_001)
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -203,12 +202,12 @@ class ServerConfig:
                     hint="add --listen PORT, or omit --advertised-listener",
                 )
             return
-        if self.listen_protocol not in LISTEN_PROTOCOLS:
+        if self.listen_protocol not in SECURITY_PROTOCOLS:
             raise UsageError(
                 f"--listen {self.listen}: unknown security protocol {self.listen_protocol}",
-                hint=f"use one of {', '.join(LISTEN_PROTOCOLS)}",
+                hint=f"use one of {', '.join(SECURITY_PROTOCOLS)}",
             )
-        _ = self.listener_tls()
+        _ = self.listener_security()
         self._check_first_port("--listen", self.listen, self.listen_place(0))
         advertised = self._advertised_place()
         self._check_first_port("--advertised-listener", self.advertised_listener, advertised)
@@ -238,14 +237,12 @@ class ServerConfig:
         protocol, separator, _ = (self.listen or "").partition("://")
         return protocol.upper() if separator else DEFAULT_END_POINT.security_protocol
 
-    def listener_tls(self) -> ssl.SSLContext | None:
-        """Return the SSL context of the listeners, or None if they do not use TLS.
+    def listener_security(self) -> ListenerSecurity:
+        """Return the security settings of the listeners.
 
-        Raises UsageError if a file is missing or cannot be used.
+        Raises UsageError if a setting or file is missing or cannot be used.
         """
-        if self.listen_protocol not in TLS_PROTOCOLS:
-            return None
-        return tls_context(listener_config(self.config))
+        return listener_security(self.listen_protocol, listener_config(self.config))
 
     def listen_place(self, broker_id: int) -> tuple[str, int]:
         """Return where a broker listens; the port of broker 0 is 0 if it is not a number."""

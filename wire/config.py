@@ -14,12 +14,15 @@ MAX_CONNECTIONS: Final = 1_000
 
 
 class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one broker's listener, and the PEM files of its TLS."""
+    """Limits of one broker's listener, and its settings of TLS and SASL."""
 
     connections_max_idle_ms: int
+    connections_failed_authentication_delay_ms: int
+    klamm_sasl_plain_users_location: str | None
     klamm_ssl_key_password_location: str | None
     max_connections: int
     max_connections_per_ip: int
+    sasl_enabled_mechanisms: list[str]
     socket_request_max_bytes: int
     ssl_client_auth: str
     ssl_keystore_location: str | None

@@ -31,23 +31,24 @@ from klamm.wire.config_apis import Asked
 from klamm.wire.frames import (
     IncomingRequest,
     InvalidRequestFrame,
-    RequestKey,
     TooManyElements,
     api_name,
+    encoded_response,
     parse_request,
     read_body,
     read_size,
     request_key,
-    response_frame,
-    response_schema,
 )
 from klamm.wire.metadata_apis import on_listener
 from klamm.wire.request_memory import ARRIVAL_S, LARGE_BYTES, RequestMemory
 from klamm.wire.request_metrics import MALFORMED, RequestMetrics
-from klamm.wire.schema import RefusedRequest, Values, fill
+from klamm.wire.sasl import MAX_RECEIVE_BYTES, AuthenticationFailed, SaslAuthenticator
+from klamm.wire.schema import RefusedRequest, Values
 
 WRITE_S: Final = 30.0
 """How long a client may take to accept a response."""
+AUTHENTICATION_S: Final = 30.0
+"""How long the authentication of a client may take."""
 FEW_ELEMENTS: Final = 10_000
 """A broker handles one request at a time that has more elements, which take memory and time."""
 _WATCH_S: Final = 1.0
@@ -102,13 +103,21 @@ class Connection:
         self._reader: asyncio.StreamReader
         self._watch: asyncio.TimerHandle
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        authenticator: SaslAuthenticator | None = None,
+    ) -> None:
         """Answer requests until the client hangs up, or no request arrives in time.
 
-        Raises InvalidRequestFrame, ConnectionLost, TimeoutError, ConnectionError.
+        ``authenticator``: authenticates the client first. Raises AuthenticationFailed,
+        InvalidRequestFrame, ConnectionLost, TimeoutError, ConnectionError.
         """
         config, loop = self._served.config, self._loop
         self._reader = reader
+        if authenticator is not None:
+            await self._authenticate(authenticator, writer)
         while True:
             due_s = loop.time() + config.connections_max_idle_ms / 1000
             async with asyncio.timeout_at(due_s):
@@ -129,11 +138,39 @@ class Connection:
         """Pass a message for this connection to the event loop."""
         self._loop.call_soon_threadsafe(self._on_message, message)
 
+    async def _authenticate(
+        self, authenticator: SaslAuthenticator, writer: asyncio.StreamWriter
+    ) -> None:
+        """Read and answer until the client is authenticated."""
+        try:
+            async with asyncio.timeout(AUTHENTICATION_S):
+                while not authenticator.is_complete:
+                    size = await read_size(self._reader, MAX_RECEIVE_BYTES, min_bytes=0)
+                    if size is None:
+                        raise ConnectionLost
+                    frame = await read_body(self._reader, size)
+                    # A paused broker does not answer.
+                    await self._ask(MetadataRequest(()), "broker")
+                    writer.write(await asyncio.to_thread(authenticator.receive, frame))
+                    await writer.drain()
+        except AuthenticationFailed as failed:
+            # As in Kafka, so that the client is slow to try again.
+            delay_ms = self._served.config.connections_failed_authentication_delay_ms
+            await asyncio.sleep(delay_ms / 1000)
+            if failed.response is not None:
+                writer.write(failed.response)
+                await writer.drain()
+            raise
+        except TimeoutError:
+            raise AuthenticationFailed("it took too long") from None
+
     async def _timed_response(self, frame: bytes) -> bytes | None:
         """Return the response to a request, and count the request in the metrics."""
         key, began_s = request_key(frame), self._loop.time()
         if key.api_key == API_VERSIONS and key.api_version not in API_VERSIONS_RANGE:
-            return _encoded(key._replace(api_version=0), api_versions(Errors.UNSUPPORTED_VERSION))
+            return encoded_response(
+                key._replace(api_version=0), api_versions(Errors.UNSUPPORTED_VERSION)
+            )
         api = APIS.get((key.api_key, key.api_version))
         if api is None and key.api_key != API_VERSIONS:
             raise InvalidRequestFrame(
@@ -142,7 +179,7 @@ class Connection:
         broker_id, metrics, name = self._served.broker_id, self._served.metrics, api_name(key)
         try:
             values = await self._handled(api, frame)
-            response = None if values is None else _encoded(key, values)
+            response = None if values is None else encoded_response(key, values)
         except InvalidRequestFrame:
             metrics.count_error(broker_id, name, MALFORMED)
             raise
@@ -238,7 +275,3 @@ class Connection:
             answer.set_exception(ConnectionLost())
         elif message.correlation_id == self._correlation_id:
             answer.set_result(message.body)
-
-
-def _encoded(key: RequestKey, values: Values) -> bytes:
-    return response_frame(key, fill(response_schema(key), values))

@@ -188,3 +188,8 @@ def api_name(key: RequestKey) -> str:
 def response_schema(key: RequestKey) -> type[Any]:
     """Return kio's schema of the response to a request."""
     return load_response_schema(key.api_key, key.api_version)
+
+
+def encoded_response(key: RequestKey, values: Values) -> bytes:
+    """Return the frame of the response to a request. ``values``: the fields of all versions."""
+    return response_frame(key, fill(response_schema(key), values))

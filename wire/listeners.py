@@ -24,9 +24,15 @@ from klamm.runtime.real.cluster import RealCluster
 from klamm.wire.config import listener_config
 from klamm.wire.connection import Connection, ConnectionLost, Served
 from klamm.wire.frames import InvalidRequestFrame
+from klamm.wire.listener_security import (
+    UNSECURED,
+    ListenerSecurity,
+    TlsHandshakeFailed,
+    handshake_failed,
+)
 from klamm.wire.request_memory import RequestMemory
 from klamm.wire.request_metrics import RequestMetrics
-from klamm.wire.tls import TlsHandshakeFailed, handshake_failed
+from klamm.wire.sasl import AuthenticationFailed, PlainServer, SaslAuthenticator
 
 HANDSHAKE_S: Final = 30.0
 """How long a TLS handshake may take."""
@@ -41,7 +47,7 @@ class Listeners:
 
     ``place`` returns the host and port on which a broker listens, ``new_address`` an address on the
     cluster's transport that no other client has, and ``admin`` is the cluster's admin client.
-    ``tls`` is None if the listeners do not use TLS. ``metrics`` are the metrics of all listeners.
+    ``metrics`` are the metrics of all listeners.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -54,13 +60,13 @@ class Listeners:
         place: Callable[[int], tuple[str, int]],
         new_address: Callable[[], Address],
         admin: KafkaAdmin,
-        tls: ssl.SSLContext | None = None,
+        security: ListenerSecurity = UNSECURED,
     ) -> None:
         self._cluster = cluster
         self._place = place
         self._admin = admin
         self._new_address = new_address
-        self._tls = tls
+        self._security = security
         self._config = listener_config(cluster.spec.config)
         self.metrics = RequestMetrics()
         # Used only on the event loop's thread.
@@ -214,17 +220,27 @@ class Listeners:
             connection = Connection(served, address, transport, self._admin, host)
             transport.register(address, connection.receive, notify_disconnects=True)
             try:
-                await connection.serve(reader, writer)
+                await connection.serve(reader, writer, self._authenticator())
             finally:
                 writer.transport.abort()
         except InvalidRequestFrame as error:
             self._warn(broker_id, str(error))
         except TlsHandshakeFailed as error:
+            self.metrics.failed_authentications.labels(broker_id).inc()
             self._warn(broker_id, f"TLS handshake with {host} failed: {error}")
+        except AuthenticationFailed as error:
+            self.metrics.failed_authentications.labels(broker_id).inc()
+            self._warn(broker_id, f"authentication of {host} failed: {error}")
         except (ConnectionLost, OSError, TimeoutError, WrongState):
             pass  # the broker stopped, or the client is gone
         finally:
             transport.unregister(address)
+
+    def _authenticator(self) -> SaslAuthenticator | None:
+        """Return what authenticates the client of a new connection, or None without SASL."""
+        if not self._security.mechanisms:
+            return None
+        return SaslAuthenticator({"PLAIN": partial(PlainServer, self._security.plain_users)})
 
     def _warn(self, broker_id: int, why: str) -> None:
         """Log a closed connection, at most one a second, so that a client cannot fill the log."""
@@ -245,10 +261,11 @@ class Listeners:
         """
         reader = asyncio.StreamReader(loop=self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
-        limit_s = None if self._tls is None else HANDSHAKE_S
+        tls = self._security.tls
+        limit_s = None if tls is None else HANDSHAKE_S
         try:
             transport, _ = await self._loop.connect_accepted_socket(
-                lambda: protocol, client, ssl=self._tls, ssl_handshake_timeout=limit_s
+                lambda: protocol, client, ssl=tls, ssl_handshake_timeout=limit_s
             )
         except (ssl.SSLError, ConnectionAbortedError) as error:
             raise handshake_failed(error) from error

@@ -36,6 +36,12 @@ class RequestMetrics(Collector):
             [*labels, "error"],
             registry=None,
         )
+        self.failed_authentications = Counter(
+            "kafka_server_socket_server_metrics_failed_authentication",
+            "Connections that ended in the TLS handshake or in the authentication with SASL",
+            ["broker"],
+            registry=None,
+        )
         self.connections = Gauge(
             "kafka_server_socket_server_metrics_connection_count",
             "Connections of clients",
@@ -58,7 +64,7 @@ class RequestMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        for one in (self._times, self._errors, self.connections):
+        for one in (self._times, self._errors, self.failed_authentications, self.connections):
             yield from one.collect()
 
 

@@ -1,4 +1,4 @@
-"""Answers the APIs of ACLs and SASL as a broker without authorizer on a PLAINTEXT listener.
+"""Answers the APIs of ACLs, and those of SASL after authentication, without an authorizer.
 
 Mirrors handleDescribeAcls, handleCreateAcls, handleDeleteAcls, handleSaslHandshakeRequest and
 handleSaslAuthenticateRequest of kafka.server.KafkaApis.
@@ -36,7 +36,7 @@ def delete_acls(_: KafkaAdmin, asked: Asked) -> Values:
 
 
 def sasl_handshake(_: KafkaAdmin, __: Asked) -> Values:
-    """Refuse SaslHandshake: the listener has no SASL."""
+    """Refuse SaslHandshake: the client is authenticated, or the listener has no SASL."""
     return {"error_code": Errors.ILLEGAL_SASL_STATE, "mechanisms": ()}
 
 

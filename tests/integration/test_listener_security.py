@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -12,9 +11,6 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import aiokafka
-import confluent_kafka
-import kafka
 import pytest
 from kazoo.client import KazooClient
 
@@ -23,6 +19,7 @@ from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.wire import listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
+from tests.security_clients import ROUND_TRIPS, trusting
 from tests.waiting import wait_until
 from tests.zookeeper_tls import KEY_PASSWORD, Certificates
 
@@ -62,14 +59,6 @@ def server(
         yield opened
 
 
-def trusting(ca: Path, certificates: Certificates | None = None) -> ssl.SSLContext:
-    """Return the context of a client that trusts ``ca``, and has a certificate if one is given."""
-    context = ssl.create_default_context(cafile=ca)
-    if certificates is not None:
-        context.load_cert_chain(certificates.client, certificates.client_key)
-    return context
-
-
 def ask_over_tls(server: ClusterServer, context: ssl.SSLContext) -> bytes:
     """Ask broker 0 for all topics; b"" if it hangs up."""
     with (
@@ -87,67 +76,16 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 
 
-# -- clients
+# -- TLS
 
 
-def with_aiokafka(servers: list[str], certificates: Certificates) -> bytes:
-    async def round_trip() -> bytes:
-        at = {
-            "bootstrap_servers": servers,
-            "security_protocol": "SSL",
-            "ssl_context": trusting(certificates.ca),
-        }
-        async with aiokafka.AIOKafkaProducer(**at) as producer:
-            await producer.send_and_wait("t", b"record")
-        async with aiokafka.AIOKafkaConsumer("t", auto_offset_reset="earliest", **at) as consumer:
-            record = await asyncio.wait_for(consumer.getone(), 30)
-            return bytes(record.value)
-
-    return asyncio.run(round_trip())
-
-
-def with_kafka_python(servers: list[str], certificates: Certificates) -> bytes:
-    at = {
-        "bootstrap_servers": servers,
-        "security_protocol": "SSL",
-        "ssl_cafile": str(certificates.ca),
-    }
-    producer = kafka.KafkaProducer(**at)
-    producer.send("t", b"record").get(30)
-    producer.close()
-    consumer = kafka.KafkaConsumer("t", auto_offset_reset="earliest", **at)
-    record = next(consumer)
-    consumer.close()
-    return bytes(record.value)
-
-
-def with_librdkafka(servers: list[str], certificates: Certificates) -> bytes:
-    at = {
-        "bootstrap.servers": ",".join(servers),
-        "security.protocol": "SSL",
-        "ssl.ca.location": str(certificates.ca),
-    }
-    producer = confluent_kafka.Producer({**at, "linger.ms": 0})
-    producer.produce("t", b"record")
-    assert producer.flush(30) == 0
-    consumer = confluent_kafka.Consumer({**at, "group.id": "g"})
-    consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
-    record = consumer.poll(30)
-    consumer.close()
-    assert record is not None
-    return bytes(record.value())
-
-
-@pytest.mark.parametrize("round_trip", [with_aiokafka, with_kafka_python, with_librdkafka])
+@pytest.mark.parametrize("round_trip", ROUND_TRIPS)
 def test_clients_produce_and_consume_over_tls(
     server: ClusterServer,
     certificates: Certificates,
-    round_trip: Callable[[list[str], Certificates], bytes],
+    round_trip: Callable[[list[str], Path], bytes],
 ) -> None:
-    assert round_trip(bootstrap(server), certificates) == b"record"
-
-
-# -- TLS
+    assert round_trip(bootstrap(server), certificates.ca) == b"record"
 
 
 def test_brokers_register_the_security_protocol(
@@ -239,6 +177,17 @@ def test_an_encrypted_private_key_needs_its_password(
     [
         ("HTTP://9092", {}, "--listen HTTP://9092: unknown security protocol HTTP"),
         ("SSL://9092", {}, "TLS requires the brokers' certificate"),
+        ("SASL_SSL://9092", {}, "TLS requires the brokers' certificate"),
+        (
+            "SASL_PLAINTEXT://9092",
+            {"sasl.enabled.mechanisms": ""},
+            "sasl.enabled.mechanisms is empty: No SASL mechanisms are enabled",
+        ),
+        (
+            "SASL_PLAINTEXT://9092",
+            {"klamm.sasl.plain.users.location": "gone.txt"},
+            "gone.txt cannot be read: No such file",
+        ),
         (
             "SSL://9092",
             {"ssl.keystore.location": "gone.pem"},
@@ -270,6 +219,26 @@ def test_settings_that_cannot_be_used_are_refused(
 ) -> None:
     files = {"encrypted": certificates.encrypted_key, "server": certificates.server}
     given = {name: text.format(**files) for name, text in config.items()}
-    with pytest.raises(UsageError, match=re.escape(message)) as refused:
+    with pytest.raises(UsageError, match=re.escape(message)):
         config_of("localhost:2181", tmp_path, listen, config=given)
-    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"alice:secret\nsecret\n", "users.txt, line 2: not USER:PASSWORD"),
+        (b":secret\n", "users.txt, line 1: not USER:PASSWORD"),
+        (b"secret:\n", "users.txt, line 1: not USER:PASSWORD"),
+        (b"secret:1\nsecret:2\n", "users.txt, line 2: this user has an earlier line"),
+        (b"secret:\xff\n", "users.txt cannot be read: not UTF-8"),
+    ],
+)
+def test_a_malformed_file_of_users_is_refused_without_its_text(
+    tmp_path: Path, text: bytes, message: str
+) -> None:
+    users = tmp_path / "users.txt"
+    users.write_bytes(text)
+    config = {"klamm.sasl.plain.users.location": str(users)}
+    with pytest.raises(UsageError, match=message) as refused:
+        config_of("localhost:2181", tmp_path, "SASL_PLAINTEXT://9092", config=config)
+    assert "secret" not in str(refused.value)

@@ -1,22 +1,20 @@
-"""TLS on listeners: certificates in PEM files, client authentication, failed handshakes.
+"""Security settings of listeners, and the files that they name: certificates, keys, users.
 
 Mirrors org.apache.kafka.common.security.ssl.{SslFactory,DefaultSslEngineFactory} with
-ssl.keystore.type=PEM (KIP-651). It imports no other part of wire/, so that `klamm up` checks the
-files early without the import of kio.
+ssl.keystore.type=PEM (KIP-651). It does not import kio, so that `klamm up` checks the files early.
 """
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
 from klamm.wire.config import ListenerConfig
 from klamm.zk.security import unusable_files
 
-TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
-"""The security protocols that use TLS."""
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -25,11 +23,40 @@ _CLIENT_AUTH: Final = {
 _NOT_TLS: Final = ("HTTP_REQUEST", "UNSUPPORTED_PROTOCOL", "WRONG_VERSION_NUMBER")
 
 
-def tls_context(config: ListenerConfig) -> ssl.SSLContext:
-    """Return the SSL context of a listener.
+class ListenerSecurity(NamedTuple):
+    """How listeners protect connections and authenticate clients.
 
-    Raises UsageError if a file is missing or cannot be used.
+    - ``tls``: None if the listeners do not use TLS.
+    - ``mechanisms``: the SASL mechanisms that clients may use. Empty if the listeners do not use
+      SASL.
+    - ``plain_users``: passwords for the mechanism PLAIN, keyed by user name.
     """
+
+    tls: ssl.SSLContext | None = None
+    mechanisms: tuple[str, ...] = ()
+    plain_users: Mapping[str, str] = {}
+
+
+UNSECURED: Final = ListenerSecurity()
+"""Listeners with the security protocol PLAINTEXT."""
+
+
+def listener_security(protocol: str, config: ListenerConfig) -> ListenerSecurity:
+    """Return the settings of listeners with a security protocol of Kafka.
+
+    Raises UsageError if a setting or file is missing or cannot be used.
+    """
+    tls = _tls_context(config) if protocol in ("SSL", "SASL_SSL") else None
+    if not protocol.startswith("SASL_"):
+        return ListenerSecurity(tls)
+    if not config.sasl_enabled_mechanisms:
+        raise UsageError("sasl.enabled.mechanisms is empty: No SASL mechanisms are enabled")
+    path = config.klamm_sasl_plain_users_location
+    users = {} if path is None else _read_users(path)
+    return ListenerSecurity(tls, tuple(dict.fromkeys(config.sasl_enabled_mechanisms)), users)
+
+
+def _tls_context(config: ListenerConfig) -> ssl.SSLContext:
     if config.ssl_keystore_location is None:
         raise UsageError(
             "TLS requires the brokers' certificate",
@@ -40,7 +67,7 @@ def tls_context(config: ListenerConfig) -> ssl.SSLContext:
     # Without a password, an empty one keeps OpenSSL from prompting on the terminal.
     password = ""
     if config.klamm_ssl_key_password_location is not None:
-        password = read_secrets(config.klamm_ssl_key_password_location).rstrip("\r\n")
+        password = _read_secrets(config.klamm_ssl_key_password_location).rstrip("\r\n")
     try:
         context.load_cert_chain(config.ssl_keystore_location, password=password)
     except (OSError, ValueError) as error:
@@ -60,8 +87,22 @@ def tls_context(config: ListenerConfig) -> ssl.SSLContext:
     return context
 
 
-def read_secrets(path: str) -> str:
-    """Return the text of a file with secrets. Raises UsageError, without its text."""
+def _read_users(path: str) -> dict[str, str]:
+    """Read a file of lines ``user:password``. Error messages do not contain its text."""
+    users: dict[str, str] = {}
+    for number, line in enumerate(_read_secrets(path).splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        user, _, password = line.partition(":")
+        if not user or not password:
+            raise UsageError(f"{path}, line {number}: not USER:PASSWORD")
+        if user in users:
+            raise UsageError(f"{path}, line {number}: this user has an earlier line")
+        users[user] = password
+    return users
+
+
+def _read_secrets(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

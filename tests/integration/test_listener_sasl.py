@@ -1,0 +1,263 @@
+"""SASL on klamm's listeners, with the clients of others and with bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from klamm.server.cluster_server import ClusterServer
+from klamm.server.metrics import metrics_text
+from klamm.wire import connection, listeners
+from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
+from tests.security_clients import ROUND_TRIPS, Login, librdkafka_config
+from tests.waiting import wait_until
+from tests.zookeeper_tls import Certificates
+
+ALICE = Login("PLAIN", "alice", "of alice: secret")
+FAILED = "broker 0 closed a connection: authentication of 127.0.0.1 failed: "
+METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
+API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 9, -1)
+TOKEN = b"\0alice\0of alice: secret"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def server(
+    chroot: str,
+    tmp_path: Path,
+    certificates: Certificates,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[ClusterServer]:
+    """A cluster with SASL that logs every failure; the parameter is the security protocol."""
+    monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 0.0)
+    users = tmp_path / "users.txt"
+    users.write_text(f"# users\n\n{ALICE.user}:{ALICE.password}\nbob:b\n")
+    config = {
+        "ssl.keystore.location": str(certificates.server),
+        "klamm.sasl.plain.users.location": str(users),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "connections.failed.authentication.delay.ms": "0",
+    }
+    protocol = getattr(request, "param", "SASL_PLAINTEXT")
+    listen = f"{protocol}://{free_ports(BROKERS)}"
+    with ClusterServer(config_of(chroot, tmp_path / "data", listen, config=config)) as opened:
+        create(opened, (0, 1, 2))
+        yield opened
+
+
+def handshake(mechanism: bytes, version: int = 1) -> bytes:
+    return struct.pack(">hhihh", 17, version, 9, -1, len(mechanism)) + mechanism
+
+
+def authenticate(token: bytes, version: int = 0) -> bytes:
+    return struct.pack(">hhihi", 36, version, 9, -1, len(token)) + token
+
+
+class Exchange:
+    """A connection on which frames are sent and received one by one."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._client = client
+        self._stream = client.makefile("rb")
+
+    def ask(self, frame: bytes) -> bytes | None:
+        """Return the answer to a frame; None if the broker hangs up."""
+        with contextlib.suppress(ConnectionError):
+            self._client.sendall(struct.pack(">i", len(frame)) + frame)
+            size = self._stream.read(4)
+            return self._stream.read(struct.unpack(">i", size)[0]) if size else None
+        return None
+
+
+@contextlib.contextmanager
+def exchange(server: ClusterServer) -> Iterator[Exchange]:
+    with socket.create_connection(place(server, 0), 10) as client:
+        yield Exchange(client)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+# -- clients
+
+
+@pytest.mark.parametrize("server", ["SASL_SSL"], indirect=True)
+@pytest.mark.parametrize("round_trip", ROUND_TRIPS)
+def test_clients_authenticate_with_plain(
+    server: ClusterServer,
+    certificates: Certificates,
+    round_trip: Callable[[list[str], Path, Login], bytes],
+) -> None:
+    assert round_trip(bootstrap(server), certificates.ca, ALICE) == b"record"
+
+
+@pytest.mark.parametrize("server", ["SASL_SSL"], indirect=True)
+def test_a_client_learns_why_it_is_refused(
+    server: ClusterServer, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    for login, code, text in (
+        (
+            ALICE._replace(password="wrong"),
+            confluent_kafka.KafkaError._AUTHENTICATION,
+            "Authentication failed: Invalid username or password",
+        ),
+        (
+            ALICE._replace(mechanism="SCRAM-SHA-512"),
+            confluent_kafka.KafkaError._AUTHENTICATION,
+            "PLAIN",
+        ),
+    ):
+        errors: list[confluent_kafka.KafkaError] = []
+        config = librdkafka_config(bootstrap(server)[:1], certificates.ca, login)
+        config["error_cb"] = errors.append
+        client = AdminClient(config)
+
+        def is_refused(
+            client: AdminClient = client,
+            errors: list[confluent_kafka.KafkaError] = errors,
+            code: int = code,
+            text: str = text,
+        ) -> bool:
+            client.poll(0.1)
+            return any(error.code() == code and text in error.str() for error in errors)
+
+        wait_until(is_refused)
+    assert not [line for line in warnings(caplog) if "wrong" in line or ALICE.password in line]
+
+
+# -- bytes
+
+
+@pytest.mark.parametrize("is_framed", [True, False])
+def test_a_client_authenticates_and_then_sends_requests(
+    server: ClusterServer, is_framed: bool
+) -> None:
+    with exchange(server) as client:
+        versions = client.ask(API_VERSIONS_V0)
+        assert versions is not None
+        assert versions[4:6] == b"\0\0"
+        answer = client.ask(handshake(b"PLAIN", 1 if is_framed else 0))
+        assert answer == struct.pack(">ihih", 9, 0, 1, 5) + b"PLAIN"
+        if is_framed:
+            empty = struct.pack(">ihhiq", 9, 0, -1, 0, 0)
+            assert client.ask(authenticate(TOKEN, 1)) == empty
+        else:
+            assert client.ask(TOKEN) == b""
+        metadata = client.ask(METADATA_V1)
+        assert metadata is not None
+        assert b"\0\x01t" in metadata
+        late = client.ask(handshake(b"PLAIN"))
+        assert late is not None
+        assert struct.unpack_from(">ih", late) == (9, 34)
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
+        (b"\0carol\0b", "Authentication failed: Invalid username or password"),
+        (b"\0\0b", "Authentication failed: username not specified"),
+        (b"\0bob\0", "Authentication failed: password not specified"),
+        (
+            b"alice\0bob\0b",
+            "Authentication failed: Client requested an authorization id that is different from "
+            "username",
+        ),
+        (b"bob\0b", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
+        (b"\0a\0b\0c\0d", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+    ],
+)
+def test_a_refused_token_is_answered_and_ends_the_connection(
+    server: ClusterServer, caplog: pytest.LogCaptureFixture, token: bytes, message: str
+) -> None:
+    with exchange(server) as client:
+        client.ask(handshake(b"PLAIN"))
+        text = message.encode()
+        refused = struct.pack(">ihh", 9, 58, len(text)) + text + struct.pack(">i", 0)
+        assert client.ask(authenticate(token)) == refused
+        assert client.ask(METADATA_V1) is None
+    wait_until(lambda: warnings(caplog) == [FAILED + message])
+    with exchange(server) as client:
+        client.ask(handshake(b"PLAIN", 0))
+        assert client.ask(token) is None
+
+
+def test_what_comes_before_authentication_ends_the_connection(
+    server: ClusterServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each list of frames, and the reason in the log; only the last frame is refused."""
+    cases: list[tuple[list[bytes], str]] = [
+        ([METADATA_V1], "Unexpected Kafka request of type Metadata during SASL handshake."),
+        (
+            [API_VERSIONS_V0, API_VERSIONS_V0],
+            "Unexpected Kafka request of type ApiVersions during SASL handshake.",
+        ),
+        (
+            [authenticate(TOKEN)],
+            "Unexpected Kafka request of type SaslAuthenticate during SASL handshake.",
+        ),
+        (
+            [handshake(b"PLAIN", 7)],
+            "Unexpected Kafka request of type API key 17, version 7 during SASL handshake.",
+        ),
+        (
+            [handshake(b"PLAIN"), METADATA_V1],
+            "Unexpected Kafka request of type Metadata during SASL authentication.",
+        ),
+    ]
+    for frames, reason in cases:
+        with exchange(server) as client:
+            for frame in frames[:-1]:
+                assert client.ask(frame)
+            assert client.ask(frames[-1]) is None
+        expected = FAILED + reason
+        wait_until(lambda expected=expected: warnings(caplog)[-1:] == [expected])
+    text = metrics_text(server.cluster, *server.collectors).decode()
+    name = "kafka_server_socket_server_metrics_failed_authentication_total"
+    assert f'{name}{{broker="0"}} {len(cases)}.0' in text
+    for frame in (b"", b"\0", b"\x60\x80" * 20, handshake(b"PLAIN")[:-1], b"\xff" * 600_000):
+        with exchange(server) as client:
+            assert client.ask(frame) is None
+    with exchange(server) as client:
+        assert client.ask(handshake(b"PLAIN"))
+        assert client.ask(authenticate(TOKEN))
+
+
+def test_the_answer_to_an_unknown_mechanism_lists_the_mechanisms(server: ClusterServer) -> None:
+    with exchange(server) as client:
+        answer = client.ask(handshake(b"GSSAPI"))
+        assert answer == struct.pack(">ihih", 9, 33, 1, 5) + b"PLAIN"
+        assert client.ask(METADATA_V1) is None
+
+
+def test_an_unknown_version_of_api_versions_is_answered(server: ClusterServer) -> None:
+    with exchange(server) as client:
+        answer = client.ask(struct.pack(">hhih", 18, 99, 9, -1))
+        assert answer is not None
+        assert struct.unpack_from(">ih", answer) == (9, 35)
+        assert client.ask(API_VERSIONS_V0)
+        assert client.ask(handshake(b"PLAIN"))
+
+
+def test_a_client_that_does_not_authenticate_in_time_is_cut_off(
+    server: ClusterServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "AUTHENTICATION_S", 0.2)
+    with socket.create_connection(place(server, 0), 10) as client:
+        assert client.recv(1) == b""
+    wait_until(lambda: warnings(caplog) == [f"{FAILED}it took too long"])
+    assert ask(server, 0, API_VERSIONS_V0)
