@@ -22,6 +22,7 @@ from klamm.admin.configs.effective_configs import (
     static_topic_configs,
     topic_entries,
 )
+from klamm.admin.configs.scram_credentials import UserScramCredentials
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import ReassignmentInProgress, admin_error
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
@@ -326,6 +327,11 @@ class KafkaAdmin:
         """
         wanted = None if entities is None else list(map(checked_resource, entities))
         return ZooKeeperConfigs(self._channel.zk).overrides(wanted)
+
+    @property
+    def user_scram_credentials(self) -> UserScramCredentials:
+        """The SCRAM credentials of users. The HTTP API does not offer them."""
+        return UserScramCredentials(self._channel.zk)
 
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
         """Return all configs of a topic or broker.

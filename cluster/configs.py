@@ -31,7 +31,7 @@ NETWORK_OUT_CAPACITY: Final = "klamm.network.out.bytes.per.second"
 LOG_DIR_CAPACITY: Final = "klamm.log.dir.bytes.per.second"
 CAPACITIES: Final = (LOG_DIR_CAPACITY, NETWORK_IN_CAPACITY, NETWORK_OUT_CAPACITY)
 """klamm-specific configs: log directory and network bandwidth of a simulated broker."""
-SASL_MECHANISMS: Final = ("PLAIN",)
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")

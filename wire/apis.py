@@ -130,6 +130,8 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
         for_controller=True,
     ),
     Api(47, range(1), groups.offset_delete_request, groups.offset_delete_response),
+    ListenerCall(50, range(1), security.describe_user_scram_credentials),
+    ListenerCall(51, range(1), security.alter_user_scram_credentials),
     Api(56, range(1), control.alter_isr_request, control.alter_isr_response, for_controller=True),
     Api(60, range(1), metadata.describe_cluster_request, metadata.describe_cluster_response),
 )

@@ -77,8 +77,10 @@ def create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
         try:
             errors |= admin.create_partitions(wanted, timeout_ms)
         except KlammError as error:
-            errors |= dict.fromkeys(wanted, _api_error(error))
-    return {"results": [{"name": name, **_values(errors.get(name, ApiError()))} for name in names]}
+            errors |= dict.fromkeys(wanted, api_error(error))
+    return {
+        "results": [{"name": name, **error_fields(errors.get(name, ApiError()))} for name in names]
+    }
 
 
 def describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
@@ -147,8 +149,8 @@ def _altered(
             else:
                 admin.incremental_alter_configs({resource: wanted})
         except KlammError as failure:
-            error = _api_error(failure)
-        responses.append({**_named(one), **_values(error)})
+            error = api_error(failure)
+        responses.append({**_named(one), **error_fields(error)})
     return {"responses": responses}
 
 
@@ -159,11 +161,11 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
         resource = _resource(asked, broker_id)
         entries = admin.describe_configs(resource)
     except KlammError as failure:
-        error = _api_error(failure)
+        error = api_error(failure)
     names = asked.configuration_keys
     return {
         **_named(asked),
-        **_values(error),
+        **error_fields(error),
         "configs": [
             _entry(resource, entry, has_synonyms=has_synonyms)
             for entry in entries
@@ -210,10 +212,12 @@ def _named(asked: Any) -> Values:
     return {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
 
 
-def _values(error: ApiError) -> Values:
+def error_fields(error: ApiError) -> Values:
+    """Return the fields of an error in a response."""
     return {"error_code": error.error, "error_message": error.message}
 
 
-def _api_error(error: KlammError) -> ApiError:
+def api_error(error: KlammError) -> ApiError:
+    """Return the error of a response for an error of klamm's admin client."""
     code = error.code if isinstance(error, AdminError) else Errors.UNKNOWN_SERVER_ERROR
     return ApiError(code, error.message)

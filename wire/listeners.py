@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.errors import EnvironmentProblem, WrongState
 from klamm.cluster.requests import Address
@@ -32,7 +33,8 @@ from klamm.wire.listener_security import (
 )
 from klamm.wire.request_memory import RequestMemory
 from klamm.wire.request_metrics import RequestMetrics
-from klamm.wire.sasl import AuthenticationFailed, PlainServer, SaslAuthenticator
+from klamm.wire.sasl import AuthenticationFailed, PlainServer, SaslAuthenticator, SaslServer
+from klamm.wire.scram import ScramServer, StoredCredentials
 
 HANDSHAKE_S: Final = 30.0
 """How long a TLS handshake may take."""
@@ -67,6 +69,7 @@ class Listeners:
         self._admin = admin
         self._new_address = new_address
         self._security = security
+        self._credentials = StoredCredentials(admin)
         self._config = listener_config(cluster.spec.config)
         self.metrics = RequestMetrics()
         # Used only on the event loop's thread.
@@ -240,7 +243,12 @@ class Listeners:
         """Return what authenticates the client of a new connection, or None without SASL."""
         if not self._security.mechanisms:
             return None
-        return SaslAuthenticator({"PLAIN": partial(PlainServer, self._security.plain_users)})
+        servers: dict[str, Callable[[], SaslServer]] = {
+            "PLAIN": partial(PlainServer, self._security.plain_users)
+        }
+        for name, one in SCRAM_MECHANISMS.items():
+            servers[name] = partial(ScramServer, one, partial(self._credentials.find, one))
+        return SaslAuthenticator({name: servers[name] for name in self._security.mechanisms})
 
     def _warn(self, broker_id: int, why: str) -> None:
         """Log a closed connection, at most one a second, so that a client cannot fill the log."""

@@ -1,20 +1,24 @@
-"""Runs the tool kafka-configs for topics and brokers. Mirrors kafka.admin.ConfigCommand.
+"""Runs the tool kafka-configs for topics, brokers and users. Mirrors kafka.admin.ConfigCommand.
 
-With ``--zookeeper``, the tool changes znodes itself. klamm does not support client and user quotas.
-The caller provides the connections to the cluster and to ZooKeeper.
+With ``--zookeeper``, the tool changes znodes itself, also those of SCRAM credentials of users.
+klamm does not support client and user quotas. The caller provides the connections to the cluster
+and to ZooKeeper.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
+from urllib.parse import unquote
 
 from klamm.admin.command_result import CommandResult
 from klamm.admin.config_validation import changed_configs, validate_broker_configs
 from klamm.admin.configs.cluster import ClusterConfigs, check_there, entity_report
-from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS, ConfigResource
 from klamm.admin.configs.options import PARSER, ConfigOptions, illegal_argument
+from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS, credential_config, sanitized
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import InvalidConfiguration
 from klamm.admin.java_maps import hash_map_order
@@ -34,6 +38,7 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import DEFAULT_ENTITY
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT
 
+_PASSWORD: Final = re.compile(r"password=[^\]\s]*")
 _INVALID_CONFIGURATION: Final = InvalidConfiguration.kafka_class
 
 
@@ -52,11 +57,7 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
     except UncaughtException as error:
         return output.failed(error, f"{error.message}\n")
     output.report["action"] = command.action
-    if command.entity_types[0] not in (TOPICS, BROKERS):
-        raise UsageError(
-            f"klamm does not support configs of {command.entity_types[0]}",
-            hint="supported entity types: topics, brokers",
-        )
+    _check_supported(command)
     try:
         with _open(command, services, output) as tool:
             getattr(tool, command.action)(command)
@@ -65,6 +66,17 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
     except KlammError as error:
         return output.failed(error, _error_text(error, args), error.hint)
     return output.succeeded()
+
+
+def _check_supported(command: ConfigOptions) -> None:
+    supported = (TOPICS, BROKERS) if command.zookeeper is None else (TOPICS, BROKERS, USERS)
+    for entity_type in command.entity_types:
+        if entity_type not in supported:
+            way = " with --bootstrap-server" if entity_type == USERS else ""
+            hint = f"supported entity types: {', '.join(supported)}"
+            if way:
+                hint += "; with --zookeeper also users"
+            raise UsageError(f"klamm does not support configs of {entity_type}{way}", hint=hint)
 
 
 @contextmanager
@@ -96,9 +108,11 @@ class _ZooKeeperTool:
         """Add and remove configs of the given entity, and notify the brokers."""
         added = command.configs_to_add(self._output)
         deleted = command.configs_to_delete()
-        entity = ConfigResource(command.entity_types[0], command.entity_names[0] or DEFAULT_ENTITY)
+        entity = _entity(command.entity_types[0], command.entity_names[0])
         if entity.entity_type == BROKERS:
             self._check_not_running(entity.name, added)
+        if entity.entity_type == USERS:
+            added = _with_credentials(added)
         configs = self._client.get_entity_configs(*entity)
         check_there(deleted, configs)
         configs = changed_configs(configs, {**added, **dict.fromkeys(deleted)})
@@ -111,10 +125,11 @@ class _ZooKeeperTool:
     def describe(self, command: ConfigOptions) -> None:
         """Print the config overrides of the given entity, or of all entities with overrides."""
         entity_type = command.entity_types[0]
-        names = [name or DEFAULT_ENTITY for name in command.entity_names[:1]]
-        if not names:
-            names = self._client.get_all_entities_with_config(entity_type)
-        found = self._configs.overrides([ConfigResource(entity_type, name) for name in names])
+        entities = [_entity(entity_type, name) for name in command.entity_names[:1]] or [
+            ConfigResource(entity_type, name)
+            for name in self._client.get_all_entities_with_config(entity_type)
+        ]
+        found = self._configs.overrides(entities)
         for entity, configs in found.items():
             # Java's Properties grow one entry earlier than a HashMap.
             order = hash_map_order(list(configs), entries=len(configs) + 1)
@@ -145,13 +160,37 @@ class _ZooKeeperTool:
 
 
 def _shown(entity: ConfigResource) -> str:
-    kind = "topic" if entity.entity_type == TOPICS else entity.entity_type
-    return f"default {kind}" if entity.name == DEFAULT_ENTITY else f"{kind} '{entity.name}'"
+    kind = {TOPICS: "topic", USERS: "user-principal"}.get(entity.entity_type, entity.entity_type)
+    name = unquote(entity.name) if entity.entity_type == USERS else entity.name
+    return f"default {kind}" if entity.name == DEFAULT_ENTITY else f"{kind} '{name}'"
+
+
+def _entity(entity_type: str, name: str) -> ConfigResource:
+    if entity_type == USERS:
+        name = sanitized(name)
+    return ConfigResource(entity_type, name or DEFAULT_ENTITY)
+
+
+def _with_credentials(added: Mapping[str, str]) -> dict[str, str]:
+    """Return the configs of a user with credentials instead of passwords."""
+    unknown = sorted(added.keys() - SCRAM_MECHANISMS.keys())
+    if unknown:
+        raise UsageError(
+            f"klamm does not support the user config {', '.join(unknown)}",
+            hint=f"supported: {', '.join(SCRAM_MECHANISMS)}",
+        )
+    try:
+        return {
+            name: credential_config(SCRAM_MECHANISMS[name], value) for name, value in added.items()
+        }
+    except ValueError as error:
+        raise illegal_argument(str(error)) from None
 
 
 def _error_text(error: KlammError, args: Sequence[str]) -> str:
     java = java_class(error)
     if java in (ILLEGAL_ARGUMENT, _INVALID_CONFIGURATION):
         return f"{error.message}\n"
-    head = f"Error while executing config command with args '{' '.join(args)}'"
+    shown = _PASSWORD.sub("password=[hidden]", " ".join(args))
+    head = f"Error while executing config command with args '{shown}'"
     return f"{head}\n{java}{': ' if error.message else ''}{error.message}\n"

@@ -1,4 +1,4 @@
-"""Config resources: the topics and brokers whose configs can be changed."""
+"""Config resources: the topics, brokers and users whose configs can be changed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from klamm.zk.znodes.json_values import parse_int
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
+USERS: Final = "users"
 
 
 class ConfigResource(NamedTuple):
-    """A topic or broker that has configs.
+    """A topic, broker or user that has configs.
 
-    ``entity_type`` is TOPICS or BROKERS. ``name`` is a topic name, a broker id, or DEFAULT_ENTITY
-    for the dynamic defaults of all brokers.
+    ``entity_type`` is TOPICS, BROKERS or USERS. ``name`` is a topic name, a broker id,
+    DEFAULT_ENTITY for the dynamic defaults of all brokers, or a user as in the name of its znode.
     """
 
     entity_type: str

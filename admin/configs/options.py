@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from klamm.admin.configs.config_resource import BROKERS, TOPICS
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS
 from klamm.admin.jopt import OptionParser, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, check_properties_file, message_format_warnings
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, parse_int
 
-USERS: Final = "users"
 CLIENTS: Final = "clients"
 _ZOOKEEPER_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, "ips")
 _BROKER_LOGGERS: Final = "broker-loggers"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import socket
 import struct
@@ -12,15 +13,22 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
 from klamm.wire import connection, listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
-from tests.security_clients import ROUND_TRIPS, Login, librdkafka_config
+from tests.security_clients import ROUND_TRIPS, Login, librdkafka_config, trusting
 from tests.waiting import wait_until
 from tests.zookeeper_tls import Certificates
 
+ALL_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 ALICE = Login("PLAIN", "alice", "of alice: secret")
 FAILED = "broker 0 closed a connection: authentication of 127.0.0.1 failed: "
 METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
@@ -41,17 +49,20 @@ def server(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[ClusterServer]:
-    """A cluster with SASL that logs every failure; the parameter is the security protocol."""
+    """A cluster with SASL that logs every failure.
+
+    The parameter is the security protocol and the mechanisms.
+    """
     monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 0.0)
     users = tmp_path / "users.txt"
     users.write_text(f"# users\n\n{ALICE.user}:{ALICE.password}\nbob:b\n")
     config = {
         "ssl.keystore.location": str(certificates.server),
         "klamm.sasl.plain.users.location": str(users),
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": getattr(request, "param", ("", "PLAIN"))[1],
         "connections.failed.authentication.delay.ms": "0",
     }
-    protocol = getattr(request, "param", "SASL_PLAINTEXT")
+    protocol, _ = getattr(request, "param", ("SASL_PLAINTEXT", ""))
     listen = f"{protocol}://{free_ports(BROKERS)}"
     with ClusterServer(config_of(chroot, tmp_path / "data", listen, config=config)) as opened:
         create(opened, (0, 1, 2))
@@ -95,7 +106,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 # -- clients
 
 
-@pytest.mark.parametrize("server", ["SASL_SSL"], indirect=True)
+@pytest.mark.parametrize("server", [("SASL_SSL", "PLAIN")], indirect=True)
 @pytest.mark.parametrize("round_trip", ROUND_TRIPS)
 def test_clients_authenticate_with_plain(
     server: ClusterServer,
@@ -105,7 +116,7 @@ def test_clients_authenticate_with_plain(
     assert round_trip(bootstrap(server), certificates.ca, ALICE) == b"record"
 
 
-@pytest.mark.parametrize("server", ["SASL_SSL"], indirect=True)
+@pytest.mark.parametrize("server", [("SASL_SSL", "PLAIN")], indirect=True)
 def test_a_client_learns_why_it_is_refused(
     server: ClusterServer, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,6 +148,92 @@ def test_a_client_learns_why_it_is_refused(
 
         wait_until(is_refused)
     assert not [line for line in warnings(caplog) if "wrong" in line or ALICE.password in line]
+
+
+# -- SCRAM
+
+
+def upsertion(login: Login) -> UserScramCredentialUpsertion:
+    mechanism = ScramMechanism[login.mechanism.replace("-", "_")]
+    info = ScramCredentialInfo(mechanism, 4096)
+    return UserScramCredentialUpsertion(login.user, info, login.password.encode())
+
+
+def admin_client(server: ClusterServer, certificates: Certificates) -> AdminClient:
+    return AdminClient(librdkafka_config(bootstrap(server), certificates.ca, ALICE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", [("SASL_SSL", ALL_MECHANISMS)], indirect=True)
+def test_clients_authenticate_with_scram(server: ClusterServer, certificates: Certificates) -> None:
+    logins = [
+        Login("SCRAM-SHA-256", "carol", "of carol"),
+        Login("SCRAM-SHA-512", "dave", "of \u00e9"),
+    ]
+    client = admin_client(server, certificates)
+    for future in client.alter_user_scram_credentials(list(map(upsertion, logins))).values():
+        future.result(30)
+    for round_trip, login in itertools.product(ROUND_TRIPS, logins):
+        assert round_trip(bootstrap(server), certificates.ca, login) == b"record"
+
+
+@pytest.mark.parametrize("server", [("SASL_SSL", ALL_MECHANISMS)], indirect=True)
+def test_credentials_are_described_changed_and_deleted(
+    server: ClusterServer, certificates: Certificates
+) -> None:
+    client = admin_client(server, certificates)
+
+    def alter(*changes: UserScramCredentialUpsertion | UserScramCredentialDeletion) -> list[str]:
+        futures = client.alter_user_scram_credentials(list(changes))
+        return [
+            "" if (error := future.exception(30)) is None else error.args[0].str()
+            for _, future in sorted(futures.items())
+        ]
+
+    carol, dave = Login("SCRAM-SHA-256", "carol", "c"), Login("SCRAM-SHA-512", "dave", "d")
+    few = UserScramCredentialUpsertion(
+        "eve", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4095), b"e"
+    )
+    gone = UserScramCredentialDeletion("frank", ScramMechanism.SCRAM_SHA_256)
+    assert alter(upsertion(carol), upsertion(dave), few, gone) == [
+        "",
+        "",
+        "Too few iterations",
+        "Attempt to delete a user credential that does not exist",
+    ]
+    twice = "A user credential cannot be altered twice in the same request"
+    assert alter(upsertion(carol), upsertion(carol)) == [twice]
+    described = client.describe_user_scram_credentials().result(30)
+    assert {
+        user: [(one.mechanism, one.iterations) for one in found.scram_credential_infos]
+        for user, found in described.items()
+    } == {
+        "carol": [(ScramMechanism.SCRAM_SHA_256, 4096)],
+        "dave": [(ScramMechanism.SCRAM_SHA_512, 4096)],
+    }
+    unknown = client.describe_user_scram_credentials(["eve"])["eve"].exception(30)
+    assert unknown.args[0].code() == confluent_kafka.KafkaError.RESOURCE_NOT_FOUND
+    with scram_exchange(server, certificates) as asked:
+        assert asked(b"n,,n=carol,r=x")[:6] == struct.pack(">ih", 9, 0)
+    assert alter(UserScramCredentialDeletion("carol", ScramMechanism.SCRAM_SHA_256)) == [""]
+    with scram_exchange(server, certificates) as asked:
+        refused = asked(b"n,,n=carol,r=x")
+        assert refused[:6] == struct.pack(">ih", 9, 58)
+        assert b"due to invalid credentials with SASL mechanism SCRAM-SHA-256" in refused
+
+
+@contextlib.contextmanager
+def scram_exchange(
+    server: ClusterServer, certificates: Certificates
+) -> Iterator[Callable[[bytes], bytes]]:
+    """Yield a function that sends a message of SCRAM-SHA-256 and returns the response."""
+    with (
+        socket.create_connection(place(server, 0), 10) as plain,
+        trusting(certificates.ca).wrap_socket(plain, server_hostname="127.0.0.1") as client,
+    ):
+        connected = Exchange(client)
+        assert connected.ask(handshake(b"SCRAM-SHA-256"))
+        yield lambda message: connected.ask(authenticate(message)) or b""
 
 
 # -- bytes

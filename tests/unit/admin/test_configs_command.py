@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from klamm.admin.command_result import CommandResult
-from klamm.admin.configs.command import run_configs_command
+from klamm.admin.configs.command import _error_text, run_configs_command
 from klamm.admin.configs.options import ConfigOptions, parse_properties
+from klamm.admin.configs.scram_credentials import (
+    SCRAM_MECHANISMS,
+    credential_of,
+    parse_credential,
+)
 from klamm.admin.jopt import UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput
 from klamm.cluster.errors import UsageError
@@ -230,10 +236,56 @@ def test_the_defaults_of_running_brokers_are_not_changed_in_zookeeper(world: Wor
     assert f"Configs for default brokers are {rate}" in shown.stdout
 
 
-@pytest.mark.parametrize("line", ["--describe --user u", "--describe --ip 1.2.3.4"])
+@pytest.mark.parametrize("line", ["--describe --user u --client c", "--describe --ip 1.2.3.4"])
 def test_what_klamm_leaves_out_is_said(world: World, line: str) -> None:
     with pytest.raises(UsageError, match="klamm does not support configs of"):
         run(world, line)
+
+
+def test_users_are_changed_in_zookeeper_only(world: World) -> None:
+    args = ["--bootstrap-server", "b:1", "--describe", "--entity-type", "users"]
+    with pytest.raises(UsageError, match=r"of users with --bootstrap-server$"):
+        run_configs_command(args, world.services())
+
+
+def test_credentials_of_a_user_are_derived_and_announced(world: World, tmp_path: Path) -> None:
+    line = "--alter --user a+b --add-config"
+    made = run(world, f"{line} SCRAM-SHA-256=[iterations=5000,password=secret]")
+    assert made.stdout == (
+        f"{WARNING}Completed updating config for entity: user-principal 'a+b'.\n"
+    )
+    configs = world.client.get_entity_configs("users", "a%2Bb")
+    credential = parse_credential(configs["SCRAM-SHA-256"])
+    assert credential is not None
+    salted = hashlib.pbkdf2_hmac("sha256", b"secret", credential.salt, 5000)
+    mechanism = SCRAM_MECHANISMS["SCRAM-SHA-256"]
+    assert credential == credential_of(mechanism, credential.salt, salted, 5000)
+    file = tmp_path / "user.properties"
+    file.write_text("SCRAM-SHA-512=iterations=8192,password=secret\n")
+    run(world, f"--alter --user a+b --add-config-file {file}")
+    assert "iterations=8192" in world.client.get_entity_configs("users", "a%2Bb")["SCRAM-SHA-512"]
+    shown = run(world, "--describe --entity-type users").stdout
+    assert shown.startswith(f"{WARNING}Configs for user-principal 'a+b' are SCRAM-SHA-")
+    run(world, "--alter --user a+b --delete-config SCRAM-SHA-256")
+    assert world.client.get_entity_configs("users", "a%2Bb").keys() == {"SCRAM-SHA-512"}
+    assert len(world.client.get_children("/config/changes")) == 3
+
+
+def test_credentials_that_cannot_be_derived_write_nothing(world: World) -> None:
+    before = dump(world.client.store)
+    few = run(world, "--alter --user a --add-config SCRAM-SHA-256=[iterations=1,password=secret]")
+    assert few.stderr == ("Iterations 1 is less than the minimum 4096 required for SCRAM-SHA-256\n")
+    malformed = run(world, "--alter --user a --add-config SCRAM-SHA-256=[secret]")
+    assert malformed.stderr == "Invalid credential property SCRAM-SHA-256\n"
+    quota = run(world, "--alter --user a --add-config producer_byte_rate=1")
+    assert "klamm does not support the user config producer_byte_rate" in quota.stderr
+    assert dump(world.client.store) == before
+
+
+def test_errors_hide_passwords() -> None:
+    text = _error_text(UsageError("refused"), ["--add-config", "SCRAM-SHA-256=[password=secret]"])
+    assert "SCRAM-SHA-256=[password=[hidden]]" in text
+    assert "secret" not in text
 
 
 def test_properties() -> None:
