@@ -20,6 +20,7 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
+from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
 from klamm.wire import connection, listeners
@@ -234,6 +235,46 @@ def scram_exchange(
         connected = Exchange(client)
         assert connected.ask(handshake(b"SCRAM-SHA-256"))
         yield lambda message: connected.ask(authenticate(message)) or b""
+
+
+# -- Kafka's own tools
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.skipif(kafka_libs() is None, reason=SKIP_REASON)
+@pytest.mark.parametrize("server", [("SASL_SSL", ALL_MECHANISMS)], indirect=True)
+def test_tools_of_kafka_authenticate_and_add_users(
+    server: ClusterServer, certificates: Certificates, chroot: str, tmp_path: Path
+) -> None:
+    def tool(java_class: str, login: Login, *args: str) -> str:
+        config = tmp_path / "client.properties"
+        module = "plain.Plain" if login.mechanism == "PLAIN" else "scram.Scram"
+        config.write_text(
+            "security.protocol=SASL_SSL\n"
+            f"ssl.truststore.type=PEM\nssl.truststore.location={certificates.ca}\n"
+            f"sasl.mechanism={login.mechanism}\n"
+            f"sasl.jaas.config=org.apache.kafka.common.security.{module}LoginModule required "
+            f'username="{login.user}" password="{login.password}";\n'
+        )
+        at = ["--bootstrap-server", ",".join(bootstrap(server)), "--command-config", str(config)]
+        done = run_tool(java_class, [*at, *args])
+        return done.stdout + done.stderr
+
+    configs, topics = "kafka.admin.ConfigCommand", "kafka.admin.TopicCommand"
+    carol, dave = Login("SCRAM-SHA-256", "carol", "c"), Login("SCRAM-SHA-512", "d,=", "d")
+    of_user = ("--alter", "--entity-type", "users", "--entity-name")
+    added = tool(configs, ALICE, *of_user, carol.user, "--add-config", "SCRAM-SHA-256=[password=c]")
+    assert added == "Completed updating config for user carol.\n"
+    secret = ("--add-config", "SCRAM-SHA-512=[iterations=8192,password=d]")
+    run_tool(configs, ["--zookeeper", chroot, *of_user, dave.user, *secret])
+    assert tool(topics, carol, "--create", "--topic", "a") == "Created topic a.\n"
+    assert tool(topics, dave, "--list") == "a\nt\n"
+    wrong = tool(topics, carol._replace(password="wrong"), "--list")
+    assert (
+        "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed during "
+        "authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256\n"
+    ) in wrong
 
 
 # -- bytes

@@ -50,19 +50,33 @@ def test_the_example_of_rfc_7677() -> None:
     assert exchange.is_complete
 
 
-def test_sha_512_step_by_step() -> None:
-    """The client's steps, as RFC 5802 has them."""
-    exchange = ScramServer(SHA_512, {"user": credential(SHA_512)}.get)
-    first = exchange.evaluate(FIRST).decode()
-    nonce = first.split(",")[0][2:]
+def client_final(answer: str, nonce: str) -> tuple[bytes, bytes]:
+    """Return the client's final message of SCRAM-SHA-512, and the answer that it expects.
+
+    These are the client's steps, as RFC 5802 has them.
+    """
     salted = hashlib.pbkdf2_hmac("sha512", b"pencil", SALT, 4096)
     client_key = hmac.digest(salted, b"Client Key", "sha512")
-    message = f"{FIRST[3:].decode()},{first},c=biws,r={nonce}".encode()
+    message = f"{FIRST[3:].decode()},{answer},c=biws,r={nonce}".encode()
     signature = hmac.digest(hashlib.sha512(client_key).digest(), message, "sha512")
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    final = f"c=biws,r={nonce},p={base64.b64encode(proof).decode()}"
     expected = hmac.digest(hmac.digest(salted, b"Server Key", "sha512"), message, "sha512")
-    assert exchange.evaluate(final.encode()) == b"v=" + base64.b64encode(expected)
+    final = f"c=biws,r={nonce},p={base64.b64encode(proof).decode()}"
+    return final.encode(), b"v=" + base64.b64encode(expected)
+
+
+def test_sha_512_step_by_step() -> None:
+    exchange = ScramServer(SHA_512, {"user": credential(SHA_512)}.get)
+    answer = exchange.evaluate(FIRST).decode()
+    final, expected = client_final(answer, answer.split(",")[0][2:])
+    assert exchange.evaluate(final) == expected
+
+
+def test_another_nonce_is_refused() -> None:
+    exchange = ScramServer(SHA_512, {"user": credential(SHA_512)}.get)
+    final, _ = client_final(exchange.evaluate(FIRST).decode(), "another")
+    with pytest.raises(InvalidCredentials):
+        exchange.evaluate(final)
 
 
 def test_nonces_are_random() -> None:
