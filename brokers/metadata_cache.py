@@ -79,14 +79,15 @@ class MetadataCache:
     def states_of(self, topic: str) -> list[UpdateMetadataPartitionState]:
         """Return the partition states of a topic, sorted by partition id."""
         count = self.num_partitions(topic)
-        found: list[UpdateMetadataPartitionState] = []
-        partition = 0
-        # Partition ids normally have no gaps, so no list of ids is stored.
-        while len(found) < count:
-            state = self._states.get((topic, partition))
-            if state is not None:
-                found.append(state)
-            partition += 1
+        found = [
+            state
+            for partition in range(count)
+            if (state := self._states.get((topic, partition))) is not None
+        ]
+        if len(found) < count:
+            # Ids with gaps, or negative ones, which 2.8.2 accepts from CreateTopics.
+            found = [state for (name, _), state in self._states.items() if name == topic]
+            found.sort(key=lambda state: state.topic_partition.partition)
         return found
 
     def leader_of(self, partition: TopicPartition) -> int | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import confluent_kafka
 import kafka
@@ -14,66 +12,19 @@ import pytest
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.runtime.actions import Kill, MoveController, Start
 from klamm.server.cluster_server import ClusterServer
+from tests.group_members import (
+    PATIENCE_S,
+    KafkaPythonMember,
+    LibrdkafkaMember,
+    Member,
+    read,
+)
 from tests.listeners import BROKERS, bootstrap, config_of, free_ports
 
 RECORDS = 600
 PARTITIONS = {0: (1, 2, 0), 1: (2, 0, 1), 2: (0, 1, 2), 3: (1, 0, 2)}
-PATIENCE_S = 60.0
 
 pytestmark = pytest.mark.slow
-
-
-class Member(Protocol):
-    """A consumer that is a member of the group g, which reads the topic t."""
-
-    def poll(self) -> list[bytes]:
-        """Return the values that arrive within 100 ms, and commit their offsets."""
-
-    def close(self) -> None:
-        """Leave the group."""
-
-
-class LibrdkafkaMember:
-    def __init__(self, servers: list[str]) -> None:
-        self._consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": ",".join(servers),
-                "group.id": "g",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-            }
-        )
-        self._consumer.subscribe(["t"])
-
-    def poll(self) -> list[bytes]:
-        records = self._consumer.consume(RECORDS, 0.1)
-        values = [record.value() for record in records if record.error() is None]
-        if values:
-            self._consumer.commit(asynchronous=True)
-        return values
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-class KafkaPythonMember:
-    def __init__(self, servers: list[str]) -> None:
-        self._consumer = kafka.KafkaConsumer(
-            "t",
-            bootstrap_servers=servers,
-            group_id="g",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-        )
-
-    def poll(self) -> list[bytes]:
-        polled = self._consumer.poll(100)
-        if polled:
-            self._consumer.commit_async()
-        return [record.value for records in polled.values() for record in records]
-
-    def close(self) -> None:
-        self._consumer.close()
 
 
 def librdkafka_produce(servers: list[str], halfway: Callable[[], None]) -> list[bytes]:
@@ -141,13 +92,3 @@ def test_no_acknowledged_record_is_lost_when_a_leader_dies_and_the_controller_mo
         reader.close()
     # The producers are idempotent: no record is there twice.
     assert sorted(values) == sorted(acknowledged)
-
-
-def read(member: Member, count: int) -> list[bytes]:
-    """Poll until ``count`` values have arrived."""
-    values: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(values) < count:
-        assert time.monotonic() < deadline, len(values)
-        values += member.poll()
-    return values

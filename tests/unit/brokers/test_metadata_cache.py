@@ -43,3 +43,10 @@ def test_deleting_what_is_unknown_is_reported_and_changes_nothing() -> None:
     cache.update(update_metadata(cached(T0)))
     assert cache.update(update_metadata(cached(T1, leader=-2))) == [T1]
     assert (len(cache), cache.num_partitions("t")) == (1, 1)
+
+
+def test_a_topic_whose_partition_ids_have_gaps_or_are_negative_has_all_its_states() -> None:
+    cache = MetadataCache()
+    below, above = cached(TopicPartition("t", -1)), cached(TopicPartition("t", 7))
+    cache.update(update_metadata(above, cached(T0), below))
+    assert cache.states_of("t") == [below, cached(T0), above]
