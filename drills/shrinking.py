@@ -1,14 +1,16 @@
 """Shrinks a drill that fails: removes steps, topics and configs as long as it fails the same way.
 
-Applies delta debugging (Zeller's ddmin) to the steps before the final recovery. The recovery is
-kept, because without it, every fault would look like a failure to recover; but a drill that
-violates an invariant before its recovery does not need it, nor the check at the end. The shrinker
-edits the text of the drill, so that the result is again a drill file.
+Applies delta debugging (Zeller's ddmin) to the steps before the final recovery, and to the steps
+inside other steps. Steps inside another one are also tried in its place, and waits are joined. The
+recovery is kept, because without it, every fault would look like a failure to recover; but a drill
+that violates an invariant before its recovery does not need it, nor the check at the end. The
+shrinker edits the text of the drill, so that the result is again a drill file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +19,8 @@ import yaml
 RECOVERY: Final = "heal_all"
 MAX_RUNS: Final = 400
 _LINE_WIDTH: Final = 100
+_WAIT: Final = re.compile(r"([0-9]+)(m?s)")
+"""The durations that hunts draw."""
 _CHECKS: Final = (
     yaml.ScalarNode("tag:yaml.org,2002:str", "checks"),
     yaml.ScalarNode("tag:yaml.org,2002:bool", "false"),
@@ -25,7 +29,9 @@ _CHECKS: Final = (
 
 
 class Shrunk(msgspec.Struct, frozen=True):
-    """A shrunk drill: its text, its step counts before and after, and how many runs it took."""
+    """A shrunk drill: its text, its step counts before and after, and how many runs it took.
+
+    Steps inside other steps count one by one."""
 
     text: str
     steps_before: int
@@ -70,23 +76,57 @@ class _Shrinking:
         self._has_recovery = False
 
     def shrink_steps(self) -> None:
-        """Remove steps: first a half at a time, then smaller parts, finally single steps."""
-        items = list(self.steps().value)
-        recovery = _recovery_index(items) if self._has_recovery else len(items)
-        kept, tail = items[:recovery], items[recovery:]
+        """Remove, unwrap and join steps until none of this succeeds any more."""
+        before = ""
+        while before != (before := self.text()):
+            items = self.steps().value
+            recovery = _recovery_index(items) if self._has_recovery else len(items)
+            self._remove_items(self.steps(), items[recovery:])
+            for inner in _inner_lists(self.steps()):
+                self._remove_items(inner, [])
+            self._unwrap_steps()
+            self._join_waits()
+
+    def _remove_items(self, node: yaml.SequenceNode, tail: list[yaml.Node]) -> None:
+        """Remove items of a list, but not its ``tail``.
+
+        First a half is removed at a time, then smaller parts, finally single items."""
+        kept = node.value[: len(node.value) - len(tail)]
         parts = 2
         while kept:
             size = max(1, len(kept) // parts)
             chunks = [kept[at : at + size] for at in range(0, len(kept), size)]
             for chunk in chunks:
                 without = [item for item in kept if item not in chunk]
-                if self._try(self.steps(), [*without, *tail]):
+                if (without or tail) and self._try(node, [*without, *tail]):
                     kept, parts = without, max(2, parts - 1)
                     break
             else:
                 if size == 1:
                     return
                 parts = min(len(kept), parts * 2)
+
+    def _unwrap_steps(self) -> None:
+        """Try to put the steps inside ``steps`` or ``parallel`` in the place of that step."""
+        steps = self.steps()
+        for item in list(steps.value):
+            lists = list(_lists_of(item))
+            if lists and len(item.value) == 1:
+                at = steps.value.index(item)
+                inner = [step for one in lists for step in one.value]
+                self._try(steps, [*steps.value[:at], *inner, *steps.value[at + 1 :]])
+
+    def _join_waits(self) -> None:
+        """Try to replace two waits that follow each other by one, which is as long as both."""
+        steps, at = self.steps(), 0
+        while at + 1 < len(steps.value):
+            one, other = steps.value[at : at + 2]
+            first_ms, second_ms = _wait_ms(one), _wait_ms(other)
+            if first_ms is not None and second_ms is not None:
+                joined = yaml.compose(f"wait: {first_ms + second_ms}ms", Loader=yaml.SafeLoader)
+                if self._try(steps, [*steps.value[:at], joined, *steps.value[at + 2 :]]):
+                    continue
+            at += 1
 
     def shrink_mapping(self, *path: str) -> None:
         """Try to remove the entries of a mapping in the drill's cluster, one at a time."""
@@ -117,14 +157,14 @@ def shrink(text: str, still_fails: Callable[[str], bool], *, needs_recovery: boo
     ``needs_recovery``: whether the drill may only be said to fail after its final recovery.
     """
     shrinking = _Shrinking(text, still_fails)
-    before = len(shrinking.steps().value)
+    before = _count(shrinking.steps())
     if not needs_recovery:
         shrinking.remove_recovery()
     shrinking.shrink_steps()
     for path in (("cluster", "topics"), ("cluster", "config"), ("cluster",)):
         shrinking.shrink_mapping(*path)
     shrinking.shrink_steps()
-    return Shrunk(shrinking.text(), before, len(shrinking.steps().value), shrinking.runs)
+    return Shrunk(shrinking.text(), before, _count(shrinking.steps()), shrinking.runs)
 
 
 def _recovery_index(items: Sequence[yaml.Node]) -> int:
@@ -133,6 +173,38 @@ def _recovery_index(items: Sequence[yaml.Node]) -> int:
         if isinstance(items[at], yaml.ScalarNode) and items[at].value == RECOVERY:
             return at
     return max(0, len(items) - 1)
+
+
+def _lists_of(step: yaml.Node) -> Iterator[yaml.SequenceNode]:
+    """Yield the lists of steps directly inside a step: one, or one for each parallel branch."""
+    if isinstance(found := _value(step, "steps"), yaml.SequenceNode):
+        yield found
+    if isinstance(branches := _value(step, "parallel"), yaml.SequenceNode):
+        yield from (one for one in branches.value if isinstance(one, yaml.SequenceNode))
+
+
+def _inner_lists(steps: yaml.SequenceNode) -> Iterator[yaml.SequenceNode]:
+    """Yield the lists of branches and of steps at any depth inside the steps of a list."""
+    for step in steps.value:
+        if isinstance(branches := _value(step, "parallel"), yaml.SequenceNode):
+            yield branches
+        for inner in _lists_of(step):
+            yield inner
+            yield from _inner_lists(inner)
+
+
+def _count(steps: yaml.SequenceNode) -> int:
+    """Return the number of steps in a list; steps inside other steps count instead of those."""
+    return sum(sum(map(_count, _lists_of(step))) or 1 for step in steps.value)
+
+
+def _wait_ms(step: yaml.Node) -> int | None:
+    """Return how long a step waits, in milliseconds, or None if it is another step."""
+    value = _value(step, "wait")
+    match = _WAIT.fullmatch(value.value) if isinstance(value, yaml.ScalarNode) else None
+    if match is None or len(step.value) > 1:
+        return None
+    return int(match[1]) * (1_000 if match[2] == "s" else 1)
 
 
 def _value(node: yaml.Node | None, name: str) -> yaml.Node | None:

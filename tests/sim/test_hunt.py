@@ -256,6 +256,33 @@ def test_only_the_last_recovery_is_kept_whole() -> None:
     assert shrunk.text.endswith("steps:\n- kill: 2\n- heal_all\n- wait: 30s\n")
 
 
+def test_steps_inside_other_steps_are_removed_and_unwrapped() -> None:
+    steps = ["parallel: [[{kill: 0}, {kill: 1}], [{kill: 2}]]", "steps: [{kill: 0}, {stop: 1}]"]
+    text = HEAD + "".join(f"  - {step}\n" for step in [*steps, "heal_all"])
+    shrunk = shrink(text, lambda one: "kill: 2" in one and "stop: 1" in one, needs_recovery=True)
+    assert (shrunk.steps_before, shrunk.steps_after) == (6, 3)
+    assert shrunk.text.endswith("steps:\n- {kill: 2}\n- {stop: 1}\n- heal_all\n")
+
+
+def test_steps_that_must_run_at_the_same_time_stay_in_parallel() -> None:
+    text = f"{HEAD}  - parallel: [[{{kill: 0}}], [{{kill: 1}}, {{kill: 2}}]]\n  - heal_all\n"
+    shrunk = shrink(text, lambda one: "parallel" in one and "kill: 2" in one, needs_recovery=True)
+    assert shrunk.steps_after == 2
+    assert shrunk.text.endswith("steps:\n- parallel: [[{kill: 2}]]\n- heal_all\n")
+
+
+def test_waits_are_joined() -> None:
+    steps = ["wait: 2s", "wait: 300ms", "kill: 2", "wait: 1s", "heal_all"]
+    text = HEAD + "".join(f"  - {step}\n" for step in steps)
+
+    def waits_long_enough(candidate: str) -> bool:
+        waits = re.findall(r"wait: (\d+)(m?s)", candidate)
+        return sum(int(n) * (1000 if unit == "s" else 1) for n, unit in waits) == 3_300
+
+    shrunk = shrink(text, waits_long_enough, needs_recovery=True)
+    assert shrunk.text.endswith("steps:\n- wait: 3300ms\n- heal_all\n")
+
+
 def test_nothing_is_kept_after_a_violated_invariant() -> None:
     quirks = parse_quirks(["C7"])
     steps = ["wait: 1s", "stop: 1", "wait: 9s", "kill: 2", "heal_all", "until: {healthy: true}"]
