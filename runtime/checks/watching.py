@@ -296,8 +296,16 @@ class Watcher:
     # -- events of brokers and controllers
 
     def before(self, actor: Actor) -> None:
-        """Remember which event a broker is about to process."""
-        if actor.task is None and actor.address.role == "broker":
+        """Remember which event a broker is about to process.
+
+        Forget what a controller did in an event in which it crashed."""
+        if actor.task is not None:
+            return
+        if actor.address.role == "controller":
+            self._fenced.discard(actor.address.id)
+            self._events.pop(actor.address.id, None)
+            self._revived.pop(actor.address.id, None)
+        elif actor.address.role == "broker":
             self._current[actor.address] = actor.inbox[0] if actor.inbox else None
             if (broker := self._broker(actor.address.id)) is not None:
                 self._broker_epochs[actor.address.id] = broker.broker_epoch

@@ -36,7 +36,7 @@ from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.zk.store import Create, Delete, SetData
+from klamm.zk.store import Check, Create, Delete, SetData
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.faults import cut_off
 from tests.sim.worlds import active_controller, create_topic, state_of
@@ -476,6 +476,21 @@ def test_writes_of_tools_are_not_judged() -> None:
     store = cluster.world.open_store()
     store.write([[SetData("/brokers/topics/t", b'{"version": 3, "partitions": {}}')]])
     store.close()
+    assert cluster.watcher.violations == []
+
+
+def test_an_event_in_which_a_controller_crashed_is_not_held_against_the_next_one() -> None:
+    cluster = Planted(NO_QUIRKS)
+    world = cluster.world
+    for broker_id in (1, 2):
+        world.kill(broker_id)
+    for tap in world.server.rejection_taps:
+        tap(world.nodes[0].store.session_id, Check("/controller_epoch", 0))
+    world.kill(0)
+    world.run_for(10_000)
+    world.start(0)
+    world.run_for(10_000)
+    assert active_controller(world).config.broker_id == 0
     assert cluster.watcher.violations == []
 
 
