@@ -29,6 +29,7 @@ from klamm.runtime.checks.agreement import check_simulated_world
 from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.simulated.checkpoint import Checkpoint
 from klamm.runtime.simulated.state_digest import FIRST_ZXID, NEVER_MS, StateText
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -121,7 +122,8 @@ class Exploration:
     """A simulated cluster in one state, with all its invariants.
 
     ``choices``: how many steps can follow, and their texts, in a fixed order. ``take`` makes one of
-    them. A saved state (``save``) can be loaded any number of times.
+    them. A saved state (``save``) can be loaded any number of times. A checkpoint resets this
+    object in place, to a state that it was in before.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -151,17 +153,22 @@ class Exploration:
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_steps": None}
 
-    def save(self) -> bytes:
-        """Return the state as bytes."""
+    def save(self) -> tuple[bytes, Checkpoint]:
+        """Return the state as bytes, and a checkpoint that resets this object to the state."""
+        # Keep the texts of all actors for the states that follow.
+        self.digest()
         out = io.BytesIO()
-        _Pickler(out, pickle.HIGHEST_PROTOCOL).dump(self)
-        return out.getvalue()
+        pickler = _Pickler(out, pickle.HIGHEST_PROTOCOL)
+        pickler.dump(self)
+        # The memo has every object that can be reached, except numbers.
+        return out.getvalue(), Checkpoint(value for _, value in pickler.memo.copy().values())
 
     @staticmethod
-    def load(saved: bytes) -> Exploration:
-        """Return a saved state. The bytes must come from ``save``."""
-        state: Exploration = _Unpickler(io.BytesIO(saved)).load()
-        return state
+    def load(saved: bytes) -> tuple[Exploration, Checkpoint]:
+        """Return a saved state, and a checkpoint of it. The bytes must come from ``save``."""
+        unpickler = _Unpickler(io.BytesIO(saved))
+        state: Exploration = unpickler.load()
+        return state, Checkpoint(unpickler.memo.copy().values())
 
     @property
     def choices(self) -> list[str]:
@@ -249,8 +256,12 @@ class Exploration:
             self._run(actor)
 
     def _run(self, actor: Actor) -> None:
-        self._texts.changed(actor.address.id)
+        self._texts.changed(actor.address)
         self._world.run_event(actor)
+
+    def _changed(self, broker_id: int) -> None:
+        for role in ("broker", "controller"):
+            self._texts.changed(Address(role, broker_id))
 
     def _expire(self, session: int) -> None:
         del self._dead_sessions[session]
@@ -272,14 +283,14 @@ class Exploration:
         world = self._world
         if verb == "kill":
             broker_id = int(words[0])
-            self._texts.changed(broker_id)
+            self._changed(broker_id)
             self._dead_sessions[world.nodes[broker_id].store.session_id] = broker_id
             world.kill(broker_id)
         elif verb == "start":
-            self._texts.changed(int(words[0]))
+            self._changed(int(words[0]))
             world.start(int(words[0]))
         elif verb == "expire":
-            self._texts.changed(int(words[0]))
+            self._changed(int(words[0]))
             world.expire_session(int(words[0]))
         elif verb == "shutdown":
             world.shut_down(int(words[0]))

@@ -1,20 +1,23 @@
 """Explores every state that a small cluster can reach, breadth first, and checks each one.
 
-A state is expanded in a process: it is loaded, and each step that can follow is made on a fresh
-copy. States with equal digests are expanded once. The numbers of states and transitions and the
-depth depend only on the scope. The first violation found has a shortest path. This module prints
-nothing.
+States are expanded in processes: a process loads a saved state, makes the few steps that lead on to
+the state, and each step that can follow. In between it resets the loaded state in place. States
+with equal digests are expanded once. The numbers of states and transitions and the depth depend
+only on the scope. The first violation found has a shortest path. This module prints nothing.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import groupby
 from multiprocessing import get_context
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -22,16 +25,21 @@ import msgspec
 from klamm.cluster.errors import KlammError
 from klamm.drills.exploration import Exploration, Scope, Violation
 from klamm.runtime.interrupts import starting_workers
+from klamm.runtime.simulated.checkpoint import Checkpoint
 
-_CHUNK: Final = 100
-_Entry = tuple[bytes, int | None]
-"""A state to be expanded: a saved state, and the choice that leads on to it, if any."""
+_CHUNK: Final = 50
+_CHUNKS_PER_JOB: Final = 4
+"""A level has at least so many chunks for each process, so that all processes end it together."""
+_MAX_PATH: Final = 3
+"""A state is saved if this number of choices leads to it from another saved state."""
+_Entry = tuple[bytes, tuple[int, ...]]
+"""A state to be expanded: a saved state, and the choices that lead on from there."""
 
 
 class Expanded(msgspec.Struct, frozen=True):
-    """A state as bytes, and the digest and violation after each of its choices."""
+    """The digest and violation after each choice in a state, and the state itself if saved."""
 
-    saved: bytes
+    saved: bytes | None
     after: tuple[tuple[bytes, Violation | None], ...]
 
 
@@ -58,13 +66,14 @@ def explore(scope: Scope, jobs: int, max_states: int | None = None) -> Iterator[
     progress = Progress(violation=first.violation())
     start = first.digest()
     reached: dict[bytes, tuple[bytes, int] | None] = {start: None}
-    entries: list[tuple[bytes, _Entry]] = [(start, (first.save(), None))]
+    entries: list[tuple[bytes, _Entry]] = [(start, (first.save()[0], ()))]
     with _Pool(jobs) as pool:
         while entries and progress.violation is None and progress.states != max_states:
             following: list[tuple[bytes, _Entry]] = []
-            for (digest, _), expanded in zip(
+            for (digest, entry), expanded in zip(
                 entries, pool.expand([entry for _, entry in entries]), strict=True
             ):
+                saved, path = entry if expanded.saved is None else (expanded.saved, ())
                 for choice, (after, violation) in enumerate(expanded.after):
                     progress.transitions += 1
                     if after in reached:
@@ -81,7 +90,7 @@ def explore(scope: Scope, jobs: int, max_states: int | None = None) -> Iterator[
                         progress.depth += 1
                         yield progress
                         return
-                    following.append((after, (expanded.saved, choice)))
+                    following.append((after, (saved, (*path, choice))))
                 yield progress
             entries = following
             progress.depth += bool(entries)
@@ -112,6 +121,7 @@ class _Pool:
     """Expands states in several processes, in the given order. With one job, in this process."""
 
     def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
         self._executor = (
             None
             if jobs == 1
@@ -126,7 +136,8 @@ class _Pool:
             self._executor.shutdown(cancel_futures=True)
 
     def expand(self, entries: Sequence[_Entry]) -> Iterator[Expanded]:
-        chunks = [entries[at : at + _CHUNK] for at in range(0, len(entries), _CHUNK)]
+        size = min(_CHUNK, math.ceil(len(entries) / (self._jobs * _CHUNKS_PER_JOB)))
+        chunks = [entries[at : at + size] for at in range(0, len(entries), size)]
         if self._executor is None:
             results: Iterable[list[Expanded]] = map(expand, chunks)
         else:
@@ -138,21 +149,38 @@ class _Pool:
 
 def expand(entries: Iterable[_Entry]) -> list[Expanded]:
     """Return the states that can follow each of some states."""
-    return [_expand_one(saved, choice) for saved, choice in entries]
+    expanded: list[Expanded] = []
+    for saved, group in groupby(entries, key=itemgetter(0)):
+        state, origin = Exploration.load(saved)
+        for _, path in group:
+            expanded.append(_expand_one(state, origin, path))
+            origin.reset()
+    return expanded
 
 
-def _expand_one(saved: bytes, choice: int | None) -> Expanded:
-    state = Exploration.load(saved)
-    if choice is not None:
-        state.take(choice)
-        saved = state.save()
+def _expand_one(state: Exploration, origin: Checkpoint, path: Sequence[int]) -> Expanded:
+    """Expand the state to which ``path`` leads from ``origin``.
+
+    Making the steps of a short path again is cheaper than saving the state."""
+    _follow(state, path)
+    saved = None
+    if len(path) == _MAX_PATH:
+        saved, origin = state.save()
+        path = ()
     after: list[tuple[bytes, Violation | None]] = []
-    last = len(state.choices) - 1
-    for number in range(last + 1):
-        following = state if number == last else Exploration.load(saved)
-        following.take(number)
-        after.append((following.digest(), following.violation()))
+    choices = len(state.choices)
+    for choice in range(choices):
+        if choice:
+            origin.reset()
+            _follow(state, path)
+        state.take(choice)
+        after.append((state.digest(), state.violation()))
     return Expanded(saved, tuple(after))
+
+
+def _follow(state: Exploration, path: Sequence[int]) -> None:
+    for choice in path:
+        state.take(choice)
 
 
 def _begin() -> None:

@@ -40,6 +40,7 @@ from klamm.controller.timer import Timer
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal_guard import JournalGuard
+from klamm.runtime.simulated.checkpoint import slots_of
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
 from klamm.runtime.transport import SimulatedTransport
@@ -91,6 +92,7 @@ _IGNORED_NAMES: Final = frozenset(
         "_seq",
         "cause_id",
         "event_id",
+        "is_candidate",
         "yield_control",
         "_listeners",
         "_node",
@@ -132,34 +134,47 @@ _CORRELATIONS: Final = frozenset({"correlation_id"})
 
 
 class StateText:
-    """The text of a world's state. The texts of nodes are kept until ``changed`` is called."""
+    """The text of a world's state.
+
+    The texts of brokers and controllers are kept until ``changed`` is called, and the texts of
+    immutable objects as long as this object.
+    """
 
     def __init__(self) -> None:
-        self._nodes: dict[int, str] = {}
+        self._actors: dict[Address, str] = {}
+        self._frozen: _FrozenTexts = {}
         self._zxid = 0
         self._znodes = ""
 
-    def changed(self, broker_id: int) -> None:
-        """Forget the text of a node, because the node has run, started or stopped."""
-        self._nodes.pop(broker_id, None)
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_frozen": {}}
+
+    def changed(self, address: Address) -> None:
+        """Forget the text of a broker or controller, because it has run, started or stopped."""
+        self._actors.pop(address, None)
 
     def text(self, world: SimulatedWorld, more: Iterable[object] = ()) -> str:
         """Return the text of a world and of the values ``more``.
 
         Call this only between events. The zxids of the world must begin with FIRST_ZXID.
         """
-        writer = _Writer()
+        writer = _Writer(self._frozen)
         for part in more:
             writer.write(part)
         writer.out.append(str(world.candidacy.failed_failovers))
         for broker_id in world.spec.broker_ids:
-            if broker_id not in self._nodes:
-                self._nodes[broker_id] = _text_of_node(world, broker_id)
-            writer.out.append(self._nodes[broker_id])
             running = world.nodes.get(broker_id)
+            for role, text_of in _TEXT_OF.items():
+                address = Address(role, broker_id)
+                if address not in self._actors:
+                    self._actors[address] = text_of(_Writer(self._frozen), world, broker_id)
+                writer.out.append(self._actors[address])
             if running is not None:
+                writer.write(running.store)
                 writer.write(world.scheduler.actors[Address("broker", broker_id)])
                 if running.node.controller is not None:
+                    # The broker changes this when it has started.
+                    writer.atom(running.node.controller.is_candidate)
                     writer.events(running.node.controller.events)
         for link, messages in world.transport.by_link().items():
             writer.out.append(f"{link[0]} {link[1]}")
@@ -180,11 +195,27 @@ class StateText:
         return hashlib.blake2b(self.text(world, more).encode(), digest_size=16).digest()
 
 
-def _text_of_node(world: SimulatedWorld, broker_id: int) -> str:
-    writer = _Writer()
+def _text_of_broker(writer: _Writer, world: SimulatedWorld, broker_id: int) -> str:
     running = world.nodes.get(broker_id)
-    writer.write(world.log_stores[broker_id] if running is None else running)
+    if running is None:
+        writer.write(world.log_stores[broker_id])
+    else:
+        writer.leave_out(running.store)
+        writer.write(running.node.broker)
     return "\n".join(writer.out)
+
+
+def _text_of_controller(writer: _Writer, world: SimulatedWorld, broker_id: int) -> str:
+    running = world.nodes.get(broker_id)
+    if running is not None:
+        broker = running.node.broker
+        # These parts of the broker are in its own text.
+        writer.leave_out(running.store, broker.metadata_cache, broker.dynamic_config_manager.config)
+        writer.write(running.node.controller)
+    return "\n".join(writer.out)
+
+
+_TEXT_OF: Final = {"broker": _text_of_broker, "controller": _text_of_controller}
 
 
 def _with_ranks(text: str) -> str:
@@ -202,12 +233,18 @@ def _text_of_znodes(server: MemoryServer) -> str:
     return _TIMESTAMP.sub("", "\n".join(sorted(out)))
 
 
+_FrozenTexts = dict[int, tuple[object, str]]
+"""Immutable objects by their ``id``, and their texts."""
+
+
 class _Writer:
     """Writes objects as text. Objects with an identity are written once."""
 
-    def __init__(self) -> None:
+    def __init__(self, frozen: _FrozenTexts) -> None:
         self.out: list[str] = []
         self._seen: set[int] = set()
+        self._frozen = frozen
+        self._identities = 0
 
     def write(self, value: Any) -> None:
         kind = value.__class__
@@ -253,18 +290,31 @@ class _Writer:
         self.out.append("{" + ",".join(sorted(map(self._alone, values))) + "}")
 
     def _alone(self, value: object) -> str:
-        writer = _Writer()
+        writer = _Writer(self._frozen)
         writer.write(value)
         return " ".join(writer.out)
 
+    def leave_out(self, *values: object) -> None:
+        """Do not write these objects."""
+        self._seen.update(map(id, values))
+
     def is_new(self, value: object) -> bool:
         """Return True the first time that an object is written."""
+        self._identities += 1
         is_new = id(value) not in self._seen
         self._seen.add(id(value))
         return is_new
 
-    def slots(self, value: object, names: Iterable[str]) -> None:
+    def frozen(self, value: object, names: Iterable[str]) -> None:
+        """Write an immutable object. Keep its text if that has no object with an identity."""
+        kept = self._frozen.get(id(value))
+        if kept is not None:
+            self.out.append(kept[1])
+            return
+        start, identities = len(self.out), self._identities
         self.fields(value, [(name, getattr(value, name, None)) for name in names])
+        if self._identities == identities:
+            self._frozen[id(value)] = (value, "\n".join(self.out[start:]))
 
     def fields(self, value: object, fields: Iterable[tuple[str, object]]) -> None:
         out, kinds, hows = self.out, _FIELD_KINDS, _HOW
@@ -310,9 +360,9 @@ def _how_to_write(kind: type) -> _Write:
         return _Writer.mapping
     if issubclass(kind, set | frozenset):
         return _Writer.set
-    slots = tuple(dict.fromkeys(name for c in kind.__mro__ for name in _slots(c)))
+    slots = slots_of(kind)
     if issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen:
-        return lambda writer, value: writer.slots(value, slots)
+        return lambda writer, value: writer.frozen(value, slots)
 
     def write(writer: _Writer, value: Any) -> None:
         if not writer.is_new(value):
@@ -324,11 +374,6 @@ def _how_to_write(kind: type) -> _Write:
             writer.fields(value, value.__dict__.items())
 
     return write
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = kind.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 _HOW: Final[dict[type, _Write]] = {

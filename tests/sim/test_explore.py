@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -20,6 +21,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
 from klamm.drills.exploration import Exploration, Scope, parse_scope
 from klamm.drills.exploring import Progress, explore, replay
+from klamm.runtime.simulated.checkpoint import Checkpoint
 from klamm.runtime.simulated.state_digest import StateText
 
 DELETION = Scope(2, 1, ((0,),), ("delete",), NO_QUIRKS)
@@ -61,22 +63,44 @@ def test_states_with_equal_digests_have_equal_successors(scope: Scope) -> None:
     """What the digest leaves out changes nothing that follows; kept texts are not stale."""
     successors: dict[bytes, list[bytes]] = {}
     start = Exploration(scope)
-    queue = deque([start.save()])
+    queue = deque([start.save()[0]])
     compared = 0
     while compared < 100:
         saved = queue.popleft()
-        state = Exploration.load(saved)
+        state, _ = Exploration.load(saved)
         after = []
         for choice in range(len(state.choices)):
-            following = Exploration.load(saved)
+            following, _ = Exploration.load(saved)
             following.take(choice)
             digest = following.digest()
             following._texts = StateText()
             assert following.digest() == digest
             after.append(digest)
-            queue.append(following.save())
+            queue.append(following.save()[0])
         compared += state.digest() in successors
         assert successors.setdefault(state.digest(), after) == after
+
+
+def test_a_reset_state_has_the_successors_of_a_loaded_one() -> None:
+    """Steps that kill and start a broker are undone as well, again and again."""
+    state = Exploration(RESTART)
+    for number in range(40):
+        saved, checkpoint = state.save()
+        digest, choices = state.digest(), state.choices
+        for choice in range(len(choices)):
+            loaded, _ = Exploration.load(saved)
+            loaded.take(choice)
+            state.take(choice)
+            assert state.text() == loaded.text()
+            checkpoint.reset()
+            assert (state.digest(), state.choices) == (digest, choices)
+        state.take(number % len(choices))
+    assert not state._actions
+
+
+def test_an_object_that_cannot_be_reset_is_refused() -> None:
+    with pytest.raises(TypeError, match="cannot be reset"):
+        Checkpoint([itertools.count()])
 
 
 @pytest.mark.parametrize("part", ["context", "metadata_cache", "leaderships"])
