@@ -3,7 +3,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 target=$(cd "$here/../.." && pwd)/.kafka
-if [ -e "$target/libs/kafka_2.13-2.8.2.jar" ]; then
+if [ -e "$target/libs/kafka-tools-2.8.2.jar" ]; then
   echo "Kafka 2.8.2 is already in $target/libs"
   exit 0
 fi

@@ -21,9 +21,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 Tool = Callable[..., str]
 
 
-@pytest.fixture
-def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
-    config = config_of(chroot, tmp_path / "data", str(free_ports(BROKERS)))
+@pytest.fixture(params=[True, False], ids=["segments", "in memory"])
+def server(request: pytest.FixtureRequest, chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
+    config = config_of(
+        chroot, tmp_path / "data", str(free_ports(BROKERS)), has_segments=request.param
+    )
     with ClusterServer(config) as opened:
         yield opened
 
@@ -111,6 +113,24 @@ def test_records_groups_and_offsets(tool: Tool, tmp_path: Path) -> None:
     assert cut.endswith("partition: a-0\tlow_watermark: 20\n")
     earliest = ("--topic", "a", "--time", "-2")
     assert tool("kafka.tools.GetOffsetShell", *earliest, at="--broker-list") == "a:0:20\n"
+
+
+def test_producer_performance(tool: Tool, server: ClusterServer) -> None:
+    libs = kafka_libs()
+    if libs is None or not (libs / "kafka-tools-2.8.2.jar").is_file():
+        pytest.skip("no kafka-tools-2.8.2.jar: make peer-kafka")
+    tool("kafka.admin.TopicCommand", "--create", "--topic", "a", "--partitions", "2")
+    measured = run_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        [
+            *("--topic", "a", "--num-records", "500", "--record-size", "100"),
+            *("--throughput", "-1", "--producer-props", "acks=all"),
+            f"bootstrap.servers={','.join(bootstrap(server))}",
+        ],
+    )
+    assert measured.stdout.startswith("500 records sent, "), measured
+    offsets = tool("kafka.tools.GetOffsetShell", "--topic", "a", at="--broker-list")
+    assert sum(int(line.rpartition(":")[2]) for line in offsets.splitlines()) == 500
 
 
 def test_reassignments_elections_and_log_directories(tool: Tool, tmp_path: Path) -> None:
