@@ -59,6 +59,7 @@ did not recover or a run did not end in time, 12 inconclusive.
 _SEEDS: Final = re.compile(r"([0-9]{1,12})(?:\.\.([0-9]{1,12}))?")
 _DEFAULT_MINUTES: Final = 1.0
 _MEMORY_MB: Final = 512
+_LINE_INTERVAL_S: Final = 60.0
 
 SeedTimeout = Annotated[
     float,
@@ -135,16 +136,10 @@ def hunt(
             with nullcontext() if report.is_live else waiting("the hunt to end"):
                 for result in run_hunt(chosen, options, run_all, seconds):
                     report.add(result)
-        except EnvironmentProblem:
-            if json:
-                print_json(report.values())  # What was found is not lost with its file.
+        except (EnvironmentProblem, KeyboardInterrupt):
+            report.print()  # What was found is not lost.
             raise
-        finally:
-            STATUS_LINE.erase()
-    if json:
-        print_json(report.values())
-    else:
-        typer.echo(report.counts())
+    report.print()
     raise typer.Exit(int(worst(report.outcomes)))
 
 
@@ -190,6 +185,7 @@ class _Report:
         self._quiet = quiet
         self.is_live = not quiet and sys.stderr.isatty()
         self._began_s = time.monotonic()
+        self._next_line_s = self._began_s + _LINE_INTERVAL_S
         self._seeds = self._actions = 0
         self._simulated_ms = 0.0
         self._found: list[dict[str, Any]] = []
@@ -218,6 +214,9 @@ class _Report:
             self._add_violation(result)
         if self.is_live:
             STATUS_LINE.refresh(self.counts)
+        elif time.monotonic() >= self._next_line_s:
+            self._next_line_s += _LINE_INTERVAL_S
+            typer.echo(self.counts(), err=True)
 
     def counts(self) -> str:
         """Return the counts as one line."""
@@ -229,6 +228,14 @@ class _Report:
             f"({self._simulated_ms / 1000 / seconds:,.0f} times real time), "
             f"{counted(len(self._found), 'violation')}"
         )
+
+    def print(self) -> None:
+        """Print the counts, and as JSON also the violations."""
+        STATUS_LINE.erase()
+        if self._quiet:
+            print_json(self.values())
+        else:
+            typer.echo(self.counts())
 
     def values(self) -> dict[str, Any]:
         """Return the counts and violations as plain values, for JSON."""

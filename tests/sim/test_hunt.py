@@ -330,6 +330,30 @@ def test_a_hunt_counts_and_writes_nothing_if_nothing_is_found(klamm: Any, tmp_pa
     assert not out.exists()
 
 
+def test_ctrl_c_prints_the_counts_of_a_hunt_so_far(tmp_path: Path) -> None:
+    words = ("-m", "klamm", "hunt", "--jobs", "1", "--out", str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "waiting for the hunt to end\n"
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate()
+    assert (process.returncode, errors) == (130, "Interrupted\n")
+    assert re.match(r"\d+ seeds? \(.* times real time\), \d+ violations?\n$", out), out
+
+
+@pytest.mark.usefixtures("waits_are_long")
+def test_a_hunt_without_a_terminal_prints_its_counts_now_and_then(
+    klamm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("klamm.cli.hunt._LINE_INTERVAL_S", 0.0)
+    words = ("hunt", "--seeds", "2..3", "--jobs", "1", "--out", str(tmp_path / "found"))
+    _, _, errors = klamm(*words)
+    assert re.findall(r"^(\d seeds?) \(", errors, re.M) == ["1 seed", "2 seeds"]
+
+
 def test_a_violation_is_written_and_can_be_repeated(klamm: Any, tmp_path: Path) -> None:
     out = tmp_path / "found"
     words = ("hunt", "--seeds", "7..7", "--quirks", "C7", "--no-shrink", "--out", str(out))
@@ -384,7 +408,9 @@ def test_a_violation_is_printed_although_its_file_cannot_be_written(
         repeat = found["repeat"]
     else:
         assert printed.startswith("seed 7: always shutdown-stops-followers: ")
-        repeat = printed.splitlines()[-1].removeprefix("  repeat it with: ")
+        *_, command, counts = printed.splitlines()
+        repeat = command.removeprefix("  repeat it with: ")
+        assert counts.startswith("1 seed (")
     assert repeat == "klamm hunt --seeds 7..7 --quirks C7"
 
 
