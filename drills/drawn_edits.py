@@ -45,7 +45,10 @@ def _write_foreign_znode(draw: Draw) -> str:
 
 
 def _delete_znodes(draw: Draw) -> str:
-    """Return a step that deletes all znodes of a topic manually, and creates it again."""
+    """Return a step that deletes all znodes of a topic manually, and creates it again.
+
+    The controller has two seconds for each, because the next one could not tell the topics apart.
+    """
     topic = draw.rng.choice(draw.cluster.deletable)
     partitions = draw.cluster.topics[topic]
     root = f"/brokers/topics/{topic}"
@@ -58,4 +61,4 @@ def _delete_znodes(draw: Draw) -> str:
     replicas = ",".join(":".join(map(str, ids)) for ids in partitions)
     create = f"topics --zookeeper {{zk}} --create --topic {topic} --replica-assignment {replicas}"
     deletion = f"delete_znode: [{', '.join(paths)}]"
-    return f"{{steps: [{{{deletion}}}, {{wait: 2s}}, {{run: '{create}'}}]}}"
+    return f"{{steps: [{{{deletion}}}, {{wait: 2s}}, {{run: '{create}'}}, {{wait: 2s}}]}}"

@@ -70,10 +70,10 @@ class Produces:
             partition = self._partitions[tp]
             try:
                 appended = self._append(tp, partition, produced, now_ms, wall_ms)
+                epoch = partition.epoch_of(appended)
             except ReplicaLogError as log_error:
                 answers[tp] = ProducedPartition(self._on_log_error(tp, log_error))
             else:
-                epoch = partition.epoch_of(appended)
                 answers[tp] = ProducedPartition(Errors.NONE, appended.first_offset, epoch)
                 required[tp] = appended.last_offset + 1
         if body.acks == 0:

@@ -461,6 +461,11 @@ def test_a_dead_replica_leaves_an_isr_that_only_zookeeper_has() -> None:
     assert violated_in_a_hunt(50074) == ""
 
 
+def test_a_repeated_batch_on_a_failed_disk_is_answered_with_an_error() -> None:
+    """The leader reads the repeated batch's epoch from its log."""
+    assert violated_in_a_hunt(6636) == ""
+
+
 def violated_in_a_hunt(seed: int) -> str:
     """Run a drill that a hunt has found; what it violates."""
     text = (ROOT / f"tests/data/hunts/{seed}.yaml").read_text()
