@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from bench.kafka.cpu import java_pid
-from bench.kafka.processes import FakeBrokers, RealController, free_ports
+from bench.kafka.processes import FakeBrokers, RealController, SupervisedController, free_ports
 from bench.kafka.scenarios import Partition, Topic, topics
 from bench.kafka.zookeeper import BenchClient
 from klamm.cluster.errors import UsageError
@@ -145,7 +145,7 @@ class Peer:
 
 
 class KafkaPeer(Peer):
-    """Kafka's own controller over TCP to fake brokers that answer every request at once."""
+    """A controller over TCP to fake brokers that answer every request at once: Kafka's own."""
 
     product = "kafka-2.8.2"
 
@@ -170,16 +170,18 @@ class KafkaPeer(Peer):
     def pids(self) -> dict[str, int]:
         return {**super().pids(), "fakes": self._fakes.pid}
 
-    def start_controller(self) -> RealController:
+    def start_controller(self) -> SupervisedController:
         """One more Kafka broker, which waits to become the controller. It ends with the run."""
         number = self._controllers
         self._controllers += 1
-        controller = RealController(
+        controller = self._start_process(
             FIRST_CONTROLLER + number,
             self._first_port + number,
-            self.zookeeper.connect_string,
-            self.options.work_dir / f"kafka-{FIRST_CONTROLLER + number}",
-            self.options.settings,
+            self.options.work_dir / f"controller-{FIRST_CONTROLLER + number}",
         )
         self._processes.callback(controller.kill)
         return controller
+
+    def _start_process(self, broker_id: int, port: int, folder: Path) -> SupervisedController:
+        connect, settings = self.zookeeper.connect_string, self.options.settings
+        return RealController(broker_id, port, connect, folder, settings)

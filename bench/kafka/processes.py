@@ -46,18 +46,62 @@ _JVM_FLAGS = (
 _STARTED = "started (kafka.server.KafkaServer)"
 
 
-class RealController:
+class SupervisedController:
+    """A process with a controller, which ends with the process that started it.
+
+    ``started``: what it prints when it has started. Raises EnvironmentProblem when it does not
+    start.
+    """
+
+    def __init__(
+        self, broker_id: int, folder: Path, command: Sequence[str], started: str, log: Path
+    ) -> None:
+        self.broker_id = broker_id
+        self.controller_log = log
+        self._out = folder / "server.out"
+        with self._out.open("wb") as out:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SUPERVISOR), *command],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                cwd=folder,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_started(started)
+            pid = child_pid(self._supervisor.pid)
+            assert pid is not None, "it said that it had started"
+            self.pid = pid
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_until_started(self, started: str) -> None:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while started not in self._out.read_text(errors="replace"):
+            if self._supervisor.poll() is not None or time.monotonic() > deadline_s:
+                raise EnvironmentProblem(
+                    f"controller {self.broker_id} did not start", hint=f"see {self._out}"
+                )
+            time.sleep(POLL_INTERVAL_S)
+
+    def kill(self) -> None:
+        """As kill -9; returns when it is gone. Its session lives on. May be called twice."""
+        assert self._supervisor.stdin is not None
+        self._supervisor.stdin.close()
+        self._supervisor.wait(STOP_TIMEOUT_S)
+
+
+class RealController(SupervisedController):
     """A Kafka 2.8.2 broker, started; the first of them is elected controller.
 
-    ``settings``: lines for its server.properties, beside those a run needs. Raises
-    EnvironmentProblem when it does not start.
+    ``settings``: lines for its server.properties, beside those a run needs.
     """
 
     def __init__(
         self, broker_id: int, port: int, connect: str, folder: Path, settings: Sequence[str] = ()
     ) -> None:
-        self.broker_id = broker_id
-        self.controller_log = folder / "controller.log"
         folder.mkdir(parents=True)
         config = folder / "server.properties"
         lines = [
@@ -85,39 +129,7 @@ class RealController:
             "kafka.Kafka",
             str(config),
         ]
-        self._out = folder / "server.out"
-        with self._out.open("wb") as out:
-            self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SUPERVISOR), *command],
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=out,
-                cwd=folder,
-                start_new_session=True,
-            )
-        try:
-            self._wait_until_started()
-            pid = child_pid(self._supervisor.pid)
-            assert pid is not None, "it said that it had started"
-            self.pid = pid
-        except BaseException:
-            self.kill()
-            raise
-
-    def _wait_until_started(self) -> None:
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while _STARTED not in self._out.read_text(errors="replace"):
-            if self._supervisor.poll() is not None or time.monotonic() > deadline_s:
-                raise EnvironmentProblem(
-                    f"Kafka broker {self.broker_id} did not start", hint=f"see {self._out}"
-                )
-            time.sleep(POLL_INTERVAL_S)
-
-    def kill(self) -> None:
-        """As kill -9; returns when it is gone. Its session lives on. May be called twice."""
-        assert self._supervisor.stdin is not None
-        self._supervisor.stdin.close()
-        self._supervisor.wait(STOP_TIMEOUT_S)
+        super().__init__(broker_id, folder, command, _STARTED, folder / "controller.log")
 
 
 class AskedProcess:
