@@ -153,6 +153,9 @@ class UpAgain(Action, frozen=True):
     def act(self, run: ScenarioRunner) -> None:
         if not run.wait_for(Condition("brokers", [])):
             raise KlammError("brokers of the killed process are still registered")
+        if running := sorted(run.cluster.nodes):
+            # Checked before any broker starts: its controller would never become a candidate.
+            raise KlammError(f"broker {running[0]} is already running")
         run.cluster.begin_start_all()
         broker_ids = sorted(run.cluster.spec.broker_ids)
         have_all_registered = run.wait_for(Condition("brokers", broker_ids))

@@ -199,3 +199,17 @@ def test_logs_in_memory_end_with_their_process() -> None:
     verdict, _ = run(drill)
     assert verdict.outcome is Outcome.UNSAFE
     assert "acknowledged" in verdict.failures[0].seen
+
+
+def test_a_restart_of_the_cluster_that_finds_a_running_broker_starts_no_other() -> None:
+    drill = parse_drill(
+        "drill: d\nabout: x\ntolerant: true\n"
+        "cluster: {brokers: 3, controllers: [0], topics: {t: [[1, 2]]}}\n"
+        "steps:\n"
+        "  - delay: {between: [0, zookeeper], ms: 400}\n"
+        "  - kill_all\n  - wait: 1s\n  - start: 1\n  - up_again\n  - heal_all\n"
+        "  - {until: {healthy: true}, within: 60s}\n",
+        "d.yaml",
+    )
+    verdict, _ = run(drill, seed=7769)
+    assert verdict.outcome is Outcome.PASSED, verdict
