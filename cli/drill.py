@@ -23,6 +23,8 @@ from klamm.cli import drill_twice
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_drill, complete_shipped_drill
 from klamm.cli.connect import security_of
+from klamm.cli.drill_compare import EXAMPLES as COMPARE_EXAMPLES
+from klamm.cli.drill_compare import compare as compare_worlds
 from klamm.cli.drill_crash import EXAMPLES as CRASH_EXAMPLES
 from klamm.cli.drill_crash import crash
 from klamm.cli.drill_explore import EXAMPLES as EXPLORE_EXAMPLES
@@ -30,6 +32,16 @@ from klamm.cli.drill_explore import explore
 from klamm.cli.drill_record import EXAMPLES as RECORD_EXAMPLES
 from klamm.cli.drill_record import record
 from klamm.cli.drill_travel import Travel, step_through, stop_at
+from klamm.cli.drill_world import (
+    WORLD_NAMES,
+    OnKafka,
+    check_options,
+    chosen_world,
+    find_for_world,
+    not_run_words,
+    why_left_out,
+    world_options,
+)
 from klamm.cli.errors import NOT_DETERMINISTIC
 from klamm.cli.options import AsJson, QuirkNames, comma_separated, counted, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
@@ -43,11 +55,11 @@ from klamm.drills.as_pytest import pytest_path, pytest_text
 from klamm.drills.hunting import run_text, shrink_failure
 from klamm.drills.junit import junit_xml
 from klamm.drills.page import drill_headline, run_page
-from klamm.drills.recordings import Recording, compare, is_recording, read_recording
+from klamm.drills.recordings import Recording, compare, is_recording
 from klamm.drills.run import Outcome, Verdict, play, worst
 from klamm.drills.schema import schema_text
 from klamm.drills.values import Drill
-from klamm.drills.worlds import Worlds
+from klamm.drills.worlds import World, Worlds
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.steps import Step
 from klamm.runtime.scenarios.trace import RunTrace
@@ -58,6 +70,7 @@ Examples:
   klamm drill run leader-loss
   klamm drill run leader-loss controller-loss --seed 7 --quirks 2.8.2
   klamm drill run mine.yaml --real --data-dir ./drill
+  klamm drill run leader-loss --on kafka
   klamm drill run mine.yaml --real --zookeeper localhost:2181/drills --json
   klamm drill run --all --junit drills.xml
   klamm drill run mine.yaml --page mine.html
@@ -80,6 +93,7 @@ Examples:
   klamm drill show leader-loss > mine.yaml
   klamm drill check mine.yaml
   klamm drill schema > drill.schema.json
+  klamm drill compare leader-loss
   klamm drill crash mine.yaml
   klamm drill explore
   klamm drill shrink mine.yaml --seed 7
@@ -133,6 +147,7 @@ app = command_group(
     help="Run scripted failures (drills), in simulation or on a real ZooKeeper.",
     epilog=_EXAMPLES,
 )
+app.command("compare", epilog=COMPARE_EXAMPLES)(compare_worlds)
 app.command("crash", epilog=CRASH_EXAMPLES)(crash)
 app.command("explore", epilog=EXPLORE_EXAMPLES)(explore)
 app.command("record", epilog=RECORD_EXAMPLES)(record)
@@ -147,6 +162,7 @@ def run(
         bool,
         typer.Option(help="Run on a real ZooKeeper in real time, not in simulation."),
     ] = False,
+    on: OnKafka = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed of the simulation. [default: 0]")
     ] = None,
@@ -167,16 +183,16 @@ def run(
     In the simulated world, the same seed gives byte-identical output. A recording of real Kafka
     brokers (.json) is run and compared with what those brokers did.
     """
-    _check_options(real, seed, zookeeper, twice)
+    world = chosen_world(real, on)
+    check_options(world, seed, zookeeper, twice, quirks, page)
     parsed = parse_quirks(comma_separated(quirks))
     if step or until is not None:
-        if run_all or real or twice or junit or page or (step and json):
+        if run_all or world is not World.SIMULATION or twice or junit or page or (step and json):
             raise UsageError(_NO_TRAVEL)
-        options = Travel(seed or 0, parsed, _repeating(seed or 0, parsed), data_dir, json)
+        options = Travel(seed or 0, parsed, _repeating(world, seed or 0, parsed), data_dir, json)
         raise typer.Exit(_travel(drills or [], until, step, options))
-    other_world = "simulated only" if real else "real only"
-    words, left_out = _chosen(drills or [], run_all, other_world, page)
-    found = [_find(word, real, zookeeper) for word in words]
+    words, left_out = _chosen(drills or [], run_all, world, page)
+    found = [find_for_world(word, world, zookeeper) for word in words]
     for path in (junit, page):
         if path is not None:
             _write(path, "")  # Fails before the drills run, not after.
@@ -188,7 +204,7 @@ def run(
     ):
         security = security_of(os.environ)
         opened = Worlds(
-            folder, klamm_version(), is_real=real, zookeeper=zookeeper, security=security
+            folder, klamm_version(), world=world, zookeeper=zookeeper, security=security
         )
         with waiting(f"ZooKeeper at {zookeeper}" if zookeeper else "ZooKeeper to start"):
             worlds = stack.enter_context(opened)
@@ -197,15 +213,14 @@ def run(
         is_same = not twice or runs.repeat(words, folder)
     code = int(worst(outcomes)) if is_same else NOT_DETERMINISTIC
     if junit is not None:
-        _write(junit, junit_xml(runs.reports, runs.durations_s, left_out, other_world))
+        _write(junit, junit_xml(runs.reports, runs.durations_s, left_out))
     if json:
-        not_run = [{"drill": name, "worlds": other_world} for name in left_out]
+        not_run = [{"drill": name, "worlds": reason} for name, reason in left_out.items()]
         print_json({"exit_code": code, "drills": runs.reports, "not_run": not_run})
     else:
         if len(outcomes) > 1:
             passed = f"{outcomes.count(Outcome.PASSED)} of {len(outcomes)} drills passed"
-            rest = f"; {len(left_out)} not run ({other_world}): {', '.join(left_out)}"
-            typer.echo(passed + (rest if left_out else ""))
+            typer.echo("; ".join((passed, *not_run_words(left_out))))
         if data_dir is not None:
             typer.echo(f"Journals: {data_dir}")
     raise typer.Exit(code)
@@ -324,22 +339,13 @@ def _travel(words: list[str], until: str | None, is_stepping: bool, options: Tra
     return stop_at(words[0], until, options)
 
 
-def _check_options(real: bool, seed: int | None, zookeeper: str | None, twice: bool) -> None:
-    if real and twice:
-        raise UsageError("--twice requires the simulated world", hint="omit --real")
-    if real and seed is not None:
-        raise UsageError("give either --seed or --real, but not both")
-    if zookeeper is not None and not real:
-        raise UsageError("--zookeeper requires --real", hint="add --real, or omit --zookeeper")
-
-
 def _chosen(
-    drills: list[str], run_all: bool, unsupported: str, page: Path | None
-) -> tuple[list[str], list[str]]:
+    drills: list[str], run_all: bool, world: World, page: Path | None
+) -> tuple[list[str], dict[str, str]]:
     """Return the names of the drills to run: ``drills``, or with --all the shipped drills.
 
-    The second list has the shipped drills that are left out with --all, because they run only in
-    the other world, ``unsupported``.
+    Also returns the shipped drills that are left out with --all, because the world cannot run
+    them, each with the reason.
     """
     if run_all == bool(drills):
         raise UsageError(
@@ -348,8 +354,9 @@ def _chosen(
     if page is not None and (run_all or len(drills) > 1):
         raise UsageError("--page shows one drill", hint="run each drill with its own --page FILE")
     if not run_all:
-        return drills, []
-    left_out = [name for name in library.NAMES if library.named_drill(name).worlds == unsupported]
+        return drills, {}
+    reasons = {name: why_left_out(library.named_drill(name), world) for name in library.NAMES}
+    left_out = {name: reason for name, reason in reasons.items() if reason is not None}
     return [name for name in library.NAMES if name not in left_out], left_out
 
 
@@ -358,31 +365,6 @@ def _write(path: Path, content: str) -> None:
         path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _find(word: str, is_real: bool, zookeeper: str | None) -> Drill | Recording:
-    """Return a drill or a recording. Raises UsageError if the chosen world cannot run it."""
-    path = Path(word)
-    if is_recording(path):
-        return read_recording(path)
-    drill = library.find_drill(word)
-    _check_world(drill, is_real, zookeeper)
-    return drill
-
-
-def _check_world(drill: Drill, is_real: bool, zookeeper: str | None) -> None:
-    """Raise UsageError if the drill has a step that the chosen world does not support."""
-    if is_real and drill.simulated_only is not None:
-        step, needs, hint = drill.simulated_only, "requires the simulated world", "without --real"
-    elif not is_real:
-        library.check_simulated(drill, "run it with --real")
-        return
-    elif zookeeper is not None and drill.real_only is not None:
-        step, needs = drill.real_only, "requires klamm's embedded ZooKeeper"
-        hint = "without --zookeeper"
-    else:
-        return
-    raise UsageError(f"{drill.name}: the step '{step}' {needs}", hint=f"run it {hint}")
 
 
 def _announced(
@@ -401,9 +383,9 @@ def _announced(
         yield part
 
 
-def _repeating(seed: int | None, quirks: Quirks) -> list[str]:
-    """Return the options of `klamm drill run` for a seed, or for the real world if it is None."""
-    words = ["--real"] if seed is None else ["--seed", str(seed)]
+def _repeating(world: World, seed: int, quirks: Quirks) -> list[str]:
+    """Return the options of `klamm drill run` that choose a world, a seed and quirks."""
+    words = ["--seed", str(seed)] if world is World.SIMULATION else world_options(world)
     chosen = [name for name, field in QUIRK_NAMES.items() if getattr(quirks, field)]
     if chosen:
         every = len(chosen) == len(QUIRK_NAMES)
@@ -427,8 +409,10 @@ class _Runs:
 
     def run(self, drill: Drill | Recording, word: str) -> Outcome:
         """Run a drill or a recording and return its outcome."""
-        world = "real" if self._worlds.is_real else f"simulated, seed {self._seed}"
-        self._say(text.heading(drill.name, world, drill.about))
+        world = WORLD_NAMES[self._worlds.world]
+        is_simulated = self._worlds.world is World.SIMULATION
+        where = f"{world}, seed {self._seed}" if is_simulated else world
+        self._say(text.heading(drill.name, where, drill.about))
         spec, began_s = drill.spec(self._quirks, self._seed), time.monotonic()
         results: list[StepResult] = []
         verdict: Verdict | None = None
@@ -443,7 +427,7 @@ class _Runs:
             if isinstance(drill, Recording):
                 played = compare(drill, driver)
             else:
-                played = play(drill, driver, is_measured=True)
+                played = play(drill, driver, is_measured=not self._worlds.world.has_kafka)
             with contextlib.closing(played):
                 for part in _announced(played, drill):
                     if isinstance(part, Verdict):
@@ -453,7 +437,7 @@ class _Runs:
                     self._say(*text.step_lines(part))
             assert verdict is not None, "the drill ended without a verdict"
             if self._page is not None and trace is not None:
-                head = drill_headline(drill, verdict, world, again)
+                head = drill_headline(drill, verdict, where, again)
                 _write(self._page, run_page(head, trace, results))
         self._say(*text.verdict_lines(drill.name, verdict))
         if verdict.outcome is not Outcome.PASSED:
@@ -464,8 +448,8 @@ class _Runs:
         self.reports.append(
             {
                 "drill": drill.name,
-                "world": "real" if self._worlds.is_real else "simulated",
-                "seed": None if self._worlds.is_real else self._seed,
+                "world": world,
+                "seed": self._seed if is_simulated else None,
                 **text.verdict_values(verdict),
                 "repeat": again,
                 "steps": [text.step_values(result) for result in results],
@@ -488,8 +472,7 @@ class _Runs:
 
     def _arguments(self, words: list[str]) -> list[str]:
         """Return the arguments of `klamm drill run` that repeat the runs of drills."""
-        seed = None if self._worlds.is_real else self._seed
-        return [*words, *_repeating(seed, self._quirks)]
+        return [*words, *_repeating(self._worlds.world, self._seed, self._quirks)]
 
     def _say(self, *lines: str) -> None:
         if not self._quiet:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from docs.kafka_tables import seen_on_kafka
 from docs.markdown import table
 from docs.quirk_texts import quirk_texts
 from klamm.cluster.quirks import NAMES, quirk_label
@@ -22,8 +23,10 @@ def present_table() -> str:
     for bug in PRESENT:
         label = ", ".join((quirk_label(bug.name), *bug.also))
         runs = map(_verdict, verdicts(bug))
-        rows.append((label, *texts[NAMES[bug.name]], f"`{bug.drill}`", *runs))
-    return table(("bug", "Kafka 2.8.2", "klamm", "drill", "without", "with the quirk"), rows)
+        real = seen_on_kafka(bug.drill)
+        rows.append((label, *texts[NAMES[bug.name]], f"`{bug.drill}`", *runs, real))
+    heading = ("bug", "Kafka 2.8.2", "klamm", "drill", "without", "with the quirk", "on 2.8.2")
+    return table(heading, rows)
 
 
 def fixed_table() -> str:

@@ -24,7 +24,6 @@ from klamm.drills.language import parse_drill
 from klamm.drills.library import check_simulated
 from klamm.drills.processes import Died, OutOfTime, run_parallel, time_limit
 from klamm.drills.run import (
-    AGREEMENT,
     NO_BROKER_ERROR,
     Failure,
     Outcome,
@@ -237,7 +236,7 @@ def _run(
         failure = Failure(drill.source, "a healthy cluster", str(healthy.seen))
         raise _Failed(Outcome.STUCK, failure)
     if drill.is_checked and (lines := driver.disagreements()):
-        raise _Failed(Outcome.UNSAFE, Failure(drill.source, AGREEMENT, lines[0]))
+        raise _Failed(Outcome.UNSAFE, Failure(drill.source, driver.agreement, lines[0]))
     return tuple(codes), _znodes(world)
 
 

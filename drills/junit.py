@@ -10,15 +10,15 @@ from xml.etree import ElementTree as ET
 def junit_xml(
     reports: Sequence[Mapping[str, Any]],
     durations_s: Sequence[float],
-    left_out: Sequence[str] = (),
-    reason: str = "",
+    left_out: Mapping[str, str],
 ) -> str:
     """Return the reports of drills as a JUnit XML document.
 
     ``reports``: the values of ``drills`` in the output of `klamm drill run --json`.
     ``durations_s``: wall-clock duration of each drill. The test case of a failed drill contains its
     failures and the command that repeats it. An inconclusive drill is reported as an error, not as
-    a failure. The drills that were ``left_out`` are reported as skipped, with the ``reason``.
+    a failure. The drills that were ``left_out`` are reported as skipped, each
+    with its reason.
     """
     by_element = {"failure": 0, "error": 0}
     count = len(reports) + len(left_out)
@@ -39,7 +39,7 @@ def junit_xml(
         message = lines[0] if lines else report["outcome"]
         found = ET.SubElement(case, element, type=report["outcome"], message=message)
         found.text = "\n".join([*lines, f"repeat it with: {report['repeat']}"])
-    for name in left_out:
+    for name, reason in left_out.items():
         case = ET.SubElement(suite, "testcase", name=name, classname="klamm", time="0.000")
         ET.SubElement(case, "skipped", message=reason)
     suite.set("skipped", str(len(left_out)))

@@ -34,7 +34,6 @@ NO_BROKER_ERROR: Final = "no error in a broker"
 ALWAYS: Final = "always "
 """What the expectation of a failure begins with if an invariant was violated."""
 NO_INTERNAL_ERROR: Final = "no internal error"
-AGREEMENT: Final = "controller and brokers agree with ZooKeeper"
 
 
 class Outcome(IntEnum):
@@ -71,7 +70,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     ``agreement``: description of the final check of the whole cluster, or empty if there was none.
     ``sometimes``: when each condition that must hold at least once first held. ``partitions``: what
-    happened to each partition, if it was measured.
+    happened to each partition, if it was measured. ``unobserved``: number of conditions that the
+    cluster did not show.
     """
 
     outcome: Outcome
@@ -80,6 +80,7 @@ class Verdict(msgspec.Struct, frozen=True):
     agreement: str = ""
     sometimes: tuple[CheckResult, ...] = ()
     partitions: Mapping[TopicPartition, PartitionAvailability] = {}
+    unobserved: int = 0
 
 
 class Follower:
@@ -135,22 +136,58 @@ def play(
 
     With ``is_measured``, the verdict has results for each partition."""
     driver.watch(drill.always)
+    checked = _Checked()
     before, own = drill.steps[: drill.preparations], drill.steps[drill.preparations :]
     verdict = yield from _play_judged(before, drill, driver, follower)
     times = PartitionTimes(driver) if is_measured else None
     occurrences = Occurrences(drill.sometimes if verdict is None else (), driver)
     for steps in (own, drill.recovery):
         verdict = verdict or (
-            yield from _play_judged(steps, drill, driver, follower, is_own=steps is own)
+            yield from checked.counted(
+                _play_judged(steps, drill, driver, follower, is_own=steps is own)
+            )
         )
     if verdict is None:
         follower.on_begin(None, None)
         verdict = _last_judgement(drill, driver)
     verdict = _with_errors(verdict, drill, driver)
     partitions = {} if times is None else times.results()
-    yield msgspec.structs.replace(
-        _with_occurrences(verdict, occurrences.results), partitions=partitions
-    )
+    verdict = _with_occurrences(verdict, occurrences.results)
+    yield msgspec.structs.replace(checked.applied_to(verdict), partitions=partitions)
+
+
+class _Checked:
+    """Counts the conditions of a drill's own steps that the cluster showed, and the others."""
+
+    def __init__(self) -> None:
+        self._observed = self._unobserved = 0
+
+    def counted(
+        self, played: Generator[StepResult, None, Verdict | None]
+    ) -> Generator[StepResult, None, Verdict | None]:
+        """Pass on the results of steps, and count their conditions."""
+        while True:
+            try:
+                result = next(played)
+            except StopIteration as end:
+                verdict: Verdict | None = end.value
+                return verdict
+            self._count(result.checks)
+            yield result
+
+    def applied_to(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with the number of conditions that were not observable.
+
+        A drill that passed without any observable condition has tested nothing."""
+        self._count(verdict.sometimes)
+        if self._unobserved and not self._observed and verdict.outcome is Outcome.PASSED:
+            verdict = msgspec.structs.replace(verdict, outcome=Outcome.INCONCLUSIVE)
+        return msgspec.structs.replace(verdict, unobserved=self._unobserved)
+
+    def _count(self, results: Iterable[CheckResult]) -> None:
+        for result in results:
+            self._observed += result.is_met is not None
+            self._unobserved += result.is_met is None
 
 
 def _play_judged(
@@ -183,7 +220,7 @@ def judge_step(result: StepResult, at_ms: float) -> Verdict | None:
     """Return the verdict on a step with a condition that did not hold, or None if all held."""
     if result.has_held:
         return None
-    failed = [check for check in result.checks if not check.is_met]
+    failed = [check for check in result.checks if check.is_met is False]
     has_timed_out = any(check.check.moment.is_awaited for check in failed)
     outcome = Outcome.STUCK if has_timed_out else Outcome.FAILED
     return Verdict(outcome, at_ms, tuple(_failure(check, result) for check in failed))
@@ -204,7 +241,7 @@ def _with_occurrences(verdict: Verdict, results: tuple[CheckResult, ...]) -> Ver
     never = tuple(
         Failure(result.check.place, f"sometimes {result.check.condition}", plain_text(result.seen))
         for result in results
-        if not result.is_met
+        if result.is_met is False
     )
     if never and verdict.outcome is Outcome.PASSED:
         verdict = msgspec.structs.replace(verdict, outcome=Outcome.INCONCLUSIVE, failures=never)
@@ -451,14 +488,14 @@ def _last_judgement(drill: Drill, driver: ScenarioDriver) -> Verdict:
     except InvariantViolated as error:
         return _not_done(Step("the final check", place=drill.source), error, driver.elapsed_ms)
     except (StoreError, EnvironmentProblem) as error:
-        failure = Failure(drill.source, AGREEMENT, error.message)
+        failure = Failure(drill.source, driver.agreement, error.message)
         return Verdict(Outcome.INCONCLUSIVE, driver.elapsed_ms, (failure,))
     if lines:
-        failures = tuple(Failure(drill.source, AGREEMENT, line) for line in lines)
+        failures = tuple(Failure(drill.source, driver.agreement, line) for line in lines)
         return Verdict(Outcome.UNSAFE, driver.elapsed_ms, failures)
     if findings:
         is_certain = any(finding.is_certain for finding in findings)
         outcome = Outcome.UNSAFE if is_certain else Outcome.INCONCLUSIVE
         failures = tuple(Failure(drill.source, LINEARIZABLE, one.text) for one in findings)
         return Verdict(outcome, driver.elapsed_ms, failures)
-    return Verdict(Outcome.PASSED, driver.elapsed_ms, agreement=AGREEMENT)
+    return Verdict(Outcome.PASSED, driver.elapsed_ms, agreement=driver.agreement)

@@ -36,6 +36,8 @@ def step_lines(result: StepResult) -> Iterator[str]:
 def check_text(result: CheckResult, step: StepResult) -> str:
     """Describe a checked condition: whether it held, and after which time."""
     check = result.check
+    if result.is_met is None:
+        return f"not observable: {check.moment.value} {check.condition}"
     word = "held" if result.is_met else "NOT HELD"
     waited = f" after {(result.at_ms - step.began_ms) / 1000:.3f} s"
     after = waited if check.moment.is_awaited else ""
@@ -56,7 +58,8 @@ def verdict_lines(name: str, verdict: Verdict) -> Iterator[str]:
             yield f"{_INDENT}{tp}: {_partition_words(suffered)}"
     if verdict.agreement:
         yield f"{_clock(verdict.at_ms)}  {verdict.agreement}"
-    yield f"{name} {OUTCOME_WORDS[verdict.outcome]} after {verdict.at_ms / 1000:.3f} s"
+    hidden = f"; conditions not observable: {verdict.unobserved}" if verdict.unobserved else ""
+    yield f"{name} {OUTCOME_WORDS[verdict.outcome]} after {verdict.at_ms / 1000:.3f} s{hidden}"
 
 
 def _partition_words(result: PartitionAvailability) -> str:
@@ -117,5 +120,6 @@ def verdict_values(verdict: Verdict) -> dict[str, Any]:
             }
             for tp, result in verdict.partitions.items()
         },
+        "not_observable": verdict.unobserved,
         "sometimes": [_check_values(result) for result in verdict.sometimes],
     }

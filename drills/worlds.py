@@ -1,7 +1,7 @@
-"""The two environments (worlds) in which drills run: a simulation, or a real ZooKeeper.
+"""The environments (worlds) in which drills run: a simulation, a real ZooKeeper, or Kafka.
 
-On a real ZooKeeper every drill gets a separate chroot, which is removed at the end. A chroot that
-is used by a Kafka cluster is refused.
+On a real ZooKeeper, also that of Kafka's brokers, every drill gets a separate chroot, which is
+removed at the end. A chroot that is used by a Kafka cluster is refused.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self
 
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
+from klamm.drills.kafka.cluster import KafkaCluster
+from klamm.drills.kafka.driver import KafkaDriver
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import FileJournal, MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
@@ -29,6 +32,24 @@ from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 from klamm.zk.store import SessionEvent, SessionState
+
+
+class World(StrEnum):
+    """Where drills run: which brokers and which controller, and whether ZooKeeper is real."""
+
+    SIMULATION = "simulation"
+    ZOOKEEPER = "zookeeper"
+    """klamm's controllers and simulated brokers on a real ZooKeeper."""
+    KAFKA = "kafka"
+    """Brokers of Kafka 2.8.2, under their own controller."""
+    KAFKA_WITH_KLAMM = "kafka-with-klamm"
+    """Brokers of Kafka 2.8.2, under klamm's controller."""
+
+    @property
+    def has_kafka(self) -> bool:
+        """True if the brokers are Kafka's."""
+        return self in (World.KAFKA, World.KAFKA_WITH_KLAMM)
+
 
 JOURNAL_FILE: Final = "journal.jsonl"
 ZOOKEEPER_FOLDER: Final = "zookeeper"
@@ -49,11 +70,11 @@ class Worlds:
         folder: Path,
         klamm_version: str,
         *,
-        is_real: bool,
+        world: World,
         zookeeper: str | None = None,
         security: ZooKeeperSecurity = UNSECURED,
     ) -> None:
-        self.is_real = is_real
+        self.world = world
         self._folder = folder
         self._version = klamm_version
         self._zookeeper = zookeeper
@@ -64,7 +85,7 @@ class Worlds:
 
     def __enter__(self) -> Self:
         with self._stack:
-            if not self.is_real:
+            if self.world is World.SIMULATION:
                 pass
             elif self._zookeeper is None:
                 server = EmbeddedZooKeeper(self._folder / ZOOKEEPER_FOLDER)
@@ -91,7 +112,14 @@ class Worlds:
         out = self._folder / f"{self._opened}-{name}"
         out.mkdir()
         with contextlib.ExitStack() as stack:
-            if self.is_real:
+            if self.world.has_kafka:
+                chroot = stack.enter_context(self._own_chroot(self._connect_string))
+                has_klamm = self.world is World.KAFKA_WITH_KLAMM
+                cluster = KafkaCluster(spec, chroot, out, has_klamm=has_klamm)
+                stack.callback(cluster.close)
+                cluster.open()
+                yield KafkaDriver(cluster)
+            elif self.world is World.ZOOKEEPER:
                 ensemble, where = None, self._connect_string
                 if own_zookeeper_servers is not None:
                     ensemble = EmbeddedEnsemble(out / ZOOKEEPER_FOLDER, own_zookeeper_servers)
@@ -114,9 +142,10 @@ class Worlds:
 
     @contextlib.contextmanager
     def _own_chroot(self, connect_string: str) -> Iterator[str]:
-        """Context manager that creates a chroot with klamm's marker, and removes it at the end.
+        """Context manager that creates a chroot, and removes it at the end.
 
-        If the connection is lost by then, the chroot is not removed.
+        It has klamm's marker, unless the brokers are Kafka's. If the connection is lost by then,
+        the chroot is not removed.
         """
         name = f"drill-{secrets.token_hex(6)}"
         run = RunInfo(name, time.time_ns() // 1_000_000, self._version)
@@ -131,8 +160,9 @@ class Worlds:
             client.create(f"/{name}")
             try:
                 chroot = f"{connect_string.rstrip('/')}/{name}"
-                with contextlib.closing(self._session(chroot)) as inner:
-                    create_marker(KafkaZkClient(KazooStore(inner)), run)
+                if not self.world.has_kafka:
+                    with contextlib.closing(self._session(chroot)) as inner:
+                        create_marker(KafkaZkClient(KazooStore(inner)), run)
                 yield chroot
             finally:
                 if states[-1] is SessionState.CONNECTED:

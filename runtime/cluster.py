@@ -11,14 +11,35 @@ from typing import Any, Protocol
 
 from klamm.brokers.broker import Broker
 from klamm.brokers.partitions.partition import Partition
+from klamm.brokers.storage.faults import DiskFault
 from klamm.cluster.protocols import Clock
 from klamm.cluster.types import TopicPartition
 from klamm.controller.request_sender import RequestTap
 from klamm.runtime.clock import MachineClocks
 from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.disks import ClusterDisks
 from klamm.runtime.network import LinkFault
+from klamm.runtime.node import Node
 from klamm.runtime.transport import RoutedTransport
+
+
+class Disks(Protocol):
+    """The disks of a cluster, for fault injection. ``ClusterDisks`` describes the methods."""
+
+    def fail(self, broker_id: int, log_dir: str | None, fault: DiskFault) -> None:
+        """Inject a fault into one or all log directories of a broker."""
+        ...
+
+    def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
+        """Limit the rate at which replicas are copied to and from log directories."""
+        ...
+
+    def fail_journal(self, fault: DiskFault) -> None:
+        """Inject a fault into the journal's file."""
+        ...
+
+    def heal(self) -> None:
+        """End all disk faults."""
+        ...
 
 
 class Cluster(Protocol):
@@ -58,13 +79,15 @@ class Cluster(Protocol):
         ...
 
     @property
-    def disks(self) -> ClusterDisks:
+    def disks(self) -> Disks:
         """The disks of the cluster, for fault injection."""
         ...
 
     @property
     def nodes(self) -> Mapping[int, Any]:
-        """The running nodes, keyed by broker id. ``nodes[id].node.broker`` is the Broker."""
+        """The running nodes, keyed by broker id. ``nodes[id].node.broker`` is the Broker.
+
+        ``nodes[id].node`` is None for a broker of Kafka."""
         ...
 
     @property
@@ -119,9 +142,23 @@ class Cluster(Protocol):
         ...
 
 
+def nodes_of(cluster: Cluster) -> list[Node]:
+    """Return the running nodes, except brokers of Kafka, which klamm cannot inspect."""
+    nodes = (running.node for running in tuple(cluster.nodes.values()))
+    return [node for node in nodes if node is not None]
+
+
 def brokers_of(cluster: Cluster) -> list[Broker]:
     """Return the running brokers. Inspect them only while no broker is handling an event."""
-    return [running.node.broker for running in tuple(cluster.nodes.values())]
+    return [node.broker for node in nodes_of(cluster)]
+
+
+def partitions_on(cluster: Cluster, broker_id: int) -> list[str] | None:
+    """Return the partitions that a broker hosts, sorted, or None if it is not running."""
+    for broker in brokers_of(cluster):
+        if broker.info.id == broker_id:
+            return sorted(map(str, broker.replica_manager.partitions))
+    return None
 
 
 def leader_of(tp: TopicPartition, brokers: Iterable[Broker]) -> tuple[int, Partition] | None:

@@ -26,7 +26,7 @@ from klamm.drills.page import Headline, run_page
 from klamm.drills.reading import HINT, DrillReader
 from klamm.drills.run import Outcome, Verdict, final_verdict, judge_step
 from klamm.drills.step_language import StepCompiler
-from klamm.drills.worlds import JOURNAL_FILE, Worlds
+from klamm.drills.worlds import JOURNAL_FILE, World, Worlds
 from klamm.report.values import Tone
 from klamm.runtime.checks.invariants import INVARIANTS, InvariantViolated
 from klamm.runtime.interrupts import temporary_folder
@@ -191,7 +191,9 @@ class ScriptedCluster(Actions):
         return self._started
 
     def _worlds(self, folder: Path) -> Worlds:
-        return Worlds(folder, klamm_version(), is_real=self.IS_REAL)
+        return Worlds(
+            folder, klamm_version(), world=World.ZOOKEEPER if self.IS_REAL else World.SIMULATION
+        )
 
     # -- actions
 
@@ -443,7 +445,7 @@ class LocalCluster(ScriptedCluster):
         self._zookeeper_servers = zookeeper_servers
 
     def _worlds(self, folder: Path) -> Worlds:
-        return Worlds(folder, klamm_version(), is_real=True, zookeeper=self._zookeeper)
+        return Worlds(folder, klamm_version(), world=World.ZOOKEEPER, zookeeper=self._zookeeper)
 
 
 def _python_hint(hint: str | None) -> str | None:

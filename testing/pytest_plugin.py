@@ -197,7 +197,7 @@ class DrillItem(pytest.Item):
         from klamm.drills import text
         from klamm.drills.page import drill_headline, run_page
         from klamm.drills.run import Outcome, Verdict, play
-        from klamm.drills.worlds import Worlds
+        from klamm.drills.worlds import World, Worlds
         from klamm.runtime.interrupts import temporary_folder
         from klamm.runtime.scenarios.trace import RunTrace
 
@@ -213,7 +213,9 @@ class DrillItem(pytest.Item):
         servers = drill.cluster.zookeeper_servers if is_real else None
         with (
             temporary_folder("klamm-drill-") as folder,
-            Worlds(folder, klamm_version(), is_real=is_real) as worlds,
+            Worlds(
+                folder, klamm_version(), world=World.ZOOKEEPER if is_real else World.SIMULATION
+            ) as worlds,
             worlds.open(drill.spec(NO_QUIRKS, seed), drill.name, servers) as driver,
         ):
             trace, results = RunTrace(driver), []

@@ -39,7 +39,7 @@ from klamm.cluster.types import (
     TopicPartition,
 )
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import Values, by_topic, topic_id_of, uuid_of
+from klamm.wire.schema import Values, by_topic, error_of, topic_id_of, uuid_of
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Names of the security protocols; the index is the id (SecurityProtocol)."""
@@ -131,7 +131,7 @@ def stop_replica_values(request: StopReplicaRequest) -> Values:
 
 def control_response(request: ControlRequest, body: Any) -> ControlResponse:
     """Translate a broker's response to ``request``."""
-    error = _error(body.error_code)
+    error = error_of(body.error_code)
     match request:
         case UpdateMetadataRequest():
             return UpdateMetadataResponse(error)
@@ -152,18 +152,12 @@ def _leader_and_isr_errors(
         name = names.get(topic_id_of(topic.topic_id) or "")
         if name is not None:
             for one in topic.partition_errors:
-                yield TopicPartition(name, one.partition_index), _error(one.error_code)
+                yield TopicPartition(name, one.partition_index), error_of(one.error_code)
 
 
 def _named_errors(errors: Iterable[Any]) -> Iterator[tuple[TopicPartition, Errors]]:
     for one in errors:
-        yield TopicPartition(one.topic_name, one.partition_index), _error(one.error_code)
-
-
-def _error(code: int) -> Errors:
-    """Return a broker's error; errors that klamm does not know count as an unknown error."""
-    known = Errors.__members__.values()
-    return Errors(code) if code in known else Errors.UNKNOWN_SERVER_ERROR
+        yield TopicPartition(one.topic_name, one.partition_index), error_of(one.error_code)
 
 
 def _fence_values(request: FencedRequest) -> Values:

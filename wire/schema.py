@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.types import TopicPartition
 
 Values = Mapping[str, Any]
@@ -121,6 +122,12 @@ def by_topic(
     for (topic, partition), result in results.items():
         topics.setdefault(topic, []).append(partition_values(partition, result))
     return list(topics.items())
+
+
+def error_of(code: int) -> Errors:
+    """Return a broker's error; errors that klamm does not know count as an unknown error."""
+    known = Errors.__members__.values()
+    return Errors(code) if code in known else Errors.UNKNOWN_SERVER_ERROR
 
 
 def uuid_of(topic_id: str | None) -> uuid.UUID | None:

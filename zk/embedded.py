@@ -31,7 +31,7 @@ LOG_NAME = "zookeeper.log"
 _CONFIG_NAME = "zoo.cfg"
 _LOG_CONFIG_NAME = "log4j2.properties"
 _LOCK_NAME = ".lock"
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
 PROBE_TIMEOUT_S = 1.0
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
 """Response of a server without a quorum to every four-letter word."""
@@ -260,7 +260,7 @@ class EmbeddedZooKeeper:
             log_start = log.tell()
             self.is_starting = True
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SUPERVISOR), *self._command(java, class_path)],
+                [sys.executable, "-I", "-S", str(SUPERVISOR), *self._command(java, class_path)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

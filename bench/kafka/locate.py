@@ -1,7 +1,6 @@
-"""Finds Kafka 2.8.2's jars and runs its command-line tools.
+"""Runs the command-line tools of Kafka 2.8.2, and compiles Java sources against its jars.
 
-It must not fetch anything (fetch.sh does) and must not use a Kafka of another version. Mirrors what
-bin/kafka-run-class.sh does.
+It must not use a Kafka of another version. Mirrors what bin/kafka-run-class.sh does.
 """
 
 from __future__ import annotations
@@ -13,35 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.drills.kafka.jars import KAFKA_JAR, LIBS_VARIABLE, kafka_libs, require_kafka_libs
 from klamm.zk.java import find_java
 
-LIBS_VARIABLE = "KAFKA_LIBS"
-KAFKA_JAR = "kafka_2.13-2.8.2.jar"
+__all__ = ["KAFKA_JAR", "LIBS_VARIABLE", "kafka_libs", "require_kafka_libs"]
+
 SKIP_REASON = f"no {KAFKA_JAR}: make peer-kafka, or set {LIBS_VARIABLE}"
 TOPIC_COMMAND = "kafka.admin.TopicCommand"
 
 _HERE = Path(__file__).resolve().parent
-_FETCHED = _HERE.parents[1] / ".kafka" / "libs"
 _TOOLS_LOG_CONFIG = _HERE / "tools-log4j.properties"
 # A tool lives for a second, most of which the better compiler and collector would take.
 _TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
-
-
-def kafka_libs() -> Path | None:
-    """The folder with Kafka 2.8.2's jars: KAFKA_LIBS, else .kafka/libs; None if it has none."""
-    libs = Path(os.environ.get(LIBS_VARIABLE) or _FETCHED)
-    return libs.resolve() if (libs / KAFKA_JAR).is_file() else None
-
-
-def require_kafka_libs() -> Path:
-    """As ``kafka_libs``, but raises EnvironmentProblem."""
-    libs = kafka_libs()
-    if libs is None:
-        where = os.environ.get(LIBS_VARIABLE) or _FETCHED
-        raise EnvironmentProblem(
-            f"no {KAFKA_JAR} in {where}", hint=f"make peer-kafka, or set {LIBS_VARIABLE}"
-        )
-    return libs
 
 
 def find_javac() -> Path:

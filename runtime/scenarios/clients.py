@@ -55,7 +55,8 @@ class ScenarioClients:
     """The producers and the consumers of one scenario. ``bootstrap``: ids of the bootstrap brokers.
 
     ``log_journal`` receives rows about corrupt batches. ``has_files``: brokers store records in
-    segment files; otherwise they have in-memory (offset-only) logs."""
+    segment files; otherwise they have in-memory (offset-only) logs. ``fetch_wait_ms``: how long a
+    broker may keep a fetch of the consumer waiting."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class ScenarioClients:
         log_journal: LogJournal,
         *,
         has_files: bool,
+        fetch_wait_ms: int = _FETCH_WAIT_MS,
     ) -> None:
         self._host = host
         self._has_files = has_files
@@ -74,7 +76,7 @@ class ScenarioClients:
         self._added: list[Producer] = []
         self._readers: dict[TopicPartition, Consumer] = {}
         # Fetches wait long, so that a cluster without writes can become idle.
-        reads = ConsumerConfig(auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS)
+        reads = ConsumerConfig(auto_offset_reset="earliest", fetch_max_wait_ms=fetch_wait_ms)
         self._consumer = Consumer(CONSUMER, brokers, reads, log_journal=log_journal)
         self._log_journal = log_journal
         self._has_begun = False

@@ -15,7 +15,6 @@ import msgspec
 
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import NO_LEADER, TopicPartition
-from klamm.runtime.cluster import brokers_of
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.steps import Check, Condition, Step, ToolResult
 from klamm.zk.store import GetChildren, GetData, ReadResult, ResultCode
@@ -158,7 +157,10 @@ def evaluate_condition(condition: Condition, view: ClusterView) -> tuple[bool, A
 
 
 def _brokers(view: ClusterView, _: Any) -> list[int]:
-    return sorted(map(int, view.children("/brokers/ids")))
+    pools = view.driver.cluster.spec.pools
+    # klamm's own broker in a cluster of Kafka's brokers is only a controller.
+    others = () if pools is None else pools.without_replicas
+    return sorted({*map(int, view.children("/brokers/ids"))}.difference(others))
 
 
 def _unregistered(view: ClusterView, wanted: Sequence[int]) -> list[int]:
@@ -201,13 +203,7 @@ def _offline_partitions(view: ClusterView, _: Any) -> int | None:
 
 
 def _hosts(view: ClusterView, broker_id: str) -> list[str] | None:
-    def partitions(_: float) -> list[str] | None:
-        for broker in brokers_of(view.driver.cluster):
-            if broker.info.id == int(broker_id):
-                return sorted(map(str, broker.replica_manager.partitions))
-        return None
-
-    return view.driver.call_client(partitions)
+    return view.driver.hosted_partitions(int(broker_id))
 
 
 def _controller(view: ClusterView, wanted: Any) -> int | str:

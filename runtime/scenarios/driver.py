@@ -1,15 +1,15 @@
 """Interface between a scenario and a real or simulated cluster.
 
-The implementations are simulated_driver.py and real_driver.py.
+The implementations are simulated_driver.py, real_driver.py and drills/kafka/driver.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 from klamm.cluster.journal import JournalRow
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.admin_history import AdminHistory
 from klamm.runtime.client_actor import Client
 from klamm.runtime.cluster import Cluster
@@ -18,6 +18,8 @@ from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import Store
+
+CONTROLLER_AND_BROKERS_AGREE: Final = "controller and brokers agree with ZooKeeper"
 
 T = TypeVar("T")
 
@@ -28,6 +30,16 @@ class ScenarioDriver(Protocol):
     @property
     def cluster(self) -> Cluster:
         """The cluster. In the real world, ``kill_all`` replaces it with a new one."""
+        ...
+
+    @property
+    def agreement(self) -> str:
+        """What holds if ``disagreements_with_zookeeper`` finds nothing."""
+        ...
+
+    @property
+    def unobservable(self) -> Container[str]:
+        """The kinds of conditions that this cluster does not show."""
         ...
 
     @property
@@ -146,6 +158,18 @@ class ScenarioDriver(Protocol):
 
     def controller_context(self) -> ControllerContext | None:
         """Return the active controller's context, or None. The context must not be changed."""
+        ...
+
+    def known_assignments(self) -> Mapping[TopicPartition, ReplicaAssignment] | None:
+        """Return the assignments of all partitions, as known to the active controller.
+
+        Returns None if no controller is active."""
+        ...
+
+    def hosted_partitions(self, broker_id: int) -> list[str] | None:
+        """Return the partitions with a replica in a broker's log directories, sorted.
+
+        Returns None if the broker is not running."""
         ...
 
     def disagreements_with_zookeeper(self) -> list[str]:

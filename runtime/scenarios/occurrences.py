@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from klamm.runtime.scenarios.conditions import ClusterView, evaluate_condition
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.runner import CheckResult
+from klamm.runtime.scenarios.runner import NOT_OBSERVABLE, CheckResult
 from klamm.runtime.scenarios.steps import Check, Step
 
 _CHANGE_WITHOUT_TRACE: Final = ("acknowledged", "acknowledged_at_least", "consumed", "hosts")
@@ -35,6 +35,9 @@ class Occurrences:
         now_ms = self._driver.elapsed_ms
         found = []
         for number, check in enumerate(self._checks):
+            if check.condition.kind in self._driver.unobservable:
+                found.append(CheckResult(check, None, NOT_OBSERVABLE, now_ms))
+                continue
             at_ms, seen = self._first.get(number, (now_ms, self._last.get(number)))
             found.append(CheckResult(check, number in self._first, seen, at_ms))
         return tuple(found)
@@ -47,7 +50,8 @@ class Occurrences:
         is_changed, self._evaluated_at = state != self._evaluated_at, state
         for number, check in enumerate(self._checks):
             is_due = is_changed or check.condition.kind in _CHANGE_WITHOUT_TRACE
-            if number in self._first or not is_due:
+            is_hidden = check.condition.kind in self._driver.unobservable
+            if number in self._first or is_hidden or not is_due:
                 continue
             is_met, seen = evaluate_condition(check.condition, self._view)
             self._last[number] = seen

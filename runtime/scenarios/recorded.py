@@ -286,7 +286,7 @@ class Recorder:
         rows = self._driver.rows[self._rows_seen :]
         self._rows_seen += len(rows)
         queued, self._queued = self._queued, []
-        *until, _registered = (check.is_met for check in result.checks)
+        *until, _registered = (bool(check.is_met) for check in result.checks)
         return StepRecord(
             tree=self._tree(),
             transitions=[t for row in rows if (t := transition_of(row)) is not None],

@@ -8,7 +8,7 @@ a failed condition means.
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,12 +24,16 @@ from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Ste
 from klamm.runtime.scenarios.tools import ScenarioTools
 from klamm.zk.store import ResultCode, Store, WriteOp
 
+NOT_OBSERVABLE: Final = "not observable"
+
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """Result of a check: whether its condition held, and the actual value at time ``at_ms``."""
+    """Result of a check: whether its condition held, and the actual value at time ``at_ms``.
+
+    ``is_met`` is None if the cluster does not show the condition."""
 
     check: Check
-    is_met: bool
+    is_met: bool | None
     seen: Any
     at_ms: float
 
@@ -49,8 +53,8 @@ class StepResult(msgspec.Struct, frozen=True):
 
     @property
     def has_held(self) -> bool:
-        """True if every condition held."""
-        return all(check.is_met for check in self.checks)
+        """True if no condition was seen not to hold."""
+        return all(check.is_met is not False for check in self.checks)
 
 
 class ScenarioRunner:
@@ -81,11 +85,15 @@ class ScenarioRunner:
                 continue
             result = self._check(check)
             results.append(result)
-            if check.is_required and not result.is_met:
+            if check.is_required and result.is_met is False:
                 break
         return StepResult(step, began_ms, driver.elapsed_ms, tuple(results), view.tool)
 
     def _check(self, check: Check) -> CheckResult:
+        if check.condition.kind in self.driver.unobservable:
+            if check.moment.is_awaited:
+                self.driver.quiesce()
+            return CheckResult(check, None, NOT_OBSERVABLE, self.driver.elapsed_ms)
         if check.moment.is_awaited:
             self.wait_for(check.condition, check.timeout_ms)
         is_met, seen = evaluate_condition(check.condition, self.view)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TypeVar
 
 from klamm.brokers.constant_rate.producer import Rate
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
 from klamm.runtime.checks.agreement import check_simulated_world, context_of_simulated_world
 from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.client_actor import Client
+from klamm.runtime.cluster import partitions_on
 from klamm.runtime.scenarios.clients import (
     CONSUMER,
     RECORD_BYTES,
     OperatorClient,
     ScenarioClients,
 )
+from klamm.runtime.scenarios.driver import CONTROLLER_AND_BROKERS_AGREE
 from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint, Breakpoints
 from klamm.runtime.simulated.world import SimulatedWorld
@@ -31,6 +33,9 @@ T = TypeVar("T")
 
 class SimulatedDriver:
     """ScenarioDriver for a SimulatedWorld (simulated ZooKeeper, network and time)."""
+
+    agreement = CONTROLLER_AND_BROKERS_AGREE
+    unobservable: Container[str] = ()
 
     def __init__(self, world: SimulatedWorld) -> None:
         self.cluster = world
@@ -154,6 +159,15 @@ class SimulatedDriver:
     def controller_context(self) -> ControllerContext | None:
         """Return the active controller's context, or None."""
         return context_of_simulated_world(self.cluster)
+
+    def known_assignments(self) -> Mapping[TopicPartition, ReplicaAssignment] | None:
+        """Return the assignments that the active controller knows, or None without one."""
+        context = self.controller_context()
+        return None if context is None else context.assignments
+
+    def hosted_partitions(self, broker_id: int) -> list[str] | None:
+        """Return the partitions in a broker's log directories, or None if it is not running."""
+        return self.call_client(lambda _: partitions_on(self.cluster, broker_id))
 
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return the differences between ZooKeeper, the brokers and the controller."""

@@ -26,7 +26,7 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.runtime.action_target import BrokerRef
 from klamm.runtime.actions import KILLED, Action, HealNetwork
-from klamm.runtime.cluster import Cluster, brokers_of
+from klamm.runtime.cluster import Cluster, brokers_of, nodes_of
 from klamm.runtime.interrupts import temporary_folder
 from klamm.runtime.preloading import preload_replicas
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
@@ -307,7 +307,7 @@ def _has_control_requests(cluster: Cluster) -> bool:
     """Return True if the active controller waits for a broker's response."""
     return any(
         controller is not None and controller.is_active and not controller.channels.is_idle()
-        for controller in (running.node.controller for running in tuple(cluster.nodes.values()))
+        for controller in (node.controller for node in nodes_of(cluster))
     )
 
 

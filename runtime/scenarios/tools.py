@@ -186,7 +186,7 @@ class DriverChannel:
     def await_controller(self, call: str, timeout_ms: float = STEP_TIMEOUT_MS) -> None:
         """Wait until a controller is active."""
         if not self._driver.run_until(
-            lambda: self._driver.controller_context() is not None, timeout_ms
+            lambda: self._driver.known_assignments() is not None, timeout_ms
         ):
             raise timed_out(call, self.now_ms(), "there is no active controller")
 
@@ -242,13 +242,13 @@ class DriverChannel:
 
         Returns None if no controller is active.
         """
-        context = self._driver.controller_context()
-        return None if context is None else len(context.assignments)
+        known = self._driver.known_assignments()
+        return None if known is None else len(known)
 
     def running_reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
         """Return the reassignments in progress, as known to the active controller."""
-        context = self._driver.controller_context()
-        return {} if context is None else context.running_reassignments()
+        known = self._driver.known_assignments() or {}
+        return {tp: one for tp, one in known.items() if one.is_being_reassigned}
 
     def now_ms(self) -> int:
         """Return the age of the cluster in milliseconds."""

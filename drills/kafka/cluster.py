@@ -1,0 +1,326 @@
+"""A cluster of Kafka 2.8.2 brokers on a real ZooKeeper, for a drill: one process for each broker.
+
+The counterpart of runtime/real/cluster.py. The drill's own clients reach the brokers over TCP.
+klamm's controller can drive the brokers; it is a process, too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.brokers.storage.faults import DiskFault
+from klamm.cluster.errors import EnvironmentProblem, RequestTimedOut, UsageError, WrongState
+from klamm.cluster.requests import Address, Message, Request, Response
+from klamm.cluster.types import EndPoint
+from klamm.controller.request_sender import RequestTap
+from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess
+from klamm.placement.pools import Pools
+from klamm.runtime.clock import MachineClocks, WallClock
+from klamm.runtime.cluster_spec import ClusterSpec
+from klamm.runtime.journal import MemoryJournal
+from klamm.runtime.network import LinkFault
+from klamm.runtime.real.broker_hub import BrokerHub
+from klamm.runtime.real.hub_clients import HubClients
+from klamm.runtime.real.sessions import OwnSession
+from klamm.runtime.transport import RoutedTransport
+from klamm.wire.client_connections import ClientConnections
+from klamm.zk.ports import HOST, free_port
+from klamm.zk.store import GetChildren, GetData, ResultCode
+
+CONTROLLER_IDS: Final = range(1000, 1100)
+"""Broker ids of klamm's controllers: each has the next one."""
+START_TIMEOUT_S: Final = 120.0
+_SESSION_MARGIN_S: Final = 10.0
+_STOP_TIMEOUT_S: Final = 120.0
+_ASK_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.05
+_SELF: Final = Address("client", 3)
+_SMALL: Final = {
+    # Threads and buffers for a cluster on one machine.
+    "num.io.threads": "3",
+    "num.network.threads": "2",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+
+
+class KafkaDisks:
+    """The log directories of the brokers, which fail when they are renamed.
+
+    ``log_dirs``: the folders of each broker's log directories, keyed by broker id and name."""
+
+    def __init__(self, log_dirs: Mapping[tuple[int, str], Path]) -> None:
+        self._log_dirs = log_dirs
+        self._away: dict[Path, Path] = {}
+
+    def remove(self, broker_id: int, log_dir: str) -> None:
+        """Rename a log directory: the broker's next operation on its files fails."""
+        path = self._log_dirs[broker_id, log_dir]
+        if path not in self._away:
+            self._away[path] = path.rename(path.with_name(f"{path.name}.away"))
+
+    def restore(self, broker_id: int) -> None:
+        """Put the log directories of a broker back, before it starts again."""
+        for (owner, _), path in self._log_dirs.items():
+            if owner == broker_id and path in self._away:
+                shutil.rmtree(path, ignore_errors=True)
+                self._away.pop(path).rename(path)
+
+    def heal(self) -> None:
+        """Do nothing: a failed log directory stays offline until its broker is restarted."""
+
+    def fail(self, broker_id: int, log_dir: str | None, fault: DiskFault) -> None:
+        """Raise UsageError, because klamm cannot inject faults into Kafka's files."""
+        raise UsageError("disk faults require klamm's own brokers")
+
+    def slow(self, broker_id: int, log_dir: str | None, bytes_per_s: int) -> None:
+        """Raise UsageError, because klamm cannot slow Kafka's disks down."""
+        raise UsageError("slow disks require klamm's own brokers")
+
+    def fail_journal(self, fault: DiskFault) -> None:
+        """Raise UsageError, because Kafka's controller has no journal."""
+        raise UsageError("faults of the journal require klamm's own brokers")
+
+
+class KafkaCluster:
+    """The brokers of one drill, and klamm's controller if ``has_klamm``. All methods may block.
+
+    ``folder`` gets a folder for each process. ``open`` starts everything, ``close`` ends it.
+    ``controllers``: those of klamm that have been started; the last one is active."""
+
+    def __init__(
+        self, spec: ClusterSpec, connect_string: str, folder: Path, *, has_klamm: bool
+    ) -> None:
+        self.connect_string = connect_string
+        self.clock = WallClock()
+        self.clocks = MachineClocks(self.clock)
+        self.transport = RoutedTransport()
+        self.request_taps: list[RequestTap] = []
+        self.log_journal = LogJournal(MemoryJournal(), self.clock, spec.run_id)
+        ports = {broker_id: free_port() for broker_id in spec.broker_ids}
+        self._ports = dict(ports)
+        own = frozenset(CONTROLLER_IDS if has_klamm else ())
+        self.spec = replace(
+            spec,
+            end_points={id_: (EndPoint(HOST, port),) for id_, port in ports.items()},
+            pools=Pools({}, (), without_replicas=own),
+        )
+        names = spec.broker_config.log_dirs if "log.dirs" in spec.config else ("data",)
+        self._log_dirs = {
+            (id_, name): folder / f"broker-{id_}" / name.lstrip("/")
+            for id_ in spec.broker_ids
+            for name in names
+        }
+        self.disks = KafkaDisks(self._log_dirs)
+        self._processes = {
+            id_: BrokerProcess(id_, port, folder / f"broker-{id_}", self._properties(id_))
+            for id_, port in ports.items()
+        }
+        self._folder = folder
+        self.own_session = OwnSession(connect_string, spec)
+        self._hub = BrokerHub(self.clock)
+        self._hub.start()
+        self.clients = HubClients(self._hub, self.transport, self.clock)
+        self._connections = ClientConnections(
+            self.transport, lambda id_: EndPoint(HOST, self._ports[id_])
+        )
+        for id_ in spec.broker_ids:
+            for role in ("broker", "controller"):
+                self.transport.register(Address(role, id_), self._connections.send)
+        self.controllers = [self._new_controller(CONTROLLER_IDS[0])] if has_klamm else []
+        self._asked = 0
+        self._answers: dict[int, Future[Response]] = {}
+        self.transport.register(_SELF, self._receive)
+
+    def _properties(self, broker_id: int) -> dict[str, str]:
+        spec = self.spec
+        rack = spec.racks.get(broker_id)
+        dirs = (str(path) for (id_, _), path in self._log_dirs.items() if id_ == broker_id)
+        return {
+            **_SMALL,
+            **spec.config,
+            "broker.id": str(broker_id),
+            "reserved.broker.max.id": str(max((CONTROLLER_IDS[-1], *spec.broker_ids))),
+            **({} if rack is None else {"broker.rack": rack}),
+            "listeners": f"PLAINTEXT://{HOST}:{self._ports[broker_id]}",
+            "zookeeper.connect": self.connect_string,
+            "zookeeper.session.timeout.ms": str(spec.session_timeout_ms),
+            "log.dirs": ",".join(dirs),
+        }
+
+    def _new_controller(self, controller_id: int) -> ControllerProcess:
+        spec, folder = self.spec, self._folder / f"controller-{controller_id}"
+        options = ["--session-timeout-ms", str(spec.session_timeout_ms)]
+        if spec.racks:
+            options += ["--rack", "controller"]
+        for name, value in spec.config.items():
+            if name != "log.dirs":
+                options += ["--config", f"{name}={value}"]
+        port = self._ports[controller_id] = free_port()
+        self.transport.register(Address("controller", controller_id), self._connections.send)
+        return ControllerProcess(controller_id, self.connect_string, port, folder, options)
+
+    # -- starting and ending
+
+    def open(self) -> None:
+        """Start all brokers at the same time, then klamm's controller; wait for all of them.
+
+        The first controller candidate of the drill starts first, so that it is elected. Raises
+        EnvironmentProblem if a process does not start."""
+        first = next(filter(self.spec.is_candidate, self.spec.broker_ids))
+        self._processes[first].start()
+        self._await_broker(self._processes[first])
+        others = [one for id_, one in self._processes.items() if id_ != first]
+        for process in others:
+            process.start()
+        for process in others:
+            self._await_broker(process)
+        for controller in self.controllers:
+            self._start_controller(controller)
+
+    def move_controller(self) -> None:
+        """Let another controller of klamm take over, then end the former one."""
+        former, following = self.controllers[-1], len(self.controllers)
+        controller = self._new_controller(CONTROLLER_IDS[following])
+        self.controllers.append(controller)
+        self._start_controller(controller)
+        former.end()
+
+    def _start_controller(self, controller: ControllerProcess) -> None:
+        controller.start()
+        self._await(lambda: controller.is_active, controller.name)
+
+    def close(self) -> None:
+        """End all processes; idempotent."""
+        processes = [*self._processes.values(), *self.controllers]
+        for process in processes:
+            process.begin_end()
+        for process in processes:
+            process.end()
+        self._connections.close()
+        self._hub.close()
+        self.own_session.close()
+
+    def _await_broker(self, process: BrokerProcess) -> None:
+        self._await(lambda: process.has_started, f"Kafka {process.name}")
+
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        if not _holds_within(condition, START_TIMEOUT_S):
+            raise EnvironmentProblem(f"{what} did not start within {START_TIMEOUT_S:.0f} s")
+
+    # -- the interface of Cluster
+
+    @property
+    def nodes(self) -> Mapping[int, BrokerProcess]:
+        """The running brokers, keyed by id."""
+        return {id_: one for id_, one in self._processes.items() if one.is_running}
+
+    @property
+    def errors(self) -> Sequence[str]:
+        """Nothing, because Kafka's brokers only log their internal errors."""
+        return ()
+
+    def check_link_fault(self, fault: LinkFault) -> None:
+        """Raise UsageError, because klamm is not between Kafka's brokers."""
+        raise UsageError("faults of the network require klamm's own brokers")
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker, without waiting until it is registered.
+
+        First waits until its former process has ended and that process's session has expired: a
+        broker of Kafka 2.8.2 ends at once if another session has registered its id."""
+        process = self._processes[broker_id]
+        if broker_id in self.nodes and not process.is_stopping:
+            raise WrongState(f"broker {broker_id} is already running")
+        if not process.await_end(_STOP_TIMEOUT_S):
+            raise EnvironmentProblem(f"Kafka broker {broker_id} did not stop")
+        timeout_s = self.spec.session_timeout_ms / 1000 + _SESSION_MARGIN_S
+        if not _holds_within(lambda: broker_id not in self.registered_ids(), timeout_s):
+            raise WrongState(f"broker {broker_id} is still registered by an earlier session")
+        self.disks.restore(broker_id)
+        process.start()
+
+    def begin_start_all(self) -> None:
+        """Start every broker that is not running."""
+        for broker_id in self.spec.broker_ids:
+            if broker_id not in self.nodes:
+                self.start(broker_id)
+
+    def begin_candidacy(self, broker_id: int) -> None:
+        """Do nothing: every broker of Kafka takes part in elections."""
+
+    def kill(self, broker_id: int, *, loses_unflushed: bool = False) -> None:
+        """Kill a broker (SIGKILL). Its session expires after the session timeout."""
+        self._running(broker_id).end()
+
+    def shut_down(self, broker_id: int) -> None:
+        """Begin a controlled shutdown (SIGTERM), without waiting for its end."""
+        self._running(broker_id).begin_stop()
+
+    def pause(self, broker_id: int) -> None:
+        """Freeze a broker (SIGSTOP)."""
+        self._running(broker_id).pause()
+
+    def resume(self, broker_id: int) -> None:
+        """Let a frozen broker continue (SIGCONT)."""
+        self._running(broker_id).resume()
+
+    @property
+    def paused_broker_ids(self) -> frozenset[int]:
+        """Ids of the frozen brokers."""
+        return frozenset(id_ for id_, one in self.nodes.items() if one.is_paused)
+
+    def fail_log_dir(self, broker_id: int, path: str) -> None:
+        """Rename a log directory. The broker notices it at its next operation on these files."""
+        self._running(broker_id)
+        self.disks.remove(broker_id, path)
+
+    def _running(self, broker_id: int) -> BrokerProcess:
+        if broker_id not in self.nodes:
+            raise WrongState(f"broker {broker_id} is not running")
+        return self._processes[broker_id]
+
+    # -- what is seen from outside
+
+    def registered_ids(self) -> list[int]:
+        """Return the ids in /brokers/ids, without klamm's controllers."""
+        children = self.own_session.store().read([GetChildren("/brokers/ids")])[0].children or ()
+        return sorted({*map(int, children)}.difference(CONTROLLER_IDS))
+
+    def has_controller(self) -> bool:
+        """Return True if /controller exists."""
+        return self.own_session.store().read([GetData("/controller")])[0].code is ResultCode.OK
+
+    def ask(self, broker_id: int, request: Request) -> Response:
+        """Send a request to a broker and wait for its response. Raises RequestTimedOut."""
+        self._asked += 1
+        answer = self._answers[self._asked] = Future()
+        message = Message(_SELF, Address("broker", broker_id), self._asked, request)
+        self.transport.send(message)
+        try:
+            return answer.result(_ASK_TIMEOUT_S)
+        except TimeoutError:
+            raise RequestTimedOut(f"broker {broker_id} did not respond") from None
+        finally:
+            del self._answers[message.correlation_id]
+
+    def _receive(self, message: Message) -> None:
+        answer = self._answers.get(message.correlation_id)
+        if answer is not None and isinstance(message.body, Response):
+            answer.set_result(message.body)
+
+
+def _holds_within(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True

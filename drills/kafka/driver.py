@@ -1,0 +1,208 @@
+"""ScenarioDriver for brokers of Kafka 2.8.2, under their own controller or klamm's.
+
+What a broker does inside is not visible: conditions read ZooKeeper, the brokers' metadata, their
+log directories, and what the drill's clients saw. klamm's controller also has a journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, PartitionMetadata
+from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.journal import JournalRow
+from klamm.cluster.requests import DescribeLogDirsRequest, DescribeLogDirsResponse
+from klamm.cluster.types import (
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from klamm.drills.kafka.cluster import CONTROLLER_IDS, KafkaCluster
+from klamm.runtime.actions import Action
+from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
+from klamm.runtime.scenarios.live_driver import LiveDriver
+from klamm.runtime.scenarios.runner import ScenarioRunner
+from klamm.statemachines.context import ControllerContext
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import GetData
+
+ALLOWANCE_MS: Final = 30_000.0
+"""What is added to the time limit of each wait: a broker of Kafka takes seconds to start."""
+_IDLE_AFTER_S: Final = 1.0
+_QUIESCE_TIMEOUT_MS: Final = 20_000.0
+_FETCH_WAIT_MS: Final = 500
+HIDDEN: Final = frozenset({"partition_state", "offline_partitions", "agrees"})
+"""Conditions on the memory of the controller and the brokers."""
+OF_KAFKAS_CONTROLLER: Final = frozenset({"journal"})
+"""Conditions that only klamm's controller can show."""
+OF_A_BROKER: Final = frozenset({"controller", "controller_epoch"})
+"""Conditions on the controller, which differ if klamm's controller has replaced a broker's."""
+
+
+class MoveKlammsController(Action, frozen=True):
+    """Let another controller of klamm take over."""
+
+    def act(self, run: ScenarioRunner) -> None:
+        assert isinstance(run.cluster, KafkaCluster)
+        run.cluster.move_controller()
+
+
+class KafkaDriver(LiveDriver[KafkaCluster]):
+    """ScenarioDriver for a KafkaCluster."""
+
+    POLL_S = 0.05
+    agreement = "the brokers' metadata agrees with ZooKeeper"
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        super().__init__(cluster)
+        self._rows: list[JournalRow] = []
+        self._read_bytes: dict[Path, int] = {}
+        self.operator = OperatorClient(self)
+        self.clients = ScenarioClients(
+            self,
+            cluster.spec.broker_ids,
+            cluster.log_journal,
+            has_files=True,
+            fetch_wait_ms=_FETCH_WAIT_MS,
+        )
+        self.unobservable: Container[str] = unobservable(has_klamm=bool(cluster.controllers))
+
+    @property
+    def rows(self) -> Sequence[JournalRow]:
+        """The rows of klamm's journal so far; none under Kafka's own controller."""
+        for controller in self.cluster.controllers:
+            path = controller.journal
+            with path.open("rb") as file:
+                file.seek(self._read_bytes.get(path, 0))
+                *lines, rest = file.read().split(b"\n")
+                self._read_bytes[path] = file.tell() - len(rest)
+            self._rows += (msgspec.json.decode(line, type=JournalRow) for line in lines)
+        return self._rows
+
+    def kill_all(self) -> list[int]:
+        """Kill all brokers. Return the ids of those that were running."""
+        killed = list(self.cluster.nodes)
+        for broker_id in killed:
+            self.cluster.kill(broker_id)
+        return killed
+
+    def act_on_zookeeper(self, action: str, server: str) -> None:
+        """Raise UsageError: ZooKeeper has one server, which other drills also use."""
+        raise UsageError(f"{action}: the drill has no private ZooKeeper servers")
+
+    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
+        """Poll until ``condition`` holds; return False ALLOWANCE_MS after the timeout."""
+        return super().run_until(condition, timeout_ms + ALLOWANCE_MS)
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let the cluster run for this many milliseconds."""
+        super().run_until(lambda: False, duration_ms)
+
+    def quiesce(self) -> None:
+        """Wait until nothing has been written to ZooKeeper for a second."""
+        seen, since_s = -1, 0.0
+
+        def is_settled() -> bool:
+            nonlocal seen, since_s
+            self.store.read([GetData("/controller_epoch")])
+            zxid, now_s = self.cluster.own_session.last_zxid, time.monotonic()
+            if zxid != seen:
+                seen, since_s = zxid, now_s
+            return now_s - since_s > _IDLE_AFTER_S
+
+        super().run_until(is_settled, _QUIESCE_TIMEOUT_MS)
+
+    def controller_context(self) -> ControllerContext | None:
+        """Return None: the controller is in another process."""
+        return None
+
+    def known_assignments(self) -> Mapping[TopicPartition, ReplicaAssignment] | None:
+        """Return the assignments in ZooKeeper, or None if there is no controller."""
+        if not self.cluster.has_controller():
+            return None
+        zk = KafkaZkClient(self.store)
+        topics = zk.get_topic_assignments(sorted(zk.get_all_topics_in_cluster())).values
+        return {tp: one for topic in topics.values() for tp, one in topic.assignment.items()}
+
+    def hosted_partitions(self, broker_id: int) -> list[str] | None:
+        """Return the partitions in a broker's log directories, or None if it does not respond."""
+        if broker_id not in self.cluster.nodes:
+            return None
+        try:
+            response = self.cluster.ask(broker_id, DescribeLogDirsRequest())
+        except KlammError:
+            return None
+        assert isinstance(response, DescribeLogDirsResponse)
+        logs = (log for log_dir in response.log_dirs for log in log_dir.logs)
+        return sorted({str(log.topic_partition) for log in logs if not log.is_future})
+
+    def disagreements_with_zookeeper(self) -> list[str]:
+        """Return how the metadata of the running brokers differs from ZooKeeper."""
+        zk = KafkaZkClient(self.store)
+        topics = sorted(zk.get_all_topics_in_cluster())
+        assignments = zk.get_topic_assignments(topics).values
+        partitions = [tp for one in assignments.values() for tp in one.assignment]
+        states = zk.get_partition_states(partitions).values
+        found: list[str] = []
+        for broker_id in sorted(set(self.cluster.nodes) - self.cluster.paused_broker_ids):
+            try:
+                metadata = self.cluster.ask(broker_id, MetadataRequest())
+            except KlammError as error:
+                found.append(error.message)
+                continue
+            assert isinstance(metadata, MetadataResponse)
+            lines = _differences(metadata, self.cluster.registered_ids(), states)
+            found += (f"broker {broker_id}: {line}" for line in lines)
+        return found
+
+
+def unobservable(*, has_klamm: bool) -> frozenset[str]:
+    """Return the kinds of conditions that brokers of Kafka do not show.
+
+    ``has_klamm``: klamm's controller drives the brokers."""
+    return HIDDEN | (OF_A_BROKER if has_klamm else OF_KAFKAS_CONTROLLER)
+
+
+def _differences(
+    metadata: MetadataResponse,
+    registered: list[int],
+    states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+) -> Iterator[str]:
+    brokers = sorted(broker.id for broker in metadata.brokers if broker.id in registered)
+    dead = sorted({broker.id for broker in metadata.brokers} - {*registered, *CONTROLLER_IDS})
+    if brokers != registered or dead:
+        yield f"its metadata has the brokers {sorted(brokers + dead)}, registered are {registered}"
+    known = {
+        TopicPartition(topic.name, one.partition): one
+        for topic in metadata.topics
+        for one in topic.partitions
+    }
+    for tp, state in states.items():
+        one = known.pop(tp, None)
+        if one is None:
+            yield f"its metadata lacks {tp}"
+        elif _of_metadata(one) != _of_znode(state, registered):
+            yield (
+                f"{tp}: its metadata has leader, epoch, ISR {_of_metadata(one)}, ZooKeeper"
+                f" {_of_znode(state, registered)}"
+            )
+    if known:
+        yield f"its metadata has {', '.join(map(str, known))}, which ZooKeeper does not have"
+
+
+def _of_metadata(one: PartitionMetadata) -> tuple[int, int, list[int]]:
+    return one.leader, one.leader_epoch, sorted(one.isr)
+
+
+def _of_znode(
+    state: LeaderIsrAndControllerEpoch, registered: list[int]
+) -> tuple[int, int, list[int]]:
+    one = state.leader_and_isr
+    # Brokers report no leader if it is not alive.
+    leader = one.leader if one.leader in registered else -1
+    return leader, one.leader_epoch, sorted(one.isr)

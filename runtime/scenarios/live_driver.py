@@ -1,0 +1,147 @@
+"""ScenarioDriver for a cluster on a real ZooKeeper, without what depends on klamm's own brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from klamm.brokers.logs.log_journal import LogJournal
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
+from klamm.runtime.client_actor import Client
+from klamm.runtime.cluster import Cluster
+from klamm.runtime.real.hub_clients import HubClients
+from klamm.runtime.real.sessions import OwnSession
+from klamm.runtime.scenarios.clients import ScenarioClients
+from klamm.runtime.scenarios.driver import CONTROLLER_AND_BROKERS_AGREE
+from klamm.runtime.scenarios.turns import Turns
+from klamm.runtime.simulated.breakpoints import Breakpoint
+from klamm.zk.kazoo_pipeline import within
+from klamm.zk.store import Store
+
+_POLL_S: Final = 0.005
+_ZOOKEEPER_TIMEOUT_S: Final = 30.0
+_CLIENT_TIMEOUT_S: Final = 30.0
+_NO_STEPS: Final = "advance requires the simulated world"
+
+
+class LiveCluster(Cluster, Protocol):
+    """A cluster on a real ZooKeeper, with the clients of a scenario."""
+
+    @property
+    def own_session(self) -> OwnSession:
+        """The session with which scenarios read and write znodes."""
+        ...
+
+    @property
+    def clients(self) -> HubClients:
+        """The producers and consumers of a scenario."""
+        ...
+
+    @property
+    def log_journal(self) -> LogJournal:
+        """Receives journal rows about corrupt batches."""
+        ...
+
+
+C = TypeVar("C", bound=LiveCluster)
+T = TypeVar("T")
+
+
+class LiveDriver(Generic[C]):
+    """Base class of drivers whose cluster runs on threads or processes, in real time."""
+
+    clients: ScenarioClients
+    agreement = CONTROLLER_AND_BROKERS_AGREE
+    unobservable: Container[str] = ()
+
+    POLL_S = _POLL_S
+    """Pause between two evaluations of a condition that is awaited."""
+
+    def __init__(self, cluster: C) -> None:
+        self.cluster = cluster
+        self._began_s = time.monotonic()
+        self.turns = Turns(self._run_until, lambda: self.elapsed_ms)
+        self.admin_history = AdminHistory(lambda: self.elapsed_ms)
+
+    @property
+    def store(self) -> Store:
+        """The cluster's session. Calls raise ZooKeeperUnavailable if ZooKeeper does not respond."""
+        store = self.cluster.own_session.store(within(_ZOOKEEPER_TIMEOUT_S))
+        return RecordedStore(store, self.admin_history)
+
+    @property
+    def zookeeper_changes(self) -> int:
+        """The current time instead of a number of changes, so that callers cache nothing."""
+        return time.monotonic_ns()
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Real time since the driver was created, in milliseconds."""
+        return (time.monotonic() - self._began_s) * 1000
+
+    @property
+    def steps_run(self) -> int:
+        """Raise UsageError: threads have no steps that could be counted."""
+        raise UsageError(_NO_STEPS, hint="run the drill without --real")
+
+    def advance(self, count: int) -> None:
+        """Raise UsageError: threads have no steps that could be counted."""
+        raise UsageError(_NO_STEPS, hint="run the drill without --real")
+
+    def break_session(self, broker_id: int, how: str) -> None:
+        """Raise UsageError: klamm cannot break a real connection at a given write."""
+        raise UsageError(f"{how} requires the simulated world", hint="run the drill without --real")
+
+    def break_at(self, point: Breakpoint) -> Callable[[], bool]:
+        """Raise UsageError: klamm cannot stop a real controller at a given operation."""
+        raise UsageError(
+            "before and after require the simulated world", hint="run the drill without --real"
+        )
+
+    def watch(self, names: Sequence[str]) -> None:
+        """Do nothing, because the events of a real cluster cannot be observed one by one."""
+
+    def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
+        """Raise UsageError: constant-rate workloads need the simulated clock."""
+        raise UsageError(
+            "constant-rate workloads require the simulated world",
+            hint="run the drill without --real",
+        )
+
+    def add_client(self, client: Client) -> None:
+        """Add a producer or consumer."""
+        self.cluster.clients.add(client)
+
+    def call_client(self, function: Callable[[float], T]) -> T:
+        """Run ``function`` on the brokers' thread, between two events."""
+        return self.cluster.clients.call(function).result(_CLIENT_TIMEOUT_S)
+
+    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
+        """Poll until ``condition`` holds; return False after the timeout."""
+        return self.turns.run_until(condition, timeout_ms)
+
+    def _run_until(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
+        while not condition():
+            if self.elapsed_ms > deadline_ms:
+                return False
+            time.sleep(self.POLL_S)
+        return True
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let the cluster run for this many milliseconds."""
+        self.run_until(lambda: False, duration_ms)
+
+    def acknowledged(self, partition: TopicPartition) -> int:
+        """Return how many of the records sent to a partition were acknowledged."""
+        return self.clients.acknowledged(partition)
+
+    def disagreements_with_zookeeper(self) -> list[str]:
+        """Return the differences between ZooKeeper, the brokers and the controller."""
+        raise NotImplementedError
+
+    def disagreements(self) -> list[str]:
+        """Return the findings of all checks, one line each."""
+        return self.disagreements_with_zookeeper() + self.clients.findings()

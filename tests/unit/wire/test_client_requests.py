@@ -1,0 +1,188 @@
+"""Requests of klamm's own clients over the network: klamm's listeners read what was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    LeaderEpochEnd,
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetForLeaderPartition,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from klamm.cluster.data_requests import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ProducedPartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from klamm.cluster.records import EpochEndOffset
+from klamm.cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    ApiError,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribedLog,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    LogDirResult,
+)
+from klamm.cluster.types import Broker, ElectionType, EndPoint, TopicPartition
+from klamm.wire import client_requests
+from klamm.wire.apis import APIS, Api
+from klamm.wire.client_requests import exchange_of, response_to
+from klamm.wire.frames import parse_request, response_frame, response_schema
+from klamm.wire.schema import fill
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SIZE_BYTES = 4
+TOPIC_ID = "0123456789abcdefABCDEw"
+REFUSED = ApiError(Errors.INVALID_REPLICA_ASSIGNMENT, "no")
+
+EXCHANGES: list[tuple[Any, Any]] = [
+    (
+        ProduceRequest(-1, 1000, {T0: b"abc", T1: b"d"}),
+        ProduceResponse(
+            {
+                T0: ProducedPartition(Errors.NONE, 7),
+                T1: ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER),
+            }
+        ),
+    ),
+    (
+        FetchRequest(-1, {T0: FetchPartition(3, 1, max_bytes=99)}, 500, 1),
+        FetchResponse(
+            {
+                T0: FetchedPartition(
+                    Errors.NONE,
+                    1,
+                    3,
+                    records=b"xyz",
+                    high_watermark=9,
+                    log_start_offset=2,
+                    log_end_offset=9,
+                )
+            }
+        ),
+    ),
+    (
+        ListOffsetsRequest({T0: ListOffsetsPartition(-2, 1)}),
+        ListOffsetsResponse({T0: ListedOffset(Errors.NONE, 5, 6, 7)}),
+    ),
+    (
+        OffsetsForLeaderEpochRequest({T0: OffsetForLeaderPartition(1, 2)}),
+        OffsetsForLeaderEpochResponse({T0: LeaderEpochEnd(Errors.NONE, EpochEndOffset(1, 8))}),
+    ),
+    (InitProducerIdRequest(), InitProducerIdResponse(Errors.NONE, 4000, 1)),
+    (
+        MetadataRequest(),
+        MetadataResponse(
+            (Broker(1, (EndPoint("h", 9092),), "a"), Broker(2, (EndPoint("h", 9093),))),
+            2,
+            (
+                TopicMetadata(
+                    Errors.NONE,
+                    "t",
+                    TOPIC_ID,
+                    (PartitionMetadata(Errors.NONE, 0, 1, 3, (1, 2), (1,), (2,)),),
+                ),
+            ),
+        ),
+    ),
+    (
+        MetadataRequest(("gone",)),
+        MetadataResponse((), -1, (TopicMetadata(Errors.UNKNOWN_TOPIC_OR_PARTITION, "gone"),)),
+    ),
+    (
+        CreateTopicsRequest(
+            (CreatableTopic("t", assignments={0: (1, 2)}, configs={"retention.ms": "1"}),), 1000
+        ),
+        CreateTopicsResponse(
+            (CreatableTopicResult("t", Errors.TOPIC_ALREADY_EXISTS, "it exists", None, 1, 2),)
+        ),
+    ),
+    (
+        DeleteTopicsRequest(("t",), 1000),
+        DeleteTopicsResponse((DeletableTopicResult("t", Errors.TOPIC_DELETION_DISABLED),)),
+    ),
+    (
+        AlterPartitionReassignmentsRequest({T0: (1, 2), T1: None}),
+        AlterPartitionReassignmentsResponse(ApiError(), {T0: ApiError(), T1: REFUSED}),
+    ),
+    (
+        ElectLeadersRequest(ElectionType.UNCLEAN, (T0, T1), 1000),
+        ElectLeadersResponse(Errors.NONE, {T0: ApiError(), T1: REFUSED}),
+    ),
+    (
+        ElectLeadersRequest(ElectionType.PREFERRED, None, 1000),
+        ElectLeadersResponse(Errors.NOT_CONTROLLER),
+    ),
+    (
+        DescribeLogDirsRequest((T0, T1)),
+        DescribeLogDirsResponse(
+            (
+                LogDirResult("/d0", Errors.NONE, (DescribedLog(T0, 10, 1, True),)),
+                LogDirResult("/d1", Errors.KAFKA_STORAGE_ERROR),
+            )
+        ),
+    ),
+    (
+        AlterReplicaLogDirsRequest({T0: "/d0", T1: "/d1"}),
+        AlterReplicaLogDirsResponse({T0: Errors.NONE, T1: Errors.LOG_DIR_NOT_FOUND}),
+    ),
+]
+
+
+def test_every_request_is_here() -> None:
+    assert {type(request) for request, _ in EXCHANGES} == {*client_requests.APIS}
+
+
+@pytest.mark.parametrize(("request_", "response"), EXCHANGES)
+def test_a_listener_reads_the_request_and_the_client_its_response(
+    request_: Any, response: Any
+) -> None:
+    exchange = exchange_of(request_, 7, "client-1")
+    arrived = parse_request(exchange.frame[SIZE_BYTES:])
+    api = APIS[arrived.key.api_key, arrived.key.api_version]
+    assert isinstance(api, Api)
+    assert (arrived.key, arrived.client_id) == (exchange.key, "client-1")
+    assert api.request(arrived.body) == request_
+    body = fill(response_schema(exchange.key), api.response(response))
+    frame = response_frame(exchange.key, body)[SIZE_BYTES:]
+    assert response_to(request_, exchange.key, frame) == response
+
+
+def test_an_error_that_klamm_does_not_know_is_an_unknown_error() -> None:
+    request = DeleteTopicsRequest(("t",), 1000)
+    exchange = exchange_of(request, 1, "c")
+    values = {"responses": [{"name": "t", "topic_id": None, "error_code": 29}]}
+    frame = response_frame(exchange.key, fill(response_schema(exchange.key), values))
+    response = response_to(request, exchange.key, frame[SIZE_BYTES:])
+    assert msgspec.to_builtins(response)["topics"][0]["error"] == Errors.UNKNOWN_SERVER_ERROR
