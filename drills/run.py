@@ -17,6 +17,7 @@ import msgspec
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError, StoreError
 from klamm.cluster.types import TopicPartition
+from klamm.drills.condition_counts import ConditionCounts
 from klamm.drills.values import Drill
 from klamm.runtime.checks.admin_history import LINEARIZABLE
 from klamm.runtime.checks.invariants import InvariantViolated
@@ -136,14 +137,14 @@ def play(
 
     With ``is_measured``, the verdict has results for each partition."""
     driver.watch(drill.always)
-    checked = _Checked()
+    counts = ConditionCounts()
     before, own = drill.steps[: drill.preparations], drill.steps[drill.preparations :]
     verdict = yield from _play_judged(before, drill, driver, follower)
     times = PartitionTimes(driver) if is_measured else None
     occurrences = Occurrences(drill.sometimes if verdict is None else (), driver)
     for steps in (own, drill.recovery):
         verdict = verdict or (
-            yield from checked.counted(
+            yield from counts.counting(
                 _play_judged(steps, drill, driver, follower, is_own=steps is own)
             )
         )
@@ -152,42 +153,18 @@ def play(
         verdict = _last_judgement(drill, driver)
     verdict = _with_errors(verdict, drill, driver)
     partitions = {} if times is None else times.results()
-    verdict = _with_occurrences(verdict, occurrences.results)
-    yield msgspec.structs.replace(checked.applied_to(verdict), partitions=partitions)
+    counts.add(occurrences.results)
+    verdict = _with_unobserved(_with_occurrences(verdict, occurrences.results), counts)
+    yield msgspec.structs.replace(verdict, partitions=partitions)
 
 
-class _Checked:
-    """Counts the conditions of a drill's own steps that the cluster showed, and the others."""
+def _with_unobserved(verdict: Verdict, counts: ConditionCounts) -> Verdict:
+    """Return the verdict with the number of conditions that were not observable.
 
-    def __init__(self) -> None:
-        self._observed = self._unobserved = 0
-
-    def counted(
-        self, played: Generator[StepResult, None, Verdict | None]
-    ) -> Generator[StepResult, None, Verdict | None]:
-        """Pass on the results of steps, and count their conditions."""
-        while True:
-            try:
-                result = next(played)
-            except StopIteration as end:
-                verdict: Verdict | None = end.value
-                return verdict
-            self._count(result.checks)
-            yield result
-
-    def applied_to(self, verdict: Verdict) -> Verdict:
-        """Return the verdict with the number of conditions that were not observable.
-
-        A drill that passed without any observable condition has tested nothing."""
-        self._count(verdict.sometimes)
-        if self._unobserved and not self._observed and verdict.outcome is Outcome.PASSED:
-            verdict = msgspec.structs.replace(verdict, outcome=Outcome.INCONCLUSIVE)
-        return msgspec.structs.replace(verdict, unobserved=self._unobserved)
-
-    def _count(self, results: Iterable[CheckResult]) -> None:
-        for result in results:
-            self._observed += result.is_met is not None
-            self._unobserved += result.is_met is None
+    A drill that passed without any observable condition has tested nothing."""
+    if counts.unobserved and not counts.observed and verdict.outcome is Outcome.PASSED:
+        verdict = msgspec.structs.replace(verdict, outcome=Outcome.INCONCLUSIVE)
+    return msgspec.structs.replace(verdict, unobserved=counts.unobserved)
 
 
 def _play_judged(
