@@ -26,6 +26,6 @@ def require_kafka_libs() -> Path:
         where = os.environ.get(LIBS_VARIABLE) or _FETCHED
         raise EnvironmentProblem(
             f"no {KAFKA_JAR} in {where}",
-            hint=f"make peer-kafka, or set {LIBS_VARIABLE} to the libs folder of Kafka 2.8.2",
+            hint=f"make peer-kafka, or set {LIBS_VARIABLE}",
         )
     return libs
