@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from klamm.cli.main import main
 from klamm.drills.library import NAMES, named_drill
-from klamm.runtime.scenarios import real_driver
+from klamm.runtime.scenarios import live_driver
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.serving import without_slowness
 from tests.waiting import wait_until
@@ -169,7 +169,7 @@ def test_a_drill_that_fails_leaves_nothing_either(run: Any, below: Any, tmp_path
 def test_a_zookeeper_that_is_lost_leaves_it_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(real_driver, "_ZOOKEEPER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(live_driver, "_ZOOKEEPER_TIMEOUT_S", 1.0)
     path = tmp_path / "mine.yaml"
     path.write_text(HEAD + "  - until: {leader: {t-0: 1}}\n")
     folder = tmp_path / "kept"
