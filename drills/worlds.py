@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Final, Self
 
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
-from klamm.drills.kafka.cluster import KafkaCluster
-from klamm.drills.kafka.driver import KafkaDriver
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import FileJournal, MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
@@ -113,6 +111,10 @@ class Worlds:
         out.mkdir()
         with contextlib.ExitStack() as stack:
             if self.world.has_kafka:
+                # kio, for Kafka's protocol, takes 0.3 s to import.
+                from klamm.drills.kafka.cluster import KafkaCluster
+                from klamm.drills.kafka.driver import KafkaDriver
+
                 chroot = stack.enter_context(self._own_chroot(self._connect_string))
                 has_klamm = self.world is World.KAFKA_WITH_KLAMM
                 cluster = KafkaCluster(spec, chroot, out, has_klamm=has_klamm)

@@ -23,10 +23,8 @@ from klamm.cluster.types import (
     TopicPartition,
 )
 from klamm.drills.kafka.cluster import CONTROLLER_IDS, KafkaCluster
-from klamm.runtime.actions import Action
 from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.live_driver import LiveDriver
-from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetData
@@ -42,14 +40,6 @@ OF_KAFKAS_CONTROLLER: Final = frozenset({"journal"})
 """Conditions that only klamm's controller can show."""
 OF_A_BROKER: Final = frozenset({"controller", "controller_epoch"})
 """Conditions on the controller, which differ if klamm's controller has replaced a broker's."""
-
-
-class MoveKlammsController(Action, frozen=True):
-    """Let another controller of klamm take over."""
-
-    def act(self, run: ScenarioRunner) -> None:
-        assert isinstance(run.cluster, KafkaCluster)
-        run.cluster.move_controller()
 
 
 class KafkaDriver(LiveDriver[KafkaCluster]):

@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from klamm.cluster.errors import UsageError
-from klamm.drills.kafka.driver import MoveKlammsController
 from klamm.drills.values import Drill
 from klamm.runtime import actions
-from klamm.runtime.actions import CONTROLLER, BrokerAction
+from klamm.runtime.actions import CONTROLLER, Action, BrokerAction
 from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.steps import Step, every_step
 from klamm.runtime.scenarios.triggers import AtBreakpoint, AtStep, OnRow
 
@@ -32,6 +32,17 @@ _IMPOSSIBLE: Final = (
     steps.ProduceConstantly,
 )
 """Faults inside a broker, on its network or its disks, and what needs simulated time."""
+
+
+class MoveKlammsController(Action, frozen=True):
+    """Let another controller of klamm take over."""
+
+    def act(self, run: ScenarioRunner) -> None:
+        # kio, for Kafka's protocol, takes 0.3 s to import.
+        from klamm.drills.kafka.cluster import KafkaCluster
+
+        assert isinstance(run.cluster, KafkaCluster)
+        run.cluster.move_controller()
 
 
 def prepare(drill: Drill, *, has_klamm: bool) -> Drill:
