@@ -42,7 +42,7 @@ def test_executors_give_the_results_of_processes(tmp_path: Path) -> None:
     assert hunted(tmp_path / "there", "--spark", "local[2]") == (code, values)
 
 
-def test_an_interrupted_hunt_ends_with_one_line(tmp_path: Path) -> None:
+def test_an_interrupted_hunt_ends_with_its_counts(tmp_path: Path) -> None:
     hunt = subprocess.Popen(
         [*KLAMM, "hunt", "--spark", "local[2]", "--minutes", "30", "--out", str(tmp_path / "out")],
         cwd=ROOT,
@@ -58,7 +58,8 @@ def test_an_interrupted_hunt_ends_with_one_line(tmp_path: Path) -> None:
         printed, errors = hunt.communicate(timeout=120)
     finally:
         hunt.kill()
-    assert (hunt.returncode, printed) == (130, "")
+    assert (hunt.returncode, " violations\n" in printed) == (130, True)
+    assert len(printed.splitlines()) == 1
     assert errors.splitlines()[-1] == "Interrupted" and "Traceback" not in errors
     wait_until(lambda: not any(map(is_alive, workers)), 60)
 
