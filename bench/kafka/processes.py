@@ -10,7 +10,6 @@ import json
 import random
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from bench.kafka.cpu import child_pid
 from bench.kafka.locate import compile_java, require_kafka_libs
 from bench.kafka.scenarios import FIRST_BROKER
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.drills.kafka.processes import STARTED, SupervisedProcess
 from klamm.zk.java import find_java
 from klamm.zk.ports import FREE_PORTS
 
@@ -31,7 +31,6 @@ CONTROLLER_HEAP_MB = 4096
 FAKES_HEAP_MB = 2048
 
 _HERE = Path(__file__).resolve().parent
-_SUPERVISOR = _HERE.parents[1] / "zk" / "supervisor.py"
 _LOG_CONFIG = _HERE / "log4j.properties"
 # What Kafka's own start script passes.
 _JVM_FLAGS = (
@@ -43,10 +42,9 @@ _JVM_FLAGS = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-_STARTED = "started (kafka.server.KafkaServer)"
 
 
-class SupervisedController:
+class SupervisedController(SupervisedProcess):
     """A process with a controller, which ends with the process that started it.
 
     ``started``: what it prints when it has started. Raises EnvironmentProblem when it does not
@@ -56,41 +54,30 @@ class SupervisedController:
     def __init__(
         self, broker_id: int, folder: Path, command: Sequence[str], started: str, log: Path
     ) -> None:
+        super().__init__(f"controller {broker_id}", folder, "server.out")
         self.broker_id = broker_id
         self.controller_log = log
-        self._out = folder / "server.out"
-        with self._out.open("wb") as out:
-            self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SUPERVISOR), *command],
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=out,
-                cwd=folder,
-                start_new_session=True,
-            )
+        self.run(command)
         try:
             self._wait_until_started(started)
-            pid = child_pid(self._supervisor.pid)
+            assert self._process is not None
+            pid = child_pid(self._process.pid)
             assert pid is not None, "it said that it had started"
             self.pid = pid
         except BaseException:
-            self.kill()
+            self.end()
             raise
 
     def _wait_until_started(self, started: str) -> None:
         deadline_s = time.monotonic() + START_TIMEOUT_S
-        while started not in self._out.read_text(errors="replace"):
-            if self._supervisor.poll() is not None or time.monotonic() > deadline_s:
-                raise EnvironmentProblem(
-                    f"controller {self.broker_id} did not start", hint=f"see {self._out}"
-                )
+        while started not in self.log:
+            if not self.is_running or time.monotonic() > deadline_s:
+                raise EnvironmentProblem(f"{self.name} did not start", hint=f"see {self.out}")
             time.sleep(POLL_INTERVAL_S)
 
     def kill(self) -> None:
         """As kill -9; returns when it is gone. Its session lives on. May be called twice."""
-        assert self._supervisor.stdin is not None
-        self._supervisor.stdin.close()
-        self._supervisor.wait(STOP_TIMEOUT_S)
+        self.end()
 
 
 class RealController(SupervisedController):
@@ -129,7 +116,7 @@ class RealController(SupervisedController):
             "kafka.Kafka",
             str(config),
         ]
-        super().__init__(broker_id, folder, command, _STARTED, folder / "controller.log")
+        super().__init__(broker_id, folder, command, STARTED, folder / "controller.log")
 
 
 class AskedProcess:

@@ -99,7 +99,7 @@ class KafkaCluster:
     def start(self) -> None:
         """Start all brokers, one of which is elected controller, and let klamm take over."""
         for broker in self.brokers.values():
-            broker.begin_start()
+            broker.start()
         for broker in self.brokers.values():
             broker.await_start()
         self.run_klamm("--take-over")
@@ -127,7 +127,7 @@ class KafkaCluster:
         if self.klamm is not None:
             self.klamm.kill()
         for broker in self.brokers.values():
-            broker.kill()
+            broker.end()
 
     def create(self, topic: str, assignment: Assignment, **config: str) -> None:
         """Create a topic with these replicas."""
@@ -296,10 +296,10 @@ def test_a_leader_is_killed_under_load(cluster: KafkaCluster) -> None:
     cluster.await_partitions("kill", everywhere)
     load = Load(cluster, "kill")
     load.send(500)
-    cluster.brokers[1].kill()
+    cluster.brokers[1].end()
     load.send_until(lambda: cluster.leads("kill", 2, [2, 3]), "broker 2 leads kill-0")
     load.flush()
-    cluster.brokers[1].start()
+    cluster.brokers[1].restart()
     rejoined = {0: (2, [1, 2, 3]), 1: (2, [1, 2, 3]), 2: (3, [1, 2, 3])}
     cluster.await_partitions("kill", rejoined)
     assert sorted(cluster.read("kill", len(load.acknowledged))) == sorted(load.acknowledged)
@@ -315,11 +315,11 @@ def test_a_controlled_shutdown_moves_leaders(cluster: KafkaCluster) -> None:
     load = Load(cluster, "stop")
     load.send(300)
     cluster.brokers[3].stop()
-    assert "Controlled shutdown succeeded" in cluster.brokers[3].log()
+    assert "Controlled shutdown succeeded" in cluster.brokers[3].log
     assert cluster.partitions("stop") == {0: (1, [1, 2]), 1: (1, [1, 2])}
     load.send(300)
     load.flush()
-    cluster.brokers[3].start()
+    cluster.brokers[3].restart()
     cluster.await_partitions("stop", {0: (1, [1, 2, 3]), 1: (1, [1, 2, 3])})
     assert sorted(cluster.read("stop", 600)) == list(range(600))
 
@@ -366,7 +366,7 @@ def test_a_log_directory_fails(cluster: KafkaCluster) -> None:
     failed.rename(away)
     load.send_until(lambda: cluster.leads("disk", 3, [1, 3]), "broker 3 leads disk-0")
     load.flush()
-    cluster.brokers[2].kill()
+    cluster.brokers[2].end()
     # A broker does not start while its former session is alive.
     wait_until(
         lambda: 2 not in cluster.admin.list_topics(timeout=PATIENCE_S).brokers,
@@ -375,25 +375,25 @@ def test_a_log_directory_fails(cluster: KafkaCluster) -> None:
     )
     shutil.rmtree(failed, ignore_errors=True)
     away.rename(failed)
-    cluster.brokers[2].start()
+    cluster.brokers[2].restart()
     cluster.await_partitions("disk", {0: (3, [1, 2, 3])})
     assert sorted(cluster.read("disk", len(load.acknowledged))) == sorted(load.acknowledged)
 
 
 def test_an_unclean_election(cluster: KafkaCluster) -> None:
     cluster.create("unclean", {0: (1, 2)})
-    cluster.brokers[2].kill()
+    cluster.brokers[2].end()
     cluster.await_partitions("unclean", {0: (1, [1])})
-    cluster.brokers[1].kill()
+    cluster.brokers[1].end()
     cluster.await_partitions("unclean", {0: (-1, [1])})
-    cluster.brokers[2].start()
+    cluster.brokers[2].restart()
     partition = confluent_kafka.TopicPartition("unclean", 0)
     for election, is_elected in (("PREFERRED", False), ("UNCLEAN", True)):
         kind = confluent_kafka.ElectionType[election]
         results = cluster.admin.elect_leaders(kind, [partition]).result(PATIENCE_S)
         assert [error is None for error in results.values()] == [is_elected]
     cluster.await_partitions("unclean", {0: (2, [2])})
-    cluster.brokers[1].start()
+    cluster.brokers[1].restart()
     cluster.await_partitions("unclean", {0: (2, [1, 2])})
 
 
@@ -410,12 +410,12 @@ def test_transactions(cluster: KafkaCluster) -> None:
             load.producer.commit_transaction(PATIENCE_S)
             committed += load.acknowledged[before:]
         else:
-            cluster.brokers[1].kill()
+            cluster.brokers[1].end()
             load.producer.flush(PATIENCE_S)
             load.producer.abort_transaction(PATIENCE_S)
     assert len(committed) == 400
     assert sorted(cluster.read("transactions", 400)) == sorted(committed)
-    cluster.brokers[1].start()
+    cluster.brokers[1].restart()
     everywhere = {0: (2, [1, 2, 3]), 1: (2, [1, 2, 3])}
     cluster.await_partitions("transactions", everywhere)
 
