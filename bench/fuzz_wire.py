@@ -1,8 +1,8 @@
 """``python -m bench.fuzz_wire``: malformed frames against the listeners of a real `klamm up`.
 
-Each frame is sent on a connection of its own; what klamm does with it is counted until FRAMES of
-them have cost their connection. Meanwhile a librdkafka producer and a consumer group work on the
-same brokers. Memory, threads and file descriptors are sampled, ZooKeeper is checked as in
+The fuzzer sends each frame on a separate connection and counts how klamm reacts. It ends when
+FRAMES of them have cost their connection. Meanwhile a librdkafka producer and a consumer group work
+on the same brokers. Memory, threads and file descriptors are sampled, ZooKeeper is checked as in
 bench/chaos.py, and the journal by `klamm replay run`. bench/wire_frames.py draws the frames.
 """
 

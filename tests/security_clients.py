@@ -36,21 +36,27 @@ def protocol_of(login: Login | None) -> str:
     return "SSL" if login is None else "SASL_SSL"
 
 
+def security_of(login: Login | None) -> dict[str, str]:
+    """Return what aiokafka and kafka-python must know, besides whom to trust."""
+    at = {"security_protocol": protocol_of(login)}
+    if login is not None:
+        at |= {
+            "sasl_mechanism": login.mechanism,
+            "sasl_plain_username": login.user,
+            "sasl_plain_password": login.password,
+        }
+    return at
+
+
 def with_aiokafka(servers: list[str], ca: Path, login: Login | None = None) -> bytes:
     """Produce a record to the topic t, and return the value of the first record."""
 
     async def round_trip() -> bytes:
         at = {
             "bootstrap_servers": servers,
-            "security_protocol": protocol_of(login),
             "ssl_context": trusting(ca),
+            **security_of(login),
         }
-        if login is not None:
-            at |= {
-                "sasl_mechanism": login.mechanism,
-                "sasl_plain_username": login.user,
-                "sasl_plain_password": login.password,
-            }
         async with aiokafka.AIOKafkaProducer(**at) as producer:
             await producer.send_and_wait("t", b"record")
         async with aiokafka.AIOKafkaConsumer("t", auto_offset_reset="earliest", **at) as consumer:
@@ -64,15 +70,9 @@ def with_kafka_python(servers: list[str], ca: Path, login: Login | None = None) 
     """Produce a record to the topic t, and return the value of the first record."""
     at = {
         "bootstrap_servers": servers,
-        "security_protocol": protocol_of(login),
         "ssl_cafile": str(ca),
+        **security_of(login),
     }
-    if login is not None:
-        at |= {
-            "sasl_mechanism": login.mechanism,
-            "sasl_plain_username": login.user,
-            "sasl_plain_password": login.password,
-        }
     producer = kafka.KafkaProducer(**at)
     producer.send("t", b"record").get(PATIENCE_S)
     producer.close()
