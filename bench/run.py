@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from bench import logs, simulation
 from bench.figures import KAFKA, KLAMM, RAW_STORE, Layout, Result, busy_share, verdicts
-from bench.kafka.locate import SKIP_REASON, kafka_libs
+from bench.kafka.locate import SKIP_REASON
 from bench.kafka.run import problems, run_kafka
 from bench.kafka.table import HEADER, row
 from bench.klamm import run_klamm
@@ -26,6 +26,7 @@ from bench.memory import bytes_per_partition
 from bench.parts import GROWING, PARTS, steps_for
 from bench.report import tables
 from klamm.cluster.errors import KlammError, UsageError
+from klamm.drills.kafka.jars import kafka_libs
 
 BROKERS = 5
 QUICK = (Layout(10_000, 100),)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import JOBS, KAFKA, KLAMM, Job, Layout, Result, cpu_seconds, seconds
-from bench.kafka.locate import require_kafka_libs
 from bench.kafka.peer import KafkaPeer, Options
 from bench.kafka.processes import SupervisedController
 from bench.kafka.run import do_steps, folder_for, parse_steps, problems
@@ -22,6 +21,7 @@ from bench.kafka.table import HEADER, row
 from bench.machine import machine
 from bench.parts import steps_for
 from klamm.cluster.errors import KlammError
+from klamm.drills.kafka.jars import require_kafka_libs
 from klamm.runtime.kafka_logs import CONTROLLER_LOG
 
 PARTITIONS = (10_000, 100_000)

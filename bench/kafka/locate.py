@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.drills.kafka.jars import KAFKA_JAR, LIBS_VARIABLE, kafka_libs, require_kafka_libs
+from klamm.drills.kafka.jars import KAFKA_JAR, LIBS_VARIABLE, require_kafka_libs
 from klamm.zk.java import find_java
-
-__all__ = ["KAFKA_JAR", "LIBS_VARIABLE", "kafka_libs", "require_kafka_libs"]
 
 SKIP_REASON = f"no {KAFKA_JAR}: make peer-kafka, or set {LIBS_VARIABLE}"
 TOPIC_COMMAND = "kafka.admin.TopicCommand"

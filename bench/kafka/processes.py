@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.kafka.cpu import child_pid
-from bench.kafka.locate import compile_java, require_kafka_libs
+from bench.kafka.locate import compile_java
 from bench.kafka.scenarios import FIRST_BROKER
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.drills.kafka.jars import require_kafka_libs
 from klamm.drills.kafka.processes import STARTED, SupervisedProcess
 from klamm.zk.java import find_java
 from klamm.zk.ports import FREE_PORTS

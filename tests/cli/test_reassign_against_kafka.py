@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
+from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.cli.main import main
+from klamm.drills.kafka.jars import kafka_libs
 from tests.cli.test_topics_against_kafka import znodes
 
 pytestmark = [

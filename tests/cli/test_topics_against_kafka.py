@@ -8,9 +8,10 @@ import re
 import pytest
 from kazoo.client import KazooClient
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
+from bench.kafka.locate import SKIP_REASON, run_topic_command
 from klamm.cli.main import main
 from klamm.cluster.configs import TOPIC_CONFIGS
+from klamm.drills.kafka.jars import kafka_libs
 
 pytestmark = [
     pytest.mark.kafka,

@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool, run_topic_command
+from bench.kafka.locate import SKIP_REASON, run_tool, run_topic_command
+from klamm.drills.kafka.jars import kafka_libs
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.kafka_brokers import INTERNAL_TOPICS, KafkaBroker
 from tests.listeners import free_ports

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs
+from bench.kafka.locate import SKIP_REASON
 from klamm.cli.main import main
+from klamm.drills.kafka.jars import kafka_libs
 from tests.waiting import wait_until
 
 pytestmark = [

@@ -13,9 +13,10 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
+from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.cluster.types import TopicPartition
 from klamm.controller.kafka_controller import KafkaController
+from klamm.drills.kafka.jars import kafka_libs
 from klamm.runtime.checks.agreement import check_real_cluster
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_topic_command
+from bench.kafka.locate import SKIP_REASON, run_topic_command
+from klamm.drills.kafka.jars import kafka_libs
 from klamm.runtime.cluster_spec import ClusterSpec, rack_map
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster

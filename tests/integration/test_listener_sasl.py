@@ -20,7 +20,8 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
+from bench.kafka.locate import SKIP_REASON, run_tool
+from klamm.drills.kafka.jars import kafka_libs
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
 from klamm.wire import connection, listeners

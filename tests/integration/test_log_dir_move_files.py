@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
+from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.brokers.config import broker_config
 from klamm.brokers.logs.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
 from klamm.brokers.logs.file_log_store import FileLogStore
@@ -23,6 +23,7 @@ from klamm.cluster.requests import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from klamm.drills.kafka.jars import kafka_libs
 from tests.unit.brokers.network import T0, Network, cached, leader_and_isr, state, update_metadata
 
 CLIENT = Address("client", 0)

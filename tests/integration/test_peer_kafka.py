@@ -14,17 +14,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from bench.kafka.locate import (
-    KAFKA_JAR,
-    LIBS_VARIABLE,
-    SKIP_REASON,
-    find_javac,
-    kafka_libs,
-    require_kafka_libs,
-    run_topic_command,
-)
+from bench.kafka.locate import SKIP_REASON, find_javac, run_topic_command
 from bench.kafka.run import problems, run_kafka
 from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.drills.kafka.jars import KAFKA_JAR, LIBS_VARIABLE, kafka_libs, require_kafka_libs
 
 FETCH = Path(__file__).parents[2] / "bench" / "kafka" / "fetch.sh"
 PARENTS = ("/brokers/ids", "/brokers/topics", "/config/topics")

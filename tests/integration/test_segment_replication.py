@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
+from bench.kafka.locate import SKIP_REASON, run_tool
+from klamm.drills.kafka.jars import kafka_libs
 from tests.sim.replication import IDS, Cluster, replica_views
 from tests.sim.test_segment_replication import CONFIG, fail_over
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from bench.kafka.locate import SKIP_REASON, kafka_libs, run_tool
+from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.admin.command_result import CommandResult
 from klamm.admin.kafka_admin import LogDirDescription, ReplicaInfo
 from klamm.admin.log_dirs_command import run_log_dirs_command
 from klamm.cluster.errors import RequestTimedOut
 from klamm.cluster.types import TopicPartition
+from klamm.drills.kafka.jars import kafka_libs
 from klamm.placement.broker_metadata import BrokerMetadata
 from tests.cli.test_reassign_against_kafka import without_frames
 from tests.unit.admin.vectors import memory_server, services
