@@ -207,8 +207,13 @@ class ControllerBrokerRequestBatch:
         """
         requests: list[tuple[int, ControlRequest]] = []
         live = self.context.live_or_shutting_down_broker_ids
+        previous: tuple[LeaderAndIsrPartitionState, ...] = ()
         for broker_id in sorted(live.intersection(self.leader_and_isr)):
-            requests.append((broker_id, self._leader_and_isr_request(broker_id)))
+            states = tuple(self.leader_and_isr[broker_id].values())
+            if states == previous:
+                states = previous  # so that the states of such requests are encoded once
+            previous = states
+            requests.append((broker_id, self._leader_and_isr_request(broker_id, states)))
         requests += self._update_metadata_requests()
         for broker_id in sorted(live.intersection(self.stop_replica)):
             requests.append((broker_id, self._stop_replica_request(broker_id)))
@@ -252,9 +257,10 @@ class ControllerBrokerRequestBatch:
         self._shared[is_new][tp] = (leadership, assignment, state)
         return state
 
-    def _leader_and_isr_request(self, broker_id: int) -> LeaderAndIsrRequest:
+    def _leader_and_isr_request(
+        self, broker_id: int, states: tuple[LeaderAndIsrPartitionState, ...]
+    ) -> LeaderAndIsrRequest:
         context = self.context
-        states = tuple(self.leader_and_isr[broker_id].values())
         leaders = {state.leader for state in states}
         return LeaderAndIsrRequest(
             self.controller_id,

@@ -4,6 +4,9 @@ A controller has one connection to each broker. The controller's channels
 (controller/channel_manager.py) queue requests and have one in flight. This module sends that
 request over TCP, and sends it again on a new connection whenever the connection fails, until the
 broker responds. Mirrors kafka.controller.RequestSendThread.
+
+A change of one partition is a request to every broker, so that requests and responses are written
+and read without a task or a stream for each.
 """
 
 from __future__ import annotations
@@ -11,19 +14,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import struct
+import typing
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from klamm.cluster.protocols import Transport
-from klamm.cluster.requests import ControlRequest, ControlResponse, Message
+from klamm.cluster.requests import ControlRequest, Message
 from klamm.cluster.types import EndPoint
-from klamm.wire.control_encoder import ControlEncoder, combined_response
+from klamm.wire.control_encoder import ControlEncoder, Exchange, combined_response
 from klamm.wire.frames import (
     CORRELATION_ID_BYTES,
     MAX_REQUEST_BYTES,
     InvalidRequestFrame,
     RequestKey,
-    read_frame,
 )
 
 logger = logging.getLogger(__name__)
@@ -31,6 +36,7 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 0.1
 """Pause before a request is sent again, as in RequestSendThread.backoff."""
 PLAINTEXT: Final = "PLAINTEXT"
+_SIZE: Final = struct.Struct(">i")
 
 
 class BrokerConnections:
@@ -38,9 +44,8 @@ class BrokerConnections:
 
     ``end_point_of`` is called with the ids of a controller and a broker, and returns where the
     broker listens, or None if the controller does not consider the broker live; its requests are
-    then dropped. ``timeout_s``: how long a
-    broker may take to respond before its connection is closed. All methods but ``send`` are for
-    the event loop's thread.
+    then dropped. ``timeout_s``: how long a broker may take to respond before its connection is
+    closed. All methods but ``send`` are for the event loop's thread.
     """
 
     def __init__(
@@ -51,12 +56,14 @@ class BrokerConnections:
         end_point_of: Callable[[int, int], EndPoint | None],
         timeout_s: float,
     ) -> None:
-        self._loop = loop
-        self._transport = transport
-        self._encoder = encoder
-        self._end_point_of = end_point_of
-        self._timeout_s = timeout_s
+        self.loop = loop
+        self.transport = transport
+        self.encoder = encoder
+        self.end_point_of = end_point_of
+        self.timeout_s = timeout_s
         self._channels: dict[tuple[int, int], _Channel] = {}
+        self._unsent: deque[Message] = deque()
+        self._is_woken = False
 
     def send(self, message: Message) -> None:
         """Send a control request to the broker that is its destination. Any thread may call this.
@@ -64,101 +71,196 @@ class BrokerConnections:
         The request replaces an earlier one to which the broker has not responded yet. A message of
         another kind is lost, as if the broker did not exist.
         """
-        if isinstance(message.body, ControlRequest):
+        if not isinstance(message.body, ControlRequest):
+            return
+        self._unsent.append(message)
+        # Waking the loop is a system call. The loop clears the flag before it takes the messages,
+        # so that it finds those that were appended while the flag was set.
+        if not self._is_woken:
+            self._is_woken = True
             # The loop is closed last, when a controller may still send.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._put, message)
+                self.loop.call_soon_threadsafe(self._send_all)
 
     async def close(self) -> None:
         """Close all connections."""
-        tasks = [channel.task for channel in self._channels.values() if channel.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._unsent.clear()
         for channel in self._channels.values():
             channel.disconnect()
 
-    def _put(self, message: Message) -> None:
-        link = (message.source.id, message.destination.id)
-        channel = self._channels.setdefault(link, _Channel())
-        if channel.task is not None and not channel.task.done():
-            # The controller gave up on the earlier request, whose connection ends with its task.
-            channel.task.cancel()
-            channel = self._channels[link] = _Channel()
-        channel.task = self._loop.create_task(self._deliver(channel, message))
-
-    async def _deliver(self, channel: _Channel, message: Message) -> None:
-        controller_id, broker_id = message.source.id, message.destination.id
-        is_reported = False
-        while (end_point := self._end_point_of(controller_id, broker_id)) is not None:
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    response = await self._exchange(channel, end_point, message)
-            except (OSError, InvalidRequestFrame, TimeoutError) as error:
-                channel.disconnect()
-                if not is_reported:
-                    is_reported = True
-                    logger.warning(
-                        "controller %d cannot reach broker %d at %s:%d, and will try again: %s",
-                        controller_id,
-                        broker_id,
-                        end_point.host,
-                        end_point.port,
-                        error or type(error).__name__,
-                    )
-                await asyncio.sleep(RETRY_S)
-            except asyncio.CancelledError:
-                channel.disconnect()
-                raise
-            else:
-                self._transport.send(
-                    Message(message.destination, message.source, message.correlation_id, response)
-                )
-                return
-        channel.disconnect()
-
-    async def _exchange(
-        self, channel: _Channel, end_point: EndPoint, message: Message
-    ) -> ControlResponse:
-        """Send a request and return its response. Raises OSError and InvalidRequestFrame."""
-        assert isinstance(message.body, ControlRequest)
-        reader, writer = await channel.connect(end_point)
-        frames: list[tuple[RequestKey, bytes]] = []
-        for key, frame in self._encoder.exchanges(message.body, message.correlation_id):
-            writer.write(frame)
-            await writer.drain()
-            answer = await read_frame(reader, MAX_REQUEST_BYTES, CORRELATION_ID_BYTES)
-            if answer is None:
-                raise ConnectionResetError("the broker closed the connection")
-            frames.append((key, answer))
-        return combined_response(message.body, frames)
+    def _send_all(self) -> None:
+        self._is_woken = False
+        while self._unsent:
+            message = self._unsent.popleft()
+            link = (message.source.id, message.destination.id)
+            channel = self._channels.get(link)
+            if channel is None:
+                channel = self._channels[link] = _Channel(self)
+            channel.send(message)
 
 
 class _Channel:
-    """Connection to one broker, and the task of the request in flight."""
+    """Connection to one broker, and the request in flight."""
 
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    def __init__(self, network: BrokerConnections) -> None:
+        self._network = network
+        self._message: Message | None = None
+        self._exchanges: deque[Exchange] = deque()
+        self._answers: list[tuple[RequestKey, bytes]] = []
+        self._connection: _Connection | None = None
         self._end_point: EndPoint | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_reported = False
 
-    async def connect(
-        self, end_point: EndPoint
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return the connection, opening it if it is not open to ``end_point``."""
+    def send(self, message: Message) -> None:
+        """Send a request until the broker responds."""
+        if self._message is not None:
+            # The controller gave up on the earlier request, whose response may still arrive.
+            self.disconnect()
+        self._message = message
+        self._is_reported = False
+        self._attempt()
+
+    def disconnect(self) -> None:
+        """Close the connection at once, and stop sending the request in flight."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._connection = self._connecting = self._timer = self._end_point = None
+
+    def _attempt(self) -> None:
+        message, network = self._message, self._network
+        assert message is not None
+        end_point = network.end_point_of(message.source.id, message.destination.id)
         if end_point != self._end_point:
             self.disconnect()
-        if self._streams is None:
+        if end_point is None:
+            self._message = None
+            return
+        self._timer = network.loop.call_later(network.timeout_s, self._fail, TimeoutError())
+        if self._connection is None:
+            self._end_point = end_point
+            self._connecting = network.loop.create_task(self._connect(end_point))
+        else:
+            self._start(message)
+
+    async def _connect(self, end_point: EndPoint) -> None:
+        try:
             if end_point.security_protocol != PLAINTEXT:
                 raise InvalidRequestFrame(
                     f"klamm has no {end_point.security_protocol} connections to brokers"
                 )
-            self._streams = await asyncio.open_connection(end_point.host, end_point.port)
-            self._end_point = end_point
-        return self._streams
+            _, self._connection = await self._network.loop.create_connection(
+                lambda: _Connection(self._receive, self._fail), end_point.host, end_point.port
+            )
+        except (OSError, InvalidRequestFrame) as error:
+            self._connecting = None
+            self._fail(error)
+        else:
+            self._connecting = None
+            assert self._message is not None
+            self._start(self._message)
 
-    def disconnect(self) -> None:
+    def _start(self, message: Message) -> None:
+        assert isinstance(message.body, ControlRequest)
+        self._exchanges = deque(
+            self._network.encoder.exchanges(message.body, message.correlation_id)
+        )
+        self._answers = []
+        self._write_next()
+
+    def _write_next(self) -> None:
+        assert self._connection is not None
+        self._connection.write(self._exchanges[0].frame)
+
+    def _receive(self, frame: bytes) -> None:
+        message = self._message
+        if message is None:
+            self._fail(InvalidRequestFrame("a response without a request"))
+            return
+        self._answers.append((self._exchanges.popleft().key, frame))
+        if self._exchanges:
+            self._write_next()
+            return
+        assert isinstance(message.body, ControlRequest) and self._timer is not None
+        try:
+            response = combined_response(message.body, self._answers)
+        except InvalidRequestFrame as error:
+            self._fail(error)
+            return
+        self._timer.cancel()
+        self._message = self._timer = None
+        self._network.transport.send(
+            Message(message.destination, message.source, message.correlation_id, response)
+        )
+
+    def _fail(self, error: Exception) -> None:
+        """Close the connection, and send the request in flight again after a pause."""
+        message, end_point = self._message, self._end_point
+        self.disconnect()
+        if message is None:
+            return
+        assert end_point is not None
+        if not self._is_reported:
+            self._is_reported = True
+            logger.warning(
+                "controller %d cannot reach broker %d at %s:%d, and will try again: %s",
+                message.source.id,
+                message.destination.id,
+                end_point.host,
+                end_point.port,
+                error or type(error).__name__,
+            )
+        self._timer = self._network.loop.call_later(RETRY_S, self._attempt)
+
+
+class _Connection(asyncio.Protocol):
+    """Connection to a broker. ``receive`` is called with each frame of a response.
+
+    ``fail`` is called once if the connection fails, but not after ``close``.
+    """
+
+    def __init__(self, receive: Callable[[bytes], None], fail: Callable[[Exception], None]) -> None:
+        self._receive = receive
+        self._fail = fail
+        self._transport: asyncio.Transport
+        self._buffer = bytearray()
+        self._is_closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport of the new connection."""
+        self._transport = typing.cast("asyncio.Transport", transport)
+
+    def write(self, frame: bytes) -> None:
+        """Send a frame."""
+        self._transport.write(frame)
+
+    def close(self) -> None:
         """Close the connection at once."""
-        streams, self._streams, self._end_point = self._streams, None, None
-        if streams is not None:
-            streams[1].transport.abort()
+        self._is_closed = True
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on each frame that is complete."""
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= _SIZE.size and not self._is_closed:
+            (size,) = _SIZE.unpack_from(buffer)
+            if not CORRELATION_ID_BYTES <= size <= MAX_REQUEST_BYTES:
+                self._fail(InvalidRequestFrame(f"a response of {size} bytes"))
+                return
+            end = _SIZE.size + size
+            if len(buffer) < end:
+                return
+            frame = bytes(buffer[_SIZE.size : end])
+            del buffer[:end]
+            self._receive(frame)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Report that the broker closed the connection."""
+        if not self._is_closed:
+            self._fail(error or ConnectionResetError("the broker closed the connection"))

@@ -1,16 +1,20 @@
 """Encodes the controller's requests to brokers.
 
-Brokers usually get the same request but for the broker epoch. Such a request is encoded once.
-Mirrors the choice of versions in kafka.controller.AbstractControllerBrokerRequestBatch.
+Brokers usually get the same request but for the broker epoch. Such a request is encoded once, even
+if it is sent to some brokers later than to others. Mirrors the choice of versions in
+kafka.controller.AbstractControllerBrokerRequestBatch.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from kio.index import load_request_schema
 
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.requests import (
@@ -28,7 +32,8 @@ from klamm.wire.control_apis import (
     stop_replica_values,
     update_metadata_values,
 )
-from klamm.wire.frames import RequestKey, framed, parse_response, request_body, request_header
+from klamm.wire.control_writer import values_writer
+from klamm.wire.frames import RequestKey, framed, parse_response, request_header
 from klamm.wire.schema import Values
 
 _LEADER_AND_ISR, _STOP_REPLICA, _UPDATE_METADATA = 4, 5, 6
@@ -40,6 +45,12 @@ _FIRST_VERSION_WITH_BROKER_EPOCH: Final = {
 _BROKER_EPOCH: Final = struct.Struct(">q")
 _BROKER_EPOCH_OFFSET: Final = 8
 """The broker epoch follows the controller's id and epoch."""
+_BROKER_EPOCH_END: Final = _BROKER_EPOCH_OFFSET + _BROKER_EPOCH.size
+_CORRELATION_ID: Final = struct.Struct(">i")
+_CORRELATION_ID_OFFSET: Final = 4
+"""The correlation id follows the API key and version."""
+_CORRELATION_ID_END: Final = _CORRELATION_ID_OFFSET + _CORRELATION_ID.size
+MAX_KEPT_BYTES: Final = 4 << 20
 
 
 class Exchange(NamedTuple):
@@ -53,13 +64,23 @@ class ControlEncoder:
     """Encodes requests for the brokers of one inter-broker protocol version.
 
     ``listener_name`` selects the end points of leaders in LeaderAndIsr. ``encoded``: how many
-    requests were encoded and not shared.
+    requests were encoded and not shared. Encoded requests are shared by brokers whose requests have
+    the same sequence of partition states, an object that the controller's request batch shares
+    between brokers. The last ``max_kept_bytes`` of them are kept, and in any case the last one.
     """
 
-    def __init__(self, protocol: ApiVersion, listener_name: str) -> None:
-        self._protocol = protocol
+    def __init__(
+        self, protocol: ApiVersion, listener_name: str, max_kept_bytes: int = MAX_KEPT_BYTES
+    ) -> None:
+        self._max_kept_bytes = max_kept_bytes
+        self._versions = {
+            _LEADER_AND_ISR: protocol.leader_and_isr_version,
+            _UPDATE_METADATA: protocol.update_metadata_version,
+            _STOP_REPLICA: protocol.stop_replica_version,
+        }
         self._listener_name = listener_name
-        self._last: dict[int, tuple[ControlRequest, bytes]] = {}
+        self._kept: OrderedDict[int, tuple[ControlRequest, bytes]] = OrderedDict()
+        self._kept_bytes = 0
         self.encoded = 0
 
     def exchanges(self, request: ControlRequest, correlation_id: int) -> list[Exchange]:
@@ -69,33 +90,53 @@ class ControlEncoder:
         delete and one for the others.
         """
         requests: Sequence[ControlRequest] = [request]
-        match request:
-            case LeaderAndIsrRequest():
-                api, version = _LEADER_AND_ISR, self._protocol.leader_and_isr_version
-            case UpdateMetadataRequest():
-                api, version = _UPDATE_METADATA, self._protocol.update_metadata_version
-            case StopReplicaRequest():
-                api, version = _STOP_REPLICA, self._protocol.stop_replica_version
-                if version < 3:
-                    requests = _by_deletion(request)
+        api = _api_key(request)
+        version = self._versions[api]
+        if isinstance(request, StopReplicaRequest) and version < 3:
+            requests = _by_deletion(request)
         key = RequestKey(api, version, correlation_id)
-        header = request_header(key, str(request.controller_id))
-        return [Exchange(key, framed(header, self._body(key, one))) for one in requests]
+        template = _header(api, version, str(request.controller_id))
+        header = b"".join(
+            (
+                template[:_CORRELATION_ID_OFFSET],
+                _CORRELATION_ID.pack(correlation_id),
+                template[_CORRELATION_ID_END:],
+            )
+        )
+        return [Exchange(key, framed(header, *self._body(key, one))) for one in requests]
 
-    def _body(self, key: RequestKey, request: ControlRequest) -> bytes:
-        shared = msgspec.structs.replace(request, broker_epoch=NO_BROKER_EPOCH)
-        last = self._last.get(key.api_key)
-        if last is not None and last[0] == shared:
-            body = last[1]
-        else:
-            body = request_body(key, self._values(shared))
-            self._last[key.api_key] = (shared, body)
-            self.encoded += 1
+    def _body(self, key: RequestKey, request: ControlRequest) -> tuple[bytes | memoryview, ...]:
+        """Return the parts of the body of a request."""
+        body = self._shared_body(key, request)
         if key.api_version < _FIRST_VERSION_WITH_BROKER_EPOCH[key.api_key]:
-            return body
-        patched = bytearray(body)
-        _BROKER_EPOCH.pack_into(patched, _BROKER_EPOCH_OFFSET, request.broker_epoch)
-        return bytes(patched)
+            return (body,)
+        epoch = _BROKER_EPOCH.pack(request.broker_epoch)
+        return body[:_BROKER_EPOCH_OFFSET], epoch, memoryview(body)[_BROKER_EPOCH_END:]
+
+    def _shared_body(self, key: RequestKey, request: ControlRequest) -> bytes:
+        """Return the body of a request without its broker epoch."""
+        shared = msgspec.structs.replace(request, broker_epoch=NO_BROKER_EPOCH)
+        # The identity of an object in the dictionary is unique, because the request refers to it.
+        identity = id(request.partition_states)
+        kept = self._kept.get(identity)
+        if kept is not None and kept[0] == shared:
+            return kept[1]
+        body = self._encoded(key, shared)
+        self.encoded += 1
+        if kept is not None:
+            self._kept_bytes -= len(kept[1])
+        self._kept[identity] = shared, body
+        self._kept_bytes += len(body)
+        while self._kept_bytes > self._max_kept_bytes and len(self._kept) > 1:
+            _, (_, oldest) = self._kept.popitem(last=False)
+            self._kept_bytes -= len(oldest)
+        return body
+
+    def _encoded(self, key: RequestKey, request: ControlRequest) -> bytes:
+        buffer = bytearray()
+        schema = load_request_schema(key.api_key, key.api_version)
+        values_writer(schema)(buffer, self._values(request))
+        return bytes(buffer)
 
     def _values(self, request: ControlRequest) -> Values:
         match request:
@@ -105,6 +146,22 @@ class ControlEncoder:
                 return update_metadata_values(request)
             case StopReplicaRequest():
                 return stop_replica_values(request)
+
+
+def _api_key(request: ControlRequest) -> int:
+    match request:
+        case LeaderAndIsrRequest():
+            return _LEADER_AND_ISR
+        case UpdateMetadataRequest():
+            return _UPDATE_METADATA
+        case StopReplicaRequest():
+            return _STOP_REPLICA
+
+
+@functools.lru_cache
+def _header(api_key: int, api_version: int, client_id: str) -> bytes:
+    """Return the bytes of a request's header, with the correlation id 0."""
+    return request_header(RequestKey(api_key, api_version, 0), client_id)
 
 
 def combined_response(

@@ -7,6 +7,7 @@ org.apache.kafka.common.requests.{RequestHeader,RequestContext}.
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import struct
 from typing import Any, Final, NamedTuple
@@ -161,7 +162,7 @@ def request_body(key: RequestKey, values: Values) -> bytes:
     return buffer.getvalue()
 
 
-def framed(*parts: bytes) -> bytes:
+def framed(*parts: bytes | memoryview) -> bytes:
     """Return ``parts`` with their size in front."""
     return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
 
@@ -187,7 +188,12 @@ def api_name(key: RequestKey) -> str:
 
 def response_schema(key: RequestKey) -> type[Any]:
     """Return kio's schema of the response to a request."""
-    return load_response_schema(key.api_key, key.api_version)
+    return _response_schema(key.api_key, key.api_version)
+
+
+@functools.cache
+def _response_schema(api_key: int, api_version: int) -> type[Any]:
+    return load_response_schema(api_key, api_version)
 
 
 def encoded_response(key: RequestKey, values: Values) -> bytes:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.requests import (
@@ -18,6 +20,7 @@ from klamm.cluster.types import EndPoint
 from klamm.wire.broker_connections import BrokerConnections
 from klamm.wire.control_encoder import ControlEncoder
 from klamm.wire.frames import (
+    CORRELATION_ID_BYTES,
     MAX_REQUEST_BYTES,
     RequestKey,
     parse_request,
@@ -46,7 +49,7 @@ class Broker:
     """A listening socket that answers UpdateMetadata as ``answers`` say.
 
     ``answers`` is called with the number of each request, from 0 on, and returns whether the broker
-    responds, hangs up, or does neither.
+    responds and how, hangs up, or does neither.
     """
 
     def __init__(self, answers: Callable[[int], str]) -> None:
@@ -68,6 +71,13 @@ class Broker:
                 match self._answers(number):
                     case "responds":
                         writer.write(_response(key))
+                    case "responds in pieces":
+                        for byte in _response(key):
+                            writer.write(bytes([byte]))
+                            await writer.drain()
+                            await asyncio.sleep(0)
+                    case "responds with a frame that is too small":
+                        writer.write((CORRELATION_ID_BYTES - 1).to_bytes(4))
                     case "hangs up":
                         return
         except ConnectionError:
@@ -124,12 +134,13 @@ def test_requests_share_a_connection() -> None:
     assert len(broker.connections) == 1
 
 
-def test_a_request_is_sent_again_when_its_connection_is_lost() -> None:
+@pytest.mark.parametrize("failure", ["hangs up", "responds with a frame that is too small"])
+def test_a_request_is_sent_again_when_its_connection_is_lost(failure: str) -> None:
     async def test(_: Broker, connections: BrokerConnections, delivered: Delivered) -> None:
         connections.send(update(4, 7))
         assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 4, DONE)
 
-    broker = run(lambda number: "responds" if number == 2 else "hangs up", test)
+    broker = run(lambda number: "responds in pieces" if number == 2 else failure, test)
     assert broker.received == [(4, 7)] * 3
     assert len(broker.connections) == 3
 

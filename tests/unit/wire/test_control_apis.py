@@ -31,6 +31,11 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, TopicPartition
 from klamm.wire.apis import APIS, Api
+from klamm.wire.control_apis import (
+    leader_and_isr_values,
+    stop_replica_values,
+    update_metadata_values,
+)
 from klamm.wire.control_encoder import ControlEncoder, combined_response
 from klamm.wire.frames import (
     RequestKey,
@@ -201,10 +206,56 @@ def test_equal_requests_are_encoded_once_for_all_brokers() -> None:
         (sent,) = shared.exchanges(request, 3)
         assert received(sent.frame)[1] == request
     assert shared.encoded == 1
+    later = msgspec.structs.replace(
+        UPDATE_METADATA, partition_states=UPDATE_METADATA.partition_states[:1]
+    )
+    for request in (later, UPDATE_METADATA, later):  # some brokers are slower than others
+        (sent,) = shared.exchanges(request, 3)
+        assert received(sent.frame)[1].partition_states == request.partition_states
+    assert shared.encoded == 2
     changed = msgspec.structs.replace(UPDATE_METADATA, live_brokers=(ONE,))
     (sent,) = shared.exchanges(changed, 3)
     assert received(sent.frame)[1] == changed
-    assert shared.encoded == 2
+    assert shared.encoded == 3
+
+
+def test_only_so_many_bytes_of_encoded_requests_are_kept() -> None:
+    shared = ControlEncoder(ApiVersion("2.8"), "INTERNAL", 1_000)
+    states = UPDATE_METADATA.partition_states
+    requests = [
+        msgspec.structs.replace(UPDATE_METADATA, partition_states=(*states, *states[:1]))
+        for _ in range(20)
+    ]
+    for request in requests:
+        shared.exchanges(request, 3)
+    assert shared.encoded == len(requests)
+    shared.exchanges(requests[-1], 3)
+    assert shared.encoded == len(requests)
+    shared.exchanges(requests[0], 3)
+    assert shared.encoded == len(requests) + 1
+
+
+@pytest.mark.parametrize("protocol", VERSIONS)
+def test_control_requests_are_encoded_as_kio_does(protocol: str) -> None:
+    many = tuple(
+        msgspec.structs.replace(
+            UPDATE_METADATA.partition_states[0], topic_partition=TopicPartition("m", number)
+        )
+        for number in range(300)  # a length of more than one byte
+    )
+    large = msgspec.structs.replace(UPDATE_METADATA, partition_states=many, topic_ids={})
+    for request, values in (
+        (LEADER_AND_ISR, leader_and_isr_values(LEADER_AND_ISR, "INTERNAL")),
+        (UPDATE_METADATA, update_metadata_values(UPDATE_METADATA)),
+        (large, update_metadata_values(large)),
+    ):
+        ((key, frame),) = encoder(protocol).exchanges(request, 3)
+        assert frame[SIZE:] == request_header(key, "9") + request_body(key, values)
+    sent = encoder(protocol).exchanges(STOP_REPLICA, 3)
+    if len(sent) == 1:
+        ((key, frame),) = sent
+        body = request_body(key, stop_replica_values(STOP_REPLICA))
+        assert frame[SIZE:] == request_header(key, "9") + body
 
 
 def test_alter_isr_and_controlled_shutdown_of_a_broker() -> None:
