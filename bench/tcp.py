@@ -22,6 +22,7 @@ from bench.machine import machine
 from bench.parts import steps_for
 from klamm.cluster.errors import KlammError
 from klamm.drills.kafka.jars import require_kafka_libs
+from klamm.drills.kafka.processes import ELECTED, controller_command
 from klamm.runtime.kafka_logs import CONTROLLER_LOG
 
 PARTITIONS = (10_000, 100_000)
@@ -33,7 +34,6 @@ TITLES = (
 )
 
 _CLUSTER_ID = "/cluster/id"
-_ELECTED = "(this process) is the controller"
 
 
 class KlammOverTcp(KafkaPeer):
@@ -45,12 +45,11 @@ class KlammOverTcp(KafkaPeer):
         folder.mkdir(parents=True)
         if not self.client.kazoo.exists(_CLUSTER_ID):  # A broker of Kafka's would create it.
             self.client.kazoo.create(_CLUSTER_ID, b'{"version":"1","id":"bench"}', makepath=True)
-        command = [sys.executable, "-u", "-m", "klamm", "controller", "run", "--yes"]
-        command += ["--zookeeper", self.zookeeper.connect_string, "--id", str(broker_id)]
-        command += ["--listener", f"127.0.0.1:{port}", "--data-dir", str(folder)]
-        command += ["--config", "auto.leader.rebalance.enable=false"]
+        options = ["--config", "auto.leader.rebalance.enable=false"]
+        connect = self.zookeeper.connect_string
+        command = controller_command(broker_id, connect, port, folder, options)
         log = folder / "logs" / f"broker-{broker_id}" / CONTROLLER_LOG
-        return SupervisedController(broker_id, folder, command, _ELECTED, log)
+        return SupervisedController(broker_id, folder, command, ELECTED, log)
 
 
 def bench(peer: type[KafkaPeer], layout: Layout, brokers: int) -> list[Result]:

@@ -10,7 +10,6 @@ import json
 import random
 import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -20,13 +19,12 @@ from bench.kafka.locate import compile_java
 from bench.kafka.scenarios import FIRST_BROKER
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.drills.kafka.jars import require_kafka_libs
-from klamm.drills.kafka.processes import STARTED, SupervisedProcess
+from klamm.drills.kafka.processes import STARTED, SupervisedProcess, holds_within
 from klamm.zk.java import find_java
 from klamm.zk.ports import FREE_PORTS
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0
-POLL_INTERVAL_S = 0.1
 PORT_TRIES = 50
 CONTROLLER_HEAP_MB = 4096
 FAKES_HEAP_MB = 2048
@@ -70,11 +68,9 @@ class SupervisedController(SupervisedProcess):
             raise
 
     def _wait_until_started(self, started: str) -> None:
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while started not in self.log:
-            if not self.is_running or time.monotonic() > deadline_s:
-                raise EnvironmentProblem(f"{self.name} did not start", hint=f"see {self.out}")
-            time.sleep(POLL_INTERVAL_S)
+        holds_within(lambda: started in self.log or not self.is_running, START_TIMEOUT_S)
+        if started not in self.log:
+            raise EnvironmentProblem(f"{self.name} did not start", hint=f"see {self.out}")
 
     def kill(self) -> None:
         """As kill -9; returns when it is gone. Its session lives on. May be called twice."""

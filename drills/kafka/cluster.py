@@ -7,7 +7,6 @@ klamm's controller can drive the brokers; it is a process, too.
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -20,7 +19,7 @@ from klamm.cluster.errors import EnvironmentProblem, RequestTimedOut, UsageError
 from klamm.cluster.requests import Address, Message, Request, Response
 from klamm.cluster.types import EndPoint
 from klamm.controller.request_sender import RequestTap
-from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess
+from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess, holds_within
 from klamm.placement.pools import Pools
 from klamm.runtime.clock import MachineClocks, WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
@@ -40,7 +39,6 @@ START_TIMEOUT_S: Final = 120.0
 _SESSION_MARGIN_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 120.0
 _ASK_TIMEOUT_S: Final = 10.0
-_POLL_S: Final = 0.05
 _SELF: Final = Address("client", 3)
 _SMALL: Final = {
     # Threads and buffers for a cluster on one machine.
@@ -212,7 +210,7 @@ class KafkaCluster:
         self._await(lambda: process.has_started, f"Kafka {process.name}")
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
-        if not _holds_within(condition, START_TIMEOUT_S):
+        if not holds_within(condition, START_TIMEOUT_S):
             raise EnvironmentProblem(f"{what} did not start within {START_TIMEOUT_S:.0f} s")
 
     # -- the interface of Cluster
@@ -242,7 +240,7 @@ class KafkaCluster:
         if not process.await_end(_STOP_TIMEOUT_S):
             raise EnvironmentProblem(f"Kafka broker {broker_id} did not stop")
         timeout_s = self.spec.session_timeout_ms / 1000 + _SESSION_MARGIN_S
-        if not _holds_within(lambda: broker_id not in self.registered_ids(), timeout_s):
+        if not holds_within(lambda: broker_id not in self.registered_ids(), timeout_s):
             raise WrongState(f"broker {broker_id} is still registered by an earlier session")
         self.disks.restore(broker_id)
         process.start()
@@ -315,12 +313,3 @@ class KafkaCluster:
         answer = self._answers.get(message.correlation_id)
         if answer is not None and isinstance(message.body, Response):
             answer.set_result(message.body)
-
-
-def _holds_within(condition: Callable[[], bool], timeout_s: float) -> bool:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(_POLL_S)
-    return True

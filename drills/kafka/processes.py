@@ -10,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ from klamm.zk.java import find_java
 
 STARTED: Final = "started (kafka.server.KafkaServer)"
 """What a broker logs when it has started."""
+ELECTED: Final = "(this process) is the controller"
+"""What `klamm controller run` prints when its controller was elected."""
 _LOG_CONFIG_NAME: Final = "log4j.properties"
 _LOG_CONFIG: Final = """\
 log4j.rootLogger=INFO, server
@@ -44,6 +47,7 @@ log4j.appender.stateChange.layout.ConversionPattern=[%d] %p %m (%c)%n
 # Small, because several brokers run on one machine, and quick to start.
 _JVM: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _END_TIMEOUT_S: Final = 20.0
+_POLL_S: Final = 0.05
 
 
 class SupervisedProcess:
@@ -195,12 +199,9 @@ class ControllerProcess(SupervisedProcess):
     ) -> None:
         super().__init__("klamm's controller", folder, "controller.out")
         self.controller_id = controller_id
-        self._command = [
-            *(sys.executable, "-m", "klamm", "controller", "run", "--yes", "--take-over"),
-            *("--zookeeper", zookeeper, "--listener", f"127.0.0.1:{port}"),
-            *("--id", str(controller_id), "--data-dir", str(folder)),
-            *options,
-        ]
+        self._command = controller_command(
+            controller_id, zookeeper, port, folder, ["--take-over", *options]
+        )
 
     @property
     def journal(self) -> Path:
@@ -218,4 +219,26 @@ class ControllerProcess(SupervisedProcess):
             raise EnvironmentProblem(
                 f"klamm's controller ended: {self.last_words()}", hint=f"its log is {self.out}"
             )
-        return "(this process) is the controller" in self.log
+        return ELECTED in self.log
+
+
+def controller_command(
+    controller_id: int, zookeeper: str, port: int, folder: Path, options: Sequence[str]
+) -> list[str]:
+    """Return the command `klamm controller run` with these and further ``options``."""
+    return [
+        *(sys.executable, "-m", "klamm", "controller", "run", "--yes"),
+        *("--zookeeper", zookeeper, "--listener", f"127.0.0.1:{port}"),
+        *("--id", str(controller_id), "--data-dir", str(folder)),
+        *options,
+    ]
+
+
+def holds_within(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait until the condition holds; return False after the timeout."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True

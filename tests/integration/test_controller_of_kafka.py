@@ -1,18 +1,16 @@
 """klamm's controller drives three brokers of Kafka 2.8.2 (marked ``kafka``: they need its jars).
 
-The tests share one cluster. Each has its own topics, and leaves all brokers running and klamm the
-controller. KLAMM_TEST_PROTOCOL=2.3 runs them with another inter-broker protocol version.
+The tests share a cluster for each inter-broker protocol version. Each test has its own topics, and
+leaves all brokers running and klamm the controller.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, run_tool, run_topic_command
 from klamm.drills.kafka.jars import kafka_libs
+from klamm.drills.kafka.processes import controller_command
 from klamm.zk.embedded import EmbeddedZooKeeper
 from tests.kafka_brokers import INTERNAL_TOPICS, KafkaBroker
 from tests.listeners import free_ports
@@ -33,22 +32,28 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CONTROLLER_ID = 1000
-PROTOCOL = f"inter.broker.protocol.version={os.environ.get('KLAMM_TEST_PROTOCOL', '2.8')}"
+PROTOCOLS = ("2.8", "2.6", "2.3")
+"""Before 2.7 leaders write ISRs to ZooKeeper themselves; before 2.8 topics have no ids."""
 PATIENCE_S = 60.0
 Assignment = Mapping[int, Sequence[int]]
 
 
 class KlammController:
-    """`klamm controller run` as a process."""
+    """`klamm controller run` as a process. ``configs``: of the cluster, NAME=VALUE."""
 
-    def __init__(self, zookeeper: str, port: int, folder: Path, options: Sequence[str]) -> None:
-        command = [
-            *(sys.executable, "-m", "klamm", "controller", "run", "--yes"),
-            *("--zookeeper", zookeeper, "--listener", f"127.0.0.1:{port}"),
-            *("--id", str(CONTROLLER_ID), "--data-dir", str(folder / "klamm")),
-            *("--session-timeout-ms", "3000", "--config", PROTOCOL, *options),
-            *(word for name in INTERNAL_TOPICS for word in ("--config", name)),
-        ]
+    def __init__(
+        self,
+        zookeeper: str,
+        port: int,
+        folder: Path,
+        configs: Sequence[str],
+        options: Sequence[str],
+    ) -> None:
+        options = (
+            *("--session-timeout-ms", "3000", *options),
+            *(word for one in configs for word in ("--config", one)),
+        )
+        command = controller_command(CONTROLLER_ID, zookeeper, port, folder / "klamm", options)
         self._path = folder / "klamm.out"
         with self._path.open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out)
@@ -83,12 +88,15 @@ class KlammController:
 class KafkaCluster:
     """ZooKeeper, three brokers, and klamm's controller."""
 
-    def __init__(self, zookeeper: str, folder: Path) -> None:
+    def __init__(self, zookeeper: str, folder: Path, protocol: str) -> None:
         self.zookeeper = f"{zookeeper}/kafka"
         self._folder = folder
+        self._protocol = f"inter.broker.protocol.version={protocol}"
         self.port = free_ports(4)
         self.brokers = {
-            id_: KafkaBroker(id_, self.port + id_, self.zookeeper, folder / str(id_), [PROTOCOL])
+            id_: KafkaBroker(
+                id_, self.port + id_, self.zookeeper, folder / str(id_), [self._protocol]
+            )
             for id_ in (1, 2, 3)
         }
         self.servers = ",".join(broker.address for broker in self.brokers.values())
@@ -107,7 +115,8 @@ class KafkaCluster:
 
     def run_klamm(self, *options: str) -> KlammController:
         """Start klamm's controller, and wait until it is registered."""
-        self.klamm = KlammController(self.zookeeper, self.port, self._folder, options)
+        configs = (self._protocol, *INTERNAL_TOPICS)
+        self.klamm = KlammController(self.zookeeper, self.port, self._folder, configs, options)
         self.klamm.await_line(r"^controller 1000 is registered")
         if "--take-over" in options:
             self.klamm.await_line(r"^broker 1000 \(this process\) is the controller, epoch \d+$")
@@ -237,12 +246,16 @@ class Load:
         self.acknowledged.append(int(value))
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+@pytest.fixture(scope="module", params=PROTOCOLS)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaCluster]:
     if kafka_libs() is None:
         pytest.skip(SKIP_REASON)
     with EmbeddedZooKeeper() as zookeeper:
-        opened = KafkaCluster(zookeeper.connect_string, tmp_path_factory.mktemp("kafka"))
+        opened = KafkaCluster(
+            zookeeper.connect_string, tmp_path_factory.mktemp("kafka"), request.param
+        )
         try:
             opened.start()
             yield opened
