@@ -37,6 +37,8 @@ RETRY_S: Final = 0.1
 """Pause before a request is sent again, as in RequestSendThread.backoff."""
 PLAINTEXT: Final = "PLAINTEXT"
 _SIZE: Final = struct.Struct(">i")
+_CHUNK_BYTES: Final = 1 << 16
+"""Requests up to this size, all but a few, are written in one piece."""
 
 
 class BrokerConnections:
@@ -175,7 +177,7 @@ class _Channel:
 
     def _write_next(self) -> None:
         assert self._connection is not None
-        self._connection.write(self._exchanges[0].frame)
+        self._connection.write(self._exchanges[0])
 
     def _receive(self, frame: bytes) -> None:
         message = self._message
@@ -229,15 +231,43 @@ class _Connection(asyncio.Protocol):
         self._fail = fail
         self._transport: asyncio.Transport
         self._buffer = bytearray()
+        self._unwritten = memoryview(b"")
+        self._is_full = False
         self._is_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport of the new connection."""
         self._transport = typing.cast("asyncio.Transport", transport)
 
-    def write(self, frame: bytes) -> None:
-        """Send a frame."""
-        self._transport.write(frame)
+    def write(self, exchange: Exchange) -> None:
+        """Send a request, after the one before has been answered.
+
+        What the socket does not take at once is copied, unless it belongs to a large request: 200
+        brokers may get one of 10 MB at the same time.
+        """
+        if len(exchange.rest) <= _CHUNK_BYTES:
+            self._transport.write(exchange.frame)
+            return
+        self._unwritten = exchange.rest
+        self._transport.write(exchange.head)
+        self._write_chunks()
+
+    def resume_writing(self) -> None:
+        """Continue to send a large request."""
+        self._is_full = False
+        self._write_chunks()
+
+    def pause_writing(self) -> None:
+        """Wait until the socket takes more of a large request."""
+        self._is_full = True
+
+    def _write_chunks(self) -> None:
+        while self._unwritten and not self._is_full and not self._is_closed:
+            chunk, self._unwritten = (
+                self._unwritten[:_CHUNK_BYTES],
+                self._unwritten[_CHUNK_BYTES:],
+            )
+            self._transport.write(chunk)
 
     def close(self) -> None:
         """Close the connection at once."""

@@ -33,7 +33,7 @@ from klamm.wire.control_apis import (
     update_metadata_values,
 )
 from klamm.wire.control_writer import values_writer
-from klamm.wire.frames import RequestKey, framed, parse_response, request_header
+from klamm.wire.frames import RequestKey, parse_response, request_header
 from klamm.wire.schema import Values
 
 _LEADER_AND_ISR, _STOP_REPLICA, _UPDATE_METADATA = 4, 5, 6
@@ -42,6 +42,7 @@ _FIRST_VERSION_WITH_BROKER_EPOCH: Final = {
     _STOP_REPLICA: 1,
     _UPDATE_METADATA: 5,
 }
+_SIZE: Final = struct.Struct(">i")
 _BROKER_EPOCH: Final = struct.Struct(">q")
 _BROKER_EPOCH_OFFSET: Final = 8
 """The broker epoch follows the controller's id and epoch."""
@@ -54,10 +55,20 @@ MAX_KEPT_BYTES: Final = 4 << 20
 
 
 class Exchange(NamedTuple):
-    """One request on a connection, and the key that its response must match."""
+    """One request on a connection, and the key that its response must match.
+
+    ``head``: the beginning of its frame, or the whole. ``rest``: what requests to several brokers
+    share.
+    """
 
     key: RequestKey
-    frame: bytes
+    head: bytes
+    rest: memoryview = memoryview(b"")
+
+    @property
+    def frame(self) -> bytes:
+        """The whole frame."""
+        return b"".join((self.head, self.rest)) if self.rest else self.head
 
 
 class ControlEncoder:
@@ -103,15 +114,17 @@ class ControlEncoder:
                 template[_CORRELATION_ID_END:],
             )
         )
-        return [Exchange(key, framed(header, *self._body(key, one))) for one in requests]
+        return [self._exchange(key, header, one) for one in requests]
 
-    def _body(self, key: RequestKey, request: ControlRequest) -> tuple[bytes | memoryview, ...]:
-        """Return the parts of the body of a request."""
+    def _exchange(self, key: RequestKey, header: bytes, request: ControlRequest) -> Exchange:
         body = self._shared_body(key, request)
         if key.api_version < _FIRST_VERSION_WITH_BROKER_EPOCH[key.api_key]:
-            return (body,)
-        epoch = _BROKER_EPOCH.pack(request.broker_epoch)
-        return body[:_BROKER_EPOCH_OFFSET], epoch, memoryview(body)[_BROKER_EPOCH_END:]
+            own, rest = b"", memoryview(body)
+        else:
+            epoch = _BROKER_EPOCH.pack(request.broker_epoch)
+            own, rest = body[:_BROKER_EPOCH_OFFSET] + epoch, memoryview(body)[_BROKER_EPOCH_END:]
+        size = _SIZE.pack(len(header) + len(own) + len(rest))
+        return Exchange(key, b"".join((size, header, own)), rest)
 
     def _shared_body(self, key: RequestKey, request: ControlRequest) -> bytes:
         """Return the body of a request without its broker epoch."""

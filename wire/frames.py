@@ -162,7 +162,7 @@ def request_body(key: RequestKey, values: Values) -> bytes:
     return buffer.getvalue()
 
 
-def framed(*parts: bytes | memoryview) -> bytes:
+def framed(*parts: bytes) -> bytes:
     """Return ``parts`` with their size in front."""
     return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
 

@@ -13,10 +13,11 @@ from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.requests import (
     Address,
     Message,
+    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from klamm.cluster.types import EndPoint
+from klamm.cluster.types import EndPoint, TopicPartition
 from klamm.wire.broker_connections import BrokerConnections
 from klamm.wire.control_encoder import ControlEncoder
 from klamm.wire.frames import (
@@ -143,6 +144,24 @@ def test_a_request_is_sent_again_when_its_connection_is_lost(failure: str) -> No
     broker = run(lambda number: "responds in pieces" if number == 2 else failure, test)
     assert broker.received == [(4, 7)] * 3
     assert len(broker.connections) == 3
+
+
+def test_a_large_request_arrives_while_the_broker_reads_slowly() -> None:
+    states = tuple(
+        UpdateMetadataPartitionState(TopicPartition("t", number), 7, 1, 0, (1,), 0, (1,))
+        for number in range(100_000)
+    )
+
+    async def test(_: Broker, connections: BrokerConnections, delivered: Delivered) -> None:
+        body = UpdateMetadataRequest(9, 8, 70, states, (), {})
+        connections.send(Message(CONTROLLER, BROKER, 1, body))
+        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 1, DONE)
+        connections.send(update(2, 9))
+        assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+
+    broker = run(lambda _: "responds", test)
+    assert broker.received == [(1, 8), (2, 9)]
+    assert len(broker.connections) == 1
 
 
 def test_a_later_request_replaces_one_without_a_response() -> None:

@@ -162,10 +162,11 @@ def answered(
     """Return what the controller reads of a simulated broker's responses to ``request``."""
     frames = []
     sent = encoder(protocol).exchanges(request, 3)
-    for (key, frame), response in zip(sent, responses, strict=True):
+    for exchange, response in zip(sent, responses, strict=True):
+        key = exchange.key
         api = APIS[key.api_key, key.api_version]
         assert isinstance(api, Api)
-        _, arrived = received(frame)
+        _, arrived = received(exchange.frame)
         asked = (arrived,) if key.api_key == 4 else ()
         body = fill(response_schema(key), api.response(*asked, response))
         frames.append((key, response_frame(key, body)[SIZE:]))
@@ -249,13 +250,13 @@ def test_control_requests_are_encoded_as_kio_does(protocol: str) -> None:
         (UPDATE_METADATA, update_metadata_values(UPDATE_METADATA)),
         (large, update_metadata_values(large)),
     ):
-        ((key, frame),) = encoder(protocol).exchanges(request, 3)
-        assert frame[SIZE:] == request_header(key, "9") + request_body(key, values)
-    sent = encoder(protocol).exchanges(STOP_REPLICA, 3)
-    if len(sent) == 1:
-        ((key, frame),) = sent
-        body = request_body(key, stop_replica_values(STOP_REPLICA))
-        assert frame[SIZE:] == request_header(key, "9") + body
+        (sent,) = encoder(protocol).exchanges(request, 3)
+        body = request_body(sent.key, values)
+        assert sent.frame[SIZE:] == request_header(sent.key, "9") + body
+    if len(stops := encoder(protocol).exchanges(STOP_REPLICA, 3)) == 1:
+        (sent,) = stops
+        body = request_body(sent.key, stop_replica_values(STOP_REPLICA))
+        assert sent.frame[SIZE:] == request_header(sent.key, "9") + body
 
 
 def test_alter_isr_and_controlled_shutdown_of_a_broker() -> None:
