@@ -88,7 +88,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     kafka_14140: bool = False
     """AlterIsr can return a replica to the ISR although its broker is dead or shutting down.
 
-    The proposed ISR is rejected with OPERATION_NOT_ATTEMPTED, and the leader retries later."""
+    The controller responds with the current ISR, and the leader retries later."""
     kafka_14154: bool = False
     """A zombie controller responds to an AlterIsr request from its stale cache.
 

@@ -106,7 +106,7 @@ def _alter(controller: KafkaController, request: AlterIsrRequest) -> _Answers:
 def _answer_without_writing(
     controller: KafkaController, tp: TopicPartition, proposed: LeaderAndIsr
 ) -> LeaderAndIsr | Errors | None:
-    """Return the result if the proposed ISR is rejected or is already the current ISR.
+    """Return the result if the proposed ISR is rejected, ineligible, or already the current ISR.
 
     Return None if the proposed ISR has to be written to ZooKeeper.
     """
@@ -127,9 +127,12 @@ def _answer_without_writing(
     # This is a retry after a lost response: a second write would only increment the zkVersion.
     if proposed.equals_ignoring_zk_version(current):
         return current
-    # A fetch that a broker sent before it died must not return its replica to the ISR.
+    # A fetch that a broker sent before it died must not return its replica to the ISR. The answer
+    # is the current ISR, as if there were nothing to change: Kafka 2.8.2 would never propose an ISR
+    # again after an error like OPERATION_NOT_ATTEMPTED (Partition.handleAlterIsrResponse).
     if not quirks.kafka_14140 and not context.live_broker_ids.issuperset(proposed.isr):
-        return Errors.OPERATION_NOT_ATTEMPTED
+        controller.recorder.alter_isr_refused(tp, proposed, Errors.OPERATION_NOT_ATTEMPTED.name)
+        return current
     return None
 
 

@@ -77,15 +77,17 @@ class IsrChanges:
         """Apply the controller's decision on a proposal; return True if the ISR changed.
 
         As in 2.8.2, a proposal that fails with one of ``_FINAL_ERRORS`` stays pending: the leader
-        makes no other proposal until the controller sends a new state. After any other error the
-        proposal is retried later; 2.8.2 tries to retry immediately but throws an exception.
+        makes no other proposal until the controller sends a new state. After any other error, or if
+        the controller responds with the ISR before the proposal, the proposal is retried later;
+        2.8.2 tries to retry immediately after an error, but throws an exception.
         """
         tp = result.topic_partition
         partition = self._look_up(tp)
         if partition is None or partition.pending != result.proposed:
             return False
         answer = result.answer
-        if isinstance(answer, LeaderAndIsr):
+        proposed = result.proposed
+        if isinstance(answer, LeaderAndIsr) and answer.zk_version != proposed.zk_version:
             if partition.commit(answer):
                 self._propose_next(tp, partition)
                 return True

@@ -35,6 +35,7 @@ from klamm.zk.store import GetChildren, GetData, ResultCode
 
 CONTROLLER_IDS: Final = range(1000, 1100)
 """Broker ids of klamm's controllers: each has the next one."""
+BROKERS_PATH: Final = "/brokers/ids"
 START_TIMEOUT_S: Final = 120.0
 _SESSION_MARGIN_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 120.0
@@ -289,7 +290,7 @@ class KafkaCluster:
 
     def registered_ids(self) -> list[int]:
         """Return the ids in /brokers/ids, without klamm's controllers."""
-        children = self.own_session.store().read([GetChildren("/brokers/ids")])[0].children or ()
+        children = self.own_session.store().read([GetChildren(BROKERS_PATH)])[0].children or ()
         return sorted({*map(int, children)}.difference(CONTROLLER_IDS))
 
     def has_controller(self) -> bool:

@@ -22,12 +22,13 @@ from klamm.cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from klamm.drills.kafka.cluster import CONTROLLER_IDS, KafkaCluster
+from klamm.drills.kafka.cluster import BROKERS_PATH, CONTROLLER_IDS, KafkaCluster
+from klamm.runtime.checks.admin_history import RecordedStore
 from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.live_driver import LiveDriver
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from klamm.zk.store import GetData
+from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult
 
 ALLOWANCE_MS: Final = 30_000.0
 """What is added to the time limit of each wait: a broker of Kafka takes seconds to start."""
@@ -42,11 +43,35 @@ OF_A_BROKER: Final = frozenset({"controller", "controller_epoch"})
 """Conditions on the controller, which differ if klamm's controller has replaced a broker's."""
 
 
+class BrokersStore(RecordedStore):
+    """Store whose brokers are those of the drill, so that its tools put no replicas on klamm.
+
+    Kafka's tools do not know that klamm's controllers host no replicas (docs/kafka-brokers.md)."""
+
+    def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
+        """Execute a batch of reads."""
+        results = super().read(ops)
+        return [
+            _without_controllers(result)
+            if isinstance(op, GetChildren) and op.path == BROKERS_PATH
+            else result
+            for op, result in zip(ops, results, strict=True)
+        ]
+
+
+def _without_controllers(result: ReadResult) -> ReadResult:
+    if result.children is None:
+        return result
+    brokers = [id_ for id_ in result.children if int(id_) not in CONTROLLER_IDS]
+    return msgspec.structs.replace(result, children=brokers)
+
+
 class KafkaDriver(LiveDriver[KafkaCluster]):
     """ScenarioDriver for a KafkaCluster."""
 
     POLL_S = 0.05
     agreement = "the brokers' metadata agrees with ZooKeeper"
+    store_type = BrokersStore
 
     def __init__(self, cluster: KafkaCluster) -> None:
         super().__init__(cluster)

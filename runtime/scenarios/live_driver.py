@@ -57,6 +57,7 @@ class LiveDriver(Generic[C]):
     agreement = CONTROLLER_AND_BROKERS_AGREE
     unobservable: Container[str] = ()
 
+    store_type = RecordedStore
     POLL_S = _POLL_S
     """Pause between two evaluations of a condition that is awaited."""
 
@@ -70,7 +71,7 @@ class LiveDriver(Generic[C]):
     def store(self) -> Store:
         """The cluster's session. Calls raise ZooKeeperUnavailable if ZooKeeper does not respond."""
         store = self.cluster.own_session.store(within(_ZOOKEEPER_TIMEOUT_S))
-        return RecordedStore(store, self.admin_history)
+        return self.store_type(store, self.admin_history)
 
     @property
     def zookeeper_changes(self) -> int:

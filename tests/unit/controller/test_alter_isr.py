@@ -66,7 +66,6 @@ def test_an_expansion_is_stored_and_sent(cluster: Cluster) -> None:
         (LeaderAndIsr(0, 1, (0,), 0), Errors.INVALID_UPDATE_VERSION),
         (LeaderAndIsr(0, 2, (0,), 1), Errors.NOT_CONTROLLER),
         (LeaderAndIsr(0, 1, (0,), 2), Errors.NOT_CONTROLLER),
-        (LeaderAndIsr(0, 1, (0, 1, 9), 1), Errors.OPERATION_NOT_ATTEMPTED),
     ],
 )
 def test_what_is_refused(cluster: Cluster, proposed: LeaderAndIsr, error: Errors) -> None:
@@ -74,6 +73,15 @@ def test_what_is_refused(cluster: Cluster, proposed: LeaderAndIsr, error: Errors
     assert cluster.state(T0) == LeaderAndIsr(0, 1, (0, 1), 1)
     (row,) = cluster.rows(Kind.ALTER_ISR_REFUSED)
     assert (row.outcome, row.isr) == (error.name, proposed.isr)
+    cluster.assert_nothing_failed()
+
+
+def test_an_isr_with_a_dead_broker_is_answered_with_the_current_isr(cluster: Cluster) -> None:
+    current = LeaderAndIsr(0, 1, (0, 1), 1)
+    assert propose(cluster, LeaderAndIsr(0, 1, (0, 1, 9), 1)) == current
+    assert cluster.state(T0) == current
+    (row,) = cluster.rows(Kind.ALTER_ISR_REFUSED)
+    assert (row.outcome, row.isr) == ("OPERATION_NOT_ATTEMPTED", (0, 1, 9))
     cluster.assert_nothing_failed()
 
 
@@ -162,4 +170,4 @@ def test_kafka_14154_answers_from_a_stale_cache() -> None:
 def test_a_shutting_down_replica_stays_out(cluster: Cluster) -> None:
     cluster.active.context.add_shutting_down_broker(2)
     proposed = LeaderAndIsr(0, 1, (0, 1, 2), 1)
-    assert propose(cluster, proposed) is Errors.OPERATION_NOT_ATTEMPTED
+    assert propose(cluster, proposed) == LeaderAndIsr(0, 1, (0, 1), 1)
