@@ -52,16 +52,24 @@ from klamm.cluster.requests import (
     DescribeLogDirsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
     LogDirResult,
     Request,
     Response,
 )
-from klamm.cluster.types import Broker, ElectionType, EndPoint, TopicPartition
+from klamm.cluster.types import (
+    Broker,
+    ElectionType,
+    EndPoint,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from klamm.wire.control_encoder import Exchange
 from klamm.wire.frames import RequestKey, framed, parse_response, request_body, request_header
 from klamm.wire.schema import Values, by_topic, error_of, topic_id_of
 
-_ALTER_REASSIGNMENTS_TIMEOUT: Final = timedelta(seconds=30)
+_REASSIGNMENTS_TIMEOUT: Final = timedelta(seconds=30)
 
 
 class Api(NamedTuple):
@@ -327,7 +335,7 @@ def _reassign_values(request: AlterPartitionReassignmentsRequest) -> Values:
         return {"partition_index": partition, "replicas": replicas}
 
     return {
-        "timeout": _ALTER_REASSIGNMENTS_TIMEOUT,
+        "timeout": _REASSIGNMENTS_TIMEOUT,
         "topics": [
             {"name": topic, "partitions": targets}
             for topic, targets in by_topic(request.reassignments, values)
@@ -343,6 +351,30 @@ def _reassign_response(
         {
             TopicPartition(topic.name, one.partition_index): _api_error(one)
             for topic in body.responses
+            for one in topic.partitions
+        },
+    )
+
+
+def _list_reassignments_values(request: ListPartitionReassignmentsRequest) -> Values:
+    return {
+        "timeout": _REASSIGNMENTS_TIMEOUT,
+        "topics": None
+        if request.partitions is None
+        else _grouped(request.partitions, "name", "partition_indexes"),
+    }
+
+
+def _list_reassignments_response(
+    _: ListPartitionReassignmentsRequest, body: Any
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(
+        _api_error(body),
+        {
+            TopicPartition(topic.name, one.partition_index): ReplicaAssignment(
+                one.replicas, one.adding_replicas, one.removing_replicas
+            )
+            for topic in body.topics
             for one in topic.partitions
         },
     )
@@ -412,11 +444,13 @@ def _alter_log_dirs_response(
     )
 
 
-def _grouped(partitions: Iterable[TopicPartition], name_field: str) -> list[Values]:
+def _grouped(
+    partitions: Iterable[TopicPartition], name_field: str, field: str = "partitions"
+) -> list[Values]:
     numbers: dict[str, list[int]] = {}
     for topic, partition in partitions:
         numbers.setdefault(topic, []).append(partition)
-    return [{name_field: topic, "partitions": found} for topic, found in numbers.items()]
+    return [{name_field: topic, field: found} for topic, found in numbers.items()]
 
 
 def _api_error(body: Any) -> ApiError:
@@ -436,5 +470,8 @@ APIS: Final[Mapping[type[Any], Api]] = {
     DescribeLogDirsRequest: Api(35, 1, _describe_log_dirs_values, _describe_log_dirs_response),
     ElectLeadersRequest: Api(43, 2, _elect_values, _elect_response),
     AlterPartitionReassignmentsRequest: Api(45, 0, _reassign_values, _reassign_response),
+    ListPartitionReassignmentsRequest: Api(
+        46, 0, _list_reassignments_values, _list_reassignments_response
+    ),
 }
 """The requests that klamm's clients can send over the network."""

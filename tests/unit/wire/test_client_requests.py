@@ -52,9 +52,17 @@ from klamm.cluster.requests import (
     DescribeLogDirsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
     LogDirResult,
 )
-from klamm.cluster.types import Broker, ElectionType, EndPoint, TopicPartition
+from klamm.cluster.types import (
+    Broker,
+    ElectionType,
+    EndPoint,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from klamm.wire import client_requests
 from klamm.wire.apis import APIS, Api
 from klamm.wire.client_requests import exchange_of, response_to
@@ -156,6 +164,16 @@ EXCHANGES: list[tuple[Any, Any]] = [
     (
         AlterReplicaLogDirsRequest({T0: "/d0", T1: "/d1"}),
         AlterReplicaLogDirsResponse({T0: Errors.NONE, T1: Errors.LOG_DIR_NOT_FOUND}),
+    ),
+    (
+        ListPartitionReassignmentsRequest((T0, T1)),
+        ListPartitionReassignmentsResponse(
+            ApiError(), {T0: ReplicaAssignment((3, 1, 2), (3,), (2,))}
+        ),
+    ),
+    (
+        ListPartitionReassignmentsRequest(),
+        ListPartitionReassignmentsResponse(ApiError(Errors.NOT_CONTROLLER)),
     ),
 ]
 
