@@ -135,6 +135,17 @@ REFUSALS: Final[Mapping[type[Any], Refusal]] = {
             error, dict.fromkeys(request.partitions or (), admin.ApiError(error))
         ),
     ),
+    admin.DescribeLogDirsRequest: Refusal(
+        # Before version 3 the response has no field for the error.
+        "DescribeLogDirs",
+        lambda _, __: admin.DescribeLogDirsResponse(()),
+    ),
+    admin.AlterReplicaLogDirsRequest: Refusal(
+        "AlterReplicaLogDirs",
+        lambda request, error: admin.AlterReplicaLogDirsResponse(
+            dict.fromkeys(request.log_dirs, error)
+        ),
+    ),
     admin.AlterIsrRequest: Refusal("AlterIsr", lambda _, error: admin.AlterIsrResponse(error, {})),
     admin.ControlledShutdownRequest: Refusal("ControlledShutdown", _controlled_shutdown),
 }

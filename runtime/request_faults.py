@@ -17,7 +17,24 @@ from klamm.cluster.requests import Message
 
 _CLIENT: Final = "client"
 
-CLIENT_APIS: Final = tuple(sorted({one.api for one in REFUSALS.values()} - APIS_OF_BROKERS))
+LISTENER_APIS: Final = frozenset(
+    (
+        "AlterConfigs",
+        "AlterUserScramCredentials",
+        "ApiVersions",
+        "CreateAcls",
+        "CreatePartitions",
+        "DeleteAcls",
+        "DescribeAcls",
+        "DescribeConfigs",
+        "DescribeUserScramCredentials",
+        "IncrementalAlterConfigs",
+    )
+)
+"""The APIs that listeners answer themselves (wire/): their requests are not messages."""
+CLIENT_APIS: Final = tuple(
+    sorted({one.api for one in REFUSALS.values()} - APIS_OF_BROKERS | LISTENER_APIS)
+)
 """The APIs whose requests may have a fault, by Kafka's names."""
 
 
@@ -41,12 +58,12 @@ class RequestFault(msgspec.Struct):
     is_cut: bool = False
     delay_ms: int = 0
 
-    def concerns(self, message: Message, api: str, client_id: str | None) -> bool:
-        """Return True if the fault applies to a request of an API."""
+    def concerns(self, api: str, client_id: str | None, broker_id: int) -> bool:
+        """Return True if the fault applies to a request of an API to a broker."""
         return (
             self.api in (None, api)
             and self.client_id in (None, client_id)
-            and (self.broker_ids is None or message.destination.id in self.broker_ids)
+            and (self.broker_ids is None or broker_id in self.broker_ids)
         )
 
     @property
@@ -114,8 +131,12 @@ class RequestFaults:
             return None
         if isinstance(message.body, MetadataRequest) and message.body.topics == ():
             return None  # klamm's listeners ask for this to serve other APIs
+        return self.take_named(known.api, client_id, message.destination.id)
+
+    def take_named(self, api: str, client_id: str | None, broker_id: int) -> RequestFault | None:
+        """Return the fault of a request to a broker, and count it; None if it has none."""
         for fault in self._faults:
-            if fault.concerns(message, known.api, client_id):
+            if fault.concerns(api, client_id, broker_id):
                 if fault.left is not None:
                     fault.left -= 1
                     if not fault.left:

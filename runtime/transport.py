@@ -27,7 +27,7 @@ from klamm.runtime.network import (
     party_of,
     traffic_of,
 )
-from klamm.runtime.request_faults import RequestFaults
+from klamm.runtime.request_faults import RequestFault, RequestFaults
 
 Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
@@ -198,6 +198,15 @@ class RoutedTransport:
             self._put_badly(message, effect)
         elif not (self.request_faults and self._has_request_fault(message)):
             self._put(message)
+
+    def take_request_fault(
+        self, api: str, client_id: str | None, broker_id: int
+    ) -> RequestFault | None:
+        """Return the fault of a request that is answered without a message; None if it has none."""
+        if not self.request_faults:
+            return None
+        with _LOCK:
+            return self.request_faults.take_named(api, client_id, broker_id)
 
     def _has_request_fault(self, message: Message) -> bool:
         """Carry out the fault of a request, if it has one and its receiver is alive."""

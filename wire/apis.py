@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.requests import Request
+from klamm.cluster.requests import ApiError, Request
 from klamm.wire import admin_apis as admin
 from klamm.wire import config_apis as configs
 from klamm.wire import control_apis as control
@@ -41,12 +41,14 @@ class Api(NamedTuple):
 class ListenerCall(NamedTuple):
     """Versions of an API that the listener answers, with klamm's admin client if it is needed.
 
-    ``answer`` runs on a thread and may wait.
+    ``answer`` runs on a thread and may wait. ``refuse`` returns the response to a request that
+    fails as a whole.
     """
 
     key: int
     versions: range
     answer: Callable[[KafkaAdmin, configs.Asked], Values]
+    refuse: Callable[[Any, ApiError], Values]
 
 
 _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
@@ -74,7 +76,7 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
     Api(14, range(6), groups.sync_group_request, groups.sync_group_response),
     Api(15, range(6), groups.describe_groups_request, groups.describe_groups_response),
     Api(16, range(5), groups.list_groups_request, groups.list_groups_response),
-    ListenerCall(17, range(2), security.sasl_handshake),
+    ListenerCall(17, range(2), security.sasl_handshake, security.refuse_sasl_handshake),
     Api(
         19,
         range(8),
@@ -97,15 +99,15 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
         records.offsets_for_leader_epoch_request,
         records.offsets_for_leader_epoch_response,
     ),
-    ListenerCall(29, range(3), security.describe_acls),
-    ListenerCall(30, range(3), security.create_acls),
-    ListenerCall(31, range(3), security.delete_acls),
-    ListenerCall(32, range(5), configs.describe_configs),
-    ListenerCall(33, range(3), configs.alter_configs),
+    ListenerCall(29, range(3), security.describe_acls, security.refuse_describe_acls),
+    ListenerCall(30, range(3), security.create_acls, security.refuse_create_acls),
+    ListenerCall(31, range(3), security.delete_acls, security.refuse_delete_acls),
+    ListenerCall(32, range(5), configs.describe_configs, configs.refuse_describe_configs),
+    ListenerCall(33, range(3), configs.alter_configs, configs.refuse_alter_configs),
     Api(34, range(3), admin.alter_replica_log_dirs_request, admin.alter_replica_log_dirs_response),
     Api(35, range(3), admin.describe_log_dirs_request, admin.describe_log_dirs_response),
-    ListenerCall(36, range(3), security.sasl_authenticate),
-    ListenerCall(37, range(4), configs.create_partitions),
+    ListenerCall(36, range(3), security.sasl_authenticate, security.refuse_sasl_authenticate),
+    ListenerCall(37, range(4), configs.create_partitions, configs.refuse_create_partitions),
     Api(42, range(3), groups.delete_groups_request, groups.delete_groups_response),
     Api(
         43,
@@ -114,7 +116,7 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
         admin.elect_leaders_response,
         for_controller=True,
     ),
-    ListenerCall(44, range(2), configs.incremental_alter_configs),
+    ListenerCall(44, range(2), configs.incremental_alter_configs, configs.refuse_alter_configs),
     Api(
         45,
         range(1),
@@ -130,8 +132,18 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
         for_controller=True,
     ),
     Api(47, range(1), groups.offset_delete_request, groups.offset_delete_response),
-    ListenerCall(50, range(1), security.describe_user_scram_credentials),
-    ListenerCall(51, range(1), security.alter_user_scram_credentials),
+    ListenerCall(
+        50,
+        range(1),
+        security.describe_user_scram_credentials,
+        security.refuse_describe_user_scram_credentials,
+    ),
+    ListenerCall(
+        51,
+        range(1),
+        security.alter_user_scram_credentials,
+        security.refuse_alter_user_scram_credentials,
+    ),
     Api(56, range(1), control.alter_isr_request, control.alter_isr_response, for_controller=True),
     Api(60, range(1), metadata.describe_cluster_request, metadata.describe_cluster_response),
 )

@@ -83,6 +83,23 @@ def create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
     }
 
 
+def refuse_create_partitions(body: Any, error: ApiError) -> Values:
+    """Refuse CreatePartitions."""
+    return {"results": [{"name": one.name, **error_fields(error)} for one in body.topics]}
+
+
+def refuse_describe_configs(body: Any, error: ApiError) -> Values:
+    """Refuse DescribeConfigs."""
+    return {
+        "results": [{**_named(one), **error_fields(error), "configs": ()} for one in body.resources]
+    }
+
+
+def refuse_alter_configs(body: Any, error: ApiError) -> Values:
+    """Refuse AlterConfigs or IncrementalAlterConfigs."""
+    return {"responses": [{**_named(one), **error_fields(error)} for one in body.resources]}
+
+
 def describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Describe the configs of topics and of the broker that received the request."""
     has_synonyms = getattr(asked.body, "include_synonyms", False)

@@ -19,6 +19,7 @@ from klamm.cluster.group_requests import JoinGroupRequest
 from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import (
     Address,
+    ApiError,
     Disconnected,
     LeaderAndIsrRequest,
     Message,
@@ -204,7 +205,7 @@ class Connection:
     ) -> Values | None:
         """Return the response to a request, or None if the request gets none."""
         if api is None:
-            return api_versions(Errors.NONE)
+            return api_versions(await self._error_of_fault(incoming))
         if isinstance(api, ListenerCall):
             values: Values | None = await self._carry_out(api, incoming)
         else:
@@ -237,17 +238,44 @@ class Connection:
 
         So a paused broker does not answer, and an isolated one names the controller that it knows.
         """
+        error = await self._error_of_fault(incoming)
         known = await self._ask(MetadataRequest(()), "broker")
+        if error is not Errors.NONE:
+            return call.refuse(incoming.body, ApiError(error))
         asked = Asked(incoming.body, self._served.broker_id, known.controller_id)
         return await asyncio.to_thread(call.answer, self._admin, asked)
 
+    async def _error_of_fault(self, incoming: IncomingRequest) -> Errors:
+        """Carry out the fault of a request that gets its response here.
+
+        Return the error with which it is refused, or NONE. Raises ConnectionLost.
+        """
+        fault = self._transport.take_request_fault(
+            api_name(incoming.key), incoming.client_id, self._served.broker_id
+        )
+        if fault is None:
+            return Errors.NONE
+        if fault.error is not None:
+            return fault.error
+        if fault.is_cut:
+            raise ConnectionLost
+        if fault.delay_ms:
+            await asyncio.sleep(fault.delay_ms / 1000)
+        else:  # The request is lost.
+            await self._answered()
+        return Errors.NONE
+
     async def _ask(self, request: Request, role: str) -> Any:
-        self._answer = self._loop.create_future()
         self._send(request, role)
+        return await self._answered()
+
+    async def _answered(self) -> Any:
+        """Return the answer to the last message. Raises ConnectionLost."""
+        answer = self._answer = self._loop.create_future()
         due_s = self._loop.time() + self._served.config.connections_max_idle_ms / 1000
         self._watch = self._loop.call_later(_WATCH_S, self._watch_client, due_s)
         try:
-            return await self._answer
+            return await answer
         finally:
             self._watch.cancel()
 

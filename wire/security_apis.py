@@ -7,7 +7,7 @@ kafka.server.KafkaApis.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from klamm.admin.configs.scram_credentials import CredentialDeletion, CredentialUpsertion
 from klamm.admin.kafka_admin import KafkaAdmin
@@ -17,40 +17,60 @@ from klamm.cluster.requests import ApiError
 from klamm.wire.config_apis import Asked, api_error, error_fields
 from klamm.wire.schema import Values
 
-_DISABLED: Final = {
-    "error_code": Errors.SECURITY_DISABLED,
-    "error_message": "No Authorizer is configured on the broker.",
-}
+_DISABLED: Final = ApiError(Errors.SECURITY_DISABLED, "No Authorizer is configured on the broker.")
 
 
-def describe_acls(_: KafkaAdmin, __: Asked) -> Values:
+def describe_acls(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse DescribeAcls, in Kafka's words without a full stop."""
     message = "No Authorizer is configured on the broker"
-    return {**_DISABLED, "error_message": message, "resources": ()}
+    return refuse_describe_acls(asked.body, ApiError(Errors.SECURITY_DISABLED, message))
+
+
+def refuse_describe_acls(_: Any, error: ApiError) -> Values:
+    """Refuse DescribeAcls."""
+    return {**error_fields(error), "resources": ()}
 
 
 def create_acls(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse every ACL of CreateAcls."""
-    return {"results": [_DISABLED for _ in asked.body.creations]}
+    return refuse_create_acls(asked.body, _DISABLED)
+
+
+def refuse_create_acls(body: Any, error: ApiError) -> Values:
+    """Refuse every ACL of CreateAcls."""
+    return {"results": [error_fields(error) for _ in body.creations]}
 
 
 def delete_acls(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse every filter of DeleteAcls."""
-    return {"filter_results": [{**_DISABLED, "matching_acls": ()} for _ in asked.body.filters]}
+    return refuse_delete_acls(asked.body, _DISABLED)
 
 
-def sasl_handshake(_: KafkaAdmin, __: Asked) -> Values:
+def refuse_delete_acls(body: Any, error: ApiError) -> Values:
+    """Refuse every filter of DeleteAcls."""
+    refused = {**error_fields(error), "matching_acls": ()}
+    return {"filter_results": [refused for _ in body.filters]}
+
+
+def sasl_handshake(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse SaslHandshake: the client is authenticated, or the listener has no SASL."""
-    return {"error_code": Errors.ILLEGAL_SASL_STATE, "mechanisms": ()}
+    return refuse_sasl_handshake(asked.body, ApiError(Errors.ILLEGAL_SASL_STATE))
 
 
-def sasl_authenticate(_: KafkaAdmin, __: Asked) -> Values:
+def refuse_sasl_handshake(_: Any, error: ApiError) -> Values:
+    """Refuse SaslHandshake."""
+    return {"error_code": error.error, "mechanisms": ()}
+
+
+def sasl_authenticate(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse SaslAuthenticate."""
-    return {
-        "error_code": Errors.ILLEGAL_SASL_STATE,
-        "error_message": "SaslAuthenticate request received after successful authentication",
-        "auth_bytes": b"",
-    }
+    message = "SaslAuthenticate request received after successful authentication"
+    return refuse_sasl_authenticate(asked.body, ApiError(Errors.ILLEGAL_SASL_STATE, message))
+
+
+def refuse_sasl_authenticate(_: Any, error: ApiError) -> Values:
+    """Refuse SaslAuthenticate."""
+    return {**error_fields(error), "auth_bytes": b""}
 
 
 def describe_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
@@ -60,7 +80,7 @@ def describe_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
         names = None if users is None else [one.name for one in users]
         described = admin.user_scram_credentials.describe(names)
     except KlammError as error:
-        return {**error_fields(api_error(error)), "results": ()}
+        return refuse_describe_user_scram_credentials(asked.body, api_error(error))
     return {
         "error_code": Errors.NONE,
         "error_message": None,
@@ -76,6 +96,11 @@ def describe_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
             for user, found in described.items()
         ],
     }
+
+
+def refuse_describe_user_scram_credentials(_: Any, error: ApiError) -> Values:
+    """Refuse DescribeUserScramCredentials."""
+    return {**error_fields(error), "results": ()}
 
 
 def alter_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
@@ -94,3 +119,9 @@ def alter_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
         except KlammError as error:
             results = dict.fromkeys(users, api_error(error))
     return {"results": [{"user": user, **error_fields(one)} for user, one in results.items()]}
+
+
+def refuse_alter_user_scram_credentials(body: Any, error: ApiError) -> Values:
+    """Refuse AlterUserScramCredentials."""
+    users = [*(one.name for one in body.deletions), *(one.name for one in body.upsertions)]
+    return {"results": [{"user": user, **error_fields(error)} for user in users]}

@@ -79,6 +79,38 @@ def test_requests_are_refused_lost_or_late(server: ClusterServer) -> None:
     assert struct.pack(">ih", 1, 7) in ask(server, 0, named)
 
 
+API_VERSIONS_V0 = struct.pack(">hhih1s", 18, 0, 9, 1, b"x")
+CONFIGS_V0 = struct.pack(">hhih1sibh1si", 32, 0, 9, 1, b"x", 1, 2, 1, b"t", -1)
+"""Of topic t."""
+LOG_DIRS_V0 = struct.pack(">hhih1si", 35, 0, 9, 1, b"x", -1)
+
+
+def test_requests_that_the_listener_answers_itself_have_faults(server: ClusterServer) -> None:
+    perform = server.operations.perform
+    config = b"min.insync.replicas"
+    assert config in ask(server, 0, CONFIGS_V0)
+    perform(FailRequests(api="DescribeConfigs", error="INVALID_REQUEST", times=1))
+    refused = ask(server, 0, CONFIGS_V0)
+    assert struct.pack(">ih", 1, 42) in refused and config not in refused
+    assert config in ask(server, 0, CONFIGS_V0)
+    perform(FailRequests(api="ApiVersions", broker=1, cut=True, times=1))
+    assert ask(server, 0, API_VERSIONS_V0) != b""
+    assert ask(server, 1, API_VERSIONS_V0) == b""
+    perform(FailRequests(api="ApiVersions", delay_ms=300, times=1))
+    began_s = time.monotonic()
+    assert ask(server, 1, API_VERSIONS_V0) != b""
+    assert time.monotonic() - began_s >= 0.3
+    perform(FailRequests(api="DescribeLogDirs", error="INVALID_REQUEST", times=1))
+    without, found = ask(server, 0, LOG_DIRS_V0), ask(server, 0, LOG_DIRS_V0)
+    assert len(without) < len(found)
+    assert faults(server) == []
+    perform(FailRequests(api="ApiVersions", drop=True))
+    with socket.create_connection(place(server, 0), 0.5) as client:
+        client.sendall(struct.pack(">i", len(API_VERSIONS_V0)) + API_VERSIONS_V0)
+        with contextlib.suppress(TimeoutError):
+            raise AssertionError(f"answered with {client.recv(4)!r}")
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

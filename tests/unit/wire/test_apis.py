@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 
 import pytest
+from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v0 import MetadataRequest as MetadataRequestV0
 from kio.schema.metadata.v0 import MetadataResponse as MetadataResponseV0
 from kio.schema.metadata.v1 import MetadataRequest as MetadataRequestV1
@@ -17,9 +19,17 @@ from klamm.cluster.client_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from klamm.cluster.requests import ApiError
 from klamm.cluster.types import Broker, EndPoint
-from klamm.wire.apis import APIS, api_versions
-from klamm.wire.frames import RequestKey, response_schema
+from klamm.runtime.request_faults import CLIENT_APIS
+from klamm.wire.apis import APIS, ListenerCall, api_versions
+from klamm.wire.frames import (
+    RequestKey,
+    api_name,
+    encoded_response,
+    parse_response,
+    response_schema,
+)
 from klamm.wire.metadata_apis import metadata_request, metadata_response
 from klamm.wire.schema import fill
 
@@ -113,3 +123,27 @@ def test_an_empty_list_of_topics_means_all_topics_only_in_version_0() -> None:
 def test_an_empty_list_of_topics_means_no_topic_from_version_1_on() -> None:
     assert metadata_request(MetadataRequestV1(topics=())) == MetadataRequest((), True)
     assert metadata_request(MetadataRequestV1(topics=None)) == MetadataRequest(None)
+
+
+LISTENER_CALLS = [key for key, api in APIS.items() if isinstance(api, ListenerCall)]
+ASKED = SimpleNamespace(
+    topics=[SimpleNamespace(name="t")],
+    resources=[SimpleNamespace(resource_type=2, resource_name="t")],
+    creations=[SimpleNamespace()],
+    filters=[SimpleNamespace()],
+    deletions=[SimpleNamespace(name="u")],
+    upsertions=[SimpleNamespace(name="v")],
+)
+"""Fields of the requests that listeners answer."""
+
+
+@pytest.mark.parametrize(("key", "version"), LISTENER_CALLS)
+def test_a_request_that_the_listener_answers_can_be_refused(key: int, version: int) -> None:
+    api = APIS[key, version]
+    assert isinstance(api, ListenerCall)
+    asked = RequestKey(key, version, 1)
+    values = api.refuse(ASKED, ApiError(Errors.UNKNOWN_SERVER_ERROR))
+    text = repr(parse_response(asked, encoded_response(asked, values)[4:]))
+    assert f"{ErrorCode.unknown_server_error!r}" in text
+    # A request of SASL after authentication is refused in any case.
+    assert api_name(asked) in CLIENT_APIS or api_name(asked).startswith("Sasl")
