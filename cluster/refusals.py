@@ -136,9 +136,9 @@ REFUSALS: Final[Mapping[type[Any], Refusal]] = {
         ),
     ),
     admin.DescribeLogDirsRequest: Refusal(
-        # Before version 3 the response has no field for the error.
+        # Before version 3 only log directories have errors.
         "DescribeLogDirs",
-        lambda _, __: admin.DescribeLogDirsResponse(()),
+        lambda _, error: admin.DescribeLogDirsResponse((admin.LogDirResult("", error),)),
     ),
     admin.AlterReplicaLogDirsRequest: Refusal(
         "AlterReplicaLogDirs",

@@ -35,10 +35,12 @@ from klamm.cluster.refusals import REFUSALS
 from klamm.cluster.requests import (
     AlterIsrRequest,
     AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDirsRequest,
     ControlledShutdownRequest,
     CreatableTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeLogDirsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
@@ -78,6 +80,8 @@ REQUESTS = (
     AlterPartitionReassignmentsRequest({T0: (0,)}),
     ListPartitionReassignmentsRequest(),
     ElectLeadersRequest(ElectionType.PREFERRED, (T0,), 0),
+    DescribeLogDirsRequest(),
+    AlterReplicaLogDirsRequest({T0: "/d"}),
     AlterIsrRequest(0, 1, {}),
     ControlledShutdownRequest(0, 1),
 )
