@@ -30,6 +30,7 @@ SIGNALLED: Final = 128
 READER_GONE = 141
 """Exit code if the process that reads the output, e.g. head, has ended: 128 + SIGPIPE."""
 MAY_BE_DONE: Final = "the request may have been carried out: check before you repeat it"
+MAY_BE_REPEATED: Final = "nothing was changed: the same command may succeed later"
 REPLAY_PACKAGES: Final = ("duckdb", "numpy", "py4j", "pyarrow", "pyspark", "sqlglot", "xxhash")
 """Packages that are installed only with `klamm[replay]`."""
 _VALUE_PROBLEMS: Final = (
@@ -87,8 +88,8 @@ def run(command: Callable[[], int], *, as_json: bool = False) -> int:
 
 def print_error(error: KlammError, as_json: bool = False) -> int:
     """Print an error and its hint to standard error. Return the exit code."""
-    if not error.hint and not error.definite:
-        error.hint = MAY_BE_DONE
+    if not error.hint:
+        error.hint = _advice(error)
     if as_json:
         print_error_json(describe_error(error), error.exit_code)
     else:
@@ -96,6 +97,13 @@ def print_error(error: KlammError, as_json: bool = False) -> int:
         if error.hint:
             typer.echo(f"hint: {error.hint}", err=True)
     return error.exit_code
+
+
+def _advice(error: KlammError) -> str | None:
+    """Return a hint that follows from what is known of the outcome."""
+    if not error.definite:
+        return MAY_BE_DONE
+    return MAY_BE_REPEATED if error.retriable else None
 
 
 def print_error_json(error: object, exit_code: int) -> None:

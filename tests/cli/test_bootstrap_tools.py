@@ -214,6 +214,9 @@ def test_configs_are_altered_and_described(tools: Tools) -> None:
         "  retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5}\n"
     )
     assert "Configs: retention.ms=5" in tools.ok("topics", "--describe", "--topic", "c")
+    both = (*topic, "--alter", "--add-config", "retention.ms=6", "--delete-config", "retention.ms")
+    assert "Error due to duplicate config keys : retention.ms\n" in tools.refused(*both)
+    assert tools.json(*topic, "--describe")["entities"][0]["configs"] == {"retention.ms": "5"}
     tools.ok(*topic, "--alter", "--delete-config", "retention.ms")
     assert tools.json(*topic, "--describe")["entities"][0]["configs"] == {}
     everywhere = ("configs", "--broker-defaults", "--alter")

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from klamm.cli.client import ServerClient, ServerUnavailable, answered_error
-from klamm.cli.errors import MAY_BE_DONE, run
+from klamm.cli.errors import MAY_BE_DONE, MAY_BE_REPEATED, run
 from klamm.cluster.errors import KlammError, RequestTimedOut, StoreError
 
 
@@ -61,6 +61,8 @@ def test_a_request_that_was_not_sent_was_not_carried_out() -> None:
     [
         (StoreError("no answer", definite=False), MAY_BE_DONE),
         (StoreError("no answer", definite=False, hint="look"), "look"),
+        (StoreError("no answer", definite=False, retriable=True), MAY_BE_DONE),
+        (StoreError("refused", retriable=True), MAY_BE_REPEATED),
         (StoreError("refused"), None),
     ],
 )
