@@ -7,9 +7,9 @@ log directory is just a folder on a disk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.file_log_store import FileLogStore, folder_of
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
 from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
@@ -53,7 +53,7 @@ class LogStores:
         reason."""
         self.faults[broker_id, log_dir] = fault
         if self._segments is not None:
-            self.disk.arm(self._segments / str(broker_id) / log_dir, fault)
+            self.disk.arm(folder_of(self._segments / str(broker_id), log_dir), fault)
             return None
         store = self[broker_id]
         assert isinstance(store, MemoryLogStore)
@@ -74,14 +74,18 @@ class LogStores:
         self._stores.clear()
 
 
-def check_log_dirs_are_relative(log_dirs: Iterable[str]) -> None:
-    """Raise UsageError if a log directory is absolute or leads outside the broker's folder."""
+def check_log_dirs(log_dirs: Iterable[str]) -> None:
+    """Raise UsageError if a log directory leads outside the broker's folder, or two are one."""
+    folders: dict[Path, str] = {}
     for log_dir in log_dirs:
-        path = PurePath(log_dir)
-        if path.is_absolute() or ".." in path.parts:
+        folder = folder_of(Path(), log_dir)
+        if ".." in folder.parts:
             raise UsageError(
-                f"log directory {log_dir}: with --segments, log directories must be relative "
-                "paths without '..'",
+                f"log directory {log_dir}: with segment files, log directories must not contain "
+                "'..'",
                 hint="set log.dirs to folder names, such as d0,d1; they are created below the "
                 "data directory of each broker",
             )
+        if folder in folders:
+            raise UsageError(f"log directories {folders[folder]} and {log_dir} are the same folder")
+        folders[folder] = log_dir

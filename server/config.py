@@ -29,7 +29,7 @@ from klamm.runtime.cluster_spec import (
     ClusterSpec,
     rack_map,
 )
-from klamm.runtime.log_stores import check_log_dirs_are_relative
+from klamm.runtime.log_stores import check_log_dirs
 from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
 from klamm.server.dumped_cluster import DumpedCluster
 from klamm.wire.config import listener_config
@@ -109,7 +109,7 @@ class ServerConfig:
         check_broker_configs(self.config)
         log_dirs = broker_config(self.config).log_dirs
         if self.has_records:
-            check_log_dirs_are_relative(log_dirs)
+            check_log_dirs(log_dirs)
         if self.port not in range(MAX_PORT + 1):
             raise UsageError(
                 f"--port {self.port} is not a valid port",

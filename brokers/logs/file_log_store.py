@@ -75,6 +75,14 @@ def random_id() -> str:
     return uuid4().hex
 
 
+def folder_of(root: Path, log_dir: str) -> Path:
+    """Return the folder of a log directory: /d0 is the folder d0 of ``root``, as d0 is.
+
+    Kafka's tools accept only absolute paths of log directories.
+    """
+    return root / log_dir.lstrip("/")
+
+
 class FileLogStore:
     """Stores segment logs in log directories below ``root`` on ``disk``.
 
@@ -111,7 +119,7 @@ class FileLogStore:
         to another broker or cluster.
         """
         try:
-            return self._open_dir(self._root / path, owner, config_of, now_ms)
+            return self._open_dir(folder_of(self._root, path), owner, config_of, now_ms)
         except BaseException:
             self.close_dir(path, is_clean=False)
             raise
@@ -205,7 +213,7 @@ class FileLogStore:
 
     def close_dir(self, path: str, *, is_clean: bool) -> None:
         """Unlock a log directory. If ``is_clean`` is True, first write the clean shutdown file."""
-        directory = self._root / path
+        directory = folder_of(self._root, path)
         self._dirs.pop(directory, None)
         self._damaged.pop(directory, None)
         self._marked = [one for one in self._marked if one[1].parent != directory]
@@ -230,12 +238,12 @@ class FileLogStore:
         name = log_dir_name(partition)
         if is_future:
             name = log_future_dir_name(partition, self._new_id())
-        return self._log(self._root / path / name, config, now_ms, NOTHING_KNOWN)
+        return self._log(folder_of(self._root, path) / name, config, now_ms, NOTHING_KNOWN)
 
     def restore(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> tuple[SegmentLog, Sequence[Repair]]:
-        damaged = self._damaged[self._root / path]
+        damaged = self._damaged[folder_of(self._root, path)]
         log = self._cut(damaged[partition], config, now_ms)
         del damaged[partition]
         return log, log.repairs
@@ -243,7 +251,7 @@ class FileLogStore:
     def mark_damaged_deleted(
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> None:
-        folder = self._damaged[self._root / path].pop(partition).folder
+        folder = self._damaged[folder_of(self._root, path)].pop(partition).folder
         if folder.name in self._disk.folders(folder.parent):
             marked = folder.with_name(log_delete_dir_name(partition, self._new_id()))
             with storage_errors(f"renaming dir for {partition}", folder.parent):
@@ -259,7 +267,7 @@ class FileLogStore:
         self._marked.append((now_ms + files.config.file_delete_delay_ms, files.directory))
 
     def delete_marked(self, path: str, now_ms: int) -> int:
-        directory = self._root / path
+        directory = folder_of(self._root, path)
         due = [one for one in self._marked if one[0] <= now_ms and one[1].parent == directory]
         for marked in due:
             self._marked.remove(marked)
@@ -271,7 +279,7 @@ class FileLogStore:
         return min((due_ms for due_ms, _ in self._marked), default=None)
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
-        self._checkpoint(self._root / path, logs)
+        self._checkpoint(folder_of(self._root, path), logs)
 
     def _checkpoint(self, directory: Path, logs: DirLogs) -> None:
         points = {partition: log.recovery_point for partition, log in logs.items()}
@@ -297,7 +305,7 @@ class FileLogStore:
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
     ) -> None:
-        file = self._root / path / REPLICATION_OFFSET_CHECKPOINT
+        file = folder_of(self._root, path) / REPLICATION_OFFSET_CHECKPOINT
         write_offsets(file, high_watermarks, self._disk)
 
     def crash(self, draw: Draw) -> int:
