@@ -17,6 +17,7 @@ import msgspec
 
 from docs import (
     bug_tables,
+    client_tables,
     drill_tables,
     event_table,
     kafka_tables,
@@ -144,6 +145,7 @@ SCHEMA = "docs/drill.schema.json"
 PAGES: dict[str, Callable[[str], str]] = {
     "docs/architecture.md": lambda page: fill(page, {"packages": package_table}),
     "docs/bugs.md": lambda page: fill(page, bug_tables.SECTIONS),
+    "docs/clients-and-tools.md": lambda page: fill(page, client_tables.SECTIONS),
     "docs/configs.md": lambda page: fill(
         page, {"broker configs": broker_config_table, "topic configs": topic_config_table}
     ),

@@ -18,6 +18,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from klamm.zk.embedded import EmbeddedZooKeeper
+from tests.client_report import CLIENT_ROW, client_rows, record_clients
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +47,14 @@ class ExternalZooKeeper(NamedTuple):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --rewrite."""
+    """Add --rewrite and --clients-report."""
     parser.addoption("--rewrite", action="store_true", help="write tests/transcripts anew")
+    parser.addoption(
+        "--clients-report",
+        type=Path,
+        metavar="FILE",
+        help="record in FILE what the tests marked client show (docs/clients.json)",
+    )
 
 
 def pytest_configure() -> None:
@@ -69,6 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_shares_spark)
     for item in filter(_shares_spark, items):
         item.add_marker(pytest.mark.timeout(600))
+    for item in items:
+        item.user_properties += [(CLIENT_ROW, row) for row in client_rows(item)]
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -95,8 +104,15 @@ def _shares_spark(item: pytest.Item) -> bool:
     )
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many crash points and lost connections were tried, by what was disturbed."""
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print how many crash points and lost connections were tried, by what was disturbed.
+
+    Record what was shown of clients.
+    """
+    if (file := config.getoption("--clients-report")) is not None:
+        record_clients(file, terminalreporter)
     for kind in COUNTED:
         counts: Counter[str] = Counter()
         for report in terminalreporter.getreports("passed"):
@@ -142,6 +158,12 @@ def chroot(zookeeper: EmbeddedZooKeeper | ExternalZooKeeper, zookeeper_client: K
     path = f"/test-{_RUN}-{next(_chroot_numbers)}"
     zookeeper_client.create(path)
     return zookeeper.connect_string + path
+
+
+@pytest.fixture(params=[True, False], ids=["segments", "in memory"])
+def has_segments(request: pytest.FixtureRequest) -> bool:
+    """Whether brokers keep records in segment files (klamm up --segments): each in turn."""
+    return bool(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,10 @@ from types import MappingProxyType
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from tests.waiting import wait_until
 
 BROKERS = 3
+_METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
 
 
 def free_ports(count: int) -> int:
@@ -88,6 +90,22 @@ def ask(server: ClusterServer, broker_id: int, frame: bytes) -> bytes:
             return b""
 
 
+def coordinator(server: ClusterServer, broker_id: int) -> int:
+    """Return the coordinator of the group g, as a broker knows it."""
+    request = struct.pack(">hhih", 10, 0, 1, -1) + struct.pack(">h1s", 1, b"g")
+
+    def found() -> tuple[int] | None:
+        _, error, coordinator_id = struct.unpack_from(">ihi", ask(server, broker_id, request))
+        return None if error else (coordinator_id,)
+
+    return wait_until(found, 60.0, f"broker {broker_id} knows a coordinator")[0]
+
+
+def brokers_in_metadata(server: ClusterServer, broker_id: int) -> int:
+    """Return the number of live brokers, as a broker knows it."""
+    return int(struct.unpack_from(">i", ask(server, broker_id, _METADATA_V1), 4)[0])
+
+
 def assert_serves(server: ClusterServer) -> None:
     """Assert that broker 0 answers Metadata v1 for all topics, among them t."""
-    assert b"\0\x01t" in ask(server, 0, struct.pack(">hhihi", 3, 1, 9, -1, -1))
+    assert b"\0\x01t" in ask(server, 0, _METADATA_V1)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import aiokafka
 import confluent_kafka
 import kafka
+import pytest
 
 from tests.zookeeper_tls import Certificates
 
@@ -112,4 +113,12 @@ def librdkafka_config(servers: list[str], ca: Path, login: Login | None) -> dict
     return config
 
 
-ROUND_TRIPS = (with_aiokafka, with_kafka_python, with_librdkafka)
+ROUND_TRIPS = {
+    "aiokafka": with_aiokafka,
+    "kafka-python": with_kafka_python,
+    "confluent-kafka": with_librdkafka,
+}
+ROUND_TRIP_PARAMS = [
+    pytest.param(round_trip, id=name, marks=pytest.mark.client(name))
+    for name, round_trip in ROUND_TRIPS.items()
+]

@@ -18,7 +18,7 @@ from klamm.admin.failures import InvalidRequest
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Type
-from klamm.cluster.errors import AdminError, KlammError
+from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
 from klamm.cluster.requests import ApiError, NewPartitions
 from klamm.wire.schema import Values, milliseconds
 from klamm.zk.znodes import DEFAULT_ENTITY
@@ -177,6 +177,9 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
     try:
         resource = _resource(asked, broker_id)
         entries = admin.describe_configs(resource)
+    except UnknownTopicOrPartition as failure:
+        # Kafka adds no words here, and its tools print what they get.
+        error = ApiError(failure.code, "")
     except KlammError as failure:
         error = api_error(failure)
     names = asked.configuration_keys

@@ -19,7 +19,7 @@ SKIP_REASON = f"no {KAFKA_JAR}: make peer-kafka, or set {LIBS_VARIABLE}"
 TOPIC_COMMAND = "kafka.admin.TopicCommand"
 
 _HERE = Path(__file__).resolve().parent
-_TOOLS_LOG_CONFIG = _HERE / "tools-log4j.properties"
+TOOLS_LOG_CONFIG = _HERE / "tools-log4j.properties"
 # A tool lives for a second, most of which the better compiler and collector would take.
 _TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
 
@@ -67,7 +67,7 @@ def run_tool(
     command = [
         str(find_java().executable),
         *_TOOL_FLAGS,
-        f"-Dlog4j.configuration={_TOOLS_LOG_CONFIG.as_uri()}",
+        f"-Dlog4j.configuration={TOOLS_LOG_CONFIG.as_uri()}",
         "-cp",
         f"{require_kafka_libs()}/*" + (f"{os.pathsep}{classes}" if classes else ""),
         class_name,

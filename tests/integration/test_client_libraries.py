@@ -1,8 +1,9 @@
-"""librdkafka (confluent-kafka) and kafka-python on klamm's listeners, while brokers fail."""
+"""librdkafka, kafka-python and Kafka's Java client on klamm's listeners, while brokers fail."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import confluent_kafka
@@ -19,10 +20,12 @@ from tests.group_members import (
     Member,
     read,
 )
+from tests.java_clients import java_params
 from tests.listeners import BROKERS, bootstrap, config_of, free_ports
 
 RECORDS = 600
 PARTITIONS = {0: (1, 2, 0), 1: (2, 0, 1), 2: (0, 1, 2), 3: (1, 0, 2)}
+PYTHON_CLIENTS = (pytest.mark.client("confluent-kafka"), pytest.mark.client("kafka-python"))
 
 pytestmark = pytest.mark.slow
 
@@ -62,16 +65,26 @@ def kafka_python_produce(servers: list[str], halfway: Callable[[], None]) -> lis
 
 
 @pytest.fixture
-def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
-    config = config_of(chroot, tmp_path, str(free_ports(BROKERS)))
+def server(has_segments: bool, chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
+    config = config_of(chroot, tmp_path, str(free_ports(BROKERS)), has_segments=has_segments)
     with ClusterServer(config) as opened:
         topic = CreatableTopic("t", assignments=PARTITIONS)
         opened.admin.create_topics(CreateTopicsRequest((topic,), 10_000))
         yield opened
 
 
-@pytest.mark.parametrize("member", [LibrdkafkaMember, KafkaPythonMember])
-@pytest.mark.parametrize("produce", [librdkafka_produce, kafka_python_produce])
+@pytest.mark.client(
+    shows="an idempotent producer, while a leader is killed and the controller moves; a group "
+    "reads every acknowledged record once"
+)
+@pytest.mark.parametrize(
+    ("produce", "member"),
+    [
+        pytest.param(librdkafka_produce, KafkaPythonMember, marks=PYTHON_CLIENTS),
+        pytest.param(kafka_python_produce, LibrdkafkaMember, marks=PYTHON_CLIENTS),
+        *java_params(lambda client: (partial(client.produce, count=RECORDS), client.member)),
+    ],
+)
 def test_no_acknowledged_record_is_lost_when_a_leader_dies_and_the_controller_moves(
     server: ClusterServer,
     produce: Callable[[list[str], Callable[[], None]], list[bytes]],

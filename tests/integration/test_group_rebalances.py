@@ -1,8 +1,7 @@
-"""Consumer groups of three client libraries that rebalance while brokers and controllers fail."""
+"""Consumer groups of each client library that rebalance while brokers and controllers fail."""
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,8 @@ from tests.group_members import (
     Member,
     Polling,
 )
-from tests.listeners import BROKERS, ask, bootstrap, config_of, free_ports
+from tests.java_clients import java_params
+from tests.listeners import BROKERS, bootstrap, config_of, coordinator, free_ports
 from tests.waiting import wait_until
 
 PARTITIONS = {0: (1, 2, 0), 1: (2, 0, 1), 2: (0, 1, 2), 3: (1, 0, 2), 4: (2, 1, 0), 5: (0, 2, 1)}
@@ -63,30 +63,19 @@ class Load(threading.Thread):
         return self.acknowledged
 
 
-@pytest.fixture(params=[True, False], ids=["segments", "in memory"])
-def server(request: pytest.FixtureRequest, chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
+@pytest.fixture
+def server(has_segments: bool, chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
     config = config_of(
         chroot,
         tmp_path,
         str(free_ports(BROKERS)),
-        has_segments=request.param,
+        has_segments=has_segments,
         config={"group.initial.rebalance.delay.ms": "0"},
     )
     with ClusterServer(config) as opened:
         topic = CreatableTopic("t", assignments=PARTITIONS)
         opened.admin.create_topics(CreateTopicsRequest((topic,), 10_000))
         yield opened
-
-
-def coordinator(server: ClusterServer) -> int:
-    """Return the coordinator of the group g, as broker 0 knows it."""
-    request = struct.pack(">hhih", 10, 0, 1, -1) + struct.pack(">h1s", 1, b"g")
-
-    def found() -> tuple[int] | None:
-        _, error, broker_id = struct.unpack_from(">ihi", ask(server, 0, request))
-        return None if error else (broker_id,)
-
-    return wait_until(found, PATIENCE_S)[0]
 
 
 def share(members: list[Polling]) -> bool:
@@ -106,7 +95,19 @@ def await_rebalance(members: list[Polling]) -> None:
     )
 
 
-@pytest.mark.parametrize("new_member", [LibrdkafkaMember, KafkaPythonMember, AiokafkaMember])
+@pytest.mark.client(
+    shows="a group whose members join and leave while records are produced, its coordinator and "
+    "another broker are killed, and the controller moves; every acknowledged record is read"
+)
+@pytest.mark.parametrize(
+    "new_member",
+    [
+        pytest.param(LibrdkafkaMember, marks=pytest.mark.client("confluent-kafka")),
+        pytest.param(KafkaPythonMember, marks=pytest.mark.client("kafka-python")),
+        pytest.param(AiokafkaMember, marks=pytest.mark.client("aiokafka")),
+        *java_params(lambda client: (client.member,)),
+    ],
+)
 def test_a_group_rebalances_and_reads_everything_while_leaders_die_and_the_controller_moves(
     server: ClusterServer, new_member: Callable[[list[str]], Member]
 ) -> None:
@@ -118,7 +119,7 @@ def test_a_group_rebalances_and_reads_everything_while_leaders_die_and_the_contr
         for _ in range(2):
             members.append(Polling(new_member, servers))
             await_rebalance(members)
-        dead = coordinator(server)
+        dead = coordinator(server, 0)
         server.operations.perform(Kill(dead))
         members.append(Polling(new_member, servers))
         await_rebalance(members)

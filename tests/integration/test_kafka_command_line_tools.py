@@ -22,11 +22,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 Tool = Callable[..., str]
 
 
-@pytest.fixture(params=[True, False], ids=["segments", "in memory"])
-def server(request: pytest.FixtureRequest, chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
-    config = config_of(
-        chroot, tmp_path / "data", str(free_ports(BROKERS)), has_segments=request.param
-    )
+@pytest.fixture
+def server(has_segments: bool, chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
+    listen = str(free_ports(BROKERS))
+    config = config_of(chroot, tmp_path / "data", listen, has_segments=has_segments)
     with ClusterServer(config) as opened:
         yield opened
 
@@ -44,12 +43,19 @@ def tool(server: ClusterServer) -> Tool:
     return run
 
 
+def shows(tool: str, what: str) -> pytest.MarkDecorator:
+    """Mark a test with what it shows of a tool."""
+    return pytest.mark.client(tool, version="2.8.2", shows=what)
+
+
 def json_file(folder: Path, content: object) -> str:
     path = folder / "given.json"
     path.write_text(json.dumps(content))
     return str(path)
 
 
+@shows("kafka-topics", "create, describe, alter, list, delete")
+@shows("kafka-configs", "alter and describe topics; describe a broker with `--all`")
 def test_topics_and_their_configs(tool: Tool) -> None:
     topics, configs = "kafka.admin.TopicCommand", "kafka.admin.ConfigCommand"
     options = ("--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=5000")
@@ -85,6 +91,12 @@ def test_topics_and_their_configs(tool: Tool) -> None:
     assert tool(topics, "--list") == "\n"
 
 
+@shows("kafka-console-producer", "50 records")
+@shows("kafka-console-consumer", "all records, in a group")
+@shows("kafka-consumer-perf-test", "50 records")
+@shows("kafka-consumer-groups", "list, describe, reset offsets, delete")
+@shows("kafka-delete-records", "records before an offset")
+@shows("kafka-get-offsets", "latest and earliest offsets")
 def test_records_groups_and_offsets(tool: Tool, tmp_path: Path) -> None:
     records = "".join(f"record {number}\n" for number in range(50))
     tool("kafka.admin.TopicCommand", "--create", "--topic", "a", "--partitions", "1")
@@ -116,6 +128,7 @@ def test_records_groups_and_offsets(tool: Tool, tmp_path: Path) -> None:
     assert tool("kafka.tools.GetOffsetShell", *earliest, at="--broker-list") == "a:0:20\n"
 
 
+@shows("kafka-producer-perf-test", "500 records with acks=all")
 def test_producer_performance(tool: Tool, server: ClusterServer) -> None:
     libs = kafka_libs()
     if libs is None or not (libs / "kafka-tools-2.8.2.jar").is_file():
@@ -134,6 +147,9 @@ def test_producer_performance(tool: Tool, server: ClusterServer) -> None:
     assert sum(int(line.rpartition(":")[2]) for line in offsets.splitlines()) == 500
 
 
+@shows("kafka-reassign-partitions", "execute with a throttle, verify, list")
+@shows("kafka-leader-election", "preferred leaders of all partitions")
+@shows("kafka-log-dirs", "describe")
 def test_reassignments_elections_and_log_directories(tool: Tool, tmp_path: Path) -> None:
     created = ("--topic", "a", "--replica-assignment", "0:1")
     assert tool("kafka.admin.TopicCommand", "--create", *created) == "Created topic a.\n"
@@ -163,6 +179,7 @@ def test_reassignments_elections_and_log_directories(tool: Tool, tmp_path: Path)
     } == {0: ["a-0"], 1: ["a-0"], 2: []}
 
 
+@shows("kafka-broker-api-versions", "all APIs")
 def test_the_versions_of_the_apis(tool: Tool) -> None:
     printed = tool("kafka.admin.BrokerApiVersionsCommand")
     assert printed.count("Fetch(1): 0 to 12 [usable: 12]") == BROKERS

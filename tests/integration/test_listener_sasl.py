@@ -26,7 +26,13 @@ from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
 from klamm.wire import connection, listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
-from tests.security_clients import ROUND_TRIPS, Login, librdkafka_config, trusting
+from tests.security_clients import (
+    ROUND_TRIP_PARAMS,
+    ROUND_TRIPS,
+    Login,
+    librdkafka_config,
+    trusting,
+)
 from tests.waiting import wait_until
 from tests.zookeeper_tls import Certificates
 
@@ -109,7 +115,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("server", [("SASL_SSL", "PLAIN")], indirect=True)
-@pytest.mark.parametrize("round_trip", ROUND_TRIPS)
+@pytest.mark.client(shows="SASL PLAIN over TLS: a record produced and consumed")
+@pytest.mark.parametrize("round_trip", ROUND_TRIP_PARAMS)
 def test_clients_authenticate_with_plain(
     server: ClusterServer,
     certificates: Certificates,
@@ -175,7 +182,7 @@ def test_clients_authenticate_with_scram(server: ClusterServer, certificates: Ce
     client = admin_client(server, certificates)
     for future in client.alter_user_scram_credentials(list(map(upsertion, logins))).values():
         future.result(30)
-    for round_trip, login in itertools.product(ROUND_TRIPS, logins):
+    for round_trip, login in itertools.product(ROUND_TRIPS.values(), logins):
         assert round_trip(bootstrap(server), certificates.ca, login) == b"record"
 
 
@@ -241,6 +248,8 @@ def scram_exchange(
 # -- Kafka's own tools
 
 
+@pytest.mark.client("kafka-configs", version="2.8.2", shows="SASL over TLS; adds a user")
+@pytest.mark.client("kafka-topics", version="2.8.2", shows="SASL over TLS: PLAIN, SCRAM")
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.skipif(kafka_libs() is None, reason=SKIP_REASON)

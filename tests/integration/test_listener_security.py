@@ -19,7 +19,7 @@ from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.wire import listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
-from tests.security_clients import ROUND_TRIPS, trusting
+from tests.security_clients import ROUND_TRIP_PARAMS, trusting
 from tests.waiting import wait_until
 from tests.zookeeper_tls import KEY_PASSWORD, Certificates
 
@@ -79,7 +79,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 # -- TLS
 
 
-@pytest.mark.parametrize("round_trip", ROUND_TRIPS)
+@pytest.mark.client(shows="TLS: a record produced and consumed")
+@pytest.mark.parametrize("round_trip", ROUND_TRIP_PARAMS)
 def test_clients_produce_and_consume_over_tls(
     server: ClusterServer,
     certificates: Certificates,

@@ -55,6 +55,7 @@ async def consumed(server: ClusterServer, count: int) -> list[bytes]:
         await consumer.stop()
 
 
+@pytest.mark.client("aiokafka", shows="all compression types")
 @pytest.mark.parametrize(
     "compression",
     [None, *(pytest.param(name, marks=pytest.mark.slow) for name in COMPRESSIONS[1:])],
@@ -100,6 +101,9 @@ def test_a_producer_to_a_missing_topic_creates_it(server: ClusterServer) -> None
     asyncio.run(work())
 
 
+@pytest.mark.client(
+    "aiokafka", shows="an idempotent producer, while a leader is killed; no record is lost"
+)
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(server: ClusterServer) -> None:
     create(server, (1, 2, 0))
@@ -291,6 +295,7 @@ def test_without_segments_records_do_not_outlive_the_cluster(chroot: str, tmp_pa
         assert asyncio.run(produce(server, b"b")) == 0
 
 
+@pytest.mark.client("aiokafka", shows="a group whose coordinator is killed")
 @pytest.mark.slow
 def test_a_group_goes_on_after_its_coordinator_is_killed(server: ClusterServer) -> None:
     create(server, (1, 2, 0))

@@ -1,7 +1,8 @@
 """Kafka's tools through --bootstrap-server, as they were recorded on a cluster of Kafka 2.8.2.
 
-The steps of the recording are taken in their order on klamm's brokers, over its HTTP API: the same
-words, exit codes, and state of the cluster from which they follow.
+The steps of the recording are taken in their order on klamm's brokers: by klamm's tools, over its
+HTTP API, and by the tools of Kafka 2.8.2, over the brokers' listeners. Either prints the same
+words, returns the same exit codes, and finds the state of the cluster from which they follow.
 """
 
 from __future__ import annotations
@@ -9,14 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from klamm.admin.command_result import CommandResult
 from klamm.admin.configs.command import run_configs_command
 from klamm.admin.elections.command import run_election_command
 from klamm.admin.elections.preferred_command import run_preferred_election_command
@@ -30,28 +29,56 @@ from klamm.server.admin_channel import admin_of
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
-from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.store import Store
 from tests.asgi import AsgiClient, in_process_admin
+from tests.java_clients import JAVA_CLIENTS, java_marks, kafka_tools
+from tests.listeners import BROKERS, bootstrap, free_ports
 from tests.waiting import wait_until
 
 STEPS = Path(__file__).parents[1] / "data" / "admin" / "bootstrap_server_steps.jsonl"
 API_TIMEOUT_S = 0.3
+RECORDED_ADDRESS = "localhost:9092"
+KAFKA_CLASSES = {
+    "configs": "ConfigCommand",
+    "reassign": "ReassignPartitionsCommand",
+    "election": "LeaderElectionCommand",
+    "preferred": "PreferredReplicaLeaderElectionCommand",
+    "log-dirs": "LogDirsCommand",
+    "topics": "TopicCommand",
+}
+KAFKA_TOOLS = (
+    "kafka-configs",
+    "kafka-leader-election",
+    "kafka-log-dirs",
+    "kafka-preferred-replica-election",
+    "kafka-reassign-partitions",
+    "kafka-topics",
+)
+LONG_WAIT = "java.util.concurrent.TimeoutException"
+"""What kafka-configs prints after its fixed timeout of 30 s."""
 _NUMBERS = re.compile(r"(deadlineMs=|nextAllowedTryMs=|timed out at )\d+")
 _ID = re.compile(r"TopicId: \S+")
 _CAUSES = re.compile(r"(?m)^Caused by: .*\n")
+_FRAMES = re.compile(r"(?m)^(\tat |\t\.\.\. |Caused by: |\tSuppressed: ).*\n")
 _JACKSON = re.compile(r"Unexpected end-of-input|Expecting property name")
 _OPERATION = re.compile(r"(?m)^kafka\.admin\.AdminOperationException: ")
 
-Tool = Callable[[Sequence[str]], CommandResult]
+Output = tuple[str, str, int]
+"""Standard output, standard error and exit code of a tool."""
+RunTool = Callable[[dict[str, Any], Sequence[str]], Output]
+"""Runs the tool of a step with its arguments, but for those that name the cluster."""
 
 
-class Tools:
-    """Kafka's tools on one server, and what was done beside them."""
+class Cluster:
+    """The cluster of the recording: klamm's tools on it, and what was done beside tools."""
 
-    def __init__(self, server: ClusterServer) -> None:
-        self._server = server
+    def __init__(self, server: ClusterServer, hurried: Path) -> None:
+        self._server, self._hurried = server, hurried
         self._admin = in_process_admin(AsgiClient(create_app(server)))
+
+    @contextmanager
+    def klamm_tools(self) -> Iterator[RunTool]:
+        """klamm's tools, as functions of this process."""
         services = ToolServices(
             open_store=_no_store,
             open_cluster=self._cluster,
@@ -68,9 +95,32 @@ class Tools:
             "log-dirs": run_log_dirs_command,
             "topics": run_topic_command,
         }
-        self.by_name: dict[str, Tool] = {
-            name: partial(tool, services=services) for name, tool in tools.items()
-        }
+        address = ("--bootstrap-server", RECORDED_ADDRESS)
+
+        def run_step(step: dict[str, Any], args: Sequence[str]) -> Output:
+            found = tools[step["tool"]]([*address, *args], services=services)
+            return found.stdout, found.stderr, found.exit_code
+
+        yield run_step
+
+    @contextmanager
+    def kafka_tools(self) -> Iterator[RunTool]:
+        """Kafka's tools, in a Java process."""
+        servers = ",".join(bootstrap(self._server))
+        with kafka_tools() as run:
+
+            def run_step(step: dict[str, Any], args: Sequence[str]) -> Output:
+                words = ["--bootstrap-server", servers, *args]
+                if "timed out at" in step["stdout"] + step["stderr"]:
+                    words += ("--command-config", str(self._hurried))
+                found = run(f"kafka.admin.{KAFKA_CLASSES[step['tool']]}", words)
+                stdout, stderr = (
+                    _FRAMES.sub("", text).replace(servers, RECORDED_ADDRESS)
+                    for text in (found.stdout, found.stderr)
+                )
+                return stdout, stderr, found.rc
+
+            yield run_step
 
     def do(self, step: dict[str, Any]) -> None:
         """What happened between two runs of tools."""
@@ -147,38 +197,77 @@ def steps() -> list[dict[str, Any]]:
     return [json.loads(line) for line in STEPS.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.slow
-def test_the_recorded_steps(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+@pytest.fixture
+def cluster(chroot: str, tmp_path: Path) -> Iterator[Cluster]:
     config = ServerConfig(
         brokers=3,
         controllers=1,
-        zookeeper=f"{zookeeper.connect_string}/recorded-tools",
+        zookeeper=chroot,
+        data_dir=tmp_path / "data",
         config={
             "log.dirs": "/d0,/d1",
             "auto.leader.rebalance.enable": "false",
             "controlled.shutdown.enable": "false",
         },
         session_timeout_ms=2000,
+        listen=str(free_ports(BROKERS)),
     )
     with ClusterServer(config) as server:
         server.admin = admin_of(server.cluster, server.closing, API_TIMEOUT_S)
-        tools = Tools(server)
-        different = []
+        hurried = tmp_path / "hurried.properties"
+        hurried.write_text("default.api.timeout.ms=2000\nrequest.timeout.ms=2000\n")
+        yield Cluster(server, hurried)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "tools",
+    [
+        pytest.param(Cluster.klamm_tools, id="klamm"),
+        pytest.param(
+            Cluster.kafka_tools,
+            id="Kafka",
+            marks=[
+                *java_marks(JAVA_CLIENTS[0]),
+                *(
+                    pytest.mark.client(
+                        tool, version="2.8.2", shows="the recorded steps", segments=False
+                    )
+                    for tool in KAFKA_TOOLS
+                ),
+            ],
+        ),
+    ],
+)
+def test_the_recorded_steps(
+    cluster: Cluster,
+    tools: Callable[[Cluster], AbstractContextManager[RunTool]],
+    tmp_path: Path,
+) -> None:
+    different = []
+    with tools(cluster) as run:
         for number, step in enumerate(steps(), 1):
             if "do" in step:
-                tools.do(step)
+                cluster.do(step)
+                continue
+            if step["stderr"].endswith(f"{LONG_WAIT}\n") and tools is Cluster.kafka_tools:
                 continue
             for name, text in step.get("files", {}).items():
                 (tmp_path / name).write_text(text, encoding="utf-8")
             args = [
                 re.sub(r"\{file:(.*)\}", lambda found: str(tmp_path / found[1]), arg)
-                for arg in ("--bootstrap-server", "localhost:9092", *step["args"])
+                for arg in step["args"]
             ]
-            result = tools.by_name[step["tool"]](args)
-            got = comparable(result.stdout, result.stderr, result.exit_code)
+            got = comparable(*run(step, args))
             expected = comparable(step["stdout"], step["stderr"], step["exit_code"])
             if "--all" in step["args"]:
                 got = (_only_recorded(got[0], expected[0]), *got[1:])
+            if "--all" in step["args"] and tools is Cluster.kafka_tools:
+                # In the order of a hash table, which depends on how many configs there are.
+                got, expected = (
+                    ("\n".join(sorted(one[0].splitlines())), *one[1:]) for one in (got, expected)
+                )
             if got != expected:
                 different.append((number, step["args"], expected, got))
-    assert not different
+    assert not different, "\n".join(map(str, different))
