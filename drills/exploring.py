@@ -9,14 +9,11 @@ only on the scope. The first violation found has a shortest path. This module pr
 from __future__ import annotations
 
 import gc
-import logging
 import math
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from itertools import groupby
-from multiprocessing import get_context
 from operator import itemgetter
 from typing import Final
 
@@ -24,7 +21,7 @@ import msgspec
 
 from klamm.cluster.errors import KlammError
 from klamm.drills.exploration import Exploration, Scope, Violation
-from klamm.runtime.interrupts import starting_workers
+from klamm.drills.processes import Died, Workers
 from klamm.runtime.simulated.checkpoint import Checkpoint
 
 _CHUNK: Final = 50
@@ -34,6 +31,8 @@ _MAX_PATH: Final = 3
 """A state is saved if this number of choices leads to it from another saved state."""
 _Entry = tuple[bytes, tuple[int, ...]]
 """A state to be expanded: a saved state, and the choices that lead on from there."""
+_Chunk = tuple[int, Sequence[_Entry]]
+"""States of one level, with a number that tells their position in the level."""
 
 
 class Expanded(msgspec.Struct, frozen=True):
@@ -67,11 +66,12 @@ def explore(scope: Scope, jobs: int, max_states: int | None = None) -> Iterator[
     start = first.digest()
     reached: dict[bytes, tuple[bytes, int] | None] = {start: None}
     entries: list[tuple[bytes, _Entry]] = [(start, (first.save()[0], ()))]
-    with _Pool(jobs) as pool:
+    expand_chunk = _expand_here if jobs == 1 else _expand_in_a_child
+    with Workers(expand_chunk, jobs) as workers:
         while entries and progress.violation is None and progress.states != max_states:
             following: list[tuple[bytes, _Entry]] = []
             for (digest, entry), expanded in zip(
-                entries, pool.expand([entry for _, entry in entries]), strict=True
+                entries, _expand_in_order(workers, [entry for _, entry in entries]), strict=True
             ):
                 saved, path = entry if expanded.saved is None else (expanded.saved, ())
                 for choice, (after, violation) in enumerate(expanded.after):
@@ -117,34 +117,21 @@ def _path_to(digest: bytes, reached: dict[bytes, tuple[bytes, int] | None]) -> t
     return tuple(reversed(path))
 
 
-class _Pool:
-    """Expands states in several processes, in the given order. With one job, in this process."""
-
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        self._executor = (
-            None
-            if jobs == 1
-            else ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin)
-        )
-
-    def __enter__(self) -> _Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-
-    def expand(self, entries: Sequence[_Entry]) -> Iterator[Expanded]:
-        size = min(_CHUNK, math.ceil(len(entries) / (self._jobs * _CHUNKS_PER_JOB)))
-        chunks = [entries[at : at + size] for at in range(0, len(entries), size)]
-        if self._executor is None:
-            results: Iterable[list[Expanded]] = map(expand, chunks)
-        else:
-            with starting_workers():
-                results = self._executor.map(_expand_in_a_child, chunks)
-        for chunk in results:
-            yield from chunk
+def _expand_in_order(
+    workers: Workers[_Chunk, list[Expanded]], entries: Sequence[_Entry]
+) -> Iterator[Expanded]:
+    """Expand the states of one level. Yield the results in the order of the states."""
+    size = min(_CHUNK, math.ceil(len(entries) / (workers.jobs * _CHUNKS_PER_JOB)))
+    chunks = (entries[at : at + size] for at in range(0, len(entries), size))
+    results: dict[int, list[Expanded]] = {}
+    awaited = 0
+    for (number, _), result in workers.run(enumerate(chunks)):
+        if isinstance(result, Died):
+            raise _memory_error(str(result))
+        results[number] = result
+        while awaited in results:
+            yield from results.pop(awaited)
+            awaited += 1
 
 
 def expand(entries: Iterable[_Entry]) -> list[Expanded]:
@@ -183,13 +170,11 @@ def _follow(state: Exploration, path: Sequence[int]) -> None:
         state.take(choice)
 
 
-def _begin() -> None:
-    """Prepare a process that prints no warnings."""
-    logging.getLogger().addHandler(logging.NullHandler())
-    gc.freeze()
+def _expand_here(chunk: _Chunk) -> list[Expanded]:
+    return expand(chunk[1])
 
 
-def _expand_in_a_child(entries: Sequence[_Entry]) -> list[Expanded]:
+def _expand_in_a_child(chunk: _Chunk) -> list[Expanded]:
     """Expand states in a forked child, whose memory is cheaper to drop than to collect."""
     receiving, sending = os.pipe()
     child = os.fork()
@@ -198,7 +183,7 @@ def _expand_in_a_child(entries: Sequence[_Entry]) -> list[Expanded]:
         status = 1
         try:
             with os.fdopen(sending, "wb") as out:
-                pickle.dump(expand(entries), out)
+                pickle.dump(expand(chunk[1]), out)
             status = 0
         finally:
             os._exit(status)
@@ -207,7 +192,10 @@ def _expand_in_a_child(entries: Sequence[_Entry]) -> list[Expanded]:
         data = results.read()
     _, status = os.waitpid(child, 0)
     if status:
-        hint = "if the machine is out of memory, use fewer --jobs"
-        raise KlammError(f"a process that explored states ended with status {status}", hint=hint)
+        raise _memory_error(f"a process that explored states ended with status {status}")
     found: list[Expanded] = pickle.loads(data)  # noqa: S301
     return found
+
+
+def _memory_error(problem: str) -> KlammError:
+    return KlammError(problem, hint="if the machine is out of memory, use fewer --jobs")

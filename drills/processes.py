@@ -108,49 +108,68 @@ class _Worker(Generic[T, R]):
         self.connection.close()
 
 
-def run_parallel(
-    function: Callable[[T], R], inputs: Iterable[T], jobs: int
-) -> Iterator[tuple[T, R | Died]]:
-    """Call ``function`` for each input in ``jobs`` processes; yield inputs and results when ready.
+class Workers(Generic[T, R]):
+    """Up to ``jobs`` processes that call ``function``, until the context manager is left.
 
-    An input whose process died is yielded with Died instead of a result. An error that the function
-    raises is raised here. With one job, the function runs in this process.
+    A worker waits for its next input at a pipe, and ends if the process at the other end has ended.
     """
-    if jobs == 1:
-        for item in inputs:
-            yield item, function(item)
-        return
-    rest = iter(inputs)
-    busy: dict[object, tuple[_Worker[T, R], T]] = {}
 
-    def give(worker: _Worker[T, R] | None) -> None:
-        """Send a worker the next input. Without a worker, start one if there is an input."""
-        for item in rest:
-            worker = worker or _Worker(function)
-            busy[worker.connection] = worker, item
-            worker.send(item)
-            return
-        if worker is not None:
+    def __init__(self, function: Callable[[T], R], jobs: int) -> None:
+        self.jobs = jobs
+        self._function = function
+        self._idle: list[_Worker[T, R]] = []
+        self._busy: dict[object, tuple[_Worker[T, R], T]] = {}
+
+    def __enter__(self) -> Workers[T, R]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in (*self._idle, *(worker for worker, _ in self._busy.values())):
             worker.end()
 
-    try:
-        for _ in range(jobs):
-            give(None)
-        while busy:
-            for connection in wait([worker.connection for worker, _ in busy.values()]):
-                worker, item = busy[connection]
+    def run(self, inputs: Iterable[T]) -> Iterator[tuple[T, R | Died]]:
+        """Call the function for each input; yield inputs and results when ready.
+
+        An input whose process died is yielded with Died instead of a result. An error that the
+        function raises is raised here. With one job, the function runs in this process.
+        """
+        if self.jobs == 1:
+            for item in inputs:
+                yield item, self._function(item)
+            return
+        rest = iter(inputs)
+        for _ in range(self.jobs):
+            self._give_next(rest)
+        while self._busy:
+            for connection in wait([worker.connection for worker, _ in self._busy.values()]):
+                worker, item = self._busy[connection]
                 result: R | Died
                 try:
                     result = worker.receive()
                 except Died as died:
                     result = died
                     worker.end()
-                del busy[connection]
-                give(None if isinstance(result, Died) else worker)
+                else:
+                    self._idle.append(worker)
+                del self._busy[connection]
+                self._give_next(rest)
                 yield item, result
-    finally:
-        for worker, _ in busy.values():
-            worker.end()
+
+    def _give_next(self, rest: Iterator[T]) -> None:
+        """Send an idle worker the next input, if there is one. Start a worker if none is idle."""
+        for item in rest:
+            worker = self._idle.pop() if self._idle else _Worker(self._function)
+            self._busy[worker.connection] = worker, item
+            worker.send(item)
+            return
+
+
+def run_parallel(
+    function: Callable[[T], R], inputs: Iterable[T], jobs: int
+) -> Iterator[tuple[T, R | Died]]:
+    """Call ``function`` for each input in ``jobs`` processes; see ``Workers.run``."""
+    with Workers(function, jobs) as workers:
+        yield from workers.run(inputs)
 
 
 def _serve(function: Callable[[T], R], connection: Connection) -> None:

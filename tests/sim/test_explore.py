@@ -58,6 +58,21 @@ def test_the_counts_depend_on_the_scope_only() -> None:
     assert counts(last(DELETION, jobs=2)) == counts(last(DELETION))
 
 
+def test_workers_end_with_the_process_that_explores() -> None:
+    """Also if it is killed. They have its output, which ends when the last of them has ended."""
+    code = (
+        "from tests.sim.test_explore import *\n"
+        "if __name__ == '__main__':\n"
+        "    for progress in explore(RESTART, 2): print(progress.states, flush=True)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        while int(run.stdout.readline()) < 20:
+            pass
+        run.kill()
+        run.communicate(timeout=60)
+
+
 @pytest.mark.parametrize("scope", [DELETION, RESTART])
 def test_states_with_equal_digests_have_equal_successors(scope: Scope) -> None:
     """What the digest leaves out changes nothing that follows; kept texts are not stale."""
