@@ -42,6 +42,12 @@ class InvalidRequest(AdminError):
     code = Errors.INVALID_REQUEST
 
 
+class UnsupportedVersion(AdminError):
+    """Kafka's UnsupportedVersionException: the broker's version does not support the request."""
+
+    code = Errors.UNSUPPORTED_VERSION
+
+
 class ExecutionException(AdminError):
     """Java's ExecutionException, thrown by Future.get(); the cause is why the call failed."""
 

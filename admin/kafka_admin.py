@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from klamm.admin.admin_channel import AdminChannel, timed_out
 from klamm.admin.configs.changes import ConfigChanges, checked_resource
+from klamm.admin.configs.client_quotas import ClientQuotas
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry
 from klamm.admin.configs.effective_configs import (
@@ -332,6 +333,11 @@ class KafkaAdmin:
     def user_scram_credentials(self) -> UserScramCredentials:
         """The SCRAM credentials of users. The HTTP API does not offer them."""
         return UserScramCredentials(self._channel.zk)
+
+    @property
+    def client_quotas(self) -> ClientQuotas:
+        """The quotas of users, client ids and IP addresses. The HTTP API does not offer them."""
+        return ClientQuotas(self._channel.zk)
 
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
         """Return all configs of a topic or broker.

@@ -19,6 +19,7 @@ _CLIENT: Final = "client"
 
 LISTENER_APIS: Final = frozenset(
     (
+        "AlterClientQuotas",
         "AlterConfigs",
         "AlterUserScramCredentials",
         "ApiVersions",
@@ -26,6 +27,7 @@ LISTENER_APIS: Final = frozenset(
         "CreatePartitions",
         "DeleteAcls",
         "DescribeAcls",
+        "DescribeClientQuotas",
         "DescribeConfigs",
         "DescribeUserScramCredentials",
         "IncrementalAlterConfigs",

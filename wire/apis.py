@@ -16,6 +16,7 @@ from klamm.wire import config_apis as configs
 from klamm.wire import control_apis as control
 from klamm.wire import group_apis as groups
 from klamm.wire import metadata_apis as metadata
+from klamm.wire import quota_apis as quotas
 from klamm.wire import record_apis as records
 from klamm.wire import security_apis as security
 from klamm.wire.schema import Values
@@ -132,6 +133,8 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
         for_controller=True,
     ),
     Api(47, range(1), groups.offset_delete_request, groups.offset_delete_response),
+    ListenerCall(48, range(2), quotas.describe_client_quotas, quotas.refuse_describe_client_quotas),
+    ListenerCall(49, range(2), quotas.alter_client_quotas, quotas.refuse_alter_client_quotas),
     ListenerCall(
         50,
         range(1),

@@ -25,6 +25,7 @@ TIMEOUT = timedelta(seconds=10)
 CREATE_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 37, 43, 45, 46
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
 ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
+DESCRIBE_QUOTAS, ALTER_QUOTAS = 48, 49
 TOPIC, BROKER = 2, 4
 FOR_CONTROLLER = {
     CREATE_PARTITIONS: (
@@ -127,6 +128,8 @@ def configs(server: ClusterServer, broker_id: int, kind: int, name: str, version
         *((INCREMENTAL_ALTER_CONFIGS, version) for version in range(2)),
         *((DESCRIBE_LOG_DIRS, version) for version in range(3)),
         *((ALTER_REPLICA_LOG_DIRS, version) for version in range(3)),
+        *((DESCRIBE_QUOTAS, version) for version in range(2)),
+        *((ALTER_QUOTAS, version) for version in range(2)),
         *((ELECT_LEADERS, version) for version in range(3)),
     ],
 )
@@ -135,6 +138,9 @@ def test_every_version_of_an_empty_request_is_answered(
 ) -> None:
     values = {
         "resources": [],
+        "components": [],
+        "strict": True,
+        "entries": [],
         "topics": [],
         "election_type": 0,
         "topic_partitions": [],
@@ -306,6 +312,74 @@ def test_a_broker_describes_its_log_directories_and_moves_only_to_known_ones(
     assert (moved.topic_name, moved.partitions[0].error_code.name) == (
         "logged",
         "log_dir_not_found",
+    )
+
+
+def test_quotas_are_kept_filtered_and_refused(server: ClusterServer) -> None:
+    def entity(**names: str | None) -> list[dict[str, Any]]:
+        return [
+            {"entity_type": one.replace("_", "-"), "entity_name": name}
+            for one, name in names.items()
+        ]
+
+    def alter(of: list[dict[str, Any]], key: str, value: float | None) -> tuple[str, str | None]:
+        op = {"key": key, "value": value or 0.0, "remove": value is None}
+        values = {"entries": [{"entity": of, "ops": [op]}], "validate_only": False}
+        (error,) = errors(ask(server, 2, ALTER_QUOTAS, 1, values).entries)
+        return error
+
+    def described(*components: tuple[str, int, str | None], strict: bool = True) -> Any:
+        values = {
+            "components": [
+                {"entity_type": one, "match_type": match_type, "match": match}
+                for one, match_type, match in components
+            ],
+            "strict": strict,
+        }
+        answer = ask(server, 1, DESCRIBE_QUOTAS, 1, values)
+        if answer.error_code.name != "none":
+            return errors([answer])[0]
+        return {
+            frozenset((part.entity_type, part.entity_name) for part in one.entity): {
+                value.key: value.value for value in one.values
+            }
+            for one in answer.entries
+        }
+
+    rate, percentage = "producer_byte_rate", "request_percentage"
+    alice, everyone = {("user", "alice,=")}, {("user", None)}
+    both, local = {*alice, ("client-id", "app")}, {("ip", "127.0.0.1")}
+    assert alter(entity(user="alice,="), rate, 1024.0) == ("none", None)
+    assert alter(entity(user=None), percentage, 12.5) == ("none", None)
+    assert alter(entity(user="alice,=", client_id="app"), rate, 1.0) == ("none", None)
+    assert alter(entity(ip="127.0.0.1"), "connection_creation_rate", 5.0) == ("none", None)
+    assert described(("user", 2, None)) == {
+        frozenset(alice): {rate: 1024.0},
+        frozenset(everyone): {percentage: 12.5},
+    }
+    assert described(("user", 0, "alice,=")).keys() == {frozenset(alice)}
+    assert described(("user", 1, None)).keys() == {frozenset(everyone)}
+    assert described(("client-id", 0, "app"), strict=False).keys() == {frozenset(both)}
+    assert described().keys() == set()
+    assert described(strict=False).keys() == set(map(frozenset, (alice, everyone, both, local)))
+    assert alter(entity(user=None), percentage, None) == ("none", None)
+    assert described(("user", 1, None)) == {}
+
+    for of, key, value, message in (
+        (entity(user="a"), rate, 0.5, f"Configuration {rate} must be a LONG value"),
+        (entity(user="a"), rate, float("nan"), f"Configuration {rate} must be a LONG value"),
+        (entity(user="a"), "SCRAM-SHA-256", 1.0, "Invalid configuration key SCRAM-SHA-256"),
+        (entity(user=""), rate, 1.0, "Empty user not supported"),
+        (entity(), rate, 1.0, "Invalid empty client quota entity"),
+        (entity(topic="t"), rate, 1.0, "Unhandled client quota entity type: topic"),
+        (entity(ip="no host"), rate, 1.0, "no host is not a valid IP or resolvable host."),
+    ):
+        assert alter(of, key, value) == ("invalid_request", message)
+    assert described(("user", 2, None), ("ip", 2, None))[0] == "invalid_request"
+    assert described(("user", 2, None), ("user", 2, None))[0] == "invalid_request"
+    assert described(("topic", 2, None)) == (
+        "unsupported_version",
+        "Custom entity type 'topic' not supported",
     )
 
 

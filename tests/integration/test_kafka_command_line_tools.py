@@ -91,6 +91,31 @@ def test_topics_and_their_configs(tool: Tool) -> None:
     assert tool(topics, "--list") == "\n"
 
 
+@shows("kafka-configs", "alter and describe the quotas of users, clients and IP addresses")
+def test_quotas_and_users(tool: Tool) -> None:
+    configs = "kafka.admin.ConfigCommand"
+    for kind, name, change in (
+        ("users", "alice", "producer_byte_rate=1024,request_percentage=12.5"),
+        ("users", "alice", "SCRAM-SHA-256=[iterations=8192,password=secret]"),
+        ("clients", "app", "consumer_byte_rate=2048"),
+        ("ips", "127.0.0.1", "connection_creation_rate=5"),
+    ):
+        of = ("--entity-type", kind, "--entity-name", name)
+        done = f"Completed updating config for {kind[:-1]} {name}.\n"
+        assert tool(configs, "--alter", *of, "--add-config", change) == done
+    assert tool(configs, "--describe", "--entity-type", "users") == (
+        "Quota configs for user-principal 'alice' are "
+        "producer_byte_rate=1024.0, request_percentage=12.5\n"
+        "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-256=iterations=8192\n"
+    )
+    of_alice = ("--entity-type", "users", "--entity-name", "alice")
+    removed = ("--delete-config", "producer_byte_rate,request_percentage")
+    assert tool(configs, "--alter", *of_alice, *removed).startswith("Completed updating")
+    assert "Quota" not in tool(configs, "--describe", *of_alice)
+    assert "consumer_byte_rate=2048.0" in tool(configs, "--describe", "--entity-type", "clients")
+    assert "connection_creation_rate=5.0" in tool(configs, "--describe", "--entity-type", "ips")
+
+
 @shows("kafka-console-producer", "50 records")
 @shows("kafka-console-consumer", "all records, in a group")
 @shows("kafka-consumer-perf-test", "50 records")

@@ -73,6 +73,8 @@ KAFKA_2_8_2 = {
     45: (0, 0),
     46: (0, 0),
     47: (0, 0),
+    48: (0, 1),
+    49: (0, 1),
     50: (0, 0),
     51: (0, 0),
     56: (0, 0),
@@ -133,6 +135,7 @@ ASKED = SimpleNamespace(
     filters=[SimpleNamespace()],
     deletions=[SimpleNamespace(name="u")],
     upsertions=[SimpleNamespace(name="v")],
+    entries=[SimpleNamespace(entity=[SimpleNamespace(entity_type="user", entity_name="w")])],
 )
 """Fields of the requests that listeners answer."""
 

@@ -1,0 +1,86 @@
+"""Answers the APIs of client quotas, which klamm's brokers keep and do not enforce.
+
+Mirrors handleDescribeClientQuotasRequest and handleAlterClientQuotasRequest of
+kafka.server.KafkaApis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from klamm.admin.configs.client_quotas import QuotaFilter
+from klamm.admin.failures import InvalidRequest
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import KlammError
+from klamm.cluster.requests import ApiError
+from klamm.wire.config_apis import Asked, api_error, error_fields
+from klamm.wire.schema import Values
+
+_EXACT, _DEFAULT, _ANY = range(3)
+_MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)
+
+
+def describe_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
+    """Describe the quotas of the entities that match a filter."""
+    try:
+        filters = [_filter(one) for one in asked.body.components]
+        described = admin.client_quotas.describe(filters, is_strict=asked.body.strict)
+    except KlammError as error:
+        return refuse_describe_client_quotas(asked.body, api_error(error))
+    return {
+        "error_code": Errors.NONE,
+        "error_message": None,
+        "entries": [
+            {
+                "entity": _entity(entity),
+                "values": [{"key": name, "value": value} for name, value in quotas.items()],
+            }
+            for entity, quotas in described.items()
+        ],
+    }
+
+
+def refuse_describe_client_quotas(_: Any, error: ApiError) -> Values:
+    """Refuse DescribeClientQuotas."""
+    return {**error_fields(error), "entries": None}
+
+
+def alter_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
+    """Change the quotas of entities, one by one. Any broker does so."""
+    entries = []
+    for one in asked.body.entries:
+        error = ApiError()
+        try:
+            admin.client_quotas.alter(
+                frozenset((part.entity_type, part.entity_name) for part in one.entity),
+                {op.key: None if op.remove else op.value for op in one.ops},
+                validate_only=asked.body.validate_only,
+            )
+        except KlammError as failure:
+            error = api_error(failure)
+        entries.append(_altered(one, error))
+    return {"entries": entries}
+
+
+def refuse_alter_client_quotas(body: Any, error: ApiError) -> Values:
+    """Refuse every change of AlterClientQuotas."""
+    return {"entries": [_altered(one, error) for one in body.entries]}
+
+
+def _filter(component: Any) -> QuotaFilter:
+    """Return a filter. Raises InvalidRequest."""
+    if component.match_type not in _MATCH_TYPES:
+        raise InvalidRequest(f"Unexpected match type: {component.match_type}")
+    name = component.match if component.match_type == _EXACT else None
+    return QuotaFilter(component.entity_type, name, is_any=component.match_type == _ANY)
+
+
+def _altered(entry: Any, error: ApiError) -> Values:
+    entity = ((part.entity_type, part.entity_name) for part in entry.entity)
+    return {**error_fields(error), "entity": _entity(entity)}
+
+
+def _entity(entity: Iterable[tuple[str, str | None]]) -> list[Values]:
+    return [{"entity_type": entity_type, "entity_name": name} for entity_type, name in entity]
