@@ -2,8 +2,10 @@
 
 A history is linearizable if each operation can be given one moment between its call and its return
 so that, in the order of these moments, every result is legal. The search is that of Wing and Gong
-(1993), depth first, with Lowe's memoization (2017): the same operations in another order are tried
-again only if they lead to another state. Histories and states are plain values.
+(1993) with Lowe's memoization (2017): the same operations in another order are tried again only if
+they lead to another state. Operations without a result need not take effect, so as few of them as
+possible are used: first none, then one, and so on. A state that was reached with some of them is
+not tried again with these and others. Histories and states are plain values.
 """
 
 from __future__ import annotations
@@ -59,23 +61,30 @@ def check_linearizable(
     ordered = sorted(operations, key=_return_of)
     required = sum(1 << index for index, one in enumerate(ordered) if one.returned is not None)
     furthest, states = 0, dict[S, None]()
-    stack = [(initial, 0)]
-    seen = set(stack)
+    stack, postponed = [(initial, 0)], list[tuple[S, int]]()
+    # By state and operations with a result: the sets of other operations that led there.
+    used: dict[tuple[S, int], list[int]] = {}
+    visited = 0
     while stack:
         state, done = stack.pop()
         if required & ~done == 0:
             return None
-        if len(seen) > limit:
-            return GaveUp(limit)
-        first = next(index for index in range(len(ordered)) if not done >> index & 1)
-        if first > furthest:
-            furthest, states = first, {}
-        if first == furthest:
-            states[state] = None
-        for following in reversed(_following(ordered, state, done, first)):
-            if following not in seen:
-                seen.add(following)
-                stack.append(following)
+        others = used.setdefault((state, done & required), [])
+        optional = done & ~required
+        if not any(fewer & ~optional == 0 for fewer in others):
+            others.append(optional)
+            visited += 1
+            if visited > limit:
+                return GaveUp(limit)
+            first = next(index for index in range(len(ordered)) if not done >> index & 1)
+            if first > furthest:
+                furthest, states = first, {}
+            if first == furthest:
+                states[state] = None
+            for following in reversed(_following(ordered, state, done, first)):
+                (stack if following[1] & ~required == optional else postponed).append(following)
+        if not stack:
+            stack, postponed = postponed, []
     return Illegal(ordered[furthest], tuple(states))
 
 

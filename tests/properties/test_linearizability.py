@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.runtime.checks.linearizability import GaveUp, Operation, check_linearizable
+from klamm.runtime.checks.linearizability import GaveUp, Illegal, Operation, check_linearizable
 
 Op = Operation[int]
 
@@ -117,7 +117,7 @@ def test_known_histories(history: list[Op], illegal: str | None) -> None:
 
 
 def test_a_search_beyond_its_limit_gives_up() -> None:
-    history = [op(f"write {n % 3}", n, 100 + n) for n in range(8)]
+    history = [*(op(f"write {n % 2}", n, 100 + n) for n in range(8)), op("read 2", 200, 201)]
     assert check_linearizable(history, 0, limit=10) == GaveUp(10)
 
 
@@ -128,3 +128,14 @@ def set_bit(number: int, state: int) -> Iterator[int]:
 def test_many_operations_at_the_same_time_are_decided() -> None:
     history = [Operation(str(n), 0, 1 + n, partial(set_bit, n)) for n in range(40)]
     assert check_linearizable([*history, op("swap 0 0", 0, 50)], 0, limit=1000) is None
+
+
+def test_many_operations_without_a_result_are_decided() -> None:
+    """A search that finds a way to a state tries no way with more of them."""
+    writes = [op(f"write {n % 3}", n, None) for n in range(30)]
+    assert check_linearizable([*writes, op("read 2", 40, 41)], 0, limit=100) is None
+    never = Operation("read 3", 40, 41, partial(read, 3))
+    assert check_linearizable([*writes, never], 0, limit=100) == Illegal(never, (0, 1, 2))
+    bits = [Operation(str(n), n, None, partial(set_bit, n)) for n in range(30)]
+    of_two = Operation("two bits", 40, 41, partial(read, 1 << 3 | 1 << 17))
+    assert check_linearizable([*bits, of_two], 0, limit=1000) is None
