@@ -27,6 +27,7 @@ from klamm.statemachines.reassignment import (
     Phase,
     Replicas,
     add_requests,
+    added_replicas_on_live_brokers,
     adding_rounds,
     apply_epoch_bumps,
     is_reassignment_complete,
@@ -36,6 +37,7 @@ from klamm.statemachines.reassignment import (
     plan_leader_moves,
     topics_to_store,
     unneeded_replicas,
+    unstarted_replicas,
     with_removal_outside_isr,
 )
 from klamm.statemachines.replica_state import ReplicaState
@@ -299,9 +301,13 @@ class PartitionReassignments:
         self._report(Phase.B1, assignments)
         # These replicas may have been sent the present epoch in U3: increment it again in B3.
         run.bumped.difference_update(with_removal_outside_isr(context, assignments))
+        # A replica cannot leave NonExistentReplica for OnlineReplica, nor later for OfflineReplica,
+        # so that it would stay in the ISR when it is removed.
         replica_state_machine.handle_state_changes(
-            replicas_by_broker({tp: a.adding_replicas for tp, a in assignments.items()}),
-            ReplicaState.ONLINE,
+            unstarted_replicas(context, assignments), ReplicaState.NEW
+        )
+        replica_state_machine.handle_state_changes(
+            added_replicas_on_live_brokers(context, assignments), ReplicaState.ONLINE
         )
         completed = {tp: ReplicaAssignment(a.target_replicas) for tp, a in assignments.items()}
         for tp, assignment in completed.items():

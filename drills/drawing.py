@@ -18,6 +18,8 @@ from klamm.drills.drawn_steps import FAULTS, LASTING, ONLY_IF_NAMED, REPAIRS, SI
 
 HEALTHY_WITHIN_S: Final = 180
 _INTERLUDE_S: Final = 10
+_SHUTDOWN_ENDS_WITHIN_S: Final = 40
+"""Longer than a controlled shutdown waits for a lost response (request.timeout.ms) and retries."""
 _AGREES_WITHIN_S: Final = 60
 CONSUMERS_WAIT_S: Final = 330
 """Longer than metadata.max.age.ms, in which a consumer leaves a stray replica (docs/hunt.md), and
@@ -118,6 +120,7 @@ def _swarm(draw: Draw, faults: Collection[str]) -> list[tuple[Fault, float]]:
         weighted += [(repair, weight * rng.choice((0.5, 1.0)) / len(repairs)) for repair in repairs]
     operations = [one for one in OPERATIONS if rng.random() < 0.5]
     draw.compares = LASTING.isdisjoint(chosen)
+    draw.stops = "stop" in chosen
     if SILENT.intersection(chosen):
         draw.deletes = False
         operations = [one for one in operations if one is not delete_topic]
@@ -142,7 +145,9 @@ def _interlude(draw: Draw) -> list[str]:
     if not draw.compares:
         return []
     resume, pause = "{for_each: broker, steps: [resume: each]}", f"wait: {_INTERLUDE_S}s"
-    ends = ["heal_network", "heal_disks", resume, pause, "start: 0", pause]
+    # A broker that is still stopping cannot be started. If all brokers were, no controller is left.
+    first = f"wait: {_SHUTDOWN_ENDS_WITHIN_S}s" if draw.stops else pause
+    ends = ["heal_network", "heal_disks", resume, first, "start: 0", pause]
     return [*ends, f"{{until: {{agrees: true}}, within: {_AGREES_WITHIN_S}s}}"]
 
 

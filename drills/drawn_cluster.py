@@ -34,7 +34,8 @@ class Draw:
 
     ``down`` and ``paused``: the brokers that are probably down or paused after the steps so far.
     ``deletes``: whether topics may be deleted. ``compares``: whether controller and brokers agree
-    with ZooKeeper a while after the network is healed, although brokers are dead.
+    with ZooKeeper a while after the network is healed, although brokers are dead. ``stops``:
+    whether brokers may be shut down.
     """
 
     def __init__(self, rng: random.Random, cluster: DrawnCluster) -> None:
@@ -42,6 +43,7 @@ class Draw:
         self.cluster = cluster
         self.deletes = True
         self.compares = False
+        self.stops = False
         self.down: set[int] = set()
         self.paused: set[int] = set()
 

@@ -10,7 +10,7 @@ replica set. AR are the added replicas, RR the removed replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -27,6 +27,7 @@ from klamm.cluster.types import (
     TopicPartition,
 )
 from klamm.statemachines.context import ControllerContext, ReplicasByBroker, replicas_by_broker
+from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 
 Assignments = dict[TopicPartition, ReplicaAssignment]
@@ -347,6 +348,37 @@ def adding_rounds(
         replicas_by_broker({tp: a.adding_replicas[n : n + 1] for tp, a in assignments.items()})
         for n in range(longest)
     ]
+
+
+def unstarted_replicas(context: ControllerContext, assignments: Assignments) -> ReplicasByBroker:
+    """Return the added replicas that phase A2 has not started.
+
+    The removal of the replicas of an overridden reassignment (U3) sends LeaderAndIsr to all
+    replicas. If the added ones are in sync soon after, the reassignment completes without phase A.
+    """
+    return _added_replicas(
+        assignments,
+        lambda broker_id, tp: context.replica_state(broker_id, tp) is ReplicaState.NON_EXISTENT,
+    )
+
+
+def added_replicas_on_live_brokers(
+    context: ControllerContext, assignments: Assignments
+) -> ReplicasByBroker:
+    """Return the added replicas whose brokers are alive. Others may still be in the ISR."""
+    live = context.live_or_shutting_down_broker_ids
+    return _added_replicas(assignments, lambda broker_id, _: broker_id in live)
+
+
+def _added_replicas(
+    assignments: Assignments, includes: Callable[[int, TopicPartition], bool]
+) -> ReplicasByBroker:
+    return replicas_by_broker(
+        {
+            tp: [broker_id for broker_id in a.adding_replicas if includes(broker_id, tp)]
+            for tp, a in assignments.items()
+        }
+    )
 
 
 def stray_replicas(context: ControllerContext) -> Replicas:

@@ -455,6 +455,31 @@ OWN: Final = (
         "After a time limit, the other brokers' controllers become candidates.",
         "k13",
     ),
+    Fixed(
+        "K14",
+        "0.1.0",
+        "A new controller that finds all target replicas of a reassignment in the ISR, although "
+        "one of their brokers is dead, considers that replica online. 2.8.2 does so, too.",
+        "Only replicas on live brokers become OnlineReplica.",
+        "k14",
+    ),
+    Fixed(
+        "K15",
+        "0.1.0",
+        "If leaders write ISRs themselves and one reassignment overrides another, a new replica "
+        "may be in sync before the controller moves it to NewReplica. It stays in state "
+        "NonExistentReplica, and in the ISR when it is removed later. 2.8.2 does so, too.",
+        "Added replicas become NewReplica before OnlineReplica.",
+        "k15",
+    ),
+    Fixed(
+        "K16",
+        "0.1.0",
+        "A restart of the whole cluster that finds a running broker has already started brokers "
+        "whose controllers then never become candidates, so that no controller is elected.",
+        "It fails before it starts a broker.",
+        "k16",
+    ),
 )
 """Bugs of klamm itself, found by klamm hunt."""
 

@@ -181,3 +181,14 @@ def _no_controller_begins_before_all_brokers_have_registered(
             run.cluster.begin_candidacy(broker_id)
 
     return act
+
+
+@mutant("K16", steps.UpAgain, "act")
+def _the_first_brokers_are_started_although_others_are_running(
+    _: object,
+) -> Callable[[steps.UpAgain, ScenarioRunner], None]:
+    def act(_: steps.UpAgain, run: ScenarioRunner) -> None:
+        run.wait_for(steps.Condition("brokers", []))
+        run.cluster.begin_start_all()
+
+    return act

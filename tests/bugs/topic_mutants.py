@@ -29,7 +29,7 @@ from klamm.runtime.checks.admin_model import TopicState
 from klamm.runtime.checks.observations import History, TopicWritten
 from klamm.runtime.scenarios.conditions import ClusterView
 from klamm.statemachines import replica_transitions
-from klamm.statemachines.context import ControllerContext
+from klamm.statemachines.context import ControllerContext, ReplicasByBroker, replicas_by_broker
 from klamm.statemachines.request_batch import ControllerBrokerRequestBatch
 from klamm.zk.controller_client import ControllerZkClient
 from klamm.zk.kafka_zk_client import Decoded
@@ -240,6 +240,18 @@ def _every_partition_of_a_topic_znode_counts_as_served(original: _OnTopic) -> _O
 @mutant("K10", on_reassignment, "_reassign_edited_partitions")
 def _edited_partitions_are_not_reassigned(_: object) -> Callable[..., tuple[()]]:
     return lambda controller: ()
+
+
+@mutant("K14", partition_reassignments, "added_replicas_on_live_brokers")
+def _added_replicas_of_dead_brokers_count_as_alive(_: object) -> Callable[..., ReplicasByBroker]:
+    return lambda context, assignments: replicas_by_broker(
+        {tp: assignment.adding_replicas for tp, assignment in assignments.items()}
+    )
+
+
+@mutant("K15", partition_reassignments, "unstarted_replicas")
+def _added_replicas_count_as_started(_: object) -> Callable[..., ReplicasByBroker]:
+    return lambda context, assignments: {}
 
 
 _Counted = Callable[[TopicState, int, int | None], Iterator[TopicState]]
