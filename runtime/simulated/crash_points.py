@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 
 from klamm.cluster.requests import Address
 from klamm.runtime.actors import Actor, Scheduler
+from klamm.runtime.node_actors import ReRegister
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_store import Crashed
 from klamm.zk.store import Create, Delete, ReadOp, ReadResult, ResultCode, Transaction, TxnResult
-from klamm.zk.znodes import ControllerZNode
+from klamm.zk.znodes import BrokerIdZNode, ControllerZNode
 
 CONTROLLER: Final = "controller"
 CRASHES: Final = ("restart", "takeover", "resume")
@@ -84,7 +85,8 @@ def crash_controller(world: SimulatedWorld, broker_id: int) -> None:
     """Remove a controller, even in the middle of an event, and /controller if it was elected.
 
     Its broker and the session that they share live on. It is not a candidate until its broker has
-    been restarted.
+    been restarted. If the controller dies while it registers the broker in a new session, the
+    broker registers itself, as it does without a candidate.
     """
     running = world.nodes[broker_id]
     controller = running.node.controller
@@ -95,6 +97,9 @@ def crash_controller(world: SimulatedWorld, broker_id: int) -> None:
     running.store.remove_listener(controller.on_store_event)
     running.node.controller = None
     _depose(world, broker_id)
+    registration = world.server.tree.nodes.get(BrokerIdZNode.path(broker_id))
+    if registration is None or registration.czxid != running.node.broker.broker_epoch:
+        world.scheduler.give(Address("broker", broker_id), ReRegister())
 
 
 def restart_node(world: SimulatedWorld, broker_id: int) -> None:

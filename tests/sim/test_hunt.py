@@ -531,6 +531,18 @@ def test_a_crash_points_run_repeats_and_finds_a_bug_of_failovers(klamm: Any) -> 
     )
 
 
+@pytest.mark.usefixtures("waits_are_long")
+def test_a_broker_registers_itself_if_its_controller_crashes_in_a_new_session(
+    klamm: Any, tmp_path: Path
+) -> None:
+    """The controller was about to register the broker, or had not told it its epoch yet."""
+    path = tmp_path / "expires.yaml"
+    path.write_text("drill: d\nabout: x\nsteps:\n  - expire_session: 1\n")
+    code, printed, _ = klamm("drill", "crash", str(path), "--points", "181..186", "--jobs", "1")
+    assert re.search(r"^RegisterBrokerAndReelect +2 of 2 +2 of 2 +2 of 2$", printed, re.M), printed
+    assert code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
