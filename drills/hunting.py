@@ -47,8 +47,8 @@ class HuntOptions(msgspec.Struct, frozen=True):
     """Options of a hunt.
 
     ``faults``: the kinds of faults to choose from; if empty, all kinds but power-off. ``shrinks``:
-    whether failing drills are shrunk. ``time_limit_s``: how long the run of one drill may take, in
-    real time.
+    whether failing drills are shrunk. ``time_limit_s``: how much CPU time the run of one drill may
+    take.
     """
 
     quirks: Quirks = NO_QUIRKS
@@ -111,7 +111,7 @@ def run_text(
     """Run the drill with this text in a simulated cluster. Raises UsageError for an invalid drill.
 
     An internal error outside brokers and controllers also counts as a failure of the drill. A run
-    that takes longer than ``time_limit_s`` in real time is stopped and fails.
+    that takes more than ``time_limit_s`` of CPU time is stopped and fails.
     """
     drill = parse_drill(text, source)
     return _run(drill, SimulatedDriver(drill.simulated_world(quirks, seed)), time_limit_s)

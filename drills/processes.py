@@ -1,4 +1,4 @@
-"""Runs a function on many inputs in several processes, and limits the time that one call may take.
+"""Runs a function on many inputs in several processes, and limits the CPU time of one call.
 
 A process that dies, e.g. because the machine is out of memory, costs only the input that it worked
 on. This module prints nothing.
@@ -26,7 +26,7 @@ _RARELY: Final = (50_000, 20, 20)
 
 
 class OutOfTime(BaseException):
-    """Raised when a time limit is exceeded.
+    """Raised when a limit of CPU time is exceeded.
 
     It is a BaseException, so that no error handler of a broker or controller catches it.
     """
@@ -34,9 +34,10 @@ class OutOfTime(BaseException):
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Context manager: raise OutOfTime if the body takes longer than this. For the main thread.
+    """Context manager: raise OutOfTime if the body takes more CPU time. For the main thread.
 
-    The exception is raised again after another second if a destructor has swallowed it.
+    A simulation computes and never waits, so that a limit of CPU time means the same on a busy
+    machine. The exception is raised again after another second if a destructor has swallowed it.
     """
     is_over = False
 
@@ -44,16 +45,16 @@ def time_limit(seconds: float) -> Iterator[None]:
         if not is_over:
             raise OutOfTime
 
-    began_s = time.monotonic()
-    handler = signal.signal(signal.SIGALRM, expire)
-    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
+    began_s = time.process_time()
+    handler = signal.signal(signal.SIGPROF, expire)
+    left_s, interval_s = signal.setitimer(signal.ITIMER_PROF, seconds, _REPEAT_S)
     try:
         yield
     finally:
         is_over = True
-        outer_s = max(left_s - (time.monotonic() - began_s), 0.001) if left_s else 0.0
-        signal.setitimer(signal.ITIMER_REAL, outer_s, interval_s)
-        signal.signal(signal.SIGALRM, handler)
+        outer_s = max(left_s - (time.process_time() - began_s), 0.001) if left_s else 0.0
+        signal.setitimer(signal.ITIMER_PROF, outer_s, interval_s)
+        signal.signal(signal.SIGPROF, handler)
 
 
 @contextlib.contextmanager

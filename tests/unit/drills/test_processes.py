@@ -1,0 +1,36 @@
+"""The limit of CPU time that one run of a drill has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from klamm.drills.processes import OutOfTime, time_limit
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def test_a_run_that_does_not_end_is_stopped() -> None:
+    began_s = time.process_time()
+    with pytest.raises(OutOfTime), time_limit(0.05):
+        spin()
+    assert time.process_time() - began_s >= 0.05
+
+
+def test_the_outer_limit_holds_within_an_inner_one() -> None:
+    with pytest.raises(OutOfTime), time_limit(0.05):
+        with time_limit(60):
+            pass
+        spin()
+
+
+def test_time_that_other_processes_take_does_not_count() -> None:
+    other = "import time\nwhile time.process_time() < 0.3: pass"
+    with time_limit(0.1):
+        subprocess.run([sys.executable, "-c", other], check=True)
