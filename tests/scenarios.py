@@ -6,6 +6,7 @@ runtime/scenarios/diff.py compares. Nothing is judged here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from klamm.cluster.quirks import Quirks
@@ -18,6 +19,7 @@ from klamm.runtime.scenarios.recorded import Recorder, load_scenario, recorded_s
 from klamm.runtime.scenarios.rows import Json, StepRecord
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+from klamm.runtime.scenarios.steps import ToolResult
 from klamm.runtime.simulated.world import SimulatedWorld
 
 _DATA = Path(__file__).parent / "data" / "scenarios"
@@ -29,9 +31,20 @@ def read_scenario(name: str) -> Json:
     return load_scenario(_DATA / f"{name}.json")
 
 
-def run_recorded(scenario: Json, driver: ScenarioDriver) -> list[StepRecord]:
-    """Run the steps of a scenario, and record what klamm does in each."""
+Tools = Callable[[str, Sequence[str], ScenarioDriver], ToolResult]
+"""Runs a tool, by its name on klamm's command line, on a scenario's cluster."""
+
+
+def run_recorded(
+    scenario: Json, driver: ScenarioDriver, tools: Tools | None = None
+) -> list[StepRecord]:
+    """Run the steps of a scenario, and record what klamm does in each.
+
+    ``tools`` runs the tools, instead of klamm's own.
+    """
     recorder, runner = Recorder(driver), ScenarioRunner(driver)
+    if tools is not None:
+        runner.tools = tools
     return [recorder.record(runner.run_step(step)) for step in recorded_steps(scenario)]
 
 
