@@ -124,6 +124,16 @@ def test_every_fault_is_drawn_and_can_be_asked_for(name: str) -> None:
     assert not any(f"  - {other}:" in text for other in others for text in texts)
 
 
+@pytest.mark.parametrize(("fault", "wait_s"), [("stop", "40"), ("kill", "10")])
+def test_a_shutdown_may_end_before_a_broker_is_started_for_a_comparison(
+    fault: str, wait_s: str
+) -> None:
+    """In hunt seed 6861, broker 0 was still stopping, and all other brokers were dead."""
+    texts = [draw_drill(seed, [fault]) for seed in range(5)]
+    waits = [re.findall(r"resume: each\]}\n  - wait: (\d+)s\n  - start: 0\n", t) for t in texts]
+    assert waits == [[wait_s]] * 5
+
+
 def test_impossible_steps_are_skipped_if_a_drill_is_tolerant() -> None:
     verdict, skipped = run("  - start: 1\n  - kill: 1\n  - kill: 1\n  - elect_preferred: [t-0]\n")
     assert verdict.outcome is Outcome.PASSED, verdict.failures
