@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from bench.machine import machine
 from bench.replay_ingest import measure_ingest
+from bench.replay_many import many_clusters
 from bench.replay_skew import BROKERS, HOT, Pair, broker_pair, hot_pair
 from bench.usage import Usage
 from klamm.cluster.errors import KlammError
@@ -39,7 +40,9 @@ RESULTS: Final = Path(__file__).parent / "results"
 MIN_PER_S: Final = {DUCKDB: 700_000, SPARK: 500_000}
 MAX_PEAK_MB: Final = {DUCKDB: 4_000, SPARK: 3_000}
 MOST_SECONDS: Final = 6.0
-MOST_TIMES: Final = {BROKERS: 1.2, HOT: 1.3}
+MOST_TIMES: Final = {BROKERS: 1.2, HOT: 1.3, "many": 1.2}
+MANY: Final = "many"
+"""Spark on ten times as many rows; takes minutes, and is measured only if named."""
 PARTS: Final = (DUCKDB, SPARK, BROKERS, HOT, "ingest")
 _PLANTED: Final = {
     Planted.ILLEGAL: 5,
@@ -122,6 +125,8 @@ class Bench:
         if HOT in parts:
             with self._engine(DUCKDB) as engine:
                 self._compare(engine, HOT, hot_pair(engine, RESULTS, large // SMALLER))
+        if MANY in parts:
+            self._many(table_of(large))
         if "ingest" in parts:
             with tempfile.TemporaryDirectory(prefix="klamm-bench-") as made:
                 for found in measure_ingest(
@@ -134,9 +139,9 @@ class Bench:
                         print(f"what came before each row: {found.before_s:.1f} s", flush=True)
 
     @contextmanager
-    def _engine(self, name: str) -> Iterator[Engine]:
+    def _engine(self, name: str, rows: int = 0) -> Iterator[Engine]:
         options = EngineOptions(name, None, self._options.cores, self._options.memory_mb)
-        with open_engine(options, self._options.rows, RESULTS) as engine:
+        with open_engine(options, rows or self._options.rows, RESULTS) as engine:
             yield engine
 
     def _ask(self, engine: Engine, folder: Path, rows: int) -> None:
@@ -152,6 +157,17 @@ class Bench:
         for name, count in counted.items():
             if expected[name] != count:
                 self.problems.append(f"{engine.name}: {name} is {count:,}, not {expected[name]:,}")
+
+    def _many(self, table: Path) -> None:
+        """How much more time of processors Spark needs for a row of ten clusters than of one."""
+        with self._engine(DUCKDB) as engine:
+            many = many_clusters(engine, table)
+        rows = read_manifest(many).rows
+        with self._engine(SPARK, rows) as engine:
+            self._ask(engine, table, self._options.rows)
+            self._ask(engine, many, rows)
+        one, ten = self.rates[-2:]
+        self.times[MANY] = (ten.cpu_s / ten.rows) / (one.cpu_s / one.rows)
 
     def _compare(self, engine: Engine, part: str, pair: Pair) -> None:
         """What a difference between two tables costs, in seconds of processors."""
@@ -213,7 +229,7 @@ INGEST_LIMITS: Final = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and judge."""
     options = _parser().parse_args(arguments)
-    parts = tuple(part for part in PARTS if not options.only or part in options.only)
+    parts = options.only or PARTS
     on = machine()
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {on}\n", flush=True)
     bench = Bench(options)
@@ -239,7 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ingested", type=int, default=INGESTED, help="rows of each log")
     parser.add_argument("--cores", type=int, default=CORES)
     parser.add_argument("--memory-mb", type=int, default=MEMORY_MB, help="of an engine")
-    parser.add_argument("--only", action="append", choices=PARTS, help="repeatable")
+    parser.add_argument("--only", action="append", choices=(*PARTS, MANY), help="repeatable")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append results, one a line")
     return parser
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final
 
 from klamm.replay.encode import DOMAINS, WORDS
-from klamm.replay.engines import Row, rows, rows_together
+from klamm.replay.engines import Engine, Row, rows, rows_together
 from klamm.replay.event_table import EventTable
 
 
@@ -113,11 +113,12 @@ _ONLY: Final = {"topics": "trouble > 0", "brokers": "trouble > 0"}
 
 
 def first_listed(
-    table: EventTable, tables: Mapping[str, str], known: Mapping[str, int]
+    table: EventTable, engine: Engine, tables: Mapping[str, str], known: Mapping[str, int]
 ) -> dict[str, Listing]:
-    """Run the queries in ``tables``, and return a listing of each result.
+    """Run the queries in ``tables`` in an engine, and return a listing of each result.
 
-    ``known``: numbers of rows that are already known. Queries without rows are not run.
+    ``known``: numbers of rows that are already known. Queries without rows are not run. ``table``
+    has the names that codes stand for.
     """
     worth = {name: _worth_listing(name, sql) for name, sql in tables.items() if known.get(name, 1)}
     # Fetch one more row than is listed, to find out whether the listing is complete.
@@ -126,8 +127,7 @@ def first_listed(
         for name, sql in worth.items()
     }
     listed = {
-        name: _sorted(found, _ORDERS[name])
-        for name, found in rows_together(table.engine, firsts).items()
+        name: _sorted(found, _ORDERS[name]) for name, found in rows_together(engine, firsts).items()
     }
     totals = {name: known.get(name, len(found)) for name, found in listed.items()}
     uncounted = {
@@ -135,7 +135,7 @@ def first_listed(
         for name, found in listed.items()
         if name not in known and len(found) > _most(name)
     }
-    for name, counted in rows_together(table.engine, uncounted).items():
+    for name, counted in rows_together(engine, uncounted).items():
         totals[name] = counted[0]["total"]
     words = in_words({name: found[: _most(name)] for name, found in listed.items()}, table)
     return {name: Listing(words.get(name, ()), totals.get(name, 0)) for name in tables}
@@ -161,11 +161,11 @@ def _sorted(found: list[Row], order: Sequence[str]) -> list[Row]:
     return found
 
 
-def first_rows(tables: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Return queries for the first rows of the answers ``names``, in the order of the listings."""
+def first_rows(tables: Mapping[str, str], most: int) -> dict[str, str]:
+    """Return queries for the first ``most`` rows of answers, in the order of the listings."""
     return {
-        name: f"SELECT * FROM ({tables[name]}) ORDER BY {_order(name)} LIMIT {MOST_LISTED}"
-        for name in names
+        name: f"SELECT * FROM ({sql}) ORDER BY {_order(name)} LIMIT {most}"
+        for name, sql in tables.items()
     }
 
 

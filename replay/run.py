@@ -1,64 +1,77 @@
-"""Computes all answers of a replay, reading all events as few times as possible.
+"""Computes all answers of a replay.
 
-Only a few queries read all events: those for controller epochs, final states, changes of state and
-leader, ISR changes, and infrequent events (failures, unclean elections, reassignments). Their
-results are kept until the answers are closed, and all other queries use these results.
+Events are divided into blocks of partitions (engines/blocks.py). Most questions are answered within
+each block; what is about the whole cluster is gathered from the blocks. Events that are not about
+single partitions, and the times of controller epochs, are collected when the events are divided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.replay.data_loss import DataLoss, data_loss
-from klamm.replay.engines import Engine, Row, rows_together
+from klamm.replay.division import Divided, divided_events, no_rows
+from klamm.replay.engines import row
+from klamm.replay.engines.blocks import Blocks
 from klamm.replay.event_table import EventTable
-from klamm.replay.filters import Filters, check, narrow
-from klamm.replay.kafka_order import as_one_log
-from klamm.replay.listings import Listing, first_listed, first_rows, number_listed
-from klamm.replay.questions.columns import IS_FAILURE, RUN, judged, since, total
+from klamm.replay.filters import Filters, check
+from klamm.replay.listings import MOST_LISTED, Listing, first_listed, first_rows, number_listed
+from klamm.replay.questions.columns import IS_FAILURE, PARTITION, RUN, since, summed, total
 from klamm.replay.questions.controllers import (
-    IS_START,
-    epochs,
     failovers,
     late_writes,
     shared_epochs,
     starts,
 )
-from klamm.replay.questions.duplicates import duplicates, without
+from klamm.replay.questions.counts import rows_of_topics
 from klamm.replay.questions.final_states import final_partitions, final_replicas
 from klamm.replay.questions.histories import by_partition, by_replica
 from klamm.replay.questions.isrs import flapping_replicas, isr_churn, moves, unclean_elections
 from klamm.replay.questions.lives import (
+    leader_changes,
     leaders_over_time,
     lives,
+    offline_changes,
     offline_intervals,
     offline_timeline,
-    width_of,
 )
-from klamm.replay.questions.logs import counts_by_log
+from klamm.replay.questions.logs import all_counts_by_log, counts_by_log
 from klamm.replay.questions.outages import (
-    IS_OF_OUTAGES,
     Planned,
     deaths,
     deletions,
     leaderless_intervals,
     shutdowns,
     unplanned_shrinks,
+    while_reassigned,
 )
 from klamm.replay.questions.reassignments import IS_REASSIGNMENT, OPEN, reassignments
 from klamm.replay.questions.row_checks import (
-    doubtful_epochs,
+    all_lost_tails,
     failed_transitions,
     gaps,
     histories_with_gaps,
     illegal_transitions,
-    lost_rows,
     lost_tails,
 )
-from klamm.replay.questions.timeline import MARKS, life_lines, marks
-from klamm.replay.questions.trouble import Found, brokers_by_trouble, topics_by_trouble
+from klamm.replay.questions.timeline import (
+    chosen_partitions,
+    life_lines,
+    marks,
+    marks_of_partitions,
+    most_changed,
+    named_partitions,
+)
+from klamm.replay.questions.trouble import (
+    Problems,
+    brokers_by_trouble,
+    problems_of_brokers,
+    problems_of_topics,
+    topics_by_trouble,
+)
 
 VIOLATIONS: Final = (
     "illegal",
@@ -89,14 +102,9 @@ _ONLY_LISTED: Final = (
     *("topics", "brokers"),
 )
 """Further answers whose rows are counted before they are listed."""
-_SUMMED: Final = (
-    *("failovers", "lost_rows", "lost_tails", "duplicates", "late_writes", "shared_epochs"),
-    "reassignments",
-)
-"""Answers whose rows are counted for each log."""
-_FEW_MISSING: Final = 100_000
-"""Number of lost rows up to which a join may copy the histories with gaps, and the gaps."""
-_NOT_LISTED: Final = "since_ms, key_seq, zxid, event_id, cause_id, has_predecessors"
+_SUMMED: Final = ("failovers", "lost_rows", "lost_tails", "duplicates", "shared_epochs")
+"""Answers at home whose rows are counted for each log."""
+_LISTED, _FIRST = "listed_", "first_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +117,6 @@ class Answers:
     - ``listings``: first rows of each answer, with strings instead of codes.
     - ``tables``: a query for all rows of each answer, with codes.
     - ``data_loss``: damaged lines and lost ZooKeeper transactions.
-    - ``life_lines``: query for the states and leaders of partitions over time; run only for the
-      page.
     """
 
     counts: Mapping[str, int]
@@ -120,7 +126,8 @@ class Answers:
     listings: Mapping[str, Listing]
     tables: Mapping[str, str]
     data_loss: DataLoss
-    life_lines: str = ""
+    lives: Callable[[], str] = str
+    """Makes the query ``life_lines``."""
     close: Callable[[], None] = field(default=lambda: None, repr=False)
     """Frees the query results that ``tables`` refer to."""
 
@@ -128,6 +135,11 @@ class Answers:
     def violations(self) -> dict[str, int]:
         """Number of violations of each kind (``VIOLATIONS``), without kinds that do not occur."""
         return {name: self.counts[name] for name in VIOLATIONS if self.counts[name]}
+
+    @property
+    def life_lines(self) -> str:
+        """Query for the states and leaders of partitions over time, which only the page shows."""
+        return self.lives()
 
     @property
     def logs(self) -> list[tuple[str, str]]:
@@ -141,21 +153,36 @@ class Answers:
         self.close()
 
 
-class _Kept:
-    """Runs queries whose results several answers use, and keeps the results until ``close``."""
+class _Tables(Mapping[str, str]):
+    """Queries for all rows of each answer, for the table's engine, made when they are needed.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._names: list[str] = []
+    ``home``: queries over relations at home of the blocks. ``in_blocks``: queries over each block.
+    """
 
-    def __call__(self, sql: str, name: str, *, is_small: bool = False) -> str:
-        self._names.append(self._engine.keep(sql, name, is_small=is_small))
-        return self._names[-1]
+    def __init__(
+        self, blocks: Blocks, home: Mapping[str, str], in_blocks: Mapping[str, str]
+    ) -> None:
+        self._blocks = blocks
+        self._home = home
+        self._in_blocks = in_blocks
+        self._made: dict[str, str] = {}
 
-    def close(self) -> None:
-        """Free all results that were kept."""
-        self._engine.drop(self._names)
-        self._names = []
+    def __getitem__(self, name: str) -> str:
+        if name not in self._made:
+            blocks = self._blocks
+            self._made[name] = (
+                blocks.of_home(self._home[name])
+                if name in self._home
+                else blocks.of_all(self._in_blocks[name])
+            )
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._home
+        yield from self._in_blocks
+
+    def __len__(self) -> int:
+        return len(self._home) + len(self._in_blocks)
 
 
 def answer(table: EventTable, filters: Filters | None = None) -> Answers:
@@ -165,195 +192,127 @@ def answer(table: EventTable, filters: Filters | None = None) -> Answers:
     """
     asked = filters or Filters()
     check(table, asked)
-    kept = _Kept(table.engine)
-    try:
-        return _answer(_given(table, asked, kept))
-    except BaseException:
-        kept.close()
-        raise
+    with ExitStack() as stack:
+        given = divided_events(table, asked, stack)
+        return _answer(given, stack.pop_all().close)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """Input for the questions of a replay, prepared once for all of them.
+class _Found:
+    """Names of relations in blocks that several answers use.
 
-    Names of relations:
-
-    - ``events``: the events that pass the filters, without duplicates.
-    - ``unfiltered``: all events, without duplicates.
-    - ``epochs``: result of ``questions.controllers.epochs``.
-    - ``repeated``: result of ``questions.duplicates``.
-
-    Facts about the events:
-
-    - ``doubtful``: name of the result of ``questions.row_checks.doubtful_epochs``.
-    - ``missing``: number of rows whose row numbers are missing.
-    - ``copies``: number of rows that were removed as duplicates.
-    - ``extent``: number of events, the times of the first and last event, and whether there are
-      writes by controllers of older epochs.
+    ``problems``: relations in which problems are counted. ``lived``: result of ``lives``.
+    ``late``, ``reassigned``, ``flapping``: late writes, reassignments and flapping replicas.
     """
 
-    table: EventTable
-    kept: _Kept
-    events: str
-    unfiltered: str
-    epochs: str
-    extent: Row
-    doubtful: str
-    missing: int
-    repeated: str
-    copies: int
-    from_ms: int | None
-
-    @property
-    def start_ms(self) -> int:
-        """Start of the first time bucket, in ms since 1970."""
-        return max(self.extent["first_ms"] or 0, self.from_ms or 0)
-
-    @property
-    def width_ms(self) -> int:
-        """Width of the time buckets in ms."""
-        return width_of(self.start_ms, self.extent["last_ms"] or self.start_ms)
-
-    @property
-    def marks_at(self) -> tuple[int, int]:
-        """Start of the first interval for marks in plots, and width of these intervals, in ms."""
-        start_ms = self.start_ms
-        return start_ms, width_of(start_ms, self.extent["last_ms"] or start_ms, MARKS)
+    problems: Problems
+    lived: str
+    reassigned: str
+    late: str
+    flapping: str
 
 
-def _given(table: EventTable, filters: Filters, kept: _Kept) -> _Given:
-    engine, events = table.engine, as_one_log(table)
-    runs = [run for source in table.manifest.sources for run in source.runs]
-    copies = sum(run.repeated or 0 for run in runs)
-    repeated = kept(duplicates(events if copies else _none(events)), "duplicates")
-    if copies:
-        events = engine.view(without(events, repeated))
-    from_ms = filters.from_ms
-    narrowed = engine.view(judged(f"({narrow(engine, events, filters)})"), "judged")
-    found = every = kept(epochs(narrowed, from_ms), "epochs", is_small=True)
-    if filters.excludes_events:
-        every = kept(epochs(engine.view(judged(events), "judged")), "every_epoch")
-    doubtful = kept(doubtful_epochs(every), "doubtful", is_small=True)
-    known = rows_together(
-        engine,
-        {
-            "extent": f"SELECT {total('rows')} AS rows, min(first_ms) AS first_ms, "
-            "max(last_ms) AS last_ms, coalesce(bool_or(last_write_at > newer_at), false) "
-            f"AS has_late FROM {found}",
-            "doubtful": f"SELECT {total('missing')} AS missing FROM {doubtful}",
-        },
-    )
-    (extent,) = known["extent"]
-    missing = known["doubtful"][0]["missing"]
-    return _Given(
-        *(table, kept, narrowed, events, found, extent, doubtful, missing),
-        *(repeated, copies, from_ms),
-    )
-
-
-def _none(relation: str) -> str:
-    """Return SQL for an empty relation with the columns of ``relation``. It reads no data."""
-    return f"(SELECT * FROM {relation} WHERE false)"
-
-
-def _answer(given: _Given) -> Answers:
-    engine, kept, from_ms = given.table.engine, given.kept, given.from_ms
-    replicas = kept(by_replica(given.events, from_ms), "replicas")
-    partitions = kept(by_partition(replicas), "partitions")
-    marked = kept(_marked(given.events), "marked")
-    moved = kept(moves(given.events, from_ms), "moves")
-    counted = engine.view(since(marked, from_ms), "counted")
-    lost, in_partitions = _lost(given)
-    lived = kept(lives(given.events, in_partitions), "lives")
+def _found(given: Divided) -> _Found:
+    blocks, kept, from_ms = given.blocks, given.blocks.keep, given.from_ms
+    events = blocks.events
+    for relation in (given.epochs, given.doubtful):
+        blocks.share(relation)
+    marked = kept(_marked(events), "marked")
+    in_partitions = _gaps(given)
+    lived = kept(lives(events, in_partitions), "lives")
     reassigned = kept(reassignments(marked), "reassignments")
-    dead = kept(deaths(marked), "deaths", is_small=True)
-    deleted = kept(deletions(marked), "deletions", is_small=True)
-    planned = Planned(deleted, kept(shutdowns(marked), "shutdowns", is_small=True), reassigned)
-    found = Found(
-        *(partitions, counted, in_partitions, moved),
-        kept(unplanned_shrinks(moved, dead, planned), "shrinks"),
-        *(_stays(given, lived), _leaderless(given, lived, dead, deleted)),
+    moved = kept(while_reassigned(f"({moves(events, from_ms)})", reassigned), "moves")
+    dead, deleted, shut_down = (
+        blocks.share(given.at_home(of(given.rare), name))
+        for of, name in ((deaths, "deaths"), (deletions, "deletions"), (shutdowns, "shutdowns"))
     )
-    of_epochs = _of_epochs(given)
-    tables = {
-        **of_epochs,
-        "starts": starts(counted, given.epochs),
-        "marks": marks(counted, f"({of_epochs['failovers']})", reassigned, lived, given.marks_at),
-        "lost_rows": f"SELECT * FROM {lost}",
-        "lost_tails": f"SELECT * FROM {kept(lost_tails(given.events), 'lost_tails')}",
-        "gaps": f"SELECT * FROM {found.gaps}",
-        "illegal": illegal_transitions(counted),
-        "failed": failed_transitions(counted),
-        "unclean": unclean_elections(counted),
-        "reassignments": _ended_since(reassigned, from_ms),
-        "flapping": f"SELECT * FROM {kept(flapping_replicas(moved), 'flapping')}",
-        "isr_churn": isr_churn(moved, given.start_ms, given.width_ms),
-        "offline_intervals": _ended_since(found.stays, from_ms),
-        "leaderless_intervals": _ended_since(found.leaderless, from_ms),
-        "offline_timeline": offline_timeline(found.stays, given.start_ms, given.width_ms),
-        "leaders_over_time": leaders_over_time(lived, given.start_ms, given.width_ms),
-        "topics": f"SELECT * FROM {kept(topics_by_trouble(found), 'topics')}",
-        "brokers": f"SELECT * FROM {kept(brokers_by_trouble(found), 'brokers')}",
+    late = late_writes(events if given.extent["has_late"] else no_rows(events), given.epochs)
+    found = Problems(
+        blocks.view(since(marked, from_ms), "counted"),
+        in_partitions,
+        moved,
+        kept(unplanned_shrinks(moved, dead, Planned(deleted, shut_down)), "shrinks"),
+        _stays(given, lived),
+        kept(_with_length(given, leaderless_intervals(lived, dead, deleted), "leaderless_ms")),
+    )
+    return _Found(
+        *(found, lived, reassigned, kept(since(f"({late})", from_ms), "late")),
+        kept(flapping_replicas(moved), "flapping"),
+    )
+
+
+def _answer(given: Divided, close: Callable[[], None]) -> Answers:
+    blocks, from_ms = given.blocks, given.from_ms
+    found = _found(given)
+    problems = found.problems
+    in_blocks = {
+        "late_writes": f"SELECT * FROM {found.late}",
+        "gaps": f"SELECT * FROM {problems.gaps}",
+        "illegal": illegal_transitions(problems.marked),
+        "failed": failed_transitions(problems.marked),
+        "unclean": unclean_elections(problems.marked),
+        "reassignments": _ended_since(found.reassigned, from_ms),
+        "flapping": f"SELECT * FROM {found.flapping}",
+        "offline_intervals": _ended_since(problems.stays, from_ms),
+        "leaderless_intervals": _ended_since(problems.leaderless, from_ms),
     }
-    tables["logs"] = counts_by_log(
+    gathered = blocks.gather(
         {
-            **{name: f"({tables[name]})" for name in _SUMMED},
-            **found._asdict(),
-            "epochs": given.epochs,
+            "counts": _counts(found, in_blocks),
+            "topics": problems_of_topics(problems),
+            "rows_of_topics": rows_of_topics(blocks.events, from_ms),
+            "brokers": problems_of_brokers(problems),
+            "logs": counts_by_log(
+                {
+                    **problems._asdict(),
+                    **{name: f"({in_blocks[name]})" for name in ("late_writes", "reassignments")},
+                }
+            ),
+            "isr_churn": isr_churn(problems.moved, given.start_ms, given.width_ms),
+            "leader_changes": leader_changes(found.lived, given.start_ms, given.width_ms),
+            "offline_changes": offline_changes(problems.stays, given.start_ms),
+            "marks": marks_of_partitions(found.reassigned, found.lived, given.marks_at),
+            "lost_tails": lost_tails(blocks.events),
+            **{_FIRST + name: sql for name, sql in first_rows(in_blocks, MOST_LISTED + 1).items()},
         }
     )
+    firsts = {name: f"SELECT * FROM {gathered[_FIRST + name]}" for name in in_blocks}
+    home = _at_home(given, gathered)
     loss = data_loss(given.table)
-    problems, totals = _counts(engine, found, tables)
-    totals |= {} if given.copies else {"duplicates": 0}
-    counts = {
-        "events": given.extent["rows"],
-        "repeated": given.copies,
-        "lost_transactions": loss.ranges,
-        **problems,
-    }
+    counts, totals = _totals(given, gathered, home)
+    counts["lost_transactions"] = loss.ranges
+    replicas = blocks.view(by_replica(blocks.events))
+    in_blocks["partitions"] = final_partitions(f"({by_partition(replicas)})", blocks.events)
+    in_blocks["replicas"] = final_replicas(replicas)
     return Answers(
         counts=counts,
         first_ms=given.extent["first_ms"],
         last_ms=given.extent["last_ms"],
         bucket_ms=given.width_ms,
-        listings=first_listed(given.table, tables, totals),
-        tables={
-            **tables,
-            "partitions": final_partitions(partitions, given.events),
-            "replicas": final_replicas(replicas),
-        },
+        listings=first_listed(given.table, blocks.home, {**home, **firsts}, totals),
+        tables=_Tables(blocks, home, in_blocks),
         data_loss=loss,
-        life_lines=life_lines(given.events, lived, moved, first_rows(tables, SHOWN_PARTITIONS)),
-        close=kept.close,
+        lives=lambda: _life_lines(given, found, firsts),
+        close=close,
     )
 
 
 def _marked(events: str) -> str:
-    """Return a query for the infrequent kinds of events, which several questions use."""
-    rare = ("is_illegal", IS_FAILURE, "is_unclean", f"({IS_REASSIGNMENT})", IS_OF_OUTAGES, IS_START)
-    return f"SELECT * EXCLUDE ({_NOT_LISTED}) FROM {events} WHERE {' OR '.join(rare)}"
+    """Return a query for the infrequent kinds of events that several questions use."""
+    rare = ("is_illegal", IS_FAILURE, "is_unclean", f"({IS_REASSIGNMENT})")
+    return f"SELECT * FROM {events} WHERE {' OR '.join(rare)}"
 
 
-def _lost(given: _Given) -> tuple[str, str]:
-    """Find lost rows. Return the names of two relations, the results of ``lost_rows`` and ``gaps``.
-
-    Filters do not apply to ``lost_rows``, because a lost row may have been about any topic. If no
-    row numbers are missing, which is the normal case, no further events are read.
-    """
-    doubtful, events, unfiltered = given.doubtful, given.events, given.unfiltered
-    if not given.missing:
-        events, unfiltered = _none(events), _none(unfiltered)
-    are_few = given.missing <= _FEW_MISSING
-    lost = given.kept(lost_rows(unfiltered, doubtful), "lost_rows")
-    incomplete = given.kept(
-        histories_with_gaps(events, doubtful), "histories_with_gaps", is_small=are_few
-    )
-    return lost, given.kept(gaps(events, doubtful, incomplete), "gaps", is_small=are_few)
+def _gaps(given: Divided) -> str:
+    """Find the gaps in the row numbers of partitions. Return the name of a relation in blocks."""
+    blocks = given.blocks
+    events = blocks.events if given.missing else no_rows(blocks.events)
+    incomplete = blocks.keep(histories_with_gaps(events, given.doubtful), "histories_with_gaps")
+    return blocks.keep(gaps(events, given.doubtful, incomplete), "gaps")
 
 
-def _stays(given: _Given, lived: str) -> str:
-    """Compute the intervals in OfflinePartition. Return the name of a relation.
+def _stays(given: Divided, lived: str) -> str:
+    """Compute the intervals in OfflinePartition. Return the name of a relation in blocks.
 
     ``is_counted``: the log shows when the partition went Offline, and this was not before
     ``from_ms``. ``offline_ms``: length of the interval after ``from_ms``; an interval that has not
@@ -363,19 +322,10 @@ def _stays(given: _Given, lived: str) -> str:
     if given.from_ms is not None:
         is_counted += f" AND start_ms >= {given.from_ms}"
     stays = f"SELECT *, {is_counted} AS is_counted FROM ({offline_intervals(lived)})"
-    return given.kept(_with_length(given, stays, "offline_ms"), "stays")
+    return given.blocks.keep(_with_length(given, stays, "offline_ms"), "stays")
 
 
-def _leaderless(given: _Given, lived: str, dead: str, deleted: str) -> str:
-    """Compute the intervals without a live leader; return the name of a relation with them.
-
-    The relation includes the length of each interval.
-    """
-    found = leaderless_intervals(lived, dead, deleted)
-    return given.kept(_with_length(given, found, "leaderless_ms"), "leaderless")
-
-
-def _with_length(given: _Given, intervals: str, name: str) -> str:
+def _with_length(given: Divided, intervals: str, name: str) -> str:
     """Return a query that adds each interval's length between ``from_ms`` and the run's end."""
     start_ms, end_ms = "start_ms", "coalesce(end_ms, run_last_ms)"
     if given.from_ms is not None:
@@ -386,59 +336,120 @@ FROM ({intervals}) JOIN (
   SELECT {RUN}, max(last_ms) AS run_last_ms FROM {given.epochs} GROUP BY {RUN}) USING ({RUN})"""
 
 
-def _of_epochs(given: _Given) -> dict[str, str]:
-    elected = given.table.engine.view(failovers(given.epochs))
-    shared = given.kept(shared_epochs(given.epochs), "shared")
-    events = given.events if given.extent["has_late"] else _none(given.events)
-    late = given.kept(late_writes(events, given.epochs), "late")
-    return {
+def _at_home(given: Divided, gathered: Mapping[str, str]) -> dict[str, str]:
+    """Return queries for the answers that combine what was gathered from all blocks."""
+    kept, home, from_ms = given.at_home, given.blocks.home, given.from_ms
+    elected = home.view(failovers(given.epochs))
+    tables = {
         "epochs": f"SELECT * FROM {given.epochs}",
-        "failovers": since(elected, given.from_ms, "elected_ms"),
-        "shared_epochs": since(shared, given.from_ms, "last_ms"),
-        "late_writes": since(late, given.from_ms),
+        "failovers": since(elected, from_ms, "elected_ms"),
+        "shared_epochs": since(f"({shared_epochs(given.epochs)})", from_ms, "last_ms"),
         "duplicates": f"SELECT * FROM {given.repeated}",
-    }
-
-
-def _counts(
-    engine: Engine, found: Found, tables: Mapping[str, str]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Count problems, and the rows of most answers, in one query.
-
-    Returns ``Answers.counts``, except those that need no query, and the numbers of rows that are
-    worth listing by answer. Answers that are not counted are small, or expensive to compute twice.
-    """
-    of_relations = {
-        found.partitions: f"{total('leader_changes')} AS leader_changes, "
-        "count(*) FILTER (WHERE partition >= 0) AS partitions",
-        found.marked: "count(*) FILTER (WHERE is_illegal) AS illegal, "
-        f"count(*) FILTER (WHERE {IS_FAILURE}) AS failed, "
-        "count(*) FILTER (WHERE is_unclean) AS unclean",
-        found.moved: "count(*) FILTER (WHERE has_left) AS shrinks, "
-        "count(*) FILTER (WHERE NOT has_left) AS expands",
-        found.stays: "count(*) FILTER (WHERE is_counted) AS offlines, "
-        f"{total('offline_ms')} AS offline_ms",
-        found.leaderless: f"{total('leaderless_ms')} AS leaderless_ms",
-        f"({tables['lost_rows']})": f"{total('missing')} AS missing",
-        f"({tables['reassignments']})": (
-            f"count(*) FILTER (WHERE status = '{OPEN}') AS open_reassignments"
+        "starts": starts(f"({since(given.rare, from_ms)})", given.epochs),
+        "marks": marks(
+            f"({since(given.rare, from_ms)})",
+            f"({since(elected, from_ms, 'elected_ms')})",
+            gathered["marks"],
+            given.marks_at,
         ),
+        "lost_rows": f"SELECT * FROM {given.lost}",
+        "lost_tails": all_lost_tails(gathered["lost_tails"]),
+        "isr_churn": summed(
+            gathered["isr_churn"], f"{RUN}, bucket_ms, broker", ("shrinks", "expands")
+        ),
+        "offline_timeline": offline_timeline(
+            gathered["offline_changes"], given.start_ms, given.width_ms
+        ),
+        "leaders_over_time": leaders_over_time(gathered["leader_changes"]),
+        "topics": topics_by_trouble(gathered["topics"], gathered["rows_of_topics"]),
+        "brokers": brokers_by_trouble(gathered["brokers"]),
     }
-    answered = rows_together(
-        engine,
+    logs = counts_by_log(
         {
-            **{name: f"SELECT {columns} FROM {name}" for name, columns in of_relations.items()},
-            **{
-                name: f"SELECT {number_listed(name)} AS listed FROM ({tables[name]})"
-                for name in (*_COUNTED, *_ONLY_LISTED)
-            },
-        },
+            **{name: f"({tables[name]})" for name in _SUMMED},
+            "epochs": given.epochs,
+            "counted": gathered["rows_of_topics"],
+        }
     )
-    counts = {name: n for key in of_relations for name, n in answered[key][0].items()}
-    totals = {name: answered[name][0]["listed"] for name in (*_COUNTED, *_ONLY_LISTED)}
-    counts |= {name: totals[name] for name in _COUNTED}
-    totals |= {name: counts[name] for name in ("illegal", "failed", "unclean")}
+    tables["logs"] = all_counts_by_log((logs, f"SELECT * FROM {gathered['logs']}"))
+    return {name: f"SELECT * FROM {kept(sql, name)}" for name, sql in tables.items()}
+
+
+def _counts(found: _Found, tables: Mapping[str, str]) -> str:
+    """Return a query for numbers of problems, and for the number of rows of each answer.
+
+    ``tables``: queries in blocks for answers. The result has one row; sums over all blocks are
+    ``Answers.counts`` and, with the prefix ``_LISTED``, the numbers of rows.
+    """
+    problems = found.problems
+    reassigned = f"({tables['reassignments']})"
+    of_relations = (
+        (
+            problems.marked,
+            "count(*) FILTER (WHERE is_illegal) AS illegal, "
+            f"count(*) FILTER (WHERE {IS_FAILURE}) AS failed, "
+            "count(*) FILTER (WHERE is_unclean) AS unclean",
+        ),
+        (
+            problems.moved,
+            "count(*) FILTER (WHERE has_left) AS shrinks, "
+            "count(*) FILTER (WHERE NOT has_left) AS expands",
+        ),
+        (
+            problems.stays,
+            f"count(*) FILTER (WHERE is_counted) AS offlines, {total('offline_ms')} AS offline_ms",
+        ),
+        (problems.leaderless, f"{total('leaderless_ms')} AS leaderless_ms"),
+        (reassigned, f"count(*) FILTER (WHERE status = '{OPEN}') AS open_reassignments"),
+        *((f"({sql})", f"count(*) AS {_LISTED}{name}") for name, sql in tables.items()),
+    )
+    selected = (f"(SELECT {columns} FROM {relation})" for relation, columns in of_relations)
+    return f"SELECT * FROM {', '.join(selected)}"
+
+
+def _totals(
+    given: Divided, gathered: Mapping[str, str], home: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return ``Answers.counts``, and the numbers of rows that are worth listing by answer.
+
+    ``gathered``: relations with results of blocks. ``home``: queries for the answers at home; those
+    that are neither in ``_COUNTED`` nor in ``_ONLY_LISTED`` are small.
+    """
+    engine, counted, of_topics = given.blocks.home, gathered["counts"], gathered["rows_of_topics"]
+    names = engine.columns(f"SELECT * FROM {counted}")
+    sums = row(engine, f"SELECT {', '.join(f'{total(at)} AS {at}' for at in names)} FROM {counted}")
+    totals = {at.removeprefix(_LISTED): n for at, n in sums.items() if at.startswith(_LISTED)}
+    for name in (*_COUNTED, *_ONLY_LISTED):
+        if name in home:
+            listed = f"SELECT {number_listed(name)} AS n FROM ({home[name]})"
+            totals[name] = row(engine, listed)["n"]
+    topics = row(
+        engine,
+        f"SELECT {total('leader_changes')} AS leader_changes, {total('partitions')} AS partitions "
+        f"FROM {of_topics}",
+    )
+    missing = row(engine, f"SELECT {total('missing')} AS missing FROM {given.lost}")
+    counts = {
+        "events": given.extent["rows"],
+        "repeated": given.copies,
+        **topics,
+        **{at: n for at, n in sums.items() if not at.startswith(_LISTED)},
+        **missing,
+        **{name: totals[name] for name in _COUNTED},
+    }
     return counts, totals
+
+
+def _life_lines(given: Divided, found: _Found, firsts: Mapping[str, str]) -> str:
+    """Return a query for the states and leaders of some partitions over time."""
+    blocks = given.blocks
+    shown = {name: firsts[name] for name in SHOWN_PARTITIONS}
+    named = named_partitions(first_rows(shown, MOST_LISTED).values())
+    named = blocks.share(given.at_home(named, "named"))
+    changed = blocks.gather({"changed": most_changed(found.lived, found.problems.moved, named)})
+    chosen = blocks.share(given.at_home(chosen_partitions(changed["changed"]), "chosen"))
+    lines = blocks.of_all(life_lines(blocks.events, chosen))
+    return f"SELECT * FROM ({lines}) ORDER BY {PARTITION}, number DESC"
 
 
 def _ended_since(intervals: str, from_ms: int | None) -> str:

@@ -88,7 +88,8 @@ _LATER_OPTIMIZED: Final = " ".join(
 )
 # On few processors a concurrent collector takes time from the job. With the parallel collector
 # Spark rejects a smaller heap as too small, because it does not count one survivor space.
-_PARALLEL: Final = "-XX:+UseParallelGC"
+# Most data is in Python's processes, which need the memory that a larger young generation takes.
+_PARALLEL: Final = "-XX:+UseParallelGC -XX:MaxNewSize={}m"
 _MIN_PARALLEL_MB: Final = 1024
 
 
@@ -208,7 +209,7 @@ def _conf(master: str, memory_mb: int, folder: str, *, is_small: bool) -> SparkC
         conf.set(name, value)
     conf.set("spark.driver.memory", f"{memory_mb}m")
     conf.set("spark.executor.memory", f"{memory_mb}m")
-    java = [_PARALLEL] if memory_mb >= _MIN_PARALLEL_MB else []
+    java = [_PARALLEL.format(memory_mb // 8)] if memory_mb >= _MIN_PARALLEL_MB else []
     java.append(_SMALL_JAVA if is_small else _LATER_OPTIMIZED)
     for process in ("driver", "executor"):
         conf.set(f"spark.{process}.extraJavaOptions", " ".join(java))

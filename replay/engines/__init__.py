@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from klamm.replay.engines.blocks import Blocks
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,6 +66,25 @@ class Engine(Protocol):
         """Run a query and keep its result. Return its unique name, which begins with ``name``.
 
         ``is_small``: the result fits in memory many times, so that a join may copy it to each task.
+        """
+
+    def divide(
+        self,
+        summaries: Mapping[str, str],
+        selected: str,
+        key: str,
+        rows: int,
+        beside: Blocks | None = None,
+    ) -> tuple[Blocks, dict[str, str]]:
+        """Divide the events of a table into blocks.
+
+        - ``summaries``: queries that run on parts of the events, cut anywhere. The results of all
+          parts together are a relation at ``home`` of the blocks; its name is returned.
+        - ``selected``: query for the events in blocks. ``key``: SQL for a whole number; events with
+          the same number are in the same block. These queries use views of one relation that
+          ``files`` registered.
+        - ``rows``: number of selected events.
+        - ``beside``: blocks whose ``home`` these blocks share; they must be closed later.
         """
 
     def name_view(self, relation: str, name: str) -> None:

@@ -7,7 +7,7 @@ spilled to a temporary directory.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -18,12 +18,15 @@ import pyarrow as pa
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.replay.engines import COMPRESSION, DUCKDB, ONE_QUERY, Fetched, R, T, literal
+from klamm.replay.engines.blocks import OneBlock
 from klamm.replay.full_disk import is_full, no_space
 from klamm.replay.locations import arrow_file_system, file_system, is_remote
 from klamm.runtime.interrupts import temporary_folder
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
+
+    from klamm.replay.engines.blocks import Blocks
 
 _MANY_BYTES: Final = 32 << 20
 """Minimum input size at which worker processes save more time than it takes to start them."""
@@ -75,6 +78,11 @@ class DuckDbEngine:
         with _one_line_errors():
             return Fetched(columns, cursor.fetchall())
 
+    def arrow(self, sql: str) -> pa.Table:
+        """Return the result of a query as an Arrow table."""
+        with _one_line_errors():
+            return self._connection.sql(sql).to_arrow_table()
+
     def columns(self, sql: str) -> list[str]:
         """Return the names of a query's columns."""
         return [column[0] for column in self._run(f"DESCRIBE SELECT * FROM ({sql})").fetchall()]
@@ -94,6 +102,18 @@ class DuckDbEngine:
         """Run a query and keep its result."""
         return self._named("TABLE", sql, name)
 
+    def divide(
+        self,
+        summaries: Mapping[str, str],
+        selected: str,
+        key: str,
+        rows: int,
+        beside: Blocks | None = None,
+    ) -> tuple[Blocks, dict[str, str]]:
+        """Return the whole table as one block."""
+        blocks = OneBlock(self, self.view(selected, "selected"))
+        return blocks, blocks.gather(summaries)
+
     def name_view(self, relation: str, name: str) -> None:
         """Create an alias for a relation."""
         self._run(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {relation}")
@@ -107,13 +127,12 @@ class DuckDbEngine:
         """Register the Parquet files below a directory as a relation."""
         found: dict[str, list[Path]] = {}
         for path in sorted(folder.rglob("[!_.]*.parquet")) if folder.exists() else ():
-            source = _SOURCE.search(str(path).removeprefix(str(folder.parent)))
-            found.setdefault(source[1] if source else "", []).append(path)
+            found.setdefault(source_of(path, folder), []).append(path)
         if not found:
             return self.table(schema.empty_table())
         return self.view(
             " UNION ALL ".join(
-                f"SELECT {_columns(schema, source)} FROM {self._parquet(paths)}"
+                f"SELECT {stored_columns(schema, source)} FROM {self._parquet(paths)}"
                 for source, paths in found.items()
             ),
             "files",
@@ -189,7 +208,14 @@ class DuckDbEngine:
             return self._connection.execute(sql)
 
 
-def _columns(schema: pa.Schema, source: str) -> str:
+def source_of(path: Path, folder: Path) -> str:
+    """Return the value of ``source`` that a directory below ``folder.parent`` gives, or ""."""
+    found = _SOURCE.search(str(path).removeprefix(str(folder.parent)))
+    return found[1] if found else ""
+
+
+def stored_columns(schema: pa.Schema, source: str) -> str:
+    """Return SQL for the columns of Parquet files. ``source``: the value that a directory gives."""
     stored = f"CAST({source} AS TINYINT) AS source" if source else "source"
     return ", ".join(stored if name == "source" else name for name in schema.names)
 

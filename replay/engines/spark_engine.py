@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import sqlglot
-from pyspark import StorageLevel
+from pyspark import RDD, StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -20,9 +20,19 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sqlglot import exp
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
-from klamm.replay.engines import COMPRESSION, ONE_QUERY, SPARK, Fetched, R, T
+from klamm.replay.engines import COMPRESSION, ONE_QUERY, SPARK, Fetched, R, T, spark_blocks
+from klamm.replay.engines.spark_blocks import (
+    Division,
+    SparkBlocks,
+    as_stream,
+    names_in,
+    splits_of,
+)
 from klamm.replay.spark_cluster import is_local, is_loopback
 from klamm.replay.spark_errors import SHARED_STORAGE, unpersist
+
+if TYPE_CHECKING:
+    from klamm.replay.engines.blocks import Blocks
 
 
 @functools.cache
@@ -51,6 +61,9 @@ class SparkEngine:
         self.remote = None if is_local(master) or is_loopback(master) else master
         self._numbers = count(1)
         self._kept: dict[str, DataFrame] = {}
+        self._arrow: dict[str, pa.Table] = {}
+        self._views: dict[str, str] = {}
+        self._files: dict[str, tuple[Path, pa.Schema]] = {}
 
     @property
     def cores(self) -> int:
@@ -84,7 +97,9 @@ class SparkEngine:
 
     def view(self, sql: str, name: str = "view") -> str:
         """Create a view of a query."""
-        return self._named(self._frame(sql), name)
+        named = self._named(self._frame(sql), name)
+        self._views[named] = sql
+        return named
 
     def keep(self, sql: str, name: str = "kept", *, is_small: bool = False) -> str:
         """Run a query when its result is first used, and keep the result."""
@@ -94,13 +109,73 @@ class SparkEngine:
         self._kept[named] = frame
         return named
 
+    def divide(
+        self,
+        summaries: Mapping[str, str],
+        selected: str,
+        key: str,
+        rows: int,
+        beside: Blocks | None = None,
+    ) -> tuple[Blocks, dict[str, str]]:
+        """Divide events into blocks of partitions, on which DuckDB runs in Spark's tasks."""
+        needed = self._needed((*summaries.values(), selected))
+        (root,) = (name for name in needed if name in self._files)
+        folder, schema = self._files[root]
+        division = Division(
+            root,
+            schema,
+            {
+                name: as_stream(self.arrow(name))
+                for name in needed
+                if name not in self._views and name != root
+            },
+            {name: self._views[name] for name in needed if name in self._views},
+            summaries,
+            selected,
+            key,
+            max(self.cores, rows // spark_blocks.BLOCK_ROWS),
+            spark_blocks.TASK_MB,
+        )
+        home = None if beside is None else cast(SparkBlocks, beside).home
+        blocks = SparkBlocks(self, division, splits_of(folder), home)
+        return blocks, blocks.summaries
+
+    def _needed(self, queries: Iterable[str]) -> list[str]:
+        """Return the relations that queries use, each after those that it uses itself."""
+        found: dict[str, None] = {}
+        for name in names_in(queries):
+            if name in self._views:
+                found |= dict.fromkeys(self._needed([self._views[name]]))
+            if name in self._views or name in self._files or self._exists(name):
+                found[name] = None
+        return list(found)
+
+    def _exists(self, name: str) -> bool:
+        return self.session.catalog.tableExists(name)
+
+    def arrow(self, relation: str) -> pa.Table:
+        """Return the rows of a small relation."""
+        if relation not in self._arrow:
+            self._arrow[relation] = self.session.table(relation).toArrow()
+        return self._arrow[relation]
+
+    def streams(self, found: RDD[bytes], schema: pa.Schema) -> str:
+        """Register Arrow streams, which tasks compute whenever it is read. Return its name."""
+        # Spark's mapInArrow would need pandas.
+        rows = found.flatMap(_rows_of_stream)
+        spark_schema = from_arrow_schema(schema)
+        frame = self.session.createDataFrame(rows, spark_schema, verifySchema=False)
+        return self._named(frame, "streams")
+
     def name_view(self, relation: str, name: str) -> None:
         """Create an alias for a relation."""
         self.session.table(relation).createOrReplaceTempView(name)
 
     def drop(self, relations: Iterable[str]) -> None:
         """Free the results that ``keep`` has stored under these names."""
-        unpersist(self._kept.pop(name) for name in list(relations) if name in self._kept)
+        for name in relations:
+            self._arrow.pop(name, None)
+            unpersist([self._kept.pop(name)] if name in self._kept else ())
 
     def files(self, folder: Path, schema: pa.Schema) -> str:
         """Register the Parquet files below a directory as a relation."""
@@ -109,12 +184,16 @@ class SparkEngine:
         reader = self.session.read.schema(from_arrow_schema(schema))
         base = folder.parent if "=" in folder.name else folder
         frame = reader.option("basePath", str(base)).parquet(str(folder))
-        return self._named(frame.select(*schema.names), "files")
+        named = self._named(frame.select(*schema.names), "files")
+        self._files[named] = folder, schema
+        return named
 
     def table(self, rows: pa.Table) -> str:
         """Register a small Arrow table as a relation."""
         frame = self.session.createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
-        return self._named(frame, "given")
+        named = self._named(frame, "given")
+        self._arrow[named] = rows
+        return named
 
     def write(self, sql: str, folder: Path) -> None:
         """Write the result of a query to a new directory of Parquet files."""
@@ -148,6 +227,11 @@ class SparkEngine:
         named = f"{name}_{next(self._numbers)}"
         frame.createOrReplaceTempView(named)
         return named
+
+
+def _rows_of_stream(data: bytes) -> Iterator[tuple[Any, ...]]:
+    for batch in pa.ipc.open_stream(data):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _plain(value: Any) -> Any:

@@ -159,6 +159,15 @@ def total(expression: str) -> str:
     return f"CAST(coalesce(sum({expression}), 0) AS BIGINT)"
 
 
+def summed(relation: str, keys: str, names: Iterable[str]) -> str:
+    """Return a query that sums the columns ``names`` over the rows with equal ``keys``.
+
+    It combines results that were counted separately, for example in blocks of partitions.
+    """
+    sums = ", ".join(f"{total(name)} AS {name}" for name in names)
+    return f"SELECT {keys}, {sums} FROM {relation} GROUP BY {keys}"
+
+
 def equal(left: str, right: str, columns: str) -> str:
     """Return an SQL join condition: the tables ``left`` and ``right`` have equal ``columns``.
 

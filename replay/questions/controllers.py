@@ -1,7 +1,7 @@
 """Queries about controllers: epochs, failovers, epochs with two controllers, late writes.
 
-One aggregation over all events (``epochs``) yields a row for each controller and epoch. The other
-queries work on its result.
+They work on the result of ``counts.counted_rows``: ``epochs`` yields a row for each controller and
+epoch. Only ``late_writes`` reads events.
 """
 
 from __future__ import annotations
@@ -12,29 +12,21 @@ from klamm.cluster.journal import Kind
 from klamm.replay.questions.columns import (
     AT,
     EPOCH,
-    IS_JOURNAL,
     IS_WRITE,
-    IS_ZOOKEEPER,
     PARTITION,
     RUN,
-    in_time,
     is_kind,
+    total,
 )
+from klamm.replay.questions.counts import ORDERED_AT, TIMES_OF_EPOCHS
 
 IS_START: Final = is_kind(Kind.RUN_START)
-_MARKS: Final = {
-    "snapshot_ms": Kind.PARTITION_SNAPSHOT,
-    "elected_ms": Kind.CONTROLLER_ELECTED,
-    "ready_ms": Kind.CONTROLLER_READY,
-    "resigned_ms": Kind.CONTROLLER_RESIGNED,
-    "moved_ms": Kind.CONTROLLER_MOVED,
-}
-"""Columns of ``epochs`` with the time of the epoch's first event of this kind."""
-_AT: Final = f"CASE WHEN {IS_ZOOKEEPER} THEN place ELSE t_ms END"
 
 
-def epochs(events: str, from_ms: int | None = None) -> str:
+def epochs(counted: str) -> str:
     """Return a query with a row for each controller epoch, e.g. with the time of the election.
+
+    ``counted``: result of ``counts.counted_rows``.
 
     - ``rows``: number of events at or after ``from_ms``; all other columns consider all events.
     - ``last_write_at``: the epoch's last write.
@@ -43,22 +35,17 @@ def epochs(events: str, from_ms: int | None = None) -> str:
     For ZooKeeper's logs, the last two are positions (``place``). For other logs they are times,
     because the order of events of different controllers is uncertain.
     """
-    marks = ", ".join(
-        f"min(CASE WHEN {is_kind(kind)} THEN t_ms END) AS {name}" for name, kind in _MARKS.items()
-    )
+    marks = ", ".join(f"min({name}) AS {name}" for name in TIMES_OF_EPOCHS)
     return f"""
-SELECT {EPOCH}, rows, first_ms, last_ms, {", ".join(_MARKS)}, first_seq, last_seq, numbered,
-  last_write_at,
+SELECT {EPOCH}, rows, first_ms, last_ms, {", ".join(TIMES_OF_EPOCHS)}, first_seq, last_seq,
+  numbered, last_write_at,
   min(first_at) OVER (PARTITION BY {RUN} ORDER BY epoch
     RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS newer_at
 FROM (
-  SELECT {EPOCH}, count(*) FILTER (WHERE {in_time(from_ms)}) AS rows,
-    min(t_ms) AS first_ms, max(t_ms) AS last_ms, min({_AT}) AS first_at,
-    max(CASE WHEN {IS_WRITE} THEN {_AT} END) AS last_write_at, {marks},
-    min(CASE WHEN {IS_JOURNAL} THEN seq END) AS first_seq,
-    max(CASE WHEN {IS_JOURNAL} THEN seq END) AS last_seq,
-    count(*) FILTER (WHERE {IS_JOURNAL}) AS numbered
-  FROM {events} GROUP BY {EPOCH})"""
+  SELECT {EPOCH}, {total("rows")} AS rows, min(first_ms) AS first_ms, max(last_ms) AS last_ms,
+    min(first_at) AS first_at, max(last_write_at) AS last_write_at, {marks},
+    min(first_seq) AS first_seq, max(last_seq) AS last_seq, {total("numbered")} AS numbered
+  FROM {counted} GROUP BY {EPOCH})"""
 
 
 def failovers(found: str) -> str:
@@ -115,4 +102,4 @@ def late_writes(events: str, found: str) -> str:
 SELECT {PARTITION}, replica, kind, leader, isr, {AT}
 FROM {events} JOIN (
   SELECT {EPOCH}, newer_at FROM {found} WHERE last_write_at > newer_at) USING ({EPOCH})
-WHERE ({IS_WRITE}) AND {_AT} > newer_at"""
+WHERE ({IS_WRITE}) AND {ORDERED_AT} > newer_at"""

@@ -7,27 +7,23 @@ than the events.
 
 from __future__ import annotations
 
-from klamm.replay.questions.columns import IS_DELETED, PARTITION, in_time, total
+from klamm.replay.questions.columns import IS_DELETED, PARTITION
 
 
-def by_replica(events: str, from_ms: int | None = None) -> str:
+def by_replica(events: str) -> str:
     """Return a query with a row for each replica, and a row with replica -1 for each partition.
 
-    - ``rows``, ``leader_changes``: numbers of events at or after ``from_ms``.
     - ``state``, ``state_place``: last state, and the position of the event that set it. Illegal
       transitions are ignored.
     - ``leadership_place``: position of the last row that contains the partition's leader and ISR,
       or of a later creation or deletion of the partition.
 
-    Columns other than the first two consider all events, and are null if there is no such event.
+    Values are null if there is no such event.
     """
-    counted = in_time(from_ms)
     sets_state = "(is_partition_state OR is_replica_state)"
     leads = f"is_leadership OR is_birth_or_death OR {IS_DELETED}"
     return f"""
 SELECT {PARTITION}, key_replica AS replica,
-  count(*) FILTER (WHERE {counted}) AS rows,
-  count(*) FILTER (WHERE {counted} AND is_leadership AND leader <> prev_leader) AS leader_changes,
   max(CASE WHEN {sets_state} THEN place END) AS state_place,
   arg_max(to_state, CASE WHEN {sets_state} THEN place END) AS state,
   max(CASE WHEN {leads} THEN place END) AS leadership_place
@@ -38,7 +34,6 @@ def by_partition(found: str) -> str:
     """Return a query that aggregates the result of ``by_replica`` to one row per partition."""
     own = "CASE WHEN replica = -1 THEN state_place END"
     return f"""
-SELECT {PARTITION}, {total("rows")} AS rows, {total("leader_changes")} AS leader_changes,
-  arg_max(state, {own}) AS state, max({own}) AS state_place,
+SELECT {PARTITION}, arg_max(state, {own}) AS state, max({own}) AS state_place,
   max(leadership_place) AS leadership_place
 FROM {found} GROUP BY {PARTITION}"""

@@ -20,6 +20,8 @@ from klamm.replay.questions.columns import (
     PARTITION,
     RUN,
     is_kind,
+    summed,
+    total,
 )
 
 BUCKETS: Final = 120
@@ -134,10 +136,24 @@ def bucket(column: str, first_ms: int, width_ms: int) -> str:
     return f"{first_ms} + {width_ms} * CAST(greatest({number}, -1) AS BIGINT)"
 
 
-def offline_timeline(intervals: str, first_ms: int, width_ms: int) -> str:
+def offline_changes(intervals: str, first_ms: int) -> str:
+    """Return a query that counts the beginnings and ends of some ``offline_intervals`` by time."""
+    return f"""
+SELECT {RUN}, t_ms, {total("begun")} AS begun, {total("ended")} AS ended, {total("went")} AS went
+FROM (
+  SELECT {RUN}, coalesce(start_ms, {first_ms} - 1) AS t_ms, 1 AS begun, 0 AS ended,
+    CASE WHEN is_new AND start_ms IS NOT NULL THEN 1 ELSE 0 END AS went
+  FROM {intervals}
+  UNION ALL
+  SELECT {RUN}, end_ms AS t_ms, 0 AS begun, 1 AS ended, 0 AS went
+  FROM {intervals} WHERE end_ms IS NOT NULL)
+GROUP BY {RUN}, t_ms"""
+
+
+def offline_timeline(changes: str, first_ms: int, width_ms: int) -> str:
     """Return a query for the number of offline partitions over time, in time buckets.
 
-    ``intervals`` is the result of ``offline_intervals``. Buckets without a change have no row.
+    ``changes``: results of ``offline_changes``. Buckets without a change have no row.
 
     - ``offline``: number at the end of the bucket. ``most``: largest number within the bucket.
     - ``went_offline``, ``came_back``: number of changes in the bucket. Partitions whose leader died
@@ -151,34 +167,35 @@ FROM (
   SELECT {RUN}, t_ms, {bucket("t_ms", first_ms, width_ms)} AS bucket_ms, went, ended,
     CAST(sum(begun - ended) OVER (PARTITION BY {RUN} ORDER BY t_ms) AS BIGINT) AS offline
   FROM (
-    SELECT {RUN}, t_ms, sum(begun) AS begun, sum(ended) AS ended, sum(went) AS went
-    FROM (
-      SELECT {RUN}, coalesce(start_ms, {first_ms} - 1) AS t_ms, 1 AS begun, 0 AS ended,
-        CASE WHEN is_new AND start_ms IS NOT NULL THEN 1 ELSE 0 END AS went
-      FROM {intervals}
-      UNION ALL
-      SELECT {RUN}, end_ms AS t_ms, 0 AS begun, 1 AS ended, 0 AS went
-      FROM {intervals} WHERE end_ms IS NOT NULL)
-    GROUP BY {RUN}, t_ms))
+    {summed(changes, f"{RUN}, t_ms", ("begun", "ended", "went"))}))
 GROUP BY {RUN}, bucket_ms"""
 
 
-def leaders_over_time(found: str, first_ms: int, width_ms: int) -> str:
+def leaders_over_time(changes: str) -> str:
     """Return a query that counts the partitions led by each broker at the end of a time bucket.
 
-    Buckets without a change have no row. Broker -1 stands for partitions without a leader.
+    ``changes``: results of ``leader_changes``. Buckets without a change have no row.
+    """
+    return f"""
+SELECT {RUN}, bucket_ms, broker,
+  CAST(sum(change) OVER (PARTITION BY {RUN}, broker ORDER BY bucket_ms) AS BIGINT) AS leaders
+FROM ({summed(changes, f"{RUN}, bucket_ms, broker", ("change",))})"""
+
+
+def leader_changes(found: str, first_ms: int, width_ms: int) -> str:
+    """Return a query for the changes in the number of partitions that each broker leads.
+
+    ``found`` is the result of ``lives``. There is a row for each broker and time bucket. Broker -1
+    stands for partitions without a leader.
     """
     at = bucket("t_ms", first_ms, width_ms)
     changed = "leader IS DISTINCT FROM prev_leader"
     return f"""
-SELECT {RUN}, bucket_ms, broker,
-  CAST(sum(change) OVER (PARTITION BY {RUN}, broker ORDER BY bucket_ms) AS BIGINT) AS leaders
+SELECT {RUN}, bucket_ms, broker, {total("change")} AS change
 FROM (
-  SELECT {RUN}, bucket_ms, broker, sum(change) AS change
-  FROM (
-    SELECT {RUN}, {at} AS bucket_ms, leader AS broker, 1 AS change
-    FROM {found} WHERE leader IS NOT NULL AND {changed}
-    UNION ALL
-    SELECT {RUN}, {at} AS bucket_ms, prev_leader AS broker, -1 AS change
-    FROM {found} WHERE prev_leader IS NOT NULL AND {changed})
-  GROUP BY {RUN}, bucket_ms, broker)"""
+  SELECT {RUN}, {at} AS bucket_ms, leader AS broker, 1 AS change
+  FROM {found} WHERE leader IS NOT NULL AND {changed}
+  UNION ALL
+  SELECT {RUN}, {at} AS bucket_ms, prev_leader AS broker, -1 AS change
+  FROM {found} WHERE prev_leader IS NOT NULL AND {changed})
+GROUP BY {RUN}, bucket_ms, broker"""

@@ -5,15 +5,15 @@ Several logs may describe the same cluster, so that sums over all logs mean litt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from klamm.replay.questions.columns import RUN, total
+from klamm.replay.questions.columns import RUN, summed
 from klamm.replay.questions.reassignments import OPEN
 
 _COUNTED: Final[dict[str, tuple[str, str]]] = {
     "events": ("epochs", "rows"),
-    "partitions": ("partitions", "CASE WHEN partition >= 0 THEN 1 ELSE 0 END"),
+    "partitions": ("counted", "partitions"),
     "elections": ("failovers", "1"),
     "illegal": ("marked", "CASE WHEN is_illegal THEN 1 ELSE 0 END"),
     "missing": ("lost_rows", "missing"),
@@ -33,14 +33,20 @@ def counts_by_log(relations: Mapping[str, str]) -> str:
     """Return a query with a row for each log (source and run) and the columns of ``_COUNTED``.
 
     ``relations``: relations or queries in parentheses, by the names that ``_COUNTED`` has for them.
-    Durations are in ms and summed over partitions.
+    Columns that need other relations are 0; ``all_counts_by_log`` adds them up. Durations are in ms
+    and summed over partitions.
     """
     counts = " UNION ALL ".join(
         f"SELECT {RUN}, {_columns(name, expression)} FROM {relations[relation]}"
         for name, (relation, expression) in _COUNTED.items()
+        if relation in relations
     )
-    sums = ", ".join(f"{total(name)} AS {name}" for name in _COUNTED)
-    return f"SELECT {RUN}, {sums} FROM ({counts}) GROUP BY {RUN}"
+    return summed(f"({counts})", RUN, _COUNTED)
+
+
+def all_counts_by_log(found: Iterable[str]) -> str:
+    """Return a query that adds up results of ``counts_by_log``, given as queries."""
+    return summed(f"({' UNION ALL '.join(found)})", RUN, _COUNTED)
 
 
 def _columns(counted: str, expression: str) -> str:

@@ -34,11 +34,10 @@ _ORDER: Final = f"PARTITION BY {PARTITION} ORDER BY from_place, until_place"
 
 
 class Planned(NamedTuple):
-    """Names of the relations with deletions of topics, controlled shutdowns and reassignments."""
+    """Names of the relations with deletions of topics and with controlled shutdowns."""
 
     deleted: str
     shut_down: str
-    reassigned: str
 
 
 def deletions(marked: str) -> str:
@@ -101,7 +100,7 @@ def unplanned_shrinks(moved: str, dead: str, planned: Planned) -> str:
     """Return a query for the ISR changes in which replicas left an ISR unexpectedly.
 
     Replicas are expected to leave ISRs at topic deletions, controlled shutdowns and reassignments,
-    but not if their broker died during a reassignment.
+    but not if their broker died during a reassignment. ``moved``: result of ``while_reassigned``.
     """
     of_run = "m.source = {0}.source AND m.run = {0}.run"
     of_topic = f"{of_run} AND m.topic = {{0}}.topic"
@@ -109,7 +108,7 @@ def unplanned_shrinks(moved: str, dead: str, planned: Planned) -> str:
     return f"""
 SELECT m.* FROM (
   SELECT m.*, x.broker IS NOT NULL AS is_dead
-  FROM ({_while_reassigned(moved, planned.reassigned)}) AS m
+  FROM (SELECT * FROM {moved} WHERE has_left) AS m
   LEFT JOIN {dead} AS x ON {of_run.format("x")} AND m.replica = x.broker
     AND m.place > x.from_place AND {until.format("x")}) AS m
 ANTI JOIN {planned.deleted} AS d ON {of_topic.format("d")}
@@ -119,25 +118,26 @@ ANTI JOIN {planned.shut_down} AS s ON {of_run.format("s")} AND m.replica = s.bro
 WHERE is_dead OR NOT is_reassigned"""
 
 
-def _while_reassigned(moved: str, reassigned: str) -> str:
-    """Return a query for the replicas that left an ISR, with the column ``is_reassigned``.
+def while_reassigned(moved: str, reassigned: str) -> str:
+    """Return a query that adds the column ``is_reassigned`` to the ISR changes ``moved``.
 
     ``is_reassigned``: a reassignment of the partition was in progress.
     """
     # A join would compare all changes of a partition with all of its reassignments.
     return f"""
-SELECT *, coalesce(reassigned_until_ms >= t_ms, false) AS is_reassigned
+SELECT {PARTITION}, place, t_ms, replica, has_left,
+  coalesce(reassigned_until_ms >= t_ms, false) AS is_reassigned
 FROM (
   SELECT *, max(end_ms) OVER (PARTITION BY {PARTITION} ORDER BY t_ms
     RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS reassigned_until_ms
   FROM (
     SELECT {PARTITION}, t_ms, place, replica, has_left, NULL AS end_ms
-    FROM {moved} WHERE has_left
+    FROM {moved}
     UNION ALL
-    SELECT {PARTITION}, start_ms AS t_ms, NULL AS place, NULL AS replica, false AS has_left,
+    SELECT {PARTITION}, start_ms AS t_ms, NULL AS place, NULL AS replica, NULL AS has_left,
       coalesce(end_ms, {_END}) AS end_ms
     FROM {reassigned}))
-WHERE has_left"""
+WHERE replica IS NOT NULL"""
 
 
 def leaderless_intervals(found: str, dead: str, deleted: str) -> str:

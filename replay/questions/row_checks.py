@@ -17,9 +17,10 @@ from klamm.replay.questions.columns import (
     PARTITION,
     REPLICA,
     RUN,
+    total,
 )
 
-_BLOCK_ROWS: Final = 4096
+_BLOCK: Final = "seq >> 12"
 
 
 def doubtful_epochs(found: str) -> str:
@@ -34,36 +35,61 @@ SELECT * FROM (
 WHERE missing > 0"""
 
 
-def lost_rows(events: str, doubtful: str) -> str:
+def numbered_blocks(events: str) -> str:
+    """Return a query that counts the rows of journals in blocks of sequence numbers.
+
+    An epoch may have most rows of a log, too many for one task to sort. Therefore only the rows of
+    blocks next to or with a gap are sorted.
+    """
+    return f"""
+SELECT {EPOCH}, {_BLOCK} AS block, min(seq) AS first_seq, max(seq) AS last_seq, count(*) AS rows
+FROM {events} WHERE {IS_JOURNAL} GROUP BY {EPOCH}, {_BLOCK}"""
+
+
+def blocks_beside_gaps(found: str, doubtful: str) -> str:
+    """Return a query for the blocks of sequence numbers next to or with a gap.
+
+    ``found``: results of ``numbered_blocks``. ``doubtful``: result of ``doubtful_epochs``.
+    ``is_after_gap``: rows are missing before the first row of the block. ``rows``: number of rows.
+    """
+    by_block = f"PARTITION BY {EPOCH} ORDER BY block"
+    return f"""
+SELECT {EPOCH}, block, is_after_gap, rows FROM (
+  SELECT *, first_seq - coalesce(lag(last_seq) OVER ({by_block}), 0) > 1 AS is_after_gap,
+    coalesce(lead(first_seq) OVER ({by_block}) - last_seq, 1) > 1 AS is_before_gap
+  FROM (
+    SELECT {EPOCH}, block, min(first_seq) AS first_seq, max(last_seq) AS last_seq,
+      {total("rows")} AS rows
+    FROM {found} SEMI JOIN {doubtful} USING ({EPOCH}) GROUP BY {EPOCH}, block))
+WHERE is_after_gap OR is_before_gap OR last_seq - first_seq + 1 > rows"""
+
+
+def rows_beside_gaps(events: str, beside: str) -> str:
+    """Return a query for the rows in some blocks of sequence numbers.
+
+    ``events`` must not contain duplicates. ``beside``: result of ``blocks_beside_gaps``.
+    """
+    return f"""
+SELECT {EPOCH}, seq, file, line, t_ms, block, is_after_gap
+FROM (SELECT {EPOCH}, seq, file, line, t_ms, {_BLOCK} AS block FROM {events})
+JOIN {beside} USING ({EPOCH}, block)"""
+
+
+def lost_rows(beside: str) -> str:
     """Return a query for the gaps in the sequence numbers of rows in each controller epoch.
 
-    ``events`` must not contain duplicates. ``doubtful`` is the result of ``doubtful_epochs``.
+    ``beside``: result of ``rows_beside_gaps`` for whole epochs.
 
     - ``missing``: number of lost rows.
     - ``after_*``: the row after which rows are missing; null if an epoch's first rows are missing.
     - ``before_*``: the row before which rows are missing.
-
-    An epoch may have most rows of a log, too many for one task to sort. Therefore the query first
-    counts the rows in blocks of sequence numbers, and sorts only blocks next to or with a gap.
     """
     places, order = _beside("seq", EPOCH)
-    numbered = f"""
-    SELECT {EPOCH}, seq, file, line, t_ms, CAST(floor(seq / {_BLOCK_ROWS}) AS BIGINT) AS block
-    FROM {events} JOIN {doubtful} USING ({EPOCH})"""
-    by_block = f"PARTITION BY {EPOCH} ORDER BY block"
     return f"""
 SELECT * EXCLUDE (follows) FROM (
   SELECT {EPOCH}, seq - coalesce(lag(seq) OVER ({order}), 0) - 1 AS missing,
     is_after_gap OR block = lag(block) OVER ({order}) AS follows, {places}
-  FROM ({numbered}) JOIN (
-    SELECT {EPOCH}, block, is_after_gap FROM (
-      SELECT *, first_seq - coalesce(lag(last_seq) OVER ({by_block}), 0) > 1 AS is_after_gap,
-        coalesce(lead(first_seq) OVER ({by_block}) - last_seq, 1) > 1 AS is_before_gap
-      FROM (
-        SELECT {EPOCH}, block, min(seq) AS first_seq, max(seq) AS last_seq, count(*) AS rows
-        FROM ({numbered}) GROUP BY {EPOCH}, block))
-    WHERE is_after_gap OR is_before_gap OR last_seq - first_seq + 1 > rows)
-  USING ({EPOCH}, block))
+  FROM {beside})
 WHERE missing > 0 AND follows"""
 
 
@@ -121,8 +147,23 @@ SELECT {REPLICA}, from_state, to_state, election, outcome, {AT}
 FROM {events} WHERE {IS_FAILURE}"""
 
 
+_FIRST_TAIL: Final = ", ".join(
+    f"arg_min({name}, place) AS {name}"
+    for name in ("topic", "partition", "leader_epoch", "known", "file", "line", "t_ms")
+)
+
+
+def all_lost_tails(found: str) -> str:
+    """Return a query that combines results of ``lost_tails``."""
+    return f"""
+SELECT {RUN}, epoch, {total("partitions")} AS partitions, {_FIRST_TAIL}
+FROM {found} GROUP BY {RUN}, epoch"""
+
+
 def lost_tails(events: str) -> str:
     """Return a query for the controller epochs in journals whose last rows are lost.
+
+    ``all_lost_tails`` combines the results for different partitions.
 
     Rows are known to be lost if the next controller read a leader epoch from ZooKeeper that is
     higher than any earlier one of the partition in the journal: only controllers raise leader
@@ -130,16 +171,12 @@ def lost_tails(events: str) -> str:
     partitions; the other columns describe the first of them.
     """
     before = f"PARTITION BY {PARTITION} ORDER BY epoch ROWS BETWEEN UNBOUNDED PRECEDING"
-    first = ", ".join(
-        f"arg_min({name}, place) AS {name}"
-        for name in ("topic", "partition", "leader_epoch", "known", "file", "line", "t_ms")
-    )
     taken = ", ".join(
         f"arg_min({name}, CASE WHEN {IS_SNAPSHOT} THEN place END) AS {name}"
         for name in ("leader_epoch", "file", "line", "t_ms")
     )
     return f"""
-SELECT {RUN}, epoch, count(*) AS partitions, {first}
+SELECT {RUN}, epoch, count(*) AS partitions, {_FIRST_TAIL}, min(place) AS place
 FROM (
   SELECT *, max(reached) OVER ({before} AND 1 PRECEDING) AS known
   FROM (

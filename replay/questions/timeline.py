@@ -6,7 +6,7 @@ results of other questions; only the events of the shown partitions are read aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from klamm.cluster.journal import Kind
@@ -17,6 +17,7 @@ from klamm.replay.questions.columns import (
     RUN,
     is_kind,
     known_state,
+    total,
 )
 from klamm.replay.questions.lives import IS_THERE
 
@@ -34,42 +35,56 @@ _CHANGES_OF_ALL: Final = 150_000
 _ORDER: Final = f"PARTITION BY {PARTITION} ORDER BY place, controller"
 
 
-def marks(marked: str, elected: str, reassigned: str, lived: str, at: tuple[int, int]) -> str:
+def marks(rare: str, elected: str, others: str, at: tuple[int, int]) -> str:
     """Return a query with a mark for each kind of event and time interval in which it occurred.
 
-    A mark has the time of the first event, the number of events, and the brokers if known. ``at``:
-    start of the first interval and width of all intervals, in ms.
+    A mark has the time of the first event, the number of events, and the brokers if known.
+    ``others``: results of ``marks_of_partitions``. ``at``: start of the first interval and width of
+    all intervals, in ms.
     """
-    first_ms, width_ms = at
     kinds = (
-        f"'{BROKER_FAILURE}' AS what, t_ms, replica AS broker FROM {marked} "
+        f"'{BROKER_FAILURE}' AS what, t_ms, 1 AS times, replica AS broker FROM {rare} "
         f"WHERE {IS_BROKER_FAILURE}",
-        f"'{CONTROLLER_ELECTION}' AS what, elected_ms AS t_ms, controller AS broker FROM {elected}",
-        f"'{REASSIGNMENT}' AS what, start_ms AS t_ms, NULL AS broker FROM {reassigned}",
-        f"'{LEADER_ELECTION}' AS what, t_ms, NULL AS broker FROM {lived} WHERE leader > {NO_LEADER}"
-        " AND prev_leader <> leader",
+        f"'{CONTROLLER_ELECTION}' AS what, elected_ms AS t_ms, 1 AS times, controller AS broker "
+        f"FROM {elected}",
+        f"what, t_ms, times, NULL AS broker FROM {others}",
     )
     return f"""
-SELECT {RUN}, what, min(t_ms) AS t_ms, count(*) AS times,
+SELECT {RUN}, what, min(t_ms) AS t_ms, {total("times")} AS times,
   CASE WHEN max(broker) >= 0
     THEN list_sort(list(DISTINCT broker) FILTER (WHERE broker >= 0)) END AS brokers
+{_by_interval(kinds, at)}"""
+
+
+def marks_of_partitions(reassigned: str, lived: str, at: tuple[int, int]) -> str:
+    """Return a query that counts reassignments and leader elections in each time interval."""
+    kinds = (
+        f"'{REASSIGNMENT}' AS what, start_ms AS t_ms FROM {reassigned}",
+        f"'{LEADER_ELECTION}' AS what, t_ms FROM {lived} WHERE leader > {NO_LEADER}"
+        " AND prev_leader <> leader",
+    )
+    return f"SELECT {RUN}, what, min(t_ms) AS t_ms, count(*) AS times {_by_interval(kinds, at)}"
+
+
+def _by_interval(kinds: Iterable[str], at: tuple[int, int]) -> str:
+    first_ms, width_ms = at
+    return f"""
 FROM ({" UNION ALL ".join(f"SELECT {RUN}, {kind}" for kind in kinds)})
 WHERE t_ms >= {first_ms}
 GROUP BY {RUN}, what, CAST(floor((t_ms - {first_ms}) / {width_ms}) AS BIGINT)"""
 
 
-def life_lines(events: str, lived: str, moved: str, first: Mapping[str, str]) -> str:
+def life_lines(events: str, chosen: str) -> str:
     """Return a query for the last changes of state, leader and ISR size of some partitions.
 
-    The partitions in the results of the queries ``first`` are chosen first, then those with the
-    most changes, up to the maximum size of the page. ``leader`` is null if unknown, and below -1 if
-    the partition does not exist. ``changes``: total number of the partition's changes.
+    ``chosen``: result of ``chosen_partitions``. ``leader`` is null if unknown, and below -1 if the
+    partition does not exist. ``changes``: total number of the partition's changes. ``number`` is 1
+    for the last change.
     """
-    named = " UNION ".join(f"SELECT {PARTITION} FROM ({sql})" for sql in first.values())
     is_gone = f"{IS_DELETED} OR is_birth_or_death"
     gone = NO_LEADER - 1
     return f"""
-SELECT {PARTITION}, t_ms, state, leader, in_sync, changes
+SELECT {PARTITION}, t_ms, state, leader, in_sync, changes, number
 FROM (
   SELECT *, row_number() OVER ({_ORDER.replace("place, controller", "place DESC, controller DESC")})
     AS number, count(*) OVER (PARTITION BY {PARTITION}) AS changes
@@ -90,27 +105,44 @@ FROM (
           CASE WHEN {is_gone} THEN {gone} WHEN is_leadership THEN leader END AS leader,
           CASE WHEN {is_gone} THEN 0 WHEN is_leadership AND isr IS NOT NULL
             THEN array_length(isr) END AS in_sync
-        FROM {events} JOIN ({_chosen(lived, moved, named)}) USING ({PARTITION})
+        FROM {events} JOIN {chosen} USING ({PARTITION})
         WHERE is_partition_state OR is_leadership OR {IS_DELETED}))))
   WHERE before IS NULL OR state IS DISTINCT FROM last_state
     OR leader IS DISTINCT FROM last_leader OR in_sync IS DISTINCT FROM last_in_sync)
-WHERE number <= {MOST_CHANGES}
-ORDER BY {PARTITION}, number DESC"""
+WHERE number <= {MOST_CHANGES}"""
 
 
-def _chosen(lived: str, moved: str, named: str) -> str:
-    """Return a query for the partitions whose timelines are shown."""
-    return f"""
-SELECT {PARTITION}
+def named_partitions(first: Iterable[str]) -> str:
+    """Return a query for the partitions in the results of some queries."""
+    return " UNION ".join(f"SELECT {PARTITION} FROM ({sql})" for sql in first)
+
+
+def most_changed(lived: str, moved: str, named: str) -> str:
+    """Return a query for partitions whose timelines may be shown, with their numbers of changes.
+
+    These are the partitions ``named`` (column ``is_named``) and those with the most changes, up to
+    the maximum size of the page.
+    """
+    return _up_to_maximum(f"""
+SELECT {PARTITION}, changes, coalesce(is_named, false) AS is_named
 FROM (
-  SELECT {PARTITION}, sum(least(changes, {MOST_CHANGES})) OVER (
+  SELECT {PARTITION}, count(*) AS changes
+  FROM (SELECT {PARTITION} FROM {lived} UNION ALL SELECT {PARTITION} FROM {moved})
+  GROUP BY {PARTITION})
+LEFT JOIN (SELECT *, true AS is_named FROM {named}) USING ({PARTITION})""")
+
+
+def chosen_partitions(found: str) -> str:
+    """Return a query for the partitions to show, of all results of ``most_changed``."""
+    return f"SELECT {PARTITION} FROM ({_up_to_maximum(f'SELECT * FROM {found}')})"
+
+
+def _up_to_maximum(found: str) -> str:
+    return f"""
+SELECT {PARTITION}, changes, is_named
+FROM (
+  SELECT *, sum(least(changes, {MOST_CHANGES})) OVER (
     ORDER BY is_named DESC, changes DESC, {PARTITION}
     ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS so_far
-  FROM (
-    SELECT {PARTITION}, changes, coalesce(is_named, false) AS is_named
-    FROM (
-      SELECT {PARTITION}, count(*) AS changes
-      FROM (SELECT {PARTITION} FROM {lived} UNION ALL SELECT {PARTITION} FROM {moved})
-      GROUP BY {PARTITION})
-    LEFT JOIN (SELECT *, true AS is_named FROM ({named})) USING ({PARTITION})))
+  FROM ({found}))
 WHERE so_far <= {_CHANGES_OF_ALL}"""

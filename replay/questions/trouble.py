@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from klamm.replay.questions.columns import IS_FAILURE, RUN, total
+from klamm.replay.questions.columns import IS_FAILURE, RUN, summed
 
 _TROUBLE: Final = ("missing", "illegal", "failed", "unclean", "shrinks", "offlines")
 _OF_TOPICS: Final = ("rows", *_TROUBLE, "offline_ms", "leaderless_ms")
 _OF_BROKERS: Final = ("missing", "illegal", "failed", "shrinks")
 
 
-class Found(NamedTuple):
-    """Names of the relations in which problems are counted.
+class Problems(NamedTuple):
+    """Names of the relations in which problems of partitions are counted.
 
-    - ``partitions``: number of rows of each partition.
     - ``marked``: illegal and failed transitions, unclean elections.
     - ``gaps``: lost rows of partitions and replicas.
     - ``moved``: ISR changes.
@@ -24,7 +23,6 @@ class Found(NamedTuple):
     - ``leaderless``: intervals without a live leader, with ``leaderless_ms``.
     """
 
-    partitions: str
     marked: str
     gaps: str
     moved: str
@@ -33,14 +31,10 @@ class Found(NamedTuple):
     leaderless: str
 
 
-def topics_by_trouble(found: Found) -> str:
-    """Return a query that counts the rows and the problems of each topic.
-
-    ``trouble`` is the sum of all problems.
-    """
+def problems_of_topics(found: Problems) -> str:
+    """Return a query that counts the problems of each topic's partitions."""
     stayed = {"offlines": "CASE WHEN is_counted THEN 1 ELSE 0 END", "offline_ms": "offline_ms"}
     counts = (
-        _counts("topic", _OF_TOPICS, found.partitions, {"rows": "rows"}),
         _counts("topic", _OF_TOPICS, found.gaps, {"missing": "missing"}),
         _counts("topic", _OF_TOPICS, found.marked, {"illegal": "1"}, "is_illegal"),
         _counts("topic", _OF_TOPICS, found.marked, {"failed": "1"}, IS_FAILURE),
@@ -49,14 +43,24 @@ def topics_by_trouble(found: Found) -> str:
         _counts("topic", _OF_TOPICS, found.stays, stayed),
         _counts("topic", _OF_TOPICS, found.leaderless, {"leaderless_ms": "leaderless_ms"}),
     )
-    return _ranked("topic", _OF_TOPICS, _TROUBLE, counts)
+    return _summed("topic", _OF_TOPICS, counts)
 
 
-def brokers_by_trouble(found: Found) -> str:
-    """Return a query that counts the problems of each broker's replicas.
+def topics_by_trouble(problems: str, counted: str) -> str:
+    """Return a query that counts the rows and the problems of each topic.
 
-    ``trouble`` is the sum of all problems.
+    ``problems``: results of ``problems_of_topics``. ``counted``: result of
+    ``counts.rows_of_topics``. ``trouble`` is the sum of all problems.
     """
+    counts = (
+        _counts("topic", _OF_TOPICS, problems, {name: name for name in _OF_TOPICS}),
+        _counts("topic", _OF_TOPICS, counted, {"rows": "rows"}),
+    )
+    return _ranked(_summed("topic", _OF_TOPICS, counts), _TROUBLE)
+
+
+def problems_of_brokers(found: Problems) -> str:
+    """Return a query that counts the problems of each broker's replicas."""
     of_replica = "replica >= 0"
     illegal, failed = f"{of_replica} AND is_illegal", f"{of_replica} AND {IS_FAILURE}"
     counts = (
@@ -65,7 +69,15 @@ def brokers_by_trouble(found: Found) -> str:
         _counts("replica", _OF_BROKERS, found.marked, {"failed": "1"}, failed),
         _counts("replica", _OF_BROKERS, found.shrinks, {"shrinks": "1"}),
     )
-    return _ranked("broker", _OF_BROKERS, _OF_BROKERS, counts)
+    return _summed("broker", _OF_BROKERS, counts)
+
+
+def brokers_by_trouble(problems: str) -> str:
+    """Return a query that adds up the problems of each broker's replicas.
+
+    ``problems``: results of ``problems_of_brokers``. ``trouble`` is the sum of all problems.
+    """
+    return _ranked(summed(problems, f"{RUN}, broker", _OF_BROKERS), _OF_BROKERS)
 
 
 def _counts(
@@ -76,10 +88,10 @@ def _counts(
     return f"SELECT {RUN}, {key} AS counted_key, {columns} FROM {relation}{where}"
 
 
-def _ranked(key: str, names: Sequence[str], trouble: Sequence[str], counts: Sequence[str]) -> str:
-    sums = ", ".join(f"{total(name)} AS {name}" for name in names)
-    return f"""
-SELECT *, {" + ".join(trouble)} AS trouble
-FROM (
-  SELECT {RUN}, counted_key AS {key}, {sums} FROM ({" UNION ALL ".join(counts)})
-  GROUP BY {RUN}, counted_key)"""
+def _summed(key: str, names: Sequence[str], counts: Sequence[str]) -> str:
+    renamed = f"SELECT * RENAME (counted_key AS {key}) FROM ({' UNION ALL '.join(counts)})"
+    return summed(f"({renamed})", f"{RUN}, {key}", names)
+
+
+def _ranked(problems: str, trouble: Sequence[str]) -> str:
+    return f"SELECT *, {' + '.join(trouble)} AS trouble FROM ({problems})"

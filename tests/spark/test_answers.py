@@ -90,13 +90,16 @@ def answers(answered: tuple[Answers, int]) -> Answers:
 
 
 def actions_of(engine: Engine) -> int:
-    """How many queries have run jobs in Spark; 0 without Spark."""
+    """How many queries have run jobs in Spark, and jobs without a query; 0 without Spark."""
     session = getattr(engine, "session", None)
     if session is None:
         return 0
-    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    java = session.sparkContext._jsc.sc()
+    java.listenerBus().waitUntilEmpty()
     found = session._jsparkSession.sharedState().statusStore().executionsList()
-    return sum(found.apply(n).jobs().size() > 0 for n in range(found.size()))
+    of_queries = [found.apply(n).jobs().size() for n in range(found.size())]
+    others = java.statusStore().jobsList(None).size() - sum(of_queries)
+    return sum(jobs > 0 for jobs in of_queries) + int(others)
 
 
 def told(table: EventTable, sql: str) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, P
 from klamm.replay.generate.planting import FLAPS
 from klamm.replay.ingest import make_table
 from klamm.replay.questions.columns import OFFLINE, judged, kind_code
-from klamm.replay.questions.lives import lives, offline_intervals, offline_timeline
+from klamm.replay.questions.lives import lives, offline_changes, offline_intervals, offline_timeline
 from klamm.replay.run import Answers, answer
 from klamm.replay.sources import SourceOptions
 from tests.spark.invariants import check_invariants
@@ -225,7 +225,7 @@ def test_a_broker_that_dies_with_the_controller_is_offline_for_the_next_one(
         states[key] = row["to_state"]
     assert went and found
     intervals = offline_intervals(duckdb.keep(lives(f"({judged(events)})")))
-    told = rows(duckdb, offline_timeline(f"({intervals})", 0, 60_000))
+    told = rows(duckdb, offline_timeline(f"({offline_changes(f'({intervals})', 0)})", 0, 60_000))
     found_by_minute = {row["bucket_ms"] // 60_000: row["went_offline"] for row in told}
     assert Counter(found_by_minute) == went + found
 

@@ -22,6 +22,7 @@ from klamm.replay.ingest import make_table
 from klamm.replay.predecessors import add_predecessors
 from klamm.replay.questions.columns import judged
 from klamm.replay.questions.controllers import epochs, late_writes
+from klamm.replay.questions.counts import counted_rows
 from klamm.replay.sources import SourceOptions
 from tests.spark.conftest import table_in
 from tests.spark.fold import Line, fold
@@ -117,7 +118,8 @@ def test_they_are_counted_as_the_journal_of_the_same_history_says(
                 expected[row.topic or "", row.partition, replica] += 1
     assert Counter((row["topic"], row["partition"], row["replica"]) for row in shrunk) == expected
     events = duckdb.view(judged(table.events))
-    late = rows(duckdb, table.in_words(late_writes(events, duckdb.keep(epochs(events)))))
+    of_epochs = duckdb.keep(epochs(f"({counted_rows(events)})"))
+    late = rows(duckdb, table.in_words(late_writes(events, of_epochs)))
     assert len(folded.late_writes) == OPTIONS.planted[Planted.LATE_WRITE]
     assert {(Path(row["file"]).parent.name, row["line"]) for row in late} == {
         (Path(place["file"]).parent.name, place["line"])

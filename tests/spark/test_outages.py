@@ -16,6 +16,7 @@ from klamm.replay.questions.outages import (
     leaderless_intervals,
     shutdowns,
     unplanned_shrinks,
+    while_reassigned,
 )
 from klamm.replay.questions.reassignments import reassignments
 from tests.spark.conftest import Coded, rows_of
@@ -169,11 +170,9 @@ def test_a_shrink_that_was_requested_is_no_problem(engine: Engine, coded: Coded)
         {"kind": "event", "detail": "Shutting down broker 6"},
         left(6),
     )
-    dead, moved = engine.keep(deaths(events)), engine.keep(moves(events))
-    planned = Planned(
-        engine.keep(deletions(events)),
-        engine.keep(shutdowns(events)),
-        engine.keep(reassignments(events)),
-    )
+    reassigned = engine.keep(reassignments(events))
+    moved = engine.keep(while_reassigned(f"({moves(events)})", reassigned))
+    dead = engine.keep(deaths(events))
+    planned = Planned(engine.keep(deletions(events)), engine.keep(shutdowns(events)))
     found = unplanned_shrinks(moved, dead, planned)
     assert rows_of(engine, found, "t_ms", "replica") == [(10, 1), (70, 2), (130, 5), (150, 4)]

@@ -14,26 +14,37 @@ from klamm.replay.filters import Filters, narrow
 from klamm.replay.listings import in_words
 from klamm.replay.questions.columns import legal_pairs
 from klamm.replay.questions.controllers import epochs, failovers, late_writes, shared_epochs
+from klamm.replay.questions.counts import counted_rows
 from klamm.replay.questions.duplicates import duplicates, without
 from klamm.replay.questions.final_states import final_partitions
 from klamm.replay.questions.histories import by_partition, by_replica
 from klamm.replay.questions.isrs import moves
 from klamm.replay.questions.lives import (
+    leader_changes,
     leaders_over_time,
     lives,
+    offline_changes,
     offline_intervals,
     offline_timeline,
 )
 from klamm.replay.questions.reassignments import reassignments
 from klamm.replay.questions.row_checks import (
+    blocks_beside_gaps,
     doubtful_epochs,
     gaps,
     histories_with_gaps,
     illegal_transitions,
     lost_rows,
     lost_tails,
+    numbered_blocks,
+    rows_beside_gaps,
 )
-from klamm.replay.questions.timeline import life_lines
+from klamm.replay.questions.timeline import (
+    chosen_partitions,
+    life_lines,
+    most_changed,
+    named_partitions,
+)
 from klamm.statemachines import partition_state, replica_state
 from tests.spark.conftest import Coded, rows_of, table_in
 
@@ -75,8 +86,11 @@ def test_a_life_line_has_the_last_changes_of_state_leader_and_isr(
     )
     names = {code: word for word, code in STATE_CODES.items()}
     found = lived(*events)
-    first = {"first": f"SELECT * FROM {found} WHERE partition = 1"}
-    sql = life_lines(coded(*events), found, engine.keep(moves(coded(*events))), first)
+    named = engine.view(named_partitions([f"SELECT * FROM {found} WHERE partition = 1"]))
+    changed = most_changed(found, engine.keep(moves(coded(*events))), named)
+    chosen = engine.keep(chosen_partitions(f"({changed})"))
+    lines = life_lines(coded(*events), chosen)
+    sql = f"SELECT * FROM ({lines}) ORDER BY partition, number DESC"
     shown = [
         (at["partition"], at["t_ms"], names.get(at["state"]), at["leader"], at["in_sync"])
         for at in rows_in(engine, sql)
@@ -92,7 +106,17 @@ def test_a_life_line_has_the_last_changes_of_state_leader_and_isr(
 
 
 def timeline(engine: Engine, found: str) -> str:
-    return offline_timeline(engine.keep(offline_intervals(found)), 0, 100)
+    changes = offline_changes(engine.keep(offline_intervals(found)), 0)
+    return offline_timeline(f"({changes})", 0, 100)
+
+
+def leaders_of(found: str) -> str:
+    return leaders_over_time(f"({leader_changes(found, 0, 100)})")
+
+
+def lost_in(engine: Engine, events: str, doubtful: str) -> str:
+    beside = engine.keep(blocks_beside_gaps(f"({numbered_blocks(events)})", doubtful))
+    return lost_rows(f"({rows_beside_gaps(events, beside)})")
 
 
 @pytest.mark.parametrize("machine", [partition_state, replica_state])
@@ -117,6 +141,11 @@ def test_what_is_no_state_is_illegal_and_what_is_not_said_is_not_judged(
         on(kind="partition_failed", from_state=NONE, to_state=ONLINE),
     )
     assert rows_of(engine, illegal_transitions(events), "line") == [(2,), (3,), (4,), (7,)]
+
+
+def epochs_of(events: str) -> str:
+    """Return the query for the controller epochs in some events."""
+    return epochs(f"({counted_rows(events)})")
 
 
 def gaps_of(engine: Engine, events: str, doubtful: str) -> str:
@@ -152,7 +181,7 @@ def test_a_lost_first_row_and_a_lost_row_between_are_gaps(engine: Engine, coded:
         (coded({"seq": 1}, {"seq": 3}), [(1,)]),
         (coded({"seq": 2}, {"seq": 3}), [(1,)]),
     ):
-        found = engine.keep(epochs(given))
+        found = engine.keep(epochs_of(given))
         assert rows_of(engine, doubtful_epochs(found), "epoch") == doubtful
 
 
@@ -206,7 +235,7 @@ def test_two_controllers_and_late_writes(engine: Engine, coded: Coded) -> None:
         {"kind": "controller_elected", "epoch": 2, "controller": 2, "t_ms": 320, "seq": 2},
         {"kind": "controller_elected", "epoch": 3, "t_ms": 345, "seq": 1},
     )
-    found = engine.keep(epochs(events))
+    found = engine.keep(epochs_of(events))
     assert rows_of(engine, late_writes(events, found), "line") == [(6,)]
     assert rows_of(engine, shared_epochs(found), "epoch", "controllers") == [(2, [1, 2])]
     columns = ("epoch", "controller", "ready_after_ms", "since_older_epoch_ms")
@@ -226,7 +255,7 @@ def test_zookeeper_knows_who_was_late_by_its_order(engine: Engine, coded: Coded)
         {**write, "place": 3, "epoch": 2},
         {**write, "place": 4, "epoch": 1},
     )
-    assert rows_of(engine, late_writes(events, engine.keep(epochs(events))), "place") == [(4,)]
+    assert rows_of(engine, late_writes(events, engine.keep(epochs_of(events))), "place") == [(4,)]
 
 
 PHASE = {"kind": "reassignment_phase"}
@@ -298,7 +327,7 @@ def test_a_snapshot_repeats_and_corrects(engine: Engine, lived: Coded) -> None:
         (1, 120, 130, "transition"),
         (1, 210, -1, -1),
     ]
-    leaders = leaders_over_time(found, 0, 100)
+    leaders = leaders_of(found)
     assert rows_of(engine, leaders, "bucket_ms", "broker", "leaders") == [
         (0, 1, 1),
         (0, 2, 1),
@@ -346,7 +375,7 @@ def test_a_deletion_is_no_outage(engine: Engine, lived: Coded) -> None:
     )
     columns = ("partition", "start_ms", "end_ms")
     assert rows_of(engine, offline_intervals(found), *columns) == [(1, 30, 50)]
-    leaders = leaders_over_time(found, 0, 100)
+    leaders = leaders_of(found)
     assert {row[1:] for row in rows_of(engine, leaders, "bucket_ms", "broker", "leaders")} == {
         (-1, 0)
     }
@@ -403,7 +432,7 @@ def test_a_failover_without_a_snapshot_takes_no_leader_away(engine: Engine, live
         wrote(1, -1, 1, partition=1, epoch=2, t_ms=111),
         on(1, source="zookeeper", kind="leadership_deleted", epoch=3, place=210, t_ms=210),
     )
-    leaders = leaders_over_time(found, 0, 100)
+    leaders = leaders_of(found)
     assert rows_of(engine, leaders, "bucket_ms", "broker", "leaders") == [
         (0, 1, 2),
         (100, -1, 1),
@@ -417,17 +446,17 @@ def test_rows_that_are_lost_have_places_even_if_they_are_about_no_partition(
     engine: Engine, coded: Coded
 ) -> None:
     events = coded({"seq": 2}, on(seq=3, key_seq=1), {"seq": 6}, {"seq": 1, "epoch": 2})
-    doubtful = engine.keep(doubtful_epochs(f"({epochs(events)})"))
+    doubtful = engine.keep(doubtful_epochs(f"({epochs_of(events)})"))
     columns = ("missing", "after_line", "before_line")
-    assert rows_of(engine, lost_rows(events, doubtful), *columns) == [(1, -1, 1), (2, 2, 3)]
+    assert rows_of(engine, lost_in(engine, events, doubtful), *columns) == [(1, -1, 1), (2, 2, 3)]
     assert rows_of(engine, gaps_of(engine, events, doubtful), *columns) == []
 
 
 def test_rows_that_are_lost_at_the_edges_of_blocks_are_found(engine: Engine, coded: Coded) -> None:
     sequence = (*range(1, 4096), 4097, 8191, 8193, 12_288, 40_000, 40_001, 61_439, 61_440, 61_441)
     events = coded(*({"seq": seq} for seq in sequence))
-    doubtful = engine.keep(doubtful_epochs(f"({epochs(events)})"))
-    found = rows_of(engine, lost_rows(events, doubtful), "missing", "after_seq", "before_seq")
+    doubtful = engine.keep(doubtful_epochs(f"({epochs_of(events)})"))
+    found = rows_of(engine, lost_in(engine, events, doubtful), "missing", "after_seq", "before_seq")
     pairs = pairwise(sequence)
     assert found == sorted((b - a - 1, a, b) for a, b in pairs if b - a > 1)
 

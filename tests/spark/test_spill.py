@@ -1,4 +1,4 @@
-"""A table that is larger than Java's heap, and one partition with half of its rows."""
+"""A table that is larger than the memory of a task, and one partition with half of its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from klamm.cluster.journal import Kind
 from klamm.replay.encode import xxhash64
-from klamm.replay.engines import Engine, row
+from klamm.replay.engines import Engine, row, spark_blocks
 from klamm.replay.engines.duckdb_engine import duckdb_engine
 from klamm.replay.engines.spark_engine import SparkEngine
 from klamm.replay.event_schema import (
@@ -35,6 +35,8 @@ from klamm.replay.spark import spark_session
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DUCKDB_MB = 128
+ARROW_BYTES = 8 << 20
+"""The hot partition takes ten times as much as Arrow data."""
 HEAP_MB = 480
 """Spark starts with no less than 450."""
 COLD = 200_000
@@ -129,22 +131,12 @@ def coded(spark: SparkSession) -> DataFrame:
     )
 
 
-def spilled_bytes(spark: SparkSession) -> int:
-    """What tasks have put on disk because memory did not do."""
-    context = spark.sparkContext
-    gateway, java = context._gateway, context._jsc.sc()
-    assert gateway is not None
-    quantiles = gateway.new_array(gateway.jvm.double, 0)
-    nothing = gateway.jvm.java.util.ArrayList()
-    stages = java.statusStore().stageList(nothing, False, False, quantiles, nothing)
-    return sum(stages.apply(n).diskBytesSpilled() for n in range(stages.size()))
-
-
-def test_what_does_not_fit_into_javas_memory_is_answered_as_well(
-    small_spark: SparkSession, folder: Path
+def test_what_does_not_fit_into_the_memory_of_a_task_is_answered_as_well(
+    small_spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(spark_blocks, "ARROW_BYTES", ARROW_BYTES)
+    monkeypatch.setattr(spark_blocks, "TASK_MB", DUCKDB_MB)
     check(table_in(SparkEngine(small_spark), folder))
-    assert spilled_bytes(small_spark) > 0
 
 
 def test_what_does_not_fit_into_duckdbs_memory_is_answered_as_well(folder: Path) -> None:

@@ -1,0 +1,69 @@
+"""Blocks of partitions: however many there are, the answers are those of the whole table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.replay.engines import Engine, spark_blocks
+from klamm.replay.engines import rows as rows_in
+from klamm.replay.event_table import EventTable, open_table
+from klamm.replay.filters import Filters
+from klamm.replay.run import Answers, answer
+from tests.spark.journals import as_run, eventful_journal, generated_journal, spoilt, table_of
+
+BLOCK_ROWS = 300
+ARROW_BYTES = 1 << 14
+
+
+@pytest.fixture(scope="module")
+def folder(duckdb: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of journals, some with lost and duplicate rows."""
+    journal = eventful_journal()
+    rows = as_run(journal, "whole")
+    rows += generated_journal(tmp_path_factory.mktemp("generated") / "logs")
+    for seed in range(4):
+        rows += as_run(spoilt(journal, seed), f"spoilt {seed}")
+    folder = tmp_path_factory.mktemp("blocks")
+    table_of(duckdb, folder, rows)
+    return folder / "table"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "filters",
+    [Filters(), Filters(brokers=(2,), as_of_epoch=1), Filters(topics=("t",))],
+    ids=["all", "broker", "topic"],
+)
+def test_many_blocks_have_the_answers_of_one(
+    duckdb: Engine,
+    spark_engine: Engine,
+    folder: Path,
+    filters: Filters,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark_blocks, "BLOCK_ROWS", BLOCK_ROWS)
+    monkeypatch.setattr(spark_blocks, "ARROW_BYTES", ARROW_BYTES)
+    whole, divided = open_table(duckdb, folder), open_table(spark_engine, folder)
+    with answer(whole, filters) as one, answer(divided, filters) as many:
+        assert many.counts == one.counts
+        assert sorted(many.listings) == sorted(one.listings)
+        for name, listing in one.listings.items():
+            assert many.listings[name].total == listing.total, name
+            if listing.is_whole:
+                assert in_order(many.listings[name].rows) == in_order(listing.rows), name
+        assert sorted(many.tables) == sorted(one.tables)
+        for name in ("illegal", "partitions", "replicas", "topics", "lost_rows", "life_lines"):
+            assert rows_of(divided, many, name) == rows_of(whole, one, name), name
+
+
+def rows_of(table: EventTable, answers: Answers, name: str) -> list[str]:
+    sql = answers.life_lines if name == "life_lines" else answers.tables[name]
+    return in_order(rows_in(table.engine, sql))
+
+
+def in_order(rows: Any) -> list[str]:
+    return sorted(str(sorted(row.items())) for row in rows)
