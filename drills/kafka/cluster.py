@@ -13,10 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.storage.faults import DiskFault
 from klamm.cluster.errors import EnvironmentProblem, RequestTimedOut, UsageError, WrongState
-from klamm.cluster.requests import Address, Message, Request, Response
+from klamm.cluster.requests import Address, AlterReplicaLogDirsRequest, Message, Request, Response
 from klamm.cluster.types import EndPoint
 from klamm.controller.request_sender import RequestTap
 from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess, holds_within
@@ -131,8 +133,8 @@ class KafkaCluster:
             self.transport, lambda id_: EndPoint(HOST, self._ports[id_])
         )
         for id_ in spec.broker_ids:
-            for role in ("broker", "controller"):
-                self.transport.register(Address(role, id_), self._connections.send)
+            self.transport.register(Address("broker", id_), self._send_to_broker)
+            self.transport.register(Address("controller", id_), self._connections.send)
         self.controllers = [self._new_controller(CONTROLLER_IDS[0])] if has_klamm else []
         self._asked = 0
         self._answers: dict[int, Future[Response]] = {}
@@ -309,6 +311,18 @@ class KafkaCluster:
             raise RequestTimedOut(f"broker {broker_id} did not respond") from None
         finally:
             del self._answers[message.correlation_id]
+
+    def _send_to_broker(self, message: Message) -> None:
+        """Send a request to a broker, which knows the drill's log directories by their paths."""
+        body = message.body
+        if isinstance(body, AlterReplicaLogDirsRequest):
+            broker_id = message.destination.id
+            paths = {
+                tp: str(self._log_dirs.get((broker_id, name), name))
+                for tp, name in body.log_dirs.items()
+            }
+            message = msgspec.structs.replace(message, body=AlterReplicaLogDirsRequest(paths))
+        self._connections.send(message)
 
     def _receive(self, message: Message) -> None:
         answer = self._answers.get(message.correlation_id)
