@@ -29,15 +29,12 @@ class MachineClock:
 
     def __init__(self, clock: Clock) -> None:
         self.skew_ms = 0
+        self.monotonic_ms = clock.monotonic_ms
         self._clock = clock
 
     def now_ms(self) -> int:
         """Return the time that the machine shows, in milliseconds since the Unix epoch."""
         return self._clock.now_ms() + self.skew_ms
-
-    def monotonic_ms(self) -> float:
-        """Return the monotonic time in milliseconds."""
-        return self._clock.monotonic_ms()
 
 
 class MachineClocks:

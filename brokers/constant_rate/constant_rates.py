@@ -434,7 +434,7 @@ class ConstantRates:
             return False
         rate.materialize(now_ms)
         if answer.agreement == rate.agreement:
-            rate.is_acknowledged = answer.is_acknowledged
+            rate.acknowledge(answer.is_acknowledged)
             rate.advance_high_watermark(answer.high_watermark, now_ms)
             return True
         if answer.fetch_offset == UNKNOWN_OFFSET and answer.error is Errors.NONE:

@@ -91,14 +91,24 @@ class FollowerRate(msgspec.Struct, gc=False):
     """A rate agreement that this broker has accepted as a follower of a partition.
 
     If ``is_acknowledged`` is True, the high watermark also follows the schedule.
+    ``materialized_ms``: all records due by this time have been appended.
     """
 
     partition: Partition
     agreement: RateAgreement
     is_acknowledged: bool = False
+    materialized_ms: float = NEVER_MS
+
+    def acknowledge(self, is_acknowledged: bool) -> None:
+        """Let the high watermark follow the schedule, or no longer."""
+        self.is_acknowledged = is_acknowledged
+        self.materialized_ms = NEVER_MS
 
     def materialize(self, now_ms: float) -> None:
         """Append all records due by now, and advance the high watermark."""
+        if self.materialized_ms == now_ms:
+            return
+        self.materialized_ms = now_ms
         partition, schedule = self.partition, self.agreement.schedule
         _append(partition, schedule, now_ms - RATE_MARGIN_MS)
         if self.is_acknowledged:

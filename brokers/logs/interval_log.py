@@ -169,8 +169,26 @@ class IntervalLog(msgspec.Struct, gc=False):
         Has the same effect as ``append_as_follower``, but is faster.
         """
         assert appended.start == self.log_end_offset, f"{appended} at {self.log_end_offset}"
-        self._check_fits_segment(appended.size_bytes)
-        self._roll_for(appended.size_bytes, appended.max_timestamp_ms)
+        kept, epochs = self.kept, self.epochs
+        size_bytes, timestamp_ms = appended.size_bytes, appended.max_timestamp_ms
+        if (
+            isinstance(kept, Held)
+            and kept.intervals
+            and not (kept.rolled and kept.rolled[-1] == appended.start)
+            and epochs
+            and epochs[-1].epoch == appended.leader_epoch
+            and not self._must_roll(kept, size_bytes, timestamp_ms)
+            and can_be_joined(last := kept.intervals[-1], appended)
+        ):
+            # Nearly all appends extend the last interval.
+            kept.intervals[-1] = joined(last, appended)
+            kept.active_bytes += size_bytes
+            self.log_end_offset = appended.end
+            if appended.end - self.recovery_point >= self.config.flush_messages:
+                self.flush()
+            return
+        self._check_fits_segment(size_bytes)
+        self._roll_for(size_bytes, timestamp_ms)
         self._append(appended)
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
@@ -331,13 +349,15 @@ class IntervalLog(msgspec.Struct, gc=False):
         if not held.intervals or held.rolled[-1:] == [end]:
             held.segment_start_ms = max_timestamp_ms
             return
-        age_ms = max_timestamp_ms - held.segment_start_ms
-        if held.active_bytes + size_bytes > self.config.segment_bytes or (
-            held.segment_start_ms >= 0 and age_ms > self.config.segment_ms
-        ):
+        if self._must_roll(held, size_bytes, max_timestamp_ms):
             self.recovery_point = end
             held.rolled.append(end)
             held.segment_start_ms, held.active_bytes = max_timestamp_ms, 0
+
+    def _must_roll(self, held: Held, size_bytes: int, max_timestamp_ms: int) -> bool:
+        config, start_ms = self.config, held.segment_start_ms
+        is_full = held.active_bytes + size_bytes > config.segment_bytes
+        return is_full or (start_ms >= 0 and max_timestamp_ms - start_ms > config.segment_ms)
 
     def _append(self, interval: Interval) -> None:
         self.epochs = leader_epoch_cache.assign(self.epochs, interval.leader_epoch, interval.start)

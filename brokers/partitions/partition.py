@@ -301,7 +301,9 @@ class Partition(msgspec.Struct, gc=False):
         Return None if a member of the maximal ISR has not fetched at this leader epoch yet: the
         high watermark then cannot advance.
         """
-        maximal_isr = self.maximal_isr
+        state = self.state
+        isr = () if state is None else state.isr
+        maximal_isr = isr if self.pending is None else self.maximal_isr
         unknown = len(maximal_isr) - (broker_id in maximal_isr)
         found = []
         for remote in self.remotes:

@@ -1,13 +1,13 @@
 """Invariants of replicas: their records and high watermarks, and each leader's view of the ISR.
 
 Each function is called when a broker has processed an event, once for each partition that the event
-mentions. It gets the history before the event and the partition's replicas after it, and yields a
+mentions. It gets the history before the event and the partition's replicas after it, and returns a
 line for each violation. replicas.py checks log matching and acknowledged records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from klamm.cluster.types import NO_EPOCH
 from klamm.runtime.checks.observations import (
@@ -15,70 +15,73 @@ from klamm.runtime.checks.observations import (
     IsrApplied,
     ReplicaChanged,
     ReplicasChanged,
+    State,
     is_current_leader,
 )
 from klamm.runtime.checks.replicas import ReplicaView, records_between
 
 
-def weak_isr(history: History, event: ReplicaChanged) -> Iterator[str]:
+def weak_isr(history: History, event: ReplicaChanged) -> Iterable[str]:
     """WeakIsr: each member of a leader's ISR has all records below the leader's high watermark.
 
     A deposed leader is not checked: a reassignment may have deleted a replica in its ISR."""
     view = event.view
-    if view is not None and is_current_leader(view, history.states.get(event.partition)):
-        yield from _lacking(event, view, event.isr)
+    if view is None or not is_current_leader(view, history.states.get(event.partition)):
+        return ()
+    return _lacking(event, view, event.isr)
 
 
-def strong_isr(history: History, event: ReplicasChanged) -> Iterator[str]:
+def strong_isr(history: History, event: ReplicasChanged) -> Iterable[str]:
     """StrongIsr: each member of ZooKeeper's ISR has all records below the leader's high watermark.
 
     A deposed leader is not checked."""
     state = history.states.get(event.partition)
-    for view in event.replicas.views:
-        if state is not None and is_current_leader(view, state):
-            yield from _lacking(event, view, state.isr)
+    if state is None:
+        return ()
+    leaders = _current_leaders(event, state)
+    return [line for view in leaders for line in _lacking(event, view, state.isr)]
 
 
-def isr_reaches_high_watermark(history: History, event: ReplicasChanged) -> Iterator[str]:
+def isr_reaches_high_watermark(history: History, event: ReplicasChanged) -> Iterable[str]:
     """ValidHighWatermark: no log in ZooKeeper's ISR ends before the leader's high watermark."""
     state = history.states.get(event.partition)
     if state is None:
-        return
-    for view in event.replicas.views:
-        if not is_current_leader(view, state):
-            continue
-        for other in event.replicas.views:
-            if other.broker_id in state.isr and other.end < view.high_watermark:
-                yield (
-                    f"{event.partition}: the log of replica {other.broker_id} ends at {other.end}, "
-                    f"but the high watermark of leader {view.broker_id} is {view.high_watermark}"
-                )
+        return ()
+    return [
+        f"{event.partition}: the log of replica {other.broker_id} ends at {other.end}, "
+        f"but the high watermark of leader {view.broker_id} is {view.high_watermark}"
+        for view in _current_leaders(event, state)
+        for other in event.replicas.views
+        if other.end < view.high_watermark and other.broker_id in state.isr
+    ]
 
 
-def maximal_isr_covers_the_isr(history: History, event: ReplicaChanged) -> Iterator[str]:
+def maximal_isr_covers_the_isr(history: History, event: ReplicaChanged) -> Iterable[str]:
     """ReplicationQuorumSuperset: the leader's maximal ISR contains the ISR in ZooKeeper.
 
     The maximal ISR is the leader's ISR and the replicas that the leader has asked to add."""
     state, view = history.states.get(event.partition), event.view
     if view is None or state is None or not is_current_leader(view, state):
-        return
+        return ()
     missing = [r for r in state.isr if r not in event.isr and r not in event.pending]
-    if missing:
-        yield (
-            f"{event.partition}: leader {view.broker_id} advances the high watermark without "
-            f"brokers {missing}: its ISR is {list(event.isr)}, but the ISR in ZooKeeper is "
-            f"{list(state.isr)}"
-        )
+    if not missing:
+        return ()
+    return (
+        f"{event.partition}: leader {view.broker_id} advances the high watermark without "
+        f"brokers {missing}: its ISR is {list(event.isr)}, but the ISR in ZooKeeper is "
+        f"{list(state.isr)}",
+    )
 
 
-def high_watermark_is_in_the_log(_: History, event: ReplicaChanged) -> Iterator[str]:
+def high_watermark_is_in_the_log(_: History, event: ReplicaChanged) -> Iterable[str]:
     """A high watermark does not exceed the log end offset."""
     view = event.view
-    if view is not None and view.high_watermark > view.end:
-        yield (
-            f"{event.partition}: the high watermark of broker {view.broker_id} is "
-            f"{view.high_watermark}, but its log ends at {view.end}"
-        )
+    if view is None or view.high_watermark <= view.end:
+        return ()
+    return (
+        f"{event.partition}: the high watermark of broker {view.broker_id} is "
+        f"{view.high_watermark}, but its log ends at {view.end}",
+    )
 
 
 def high_watermark_follows_the_isr(_: History, event: IsrApplied) -> Iterator[str]:
@@ -91,58 +94,66 @@ def high_watermark_follows_the_isr(_: History, event: IsrApplied) -> Iterator[st
         )
 
 
-def leaders_know_their_epoch(_: History, event: ReplicaChanged) -> Iterator[str]:
+def leaders_know_their_epoch(_: History, event: ReplicaChanged) -> Iterable[str]:
     """KAFKA-15608: a leader's log knows the leader epoch, by which it fences followers."""
     view = event.view
     if view is None or view.leading_epoch == NO_EPOCH:
-        return
-    if event.log_epoch is None or event.log_epoch < view.leading_epoch:
-        yield (
-            f"{event.partition}: broker {view.broker_id} leads at leader epoch "
-            f"{view.leading_epoch}, but the newest epoch in its log is {event.log_epoch}"
-        )
+        return ()
+    if event.log_epoch is not None and event.log_epoch >= view.leading_epoch:
+        return ()
+    return (
+        f"{event.partition}: broker {view.broker_id} leads at leader epoch "
+        f"{view.leading_epoch}, but the newest epoch in its log is {event.log_epoch}",
+    )
 
 
-def leader_was_elected(history: History, event: ReplicaChanged) -> Iterator[str]:
+def leader_was_elected(history: History, event: ReplicaChanged) -> Iterable[str]:
     """A broker leads a partition only at leader epochs for which it is the leader in ZooKeeper."""
     view = event.view
     if view is None or view.leading_epoch == NO_EPOCH:
-        return
+        return ()
     elected = history.leaders.get((event.partition, view.leading_epoch), view.broker_id)
-    if elected != view.broker_id:
-        yield (
-            f"{event.partition}: broker {view.broker_id} leads at leader epoch "
-            f"{view.leading_epoch}, but broker {elected} was elected"
-        )
+    if elected == view.broker_id:
+        return ()
+    return (
+        f"{event.partition}: broker {view.broker_id} leads at leader epoch "
+        f"{view.leading_epoch}, but broker {elected} was elected",
+    )
 
 
-def applied_epoch_does_not_decrease(history: History, event: ReplicaChanged) -> Iterator[str]:
+def applied_epoch_does_not_decrease(history: History, event: ReplicaChanged) -> Iterable[str]:
     """A replica never returns to an earlier leader epoch."""
     view = event.view
     if view is None:
-        return
+        return ()
     before = history.applied.get((event.partition, event.broker), NO_EPOCH)
-    if view.applied_epoch < before:
-        yield (
-            f"{event.partition}: broker {event.broker} went from leader epoch {before} to "
-            f"{view.applied_epoch}"
-        )
+    if view.applied_epoch >= before:
+        return ()
+    return (
+        f"{event.partition}: broker {event.broker} went from leader epoch {before} to "
+        f"{view.applied_epoch}",
+    )
+
+
+def _current_leaders(event: ReplicasChanged, state: State) -> list[ReplicaView]:
+    return [view for view in event.replicas.views if is_current_leader(view, state)]
 
 
 def _lacking(
     event: ReplicaChanged | ReplicasChanged, view: ReplicaView, isr: tuple[int, ...]
-) -> Iterator[str]:
+) -> list[str]:
     start, end = view.start, view.high_watermark
-    expected = None
+    are_alike, expected, lines = event.replicas.are_alike, None, []
     for other in event.replicas.views:
-        if other.broker_id not in isr or other is view:
+        if other is view or other.broker_id not in isr:
             continue
-        if (event.replicas.are_alike and other.end >= end) or other.begins_like(view, end):
+        if (are_alike and other.end >= end) or other.begins_like(view, end):
             continue
         expected = expected or records_between(view.intervals, start, end)
         found = records_between(other.intervals, start, end)
         if other.start <= start and found != expected:
-            yield (
+            lines.append(
                 f"{event.partition}: below the high watermark, replica {other.broker_id} in the "
                 f"ISR has {found}, but leader {view.broker_id} has {expected}"
             )
+    return lines

@@ -7,6 +7,9 @@ its constant-rate appends, and changes nothing else.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+from klamm.brokers.broker import Broker
 from klamm.brokers.logs.errors import ReplicaLogError
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_store import MemoryLogStore
@@ -16,6 +19,9 @@ from klamm.runtime.checks.log_intervals import LogIntervals
 from klamm.runtime.checks.replicas import PartitionViews, ReplicaView, views_of_partition
 from klamm.runtime.simulated.world import SimulatedWorld
 
+_Known = tuple[object, tuple[int, ...], ReplicaView]
+"""The contents of a log and its offsets and epochs when it was read, and what was read."""
+
 
 class ReplicaViews:
     """Reads the replicas on running brokers, and the in-memory logs of stopped brokers."""
@@ -23,14 +29,18 @@ class ReplicaViews:
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._intervals = LogIntervals()
-        self._views: dict[tuple[TopicPartition, int], tuple[object, object, ReplicaView]] = {}
+        self._views: defaultdict[int, dict[TopicPartition, _Known]] = defaultdict(dict)
         self._partitions: dict[TopicPartition, PartitionViews] = {}
 
     def of(self, tp: TopicPartition) -> PartitionViews:
         """Return all replicas of a partition."""
-        found = []
+        found, nodes = [], self._world.nodes
         for broker_id in self._world.log_stores:
-            view = self.on_broker(tp, broker_id)
+            running = nodes.get(broker_id)
+            if running is None:
+                view = self._on_stopped(tp, broker_id)
+            else:
+                view = self._on_running(tp, running.node.broker)
             if view is not None:
                 found.append(view)
         views, before = tuple(found), self._partitions.get(tp)
@@ -43,13 +53,19 @@ class ReplicaViews:
         running = self._world.nodes.get(broker_id)
         if running is None:
             return self._on_stopped(tp, broker_id)
-        broker = running.node.broker
+        return self._on_running(tp, running.node.broker)
+
+    def _on_running(self, tp: TopicPartition, broker: Broker) -> ReplicaView | None:
         partition = broker.replica_manager.partitions.get(tp)
         if partition is None or partition.log is None:
             return None
         broker.rates.materialize(tp)
-        epoch = partition.leader_epoch
-        leading = epoch if partition.is_leader(broker_id) else NO_EPOCH
+        state, broker_id = partition.state, broker.info.id
+        epoch = leading = NO_EPOCH
+        if state is not None:
+            epoch = state.leader_epoch
+            if state.leader == broker_id:
+                leading = epoch
         return self._view(tp, broker_id, partition.log, partition.high_watermark, leading, epoch)
 
     def _on_stopped(self, tp: TopicPartition, broker_id: int) -> ReplicaView | None:
@@ -81,12 +97,12 @@ class ReplicaViews:
                     return ReplicaView(tp, broker_id, log.intervals(), *rest)
             # While the end is the same, a log has the same intervals if they are still in the same
             # object.
-            key = (tp, broker_id)
-            known = self._views.get(key)
+            views = self._views[broker_id]
+            known = views.get(tp)
             if known is not None and known[0] is log.kept and known[1] == rest:
                 return known[2]
             view = ReplicaView(tp, broker_id, self._intervals.of(tp, broker_id, log), *rest)
-            self._views[key] = log.kept, rest, view
+            views[tp] = log.kept, rest, view
             return view
         except ReplicaLogError:
             return None  # its broker finds the damage when it needs the log

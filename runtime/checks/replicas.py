@@ -78,12 +78,13 @@ def views_of_partition(views: tuple[ReplicaView, ...]) -> PartitionViews:
     if not views:
         return PartitionViews(views, True)
     longest = max(views, key=_END)
-    are_alike = all(
-        view is longest
-        or (view.start == longest.start and _is_prefix(view.intervals, longest.intervals))
-        for view in views
-    )
-    return PartitionViews(views, are_alike)
+    start, intervals = longest.start, longest.intervals
+    for view in views:
+        if view is not longest and not (
+            view.start == start and _is_prefix(view.intervals, intervals)
+        ):
+            return PartitionViews(views, False)
+    return PartitionViews(views, True)
 
 
 class _Found(NamedTuple):

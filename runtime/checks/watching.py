@@ -84,7 +84,13 @@ _ASKED: Final = (
     AlterIsrRequest,
     ControlledShutdownRequest,
 )
-_CONTROL_ANSWERS: Final = (LeaderAndIsrResponse, UpdateMetadataResponse, StopReplicaResponse)
+_ANSWERS: Final = (
+    LeaderAndIsrResponse,
+    UpdateMetadataResponse,
+    StopReplicaResponse,
+    AlterIsrResponse,
+    ControlledShutdownResponse,
+)
 _BY_PARTITION: Final = (FetchRequest, FetchResponse, ProduceRequest, AlterIsrResponse)
 _MAX_REQUESTS: Final = 10_000
 _IMBALANCE: Final = "leader.imbalance.per.broker.percentage"
@@ -235,7 +241,7 @@ class Watcher:
                 self._history.unclean.update(self._history.states if named is None else named)
         elif isinstance(body, ProduceRequest | ProduceResponse):
             self._on_produce(message)
-        elif isinstance(body, (*_CONTROL_ANSWERS, AlterIsrResponse, ControlledShutdownResponse)):
+        elif isinstance(body, _ANSWERS):
             self._on_answer(message)
 
     def _on_request(self, broker_id: int, request: ControlRequest) -> None:
@@ -376,7 +382,10 @@ class Watcher:
             isr = partition.isr
             pending = () if partition.pending is None else partition.pending.isr
             log_epoch = None if partition.log is None else partition.log.latest_epoch
-        view = next((view for view in replicas.views if view.broker_id == broker_id), None)
+        view = None
+        for one in replicas.views:
+            if one.broker_id == broker_id:
+                view = one
         changed = ReplicaChanged(tp, replicas, broker_id, view, isr, pending, log_epoch)
         self._check(changed)
         self._check_partition(tp, replicas)
