@@ -119,7 +119,8 @@ def sequence_diagram(
 
     ``lives`` returns the states of a lifeline over time.
     """
-    arrows = _joined(_arrows(trace, concern))
+    # A row of the journal can be older than the event after which it was seen.
+    arrows = _joined(sorted(_arrows(trace, concern), key=lambda arrow: arrow.t_ms))
     names = _lifelines(arrows[-MOST_ARROWS:])
     shown = [arrow for arrow in (_within(arrow, names) for arrow in arrows) if arrow is not None]
     left_out = len(shown) - MOST_ARROWS
@@ -160,7 +161,7 @@ def _lifelines(arrows: Sequence[Arrow]) -> list[str]:
     return sorted(names, key=lambda name: (order.index(name.split()[0]), len(name), name))
 
 
-def _joined(arrows: Iterator[Arrow]) -> list[Arrow]:
+def _joined(arrows: Sequence[Arrow]) -> list[Arrow]:
     """Join steps without anything between them, and the same message to or from several lifelines.
 
     A controller sends each broker one request at a time, so the same request leaves it at different
