@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 __all__ = ["ClusterError", "LocalCluster", "SimulatedCluster", "run_drill"]
 
 if TYPE_CHECKING:
-    from klamm.testing.cluster import ClusterError, LocalCluster, SimulatedCluster
+    from klamm.testing.cluster import LocalCluster, SimulatedCluster
+    from klamm.testing.errors import ClusterError
     from klamm.testing.run_drill import run_drill
 else:
 
@@ -15,9 +16,10 @@ else:
         """Import a public name when it is first used, so that `import klamm` costs nothing."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from klamm.testing import cluster, run_drill
+        from klamm.testing import cluster, errors, run_drill
 
-        return getattr(run_drill if name == "run_drill" else cluster, name)
+        homes = {"ClusterError": errors, "run_drill": run_drill}
+        return getattr(homes.get(name, cluster), name)
 
     def __dir__() -> list[str]:
         """Return the public names, also those that are not imported yet."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
@@ -23,12 +22,12 @@ from klamm.cluster.version import klamm_version
 from klamm.drills.actions import ACTIONS
 from klamm.drills.language import parse_drill
 from klamm.drills.page import Headline, run_page
-from klamm.drills.reading import HINT, DrillReader
+from klamm.drills.reading import DrillReader
 from klamm.drills.run import Outcome, Verdict, final_verdict, judge_step
 from klamm.drills.step_language import StepCompiler
 from klamm.drills.worlds import JOURNAL_FILE, World, Worlds
 from klamm.report.values import Tone
-from klamm.runtime.checks.invariants import INVARIANTS, InvariantViolated
+from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.interrupts import temporary_folder
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.runner import ScenarioRunner
@@ -36,6 +35,8 @@ from klamm.runtime.scenarios.steps import Step, ToolResult, Wait
 from klamm.runtime.scenarios.trace import RunTrace
 from klamm.testing.actions import Actions, Conditions, Value, Words
 from klamm.testing.clients import ConsumedRecord, RecordProducers, read_partition
+from klamm.testing.errors import ClusterError, ErrorsAsClusterErrors
+from klamm.zk.kazoo_session import parse_address
 from klamm.zk.store import ResultCode
 from klamm.zk.znodes import TopicZNode
 
@@ -43,44 +44,7 @@ __tracebackhide__ = True
 """Tells pytest to omit the functions of this file from tracebacks."""
 WITHIN: Final = "30s"
 _NAME: Final = "cluster"
-_POSITION: Final = re.compile(r":1:\d+: ")
-"""The position in a drill file, which means nothing in a call."""
-_HINTS: Final[dict[str, str | None]] = {
-    HINT: None,
-    "run the drill without --real": "use klamm.SimulatedCluster",
-    "run the drill with --real": "use klamm.LocalCluster(zookeeper_servers=3)",
-    "use another chroot, e.g. --zookeeper HOST:PORT/klamm": "use another chroot, e.g. "
-    "klamm.LocalCluster(zookeeper='HOST:PORT/klamm')",
-}
-"""Hints of drills, and the same hints for Python code."""
-_ZOOKEEPER_OPTION: Final = re.compile(r"--zookeeper (\S+)")
 _NOT_IN_DRILLS: Final = ("seed", "quirks", "data_dir")
-
-
-class ClusterError(KlammError):
-    """A call on a cluster was refused or failed, or a check found a violation.
-
-    ``replay`` is the line that repeats the run. ``definite`` is False if the operation may have had
-    an effect, e.g. if a record was not acknowledged but may be stored. ``row`` is the number of the
-    last journal row when an invariant was violated, from 1.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        replay: str,
-        hint: str | None = None,
-        definite: bool = True,
-        row: int | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, definite=definite)
-        self.replay = replay
-        self.row = row
-
-    def __str__(self) -> str:
-        hint = [f"hint: {self.hint}"] if self.hint else []
-        return "\n".join([self.message, *hint, f"replay: {self.replay}"])
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -102,7 +66,7 @@ class ClusterOptions(TypedDict, total=False):
     `send` and `consume` are not. By default, brokers keep records in segment files."""
     quirks: Sequence[str]
     """Known bugs of Kafka 2.8.2 to reproduce, such as KAFKA-13972; 2.8.2 means all of them."""
-    data_dir: Path
+    data_dir: str | Path
     """Empty directory for the journal and other files, by default a temporary directory."""
 
 
@@ -126,7 +90,6 @@ class ScriptedCluster(Actions):
     def __init__(self, brokers: int | Sequence[int] = 3, **options: Unpack[ClusterOptions]) -> None:
         given = {"brokers": brokers, **options}
         self.replay = _constructor(type(self), given)
-        self._data_dir = options.get("data_dir")
         self._stack = contextlib.ExitStack()
         self._started: _Started | None = None
         self._is_closed = False
@@ -138,9 +101,10 @@ class ScriptedCluster(Actions):
             "steps": ["heal_all"],
         }
         with self._errors(_NAME):
+            self._data_dir = _path("data_dir", options.get("data_dir"))
             quirks = parse_quirks(options.get("quirks", ()))
             self._drill = parse_drill(_drill_text(drill), _NAME)
-            self._spec = self._drill.spec(quirks, options.get("seed", 0))
+            self._spec = self._drill.spec(quirks, _whole_number("seed", options.get("seed", 0), 0))
 
     def __enter__(self) -> Self:
         with self._errors(_NAME), contextlib.ExitStack() as stack:
@@ -224,27 +188,36 @@ class ScriptedCluster(Actions):
         self,
         topic: str,
         *,
-        partitions: int = 1,
-        replication_factor: int = 1,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
         replicas: Sequence[Sequence[int]] | None = None,
         config: Mapping[str, str | int] | None = None,
     ) -> None:
         """Create a topic, and wait until each partition has a leader.
 
-        `replicas` lists the replicas of each partition; the first one becomes leader. If it is
-        given, `partitions` and `replication_factor` are ignored.
+        By default, it has 1 partition with 1 replica. Instead of `partitions` and
+        `replication_factor`, `replicas` lists the replicas of each partition; the first one becomes
+        leader.
         """
+        with self._errors("create_topic"):
+            _check_topic(topic)
+            if replicas is not None and (partitions, replication_factor) != (None, None):
+                hint = "omit partitions and replication_factor, which replicas determines"
+                raise UsageError(
+                    "replicas is given with a number of partitions or replicas", hint=hint
+                )
+        count = 1 if partitions is None else partitions
         command = ["topics", "--zookeeper", "{zk}", "--create", "--topic", topic]
         if replicas is None:
-            command += ["--partitions", str(partitions)]
-            command += ["--replication-factor", str(replication_factor)]
+            factor = 1 if replication_factor is None else replication_factor
+            command += ["--partitions", str(count), "--replication-factor", str(factor)]
         else:
             assignment = ",".join(":".join(map(str, one)) for one in replicas)
             command += ["--replica-assignment", assignment]
         for name, value in (config or {}).items():
             command += ["--config", f"{name}={value}"]
-        self.run(command)
-        names = [f"{topic}-{n}" for n in range(len(replicas or range(partitions)))]
+        self._step("create_topic", {"run": command})
+        names = [f"{topic}-{n}" for n in range(len(replicas or range(count)))]
         driver, runner, *_ = self._running
         self.until(lambda: all(runner.view.state(tp).get("leader", -1) >= 0 for tp in names))
         with self._errors("create_topic"):
@@ -269,6 +242,7 @@ class ScriptedCluster(Actions):
             tp = self._partition("send", partition)
             _check_bytes("value", value)
             _check_bytes("key", key)
+            _whole_number("timeout_ms", timeout_ms, 1)
             runner.check_may_produce(tp)
             record = Record(int(driver.cluster.clock.now_ms()), key, value)
             return producers.send(tp, record, timeout_ms)
@@ -297,9 +271,10 @@ class ScriptedCluster(Actions):
         Raises ClusterError if this takes longer than `within`, e.g. `500ms`, `30s` or `2min`.
         """
         if condition is None:
-            self._step("until", {"until": conditions, "within": within})
+            self._step("until", {"until": self._given("until", conditions), "within": within})
             return
         with self._errors("until"):
+            _check_function(condition)
             (wait,) = self._compiled("until", {"wait": within}).actions
             assert isinstance(wait, Wait)
             if not self._running.driver.run_until(condition, wait.duration_ms):
@@ -307,7 +282,7 @@ class ScriptedCluster(Actions):
 
     def expect(self, **conditions: Unpack[Conditions]) -> None:
         """Run the cluster until it is idle. Raises ClusterError if a condition does not hold."""
-        self._step("expect", {"expect": conditions})
+        self._step("expect", {"expect": self._given("expect", conditions)})
 
     def check(self) -> None:
         """Run the cluster until it is idle, and check it as at the end of a drill.
@@ -359,6 +334,12 @@ class ScriptedCluster(Actions):
         """Age of the cluster in milliseconds: virtual time in a simulated cluster."""
         return self._seen.driver.elapsed_ms
 
+    def _given(self, call: str, conditions: Conditions) -> Conditions:
+        with self._errors(call):
+            if not conditions:
+                raise UsageError("no condition is given", hint=f'e.g. {call}(leader={{"t-0": 2}})')
+        return conditions
+
     def _step(self, name: str, fields: Mapping[str, object]) -> ToolResult | None:
         with self._errors(name):
             return self._run(self._compiled(name, fields))
@@ -380,33 +361,8 @@ class ScriptedCluster(Actions):
             raise KlammError(_failures(verdict))
         return result.tool
 
-    def _errors(self, call: str) -> _ErrorsAsClusterErrors:
-        return _ErrorsAsClusterErrors(call, self.replay)
-
-
-class _ErrorsAsClusterErrors:
-    """Context manager that converts each KlammError to a ClusterError."""
-
-    def __init__(self, call: str, replay: str) -> None:
-        self._call = call
-        self._replay = replay
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if not isinstance(error, KlammError) or isinstance(error, ClusterError):
-            return
-        message = _POSITION.sub(": ", error.message, count=1).removeprefix(f"{self._call}: ")
-        if isinstance(error, InvariantViolated):
-            message = f"{error.invariant}: {error.statement} Seen: {message}"
-        raise ClusterError(
-            f"{self._call}: {message}",
-            replay=self._replay,
-            hint=_python_hint(error.hint),
-            definite=error.definite,
-            row=error.row if isinstance(error, InvariantViolated) else None,
-        ) from None
+    def _errors(self, call: str) -> ErrorsAsClusterErrors:
+        return ErrorsAsClusterErrors(call, self.replay)
 
 
 class SimulatedCluster(ScriptedCluster):
@@ -443,16 +399,15 @@ class LocalCluster(ScriptedCluster):
         self.replay = _constructor(type(self), {"brokers": brokers, **given, **options})
         self._zookeeper = zookeeper
         self._zookeeper_servers = zookeeper_servers
+        with self._errors(_NAME):
+            if len(given) > 1:
+                hint = "zookeeper is an existing server, zookeeper_servers a number to start"
+                raise UsageError("zookeeper and zookeeper_servers exclude each other", hint=hint)
+            if zookeeper is not None:
+                parse_address(str(zookeeper))
 
     def _worlds(self, folder: Path) -> Worlds:
         return Worlds(folder, klamm_version(), world=World.ZOOKEEPER, zookeeper=self._zookeeper)
-
-
-def _python_hint(hint: str | None) -> str | None:
-    """Return the hint for Python code instead of the hint for drill files and commands."""
-    if hint is None or hint in _HINTS:
-        return None if hint is None else _HINTS[hint]
-    return _ZOOKEEPER_OPTION.sub(r'zookeeper="\1"', hint)
 
 
 def _drill_text(value: object) -> str:
@@ -463,10 +418,34 @@ def _drill_text(value: object) -> str:
         raise UsageError(f"a value that drills cannot contain: {error}") from error
 
 
+def _check_function(condition: object) -> None:
+    if not callable(condition):
+        hint = 'give a function, or conditions by name, e.g. leader={"t-0": 2}'
+        raise UsageError(f"{condition!r} is not a function", hint=hint)
+
+
+def _check_topic(topic: object) -> None:
+    if not isinstance(topic, str):
+        raise UsageError(f"the topic must be a name (str), not {topic!r}")
+
+
 def _check_bytes(name: str, value: object) -> None:
     if value is not None and not isinstance(value, bytes):
         hint = f'as in {name}=b"text", or None'
         raise UsageError(f"the {name} must be bytes, not {type(value).__name__}", hint=hint)
+
+
+def _path(name: str, value: object) -> Path | None:
+    if value is not None and not isinstance(value, str | Path):
+        raise UsageError(f"{name} must be a str or a Path, not {type(value).__name__}")
+    return None if value is None else Path(value)
+
+
+def _whole_number(name: str, value: object, least: int) -> int:
+    """Return a whole number. Raises UsageError if it is something else or less than ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{name} must be a whole number from {least} on, not {value!r}")
+    return value
 
 
 def _constructor(cluster: type, arguments: Mapping[str, object]) -> str:

@@ -6,8 +6,10 @@ only when a test uses it.
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
+import sys
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from klamm.drills.values import Drill
     from klamm.testing.cluster import LocalCluster, ScriptedCluster, SimulatedCluster
+    from klamm.testing.run_drill import DrillError
 
 _Cluster = TypeVar("_Cluster", bound="ScriptedCluster")
 DRILL_SUFFIX: Final = ".drill.yaml"
@@ -33,10 +36,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option for the seed of simulated clusters."""
     parser.getgroup("klamm").addoption(
         _SEED_OPTION,
-        type=int,
+        type=_seed,
         metavar="N",
         help="Seed of simulated clusters and drills, instead of the marker's. [default: 0]",
     )
+
+
+def _seed(text: str) -> int:
+    """Return the seed of the command line. Raises ArgumentTypeError if it is invalid."""
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
+    return int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,13 +82,16 @@ def klamm_simulation(
 def klamm_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a ZooKeeper server, which all tests of the run share."""
     from klamm.cluster.errors import KlammError
+    from klamm.testing.errors import python_hint
     from klamm.zk.embedded import EmbeddedZooKeeper
 
-    server = EmbeddedZooKeeper(tmp_path_factory.mktemp("klamm-zookeeper"))
+    server, failure = EmbeddedZooKeeper(tmp_path_factory.mktemp("klamm-zookeeper")), ""
     try:
         server.start()
     except KlammError as error:
-        pytest.fail(f"{error.message}\nhint: {error.hint}", pytrace=False)
+        failure = f"{error.message}\nhint: {python_hint(error.hint, f'@pytest.mark.{MARKER}')}"
+    if failure:  # outside of the except clause: pytest would show both errors
+        pytest.fail(failure, pytrace=False)
     with server:
         yield server.connect_string
 
@@ -110,12 +123,13 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def _cluster(kind: type[_Cluster], options: Mapping[str, Any]) -> _Cluster:
     """Return a cluster with the marker's options. The test fails if they are invalid."""
-    from klamm.testing.cluster import ClusterError
+    from klamm.testing.errors import ClusterError
 
     try:
         return kind(**options)
-    except ClusterError as error:
-        pytest.fail(f"@pytest.mark.{MARKER}: {error}", pytrace=False)
+    except (ClusterError, TypeError) as error:
+        failure = f"@pytest.mark.{MARKER}: {error}"
+    pytest.fail(failure, pytrace=False)
 
 
 def _opened(
@@ -137,7 +151,14 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[object]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the seed, the replay line, the journal and a page to the report of a failed test."""
+    failed_drill = _failed_drill(call)
+    if failed_drill is not None:
+        failed_drill.replay = shlex.join(["pytest", item.nodeid])
     report = yield
+    if failed_drill is not None:
+        page = _write_page(item, failed_drill.page_text)
+        report.sections.append(("klamm", f"replay: {failed_drill.replay}\npage: {page}"))
+        return report
     lines = item.stash.get(_REPORT, None)
     if report.failed and lines is not None:
         cluster = item.stash.get(_CLUSTER, None)
@@ -146,6 +167,15 @@ def pytest_runtest_makereport(
             lines = [*lines, f"page: {_write_page(item, shown)}"]
         report.sections.append(("klamm", "\n".join(lines)))
     return report
+
+
+def _failed_drill(call: pytest.CallInfo[object]) -> DrillError | None:
+    """Return the error of klamm.run_drill with which a test failed, without importing klamm."""
+    module = sys.modules.get("klamm.testing.run_drill")
+    if module is None or call.excinfo is None:
+        return None
+    error = call.excinfo.value
+    return error if isinstance(error, module.DrillError) else None
 
 
 def _write_page(item: pytest.Item, page: str) -> Path:

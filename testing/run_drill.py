@@ -8,12 +8,22 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks
 from klamm.drills.language import parse_drill
 from klamm.drills.library import check_simulated
+from klamm.drills.page import drill_headline, run_page
 from klamm.drills.run import Outcome, Verdict, play
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.testing.cluster import ClusterError
+from klamm.runtime.scenarios.trace import RunTrace
+from klamm.testing.errors import ClusterError
 
 __tracebackhide__ = True
 _NAME = "drill"
+
+
+class DrillError(ClusterError):
+    """A drill did not pass. ``page_text``: a page (HTML) that shows its run."""
+
+    def __init__(self, message: str, *, replay: str, page: str) -> None:
+        super().__init__(message, replay=replay)
+        self.page_text = page
 
 
 def run_drill(text: str, *, seed: int = 0, quirks: Sequence[str] = ()) -> None:
@@ -23,15 +33,18 @@ def run_drill(text: str, *, seed: int = 0, quirks: Sequence[str] = ()) -> None:
     2.8.2 to reproduce, such as KAFKA-13972.
     """
     options = f"seed={seed}" + (f", quirks={list(quirks)}" if quirks else "")
-    replay = f"klamm.run_drill(..., {options})"
+    replay = f"klamm.run_drill(DRILL, {options})"
     try:
         drill = parse_drill(text, _NAME)
         check_simulated(drill, "run it with klamm drill run --real")
         driver = SimulatedDriver(drill.simulated_world(parse_quirks(quirks), seed))
     except UsageError as error:
         raise ClusterError(error.message, replay=replay, hint=error.hint) from None
-    *_, verdict = play(drill, driver)
+    trace = RunTrace(driver)
+    *results, verdict = play(drill, driver)
     assert isinstance(verdict, Verdict), "a drill ends with a verdict"
     if verdict.outcome is not Outcome.PASSED:
         found = [f"{one.place}: {one.expected}: {one.seen}" for one in verdict.failures]
-        raise ClusterError("\n".join(found), replay=replay)
+        steps = [one for one in results if not isinstance(one, Verdict)]
+        page = run_page(drill_headline(drill, verdict, f"seed {seed}", replay), trace, steps)
+        raise DrillError("\n".join(found), replay=replay, page=page)

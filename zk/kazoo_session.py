@@ -83,7 +83,7 @@ class KazooSession:
         """
         self.security = security
         self._tls = None if security.tls is None else security.tls.context()
-        self._hosts, self.chroot = _parse(connect_string)
+        self._hosts, self.chroot = parse_address(connect_string)
         self._session_timeout_ms = session_timeout_ms
         self._silence_limit_ms = silence_limit_ms or session_timeout_ms
         self.wait: Wait = block
@@ -370,9 +370,12 @@ def _failure_reported() -> Iterator[None]:
         threading.excepthook(threading.ExceptHookArgs(args))
 
 
-def _parse(connect_string: str) -> tuple[str, Chroot]:
+def parse_address(connect_string: str) -> tuple[str, Chroot]:
+    """Return the servers and the chroot of a ZooKeeper address. Raises UsageError if invalid."""
     try:
         _, chroot = collect_hosts(connect_string)
+        if any(character.isspace() for character in connect_string.partition("/")[0]):
+            raise ValueError("white space in a host name")
     except ValueError as error:
         raise UsageError(
             f"not a ZooKeeper address: {connect_string!r} ({error})",

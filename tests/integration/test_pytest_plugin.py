@@ -109,3 +109,9 @@ def test_an_invalid_marker_is_an_error_without_the_source_of_the_plugin(
 @pytest.mark.slow
 def test_a_test_runs_on_a_real_zookeeper(project: pytest.Pytester) -> None:
     run(project, "test_real.py").assert_outcomes(passed=1)
+
+
+def test_a_negative_seed_is_refused(project: pytest.Pytester) -> None:
+    done = run(project, "test_before.py", "--klamm-seed", "-5")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*argument --klamm-seed: -5 is not a whole number from 0 on"])

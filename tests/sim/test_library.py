@@ -141,6 +141,39 @@ def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
             lambda c: c.act("parallel", ["kill_all", "wait"]),
             "parallel: not an action of drills\nhint: klamm drill schema describes all actions",
         ),
+        (
+            lambda c: c.send("t-0", b"", timeout_ms=-1),
+            "send: timeout_ms must be a whole number from 1 on, not -1",
+        ),
+        (
+            lambda c: c.create_topic("u", partitions=3, replicas=[[0]]),
+            "create_topic: replicas is given with a number of partitions or replicas\n"
+            "hint: omit partitions and replication_factor, which replicas determines",
+        ),
+        (lambda c: c.create_topic(5), "create_topic: the topic must be a name (str), not 5"),
+        (
+            lambda c: c.create_topic("t"),
+            "create_topic: expected exit_code: 0, seen 1: Error while executing topic command : "
+            "Topic 't' already exists.",
+        ),
+        (
+            lambda c: c.kill(None),
+            'kill: None is not a broker\nhint: give an id, or e.g. "controller", "dead", '
+            '"leader of t-0", "any ISR follower of t-0", "rack a"',
+        ),
+        (
+            lambda c: c.until(),
+            'until: no condition is given\nhint: e.g. until(leader={"t-0": 2})',
+        ),
+        (
+            lambda c: c.until(5),
+            "until: 5 is not a function\nhint: give a function, or conditions by name, e.g. "
+            'leader={"t-0": 2}',
+        ),
+        (
+            lambda c: c.produce({}),
+            "produce: partitions with their values must be a dict with at least one entry",
+        ),
         (lambda c: c.act("kil", 1), "kil: not an action of drills\nhint: did you mean kill?"),
     ],
 )
@@ -199,7 +232,7 @@ def test_the_hint_of_a_zookeeper_that_does_not_respond_is_for_python() -> None:
     with pytest.raises(klamm.ClusterError) as raised:
         klamm.LocalCluster(zookeeper="127.0.0.1:1").__enter__()
     assert raised.value.hint is not None
-    assert raised.value.hint.endswith('another server with zookeeper="host:port/chroot"')
+    assert raised.value.hint.endswith('klamm.LocalCluster(zookeeper="host:port/chroot")')
 
 
 def test_an_unknown_option_is_refused() -> None:
@@ -207,8 +240,29 @@ def test_an_unknown_option_is_refused() -> None:
         klamm.SimulatedCluster(**{"brokrs": 3})
 
 
+@pytest.mark.parametrize("seed", ["x", None, 1.5, -1, True])
+def test_a_seed_is_a_whole_number(seed: object) -> None:
+    with pytest.raises(klamm.ClusterError, match="seed must be a whole number from 0 on, not"):
+        klamm.SimulatedCluster(**{"seed": seed})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"data_dir": 5}, "data_dir must be a str or a Path, not int"),
+        ({"zookeeper": "not a host"}, "not a ZooKeeper address: 'not a host'"),
+        ({"zookeeper": "h:1", "zookeeper_servers": 3}, "exclude each other"),
+    ],
+)
+def test_an_invalid_option_is_refused_before_the_start(
+    options: dict[str, object], text: str
+) -> None:
+    with pytest.raises(klamm.ClusterError, match=text):
+        klamm.LocalCluster(**options)
+
+
 def test_a_cluster_must_be_started_once_in_an_empty_directory(tmp_path: Path) -> None:
-    cluster = klamm.SimulatedCluster(data_dir=tmp_path)
+    cluster = klamm.SimulatedCluster(data_dir=str(tmp_path))
     with pytest.raises(klamm.ClusterError, match="the cluster has not been started\nhint: start"):
         cluster.kill(1)
     with cluster:

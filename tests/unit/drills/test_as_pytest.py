@@ -37,7 +37,7 @@ def test_the_test_fails_as_long_as_the_drill_does(tmp_path: Path) -> None:
     fails = runpy.run_path(str(written(tmp_path, never, [])))
     with pytest.raises(klamm.ClusterError, match=r"drill:6:\d+: leader: \{t-0: 2\}: ") as raised:
         fails["test_stop_replica"]()
-    assert raised.value.replay == "klamm.run_drill(..., seed=0)"
+    assert raised.value.replay == "klamm.run_drill(DRILL, seed=0)"
 
 
 @pytest.mark.slow
@@ -50,8 +50,10 @@ def test_pytest_runs_the_file(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 1
-    assert "ClusterError: drill:6:" in done.stdout and "1 failed" in done.stdout
-    assert "replay: klamm.run_drill(..., seed=0, quirks=['C1'])" in done.stdout
+    assert "DrillError: drill:6:" in done.stdout and "1 failed" in done.stdout
+    assert f"replay: pytest {path.name}::test_stop_replica\npage: " in done.stdout
+    (page,) = (line[6:] for line in done.stdout.splitlines() if line.startswith("page: "))
+    assert "kill: 0" in Path(page).read_text(encoding="utf-8")
 
 
 def test_an_invalid_drill_is_refused() -> None:
