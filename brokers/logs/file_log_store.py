@@ -93,7 +93,7 @@ class FileLogStore:
 
     def __init__(
         self,
-        root: Path = Path(),
+        root: Path = Path("/"),
         new_id: Callable[[], str] = random_id,
         disk: Disk = LOCAL_DISK,
     ) -> None:
