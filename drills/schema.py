@@ -16,10 +16,10 @@ from msgspec import inspect
 
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.drills.actions import ACTIONS, WORDS
-from klamm.drills.clusters import CLUSTER_WORDS, TOPIC_WORDS
+from klamm.drills.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
 from klamm.drills.conditions import CONDITIONS
 from klamm.drills.language import ALL, DRILL_WORDS
-from klamm.drills.step_language import STEP_WORDS
+from klamm.drills.step_language import MAX_STEPS, STEP_WORDS
 from klamm.drills.trigger_language import EVENTS, TRIGGERS
 from klamm.runtime import actions
 from klamm.runtime.actions import OTHERS
@@ -30,6 +30,7 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.zk.ensemble import SIZES
 
 Schema = dict[str, Any]
+IDENTIFIER: Final = "urn:klamm:drill"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Final[Schema] = {"type": ["string", "number", "boolean"]}
 _ANY: Final[Schema] = {}
@@ -165,7 +166,10 @@ _AWAITED: Final[Schema] = {
 _MOMENT: Final[Schema] = {
     "anyOf": [
         {"enum": [phase.value for phase in WRITING_PHASES]},
-        _fields({"event": {"enum": list(EVENTS)}, "operation": _COUNT}, ["event"]),
+        _fields(
+            {"event": {"enum": list(EVENTS)}, "operation": {"type": "integer", "minimum": 1}},
+            ["event"],
+        ),
     ]
 }
 _AT_STEP: Final = _fields({"step": _COUNT, "advance": _COUNT, "wait": _ref("duration")}, ["step"])
@@ -184,11 +188,16 @@ _STEP_VALUES: Final[Mapping[str, Schema]] = {
     "files": {"type": "object"},
     "steps": _ref("steps"),
     "parallel": _list({"anyOf": [_ref("step"), _ref("steps")]}),
-    "repeat": {"type": "integer", "minimum": 1},
+    "repeat": {"type": "integer", "minimum": 1, "maximum": MAX_STEPS},
     "for_each": {"anyOf": [{"enum": ["broker", "rack"]}, _list(_COUNT)]},
 }
 _CLUSTER_VALUES: Final[Mapping[str, Schema]] = {
-    "brokers": {"anyOf": [{"type": "integer", "minimum": 1}, _list(_COUNT)]},
+    "brokers": {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": MAX_BROKERS},
+            {**_list(_COUNT), "maxItems": MAX_BROKERS},
+        ]
+    },
     "controllers": _list(_COUNT),
     "racks": _list(_TEXT),
     "session_timeout": _ref("duration"),
@@ -209,7 +218,10 @@ _DRILL_VALUES: Final[Mapping[str, Schema]] = {
     "always": _some({"enum": [ALL, *INVARIANTS]}),
     "sometimes": _some(_ref("awaited conditions")),
     "steps": _ref("steps"),
-    "eventually": _fields({"within": _ref("duration"), **_AWAITED}),
+    "eventually": {
+        **_fields({"within": _ref("duration"), **_AWAITED}),
+        "anyOf": [{"required": [word]} for word in _AWAITED],
+    },
     "checks": _BOOLEAN,
 }
 
@@ -219,6 +231,7 @@ def drill_schema() -> Schema:
     root = _fields({word: _DRILL_VALUES[word] for word in DRILL_WORDS}, ("drill", "about", "steps"))
     return {
         "$schema": DIALECT,
+        "$id": IDENTIFIER,
         "title": "klamm drill",
         **root,
         "$defs": {
@@ -254,7 +267,18 @@ def _step_schema() -> Schema:
     }
     words |= {word: _STEP_VALUES[word] for word in STEP_WORDS if word not in TRIGGERS}
     plain = [word for word, value in action_values.items() if value == _NOTHING]
-    return {"anyOf": [{"enum": plain}, {**_fields(words), "minProperties": 1}]}
+    rules = {
+        "minProperties": 1,
+        "dependentRequired": {"within": ["until"], "files": ["run"]},
+        "allOf": [_at_most_one(ACTIONS), _at_most_one(TRIGGERS)],
+    }
+    return {"anyOf": [{"enum": plain}, {**_fields(words), **rules}]}
+
+
+def _at_most_one(words: Iterable[str]) -> Schema:
+    """Return the schema of an object with one of these keys, or with none."""
+    each: list[Schema] = [{"required": [word]} for word in words]
+    return {"oneOf": [*each, {"not": {"anyOf": each}}]}
 
 
 def _action_value(word: str) -> Schema:

@@ -72,6 +72,11 @@ def test_every_action_condition_and_trigger_is_valid(validator: Draft202012Valid
         "kill",
         "kill: bob",
         "{kill: 1, repeat: 0}",
+        "{kill: 1, repeat: 1001}",
+        "{kill: 1, start: 1}",
+        "{at: 1s, every: 2s, kill: 1}",
+        "{kill: 1, within: 1s}",
+        "{before: {event: TopicDeletion, operation: 0}, kill: 1}",
         "{for_each: racks, kill: each}",
         "{before: B9, kill: 1}",
         "{before: {event: TopicDelet}, kill: 1}",
@@ -98,6 +103,9 @@ def test_a_wrong_file_is_invalid(validator: Draft202012Validator) -> None:
         "always: weak-is",
         "sometimes: {leadr: {}}",
         "cluster: {broker: 3}",
+        "cluster: {brokers: 101}",
+        "eventually: {}",
+        "eventually: {within: 1s}",
     ):
         assert problems(validator, f"{step('kill: 1')}{words}\n"), words
     assert problems(validator, "drill: d\nsteps: [kill: 1]\n") == ["'about' is a required property"]
