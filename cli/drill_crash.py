@@ -66,7 +66,8 @@ def crash(
     The drill runs in simulation, once for each operation, moment (before, after) and crash: the
     broker is killed and restarted; another controller takes over; or the controller is suspended,
     deposed and resumed. Each run must end like a run without a crash: healthy, with the same
-    assignments, configs and requests, no violated invariant and no lost record.
+    assignments, configs and requests, no violated invariant and no lost record. The drill must pass
+    without a crash.
     """
     plan = Crashing(library.find_text(drill), drill, seed, parse_quirks(comma_separated(quirks)))
     with ending_signals_raise(), work_folder(None, "klamm-crash-") as folder, own_log(folder):

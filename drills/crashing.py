@@ -19,7 +19,7 @@ import msgspec
 
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.quirks import Quirks
-from klamm.drills.hunting import TIME_LIMIT_S
+from klamm.drills.hunting import TIME_LIMIT_S, run_text
 from klamm.drills.language import parse_drill
 from klamm.drills.library import check_simulated
 from klamm.drills.processes import Died, OutOfTime, run_parallel, time_limit
@@ -124,7 +124,7 @@ def run_undisturbed(crashing: Crashing) -> Undisturbed:
     """Run a drill without a crash, and count the operations of its controllers.
 
     Raises UsageError if the drill is invalid or breaks connections at operations itself, KlammError
-    if the cluster is not healthy at the end.
+    if it does not pass or the cluster is not healthy at the end.
     """
     drill = _drill(crashing.text, crashing.source)
     check_simulated(drill, "crash points exist only in the simulated world")
@@ -133,16 +133,30 @@ def run_undisturbed(crashing: Crashing) -> Undisturbed:
         if problem is not None:
             hint = "leave such steps out of drills for klamm drill crash"
             raise UsageError(f"{step.place}: '{step.name}' {problem}", hint=hint)
+    _check_passes(crashing, drill.name)
     world = drill.simulated_world(crashing.quirks, crashing.seed)
     point = plan_crash(world, None, is_before=True, crash=CRASHES[0])
     try:
         codes, znodes = _run(drill, world, None)
     except _Failed as failed:
-        failure = failed.failure
-        raise KlammError(
-            f"{drill.name} fails without a crash: expected {failure.expected}, seen {failure.seen}"
-        ) from None
+        raise _not_passed(drill.name, "fails", failed.failure) from None
     return Undisturbed(tuple(point.operations), codes, znodes)
+
+
+def _check_passes(crashing: Crashing, name: str) -> None:
+    """Check that a drill passes with all its conditions, which runs with a crash only wait for."""
+    verdict = run_text(crashing.text, crashing.source, crashing.seed, crashing.quirks).verdict
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        error = _not_passed(name, "is inconclusive", *verdict.failures[:1])
+        error.exit_code = int(Outcome.INCONCLUSIVE)  # type: ignore[misc]  # of this instance
+        raise error
+    if verdict.outcome is not Outcome.PASSED:
+        raise _not_passed(name, "fails", verdict.failures[0])
+
+
+def _not_passed(name: str, how: str, failure: Failure | None = None) -> KlammError:
+    seen = "" if failure is None else f": expected {failure.expected}, seen {failure.seen}"
+    return KlammError(f"{name} {how} without a crash{seen}")
 
 
 def run_point(number: int, crashing: Crashing, undisturbed: Undisturbed) -> PointResult:

@@ -570,6 +570,26 @@ def test_a_wrong_option_of_crash_is_refused(klamm: Any, words: list[str], messag
     assert message in errors
 
 
+@pytest.mark.parametrize(
+    ("rest", "code", "message"),
+    [
+        ("  - kill: 0\n    expect: {leader: {t-0: 2}}\n", 1, "d fails without a crash: expected"),
+        (
+            "  - kill: 0\nsometimes: [{leader: {t-0: 0}, isr: {t-0: [0]}}]\n",
+            12,
+            "d is inconclusive without a crash",
+        ),
+    ],
+)
+def test_only_a_drill_that_passes_has_crash_points(
+    klamm: Any, tmp_path: Path, rest: str, code: int, message: str
+) -> None:
+    path = tmp_path / "d.yaml"
+    path.write_text("drill: d\nabout: x\ncluster: {topics: {t: [[0, 1, 2]]}}\nsteps:\n" + rest)
+    seen, _, errors = klamm("drill", "crash", str(path), "--jobs", "1")
+    assert (seen, message in errors) == (code, True), errors
+
+
 def test_a_violation_while_branches_run_has_the_name_of_its_invariant() -> None:
     steps = (
         "  - parallel:\n"
