@@ -311,9 +311,14 @@ class TimeTravel:
         self._go_on(lambda: len(self.rows) >= rows)
 
     def next_steps(self, count: int) -> None:
-        """Run to the beginning of a step of the drill, counted from here, or to the end."""
-        begun = self.timeline.place.begun + count
-        self._go_on(lambda: self.timeline.place.begun >= begun)
+        """Run to the beginning of a step of the drill, counted from here; after the last, to the end.
+
+        Raises NotFound if the drill ends before the step; then it has run to its end."""
+        before = self.timeline.place.begun
+        self._go_on(lambda: self.timeline.place.begun >= before + count)
+        left = self.timeline.place.begun - before
+        if self.timeline.verdict is not None and count > left + 1:
+            raise NotFound(f"the drill ended after {left} more step{'' if left == 1 else 's'}")
 
     def advance(self, count: int) -> None:
         """Run a number of simulation steps, or to the end of the drill."""
@@ -440,6 +445,11 @@ class TimeTravel:
             node = yaml.compose(f"{{{node.value}: null}}", Loader=yaml.SafeLoader)
         if not isinstance(node, yaml.MappingNode):
             raise UsageError(f"'{step}' is not a step", hint="as in do kill: 1")
+        if any(key.value == "at" for key, _ in node.value):
+            raise UsageError(
+                "'at' cannot be given here: the step is added at the current moment",
+                hint="go to the moment first, as in until 9s",
+            )
         trigger = yaml.compose(f"at: {{{words}}}", Loader=yaml.SafeLoader)
         node.value = [*trigger.value, *node.value]
         node.flow_style = self._indent is None

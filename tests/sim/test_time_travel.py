@@ -268,6 +268,13 @@ def test_a_list_in_brackets_takes_added_steps_too() -> None:
         assert journal(travelling) == journal_of_run(travelling.text)
 
 
+def test_a_step_after_the_end_is_not_found() -> None:
+    with travel() as travelling:
+        go(travelling, "step 1")
+        with pytest.raises(NotFound, match="the drill ended after"):
+            travelling.next_steps(99)
+
+
 @pytest.mark.parametrize(
     ("step", "problem"),
     [
@@ -275,7 +282,7 @@ def test_a_list_in_brackets_takes_added_steps_too() -> None:
         ("kil", "unknown word in a step 'kil'"),
         ("[kill: 1]", "is not a step"),
         ("kill: 7", "the cluster has no broker 7"),
-        ("{at: 3s, kill: 1}", "'at' is given twice"),
+        ("{at: 3s, kill: 1}", "'at' cannot be given here"),
         ("{every: 3s, kill: 1}", "a step has at most one trigger"),
         ("start: 1", "to succeed, seen broker 1 is already running"),
         ("{wait: 1s, until: {leader: {t-0: 1}}, within: 1s}", "seen {t-0: 0} after 2.000 s"),
