@@ -26,6 +26,9 @@ class Stretch(NamedTuple):
     start: int
     end: int
 
+    def __str__(self) -> str:
+        return f"offsets {self.start} to {self.end - 1} of leader epoch {self.leader_epoch}"
+
     def is_within(self, other: Stretch) -> bool:
         """Return True if ``other`` has the same leader epoch and contains all these offsets."""
         return (

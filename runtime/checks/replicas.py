@@ -270,8 +270,8 @@ class ReplicationChecker:
             ):
                 self._report(
                     LEADER_COMPLETENESS,
-                    f"{tp}: {stretch} was acknowledged, but is not in the log of leader "
-                    f"{view.broker_id}",
+                    f"{tp}: the records at {stretch} were acknowledged, but are not in the log "
+                    f"of leader {view.broker_id}",
                 )
 
     def _report(self, name: str, violation: str) -> None:

@@ -146,7 +146,7 @@ def test_without_a_margin_the_checker_finds_the_loss(monkeypatch: pytest.MonkeyP
     cluster = GrowingCluster(records_per_s=20_000.0)
     cluster.world.run_for(2_000)
     lost = lost_after_a_kill(cluster)
-    assert lost and all("was acknowledged" in violation for violation in lost)
+    assert lost and all("were acknowledged" in violation for violation in lost)
 
 
 def test_a_restored_world_grows_on_alike(cluster: GrowingCluster) -> None:
