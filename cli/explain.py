@@ -26,6 +26,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.types import TopicPartition
+from klamm.runtime.clock import SIMULATION_START_MS
 from klamm.runtime.journal_text import summary_text, time_text
 from klamm.statemachines.explanations import Rule
 
@@ -36,6 +37,7 @@ Examples:
   klamm explain orders-3 --all
   klamm explain orders-3 --at 12:30:05
   klamm explain orders-3 --at epoch:4
+  klamm explain orders-3 --at 9.5s --journal ./drill/1-leader-loss/journal.jsonl
   klamm explain '#17'
   klamm explain '2#17' --json --journal ./rehearsal/journal.jsonl
 """
@@ -53,6 +55,8 @@ OLD_ROWS: Final = "this is its last state; --server or --data-dir selects anothe
 REQUESTS_NOTE: Final = "not recorded; klamm up --journal-messages records them"
 _EVENT: Final = re.compile(r"(?:([0-9]+)?#)?([0-9]+)")
 _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
+_ELAPSED: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
+"""Simulated time since the beginning of a run, as a drill prints it."""
 _LEADER_EPOCH: Final = re.compile(r"epoch:([0-9]+)")
 
 
@@ -73,7 +77,8 @@ def explain(
         str | None,
         typer.Option(
             metavar="TIME|epoch:N",
-            help="Show the last change up to this time, or the change that set leader epoch N.",
+            help="Show the last change up to this time, or the change that set leader epoch N."
+            " 9.5s is a time of a simulated run.",
         ),
     ] = None,
     journal: JournalFile = None,
@@ -137,13 +142,17 @@ def _chosen(at: str) -> Chosen:
             (n for n, rows in enumerate(changes) if any(r.leader_epoch == wanted for r in rows)),
             None,
         )
+    elapsed = _ELAPSED.fullmatch(at)
+    if elapsed is not None:
+        until_ms = SIMULATION_START_MS + float(elapsed[1]) * 1000
+        return _last(lambda row: row.t_ms <= until_ms)
     until: datetime | dt_time
     try:
         until = _time_of_day(at) if _CLOCK.fullmatch(at) else datetime.fromisoformat(at)
     except ValueError:
         raise UsageError(
             f"--at {at} is not a valid time",
-            hint="write 12:30:05, 2026-01-31T12:30:05 or epoch:4",
+            hint="write 12:30:05, 2026-01-31T12:30:05, 9.5s (in a simulated run) or epoch:4",
         ) from None
 
     def is_before(row: JournalRow) -> bool:
@@ -151,6 +160,11 @@ def _chosen(at: str) -> Chosen:
             return datetime.fromtimestamp(row.t_ms / 1000).time() <= until
         return row.t_ms <= until.timestamp() * 1000
 
+    return _last(is_before)
+
+
+def _last(is_before: Callable[[JournalRow], bool]) -> Chosen:
+    """Return a function that selects the last change of which ``is_before`` is true."""
     return lambda changes: max(
         (n for n, rows in enumerate(changes) if is_before(rows[0])), default=None
     )

@@ -12,6 +12,7 @@ import pytest
 
 from klamm.cli.main import main
 from klamm.cluster.types import TopicPartition
+from klamm.runtime.clock import SIMULATION_START_MS
 from klamm.runtime.journal_text import time_zone
 from tests.serving import Up, klamm_up
 from tests.sim.reassignments import brokers_up, reassign, with_topic
@@ -68,7 +69,8 @@ def test_all_changes_and_one_of_them(journal: Path, capsys: Capture) -> None:
     assert every["standing"]["leader"] == 2
     first = every["changes"][0]
     at = datetime.fromtimestamp(first["t_ms"] / 1000)
-    for word in (at.isoformat(), at.strftime("%H:%M:%S"), "epoch:0"):
+    elapsed = f"{(first['t_ms'] - SIMULATION_START_MS) / 1000:.3f}s"
+    for word in (at.isoformat(), at.strftime("%H:%M:%S"), elapsed, "epoch:0"):
         shown = json.loads(explain(journal, capsys, "orders-eu-1", "--at", word, "--json"))
         (change,) = shown["changes"]
         assert (change["event_id"], change["event"]) == (first["event_id"], "TopicChange")
