@@ -53,8 +53,8 @@ Examples:
   klamm hunt --seeds 100000 --spark spark://host:7077
 
 \b
-Exit codes: 0 every drill passed, 1 a file cannot be written, 2 an option is invalid, 10 an invariant
-was violated, 11 a cluster did not recover or a run did not end in time, 12 inconclusive.
+Exit codes: 0 every drill passed, 1 a file cannot be written, 2 an option is invalid, 10 an
+invariant was violated, 11 a cluster did not recover or a run did not end in time, 12 inconclusive.
 """
 _SEEDS: Final = re.compile(r"([0-9]{1,12})(?:\.\.([0-9]{1,12}))?")
 _DEFAULT_MINUTES: Final = 1.0

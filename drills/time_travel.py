@@ -311,7 +311,7 @@ class TimeTravel:
         self._go_on(lambda: len(self.rows) >= rows)
 
     def next_steps(self, count: int) -> None:
-        """Run to the beginning of a step of the drill, counted from here; after the last, to the end.
+        """Run to the beginning of a step, counted from here; after the last, to the end.
 
         Raises NotFound if the drill ends before the step; then it has run to its end."""
         before = self.timeline.place.begun

@@ -43,8 +43,8 @@ def test_a_new_leader_without_an_acknowledged_record_is_reported() -> None:
     checker = acknowledged(replica(1, 5, leading_epoch=1), 5)
     checker.check([replica(1, 5), replica(2, 4, leading_epoch=2)])
     assert checker.violations == [
-        "t-0: the records at offsets 0 to 4 of leader epoch 1 were acknowledged, but are not in the "
-        "log of leader 2"
+        "t-0: the records at offsets 0 to 4 of leader epoch 1 were acknowledged, but are not in "
+        "the log of leader 2"
     ]
 
 
@@ -67,8 +67,8 @@ def test_records_lost_by_a_leader_that_had_them_are_reported() -> None:
         assert checker.violations == []
     checker.check([msgspec.structs.replace(leader, intervals=(Interval(1, 0, 4, 0, 0), *held[1:]))])
     assert checker.violations == [
-        "t-0: the records at offsets 0 to 4 of leader epoch 1 were acknowledged, but are not in the "
-        "log of leader 1"
+        "t-0: the records at offsets 0 to 4 of leader epoch 1 were acknowledged, but are not in "
+        "the log of leader 1"
     ]
 
 
