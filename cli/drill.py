@@ -220,7 +220,13 @@ def run(
     else:
         if len(outcomes) > 1:
             passed = f"{outcomes.count(Outcome.PASSED)} of {len(outcomes)} drills passed"
-            typer.echo("; ".join((passed, *not_run_words(left_out))))
+            others = [
+                drill.name
+                for drill, outcome in zip(found, outcomes, strict=True)
+                if outcome is not Outcome.PASSED
+            ]
+            not_passed = (f"not passed: {', '.join(others)}",) if others else ()
+            typer.echo("; ".join((passed, *not_passed, *not_run_words(left_out))))
         if data_dir is not None:
             typer.echo(f"Journals: {data_dir}")
     raise typer.Exit(code)

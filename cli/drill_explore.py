@@ -95,7 +95,8 @@ def explore(
     if json:
         print_json(values)
     else:
-        typer.echo(_summary(progress, seconds))
+        end = f"; inconclusive: stopped at --max-states {max_states}"
+        typer.echo(_summary(progress, seconds) + (end if outcome is Outcome.INCONCLUSIVE else ""))
         if progress.violation is not None:
             for line in _violation_lines(values):
                 typer.echo(line)

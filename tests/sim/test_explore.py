@@ -209,6 +209,8 @@ def test_the_command_prints_the_counts(klamm: Any) -> None:
     assert code == 12
     answer = json.loads(out)
     assert (answer["complete"], answer["violation"], answer["exit_code"]) == (False, None, 12)
+    _, out, _ = klamm(*words, "--max-states", "5")
+    assert out.endswith("; inconclusive: stopped at --max-states 5\n")
 
 
 def test_a_violation_is_printed_with_its_path_and_replayed(klamm: Any) -> None:
