@@ -244,15 +244,28 @@ def test_a_full_disk_leaves_no_table(tmp_path: Path) -> None:
     assert last[1].startswith("hint: ")
 
 
+def stops_while_it_writes(ingest: subprocess.Popen[str], folder: Path) -> bool:
+    """Stop the process; let it go on, and return False, if it has not begun to write events.
+
+    However busy the machine is, the process does not end before the next signal.
+    """
+    ingest.send_signal(signal.SIGSTOP)
+    if (folder / "events").exists():
+        return True
+    ingest.send_signal(signal.SIGCONT)
+    assert ingest.poll() is None, "it ended before it was seen to write"
+    return False
+
+
 def test_ctrl_c_leaves_nothing_and_says_so_in_one_line(tmp_path: Path) -> None:
     journal, table = tmp_path / "journal.jsonl", tmp_path / "table"
     with journal.open("w") as file:
         for n in range(1, 400_000):
             file.write(row(n))
     with started(str(journal), "--out", str(table)) as ingest:
-        events = tmp_path / "table.partial" / "events"
-        wait_until(lambda: events.exists() or ingest.poll() is not None, 60)
+        wait_until(lambda: stops_while_it_writes(ingest, tmp_path / "table.partial"), 60)
         ingest.send_signal(signal.SIGINT)
+        ingest.send_signal(signal.SIGCONT)
         out, err = ingest.communicate(timeout=60)
     assert (ingest.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "Interrupted"
