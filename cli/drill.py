@@ -13,7 +13,7 @@ import shlex
 import shutil
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -219,17 +219,19 @@ def run(
         print_json({"exit_code": code, "drills": runs.reports, "not_run": not_run})
     else:
         if len(outcomes) > 1:
-            passed = f"{outcomes.count(Outcome.PASSED)} of {len(outcomes)} drills passed"
-            others = [
-                drill.name
-                for drill, outcome in zip(found, outcomes, strict=True)
-                if outcome is not Outcome.PASSED
-            ]
-            not_passed = (f"not passed: {', '.join(others)}",) if others else ()
-            typer.echo("; ".join((passed, *not_passed, *not_run_words(left_out))))
+            names = [drill.name for drill in found]
+            typer.echo("; ".join((*_passed_words(names, outcomes), *not_run_words(left_out))))
         if data_dir is not None:
             typer.echo(f"Journals: {data_dir}")
     raise typer.Exit(code)
+
+
+def _passed_words(names: Sequence[str], outcomes: Sequence[Outcome]) -> list[str]:
+    """Say how many drills passed, and which did not."""
+    ended = zip(names, outcomes, strict=True)
+    others = [name for name, outcome in ended if outcome is not Outcome.PASSED]
+    words = [f"{len(names) - len(others)} of {len(names)} drills passed"]
+    return [*words, f"not passed: {', '.join(others)}"] if others else words
 
 
 @app.command("list")
