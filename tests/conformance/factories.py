@@ -136,14 +136,21 @@ class KazooFactory:
         return store
 
     def expire(self, store: Store) -> None:
-        """Take the session over with its password, and close it."""
+        """Take the session over with its password, and close it.
+
+        Again, if the store has taken the session back before it was closed.
+        """
         events = Events(store)
-        session = self._sessions[id(store)]
-        thief = KazooClient(self._connect_string, client_id=session._client.client_id)
-        thief.start()
-        thief.stop()
-        thief.close()
-        wait_until(lambda: SessionState.EXPIRED in events.sessions(), what="expiry")
+        client_id = self._sessions[id(store)]._client.client_id
+
+        def is_expired_by_thief() -> bool:
+            thief = KazooClient(self._connect_string, client_id=client_id)
+            thief.start()
+            thief.stop()
+            thief.close()
+            return SessionState.EXPIRED in events.sessions()
+
+        wait_until(is_expired_by_thief, what="expiry")
 
     def wait_for_timeout(self, store: Store) -> None:
         """The server does it."""
