@@ -75,7 +75,7 @@ class JavaProgram:
         return line
 
     def end(self) -> list[str]:
-        """End the input, wait until the program ends, and return the lines that nobody has read."""
+        """Close the program's input, wait until it ends, and return the lines not read yet."""
         try:
             # A program that has ended breaks the pipe.
             with contextlib.suppress(BrokenPipeError):

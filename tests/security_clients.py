@@ -38,7 +38,7 @@ def protocol_of(login: Login | None) -> str:
 
 
 def security_of(login: Login | None) -> dict[str, str]:
-    """Return what aiokafka and kafka-python must know, besides whom to trust."""
+    """Return the security settings of aiokafka and kafka-python, without certificates."""
     at = {"security_protocol": protocol_of(login)}
     if login is not None:
         at |= {

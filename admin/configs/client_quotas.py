@@ -86,10 +86,17 @@ class ClientQuotas:
 
     def _entities(self) -> Iterator[tuple[Entity, ConfigResource]]:
         """Yield every entity that has a config znode."""
-        for entity_type, key in ((USERS, USER), (_CLIENTS, CLIENT_ID), (_IPS, IP)):
-            for name in self._client.get_all_entities_with_config(entity_type):
+        users = self._client.get_all_entities_with_config(USERS)
+        clients = self._client.get_all_entities_with_config(_CLIENTS)
+        ips = self._client.get_all_entities_with_config(_IPS)
+        for entity_type, key, names in (
+            (USERS, USER, users),
+            (_CLIENTS, CLIENT_ID, clients),
+            (_IPS, IP, ips),
+        ):
+            for name in names:
                 yield frozenset({(key, _name(name))}), ConfigResource(entity_type, name)
-        for user in self._client.get_all_entities_with_config(USERS):
+        for user in users:
             folder = f"{user}/{_CLIENTS}"
             for client in self._client.get_all_entities_with_config(f"{USERS}/{folder}"):
                 entity = frozenset({(USER, _name(user)), (CLIENT_ID, _name(client))})

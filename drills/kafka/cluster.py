@@ -34,10 +34,10 @@ from klamm.runtime.transport import RoutedTransport
 from klamm.wire.client_connections import ClientConnections
 from klamm.zk.ports import HOST, free_port
 from klamm.zk.store import GetChildren, GetData, ResultCode
+from klamm.zk.znodes import BrokerIdsZNode
 
 CONTROLLER_IDS: Final = range(1000, 1100)
 """Broker ids of klamm's controllers: each has the next one."""
-BROKERS_PATH: Final = "/brokers/ids"
 START_TIMEOUT_S: Final = 120.0
 _SESSION_MARGIN_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 120.0
@@ -292,8 +292,8 @@ class KafkaCluster:
 
     def registered_ids(self) -> list[int]:
         """Return the ids in /brokers/ids, without klamm's controllers."""
-        children = self.own_session.store().read([GetChildren(BROKERS_PATH)])[0].children or ()
-        return sorted({*map(int, children)}.difference(CONTROLLER_IDS))
+        found = self.own_session.store().read([GetChildren(BrokerIdsZNode.path)])[0].children
+        return sorted({*map(int, found or ())}.difference(CONTROLLER_IDS))
 
     def has_controller(self) -> bool:
         """Return True if /controller exists."""

@@ -22,13 +22,14 @@ from klamm.cluster.types import (
     ReplicaAssignment,
     TopicPartition,
 )
-from klamm.drills.kafka.cluster import BROKERS_PATH, CONTROLLER_IDS, KafkaCluster
+from klamm.drills.kafka.cluster import CONTROLLER_IDS, KafkaCluster
 from klamm.runtime.checks.admin_history import RecordedStore
 from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.live_driver import LiveDriver
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetChildren, GetData, ReadOp, ReadResult
+from klamm.zk.znodes import BrokerIdsZNode
 
 ALLOWANCE_MS: Final = 30_000.0
 """What is added to the time limit of each wait: a broker of Kafka takes seconds to start."""
@@ -53,7 +54,7 @@ class BrokersStore(RecordedStore):
         results = super().read(ops)
         return [
             _without_controllers(result)
-            if isinstance(op, GetChildren) and op.path == BROKERS_PATH
+            if isinstance(op, GetChildren) and op.path == BrokerIdsZNode.path
             else result
             for op, result in zip(ops, results, strict=True)
         ]
