@@ -74,7 +74,10 @@ class IsrChanges:
         self._alter_isr.submit(tp, proposed, partition.state.controller_epoch)
 
     def on_result(self, result: AlterIsrResult) -> bool:
-        """Apply the controller's decision on a proposal; return True if the ISR changed.
+        """Apply the controller's decision on a proposal.
+
+        Return True if the high watermark may advance, because it no longer waits for the same
+        replicas: the ISR changed, or a replica that would have joined did not.
 
         As in 2.8.2, a proposal that fails with one of ``_FINAL_ERRORS`` stays pending: the leader
         makes no other proposal until the controller sends a new state. After any other error, or if
@@ -94,6 +97,7 @@ class IsrChanges:
         elif answer not in _FINAL_ERRORS:
             partition.pending = None
             self._waiting[tp] = None
+            return True
         return False
 
     @property

@@ -343,7 +343,7 @@ class LeaderReplicas:
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
         """Apply the controller's decision on an ISR proposal.
 
-        If the ISR shrinks, the high watermark may advance.
+        If the ISR shrinks or a replica does not join it, the high watermark may advance.
         """
         tp = result.topic_partition
         if self.isr_changes.on_result(result) and not self._stalls_after_shrinking:

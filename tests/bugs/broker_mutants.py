@@ -10,6 +10,8 @@ import msgspec
 from klamm.brokers.clients.batches import Batch, PartitionBatches
 from klamm.brokers.clients.producer import Producer
 from klamm.brokers.leaders import zk_isr_manager
+from klamm.brokers.leaders.alter_isr_manager import AlterIsrResult
+from klamm.brokers.leaders.isr_changes import IsrChanges
 from klamm.brokers.leaders.zk_isr_manager import ZkIsrManager
 from klamm.brokers.logs.records import Record
 from klamm.brokers.logs.replica_log import ReplicaLog
@@ -305,3 +307,15 @@ def _the_offset_of_a_failed_batch_is_ignored(original: Callable[..., None]) -> C
         original(self, tp, partition, batch, answer, now_ms)
 
     return complete
+
+
+@mutant("K17", IsrChanges, "on_result")
+def _a_refused_follower_still_holds_back_the_high_watermark(
+    original: Callable[[IsrChanges, AlterIsrResult], bool],
+) -> Callable[[IsrChanges, AlterIsrResult], bool]:
+    def on_result(self: IsrChanges, result: AlterIsrResult) -> bool:
+        answer = result.answer
+        is_new = isinstance(answer, LeaderAndIsr) and answer.zk_version > result.proposed.zk_version
+        return original(self, result) and is_new
+
+    return on_result

@@ -480,6 +480,15 @@ OWN: Final = (
         "It fails before it starts a broker.",
         "k16",
     ),
+    Fixed(
+        "K17",
+        "0.1.0",
+        "If the controller refuses to add a follower to the ISR, the high watermark, which waited "
+        "for the follower, does not advance before the next fetch. 2.8.2 does so, too "
+        "(KAFKA-13091).",
+        "The high watermark advances when the proposal is dropped.",
+        "k17",
+    ),
 )
 """Bugs of klamm itself, found by klamm hunt."""
 
