@@ -270,8 +270,9 @@ def check(
 ) -> None:
     """Check drill files without running them.
 
-    Checks the syntax, the options of tools, and that the brokers, topics and partitions in each
-    drill can exist. The exit code is 2 if a file is invalid; the files after it are not checked.
+    Checks the syntax, the options of tools, and that what each drill names can exist and happen:
+    brokers, topics, partitions, records, states, reassignments and deletions. The exit code is 2 if
+    a file is invalid; the files after it are not checked.
     """
     where = {"real only": " (only with --real)", "simulated only": " (only without --real)"}
     checked = []

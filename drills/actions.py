@@ -6,6 +6,7 @@ runtime/scenarios/steps.py.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from inspect import getdoc
@@ -28,6 +29,8 @@ Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]
 WORDS: Final = {"log_dir": "dir", "sources": "from", "destinations": "to"}
 """Names of arguments in drills, if they differ from the action's field names (the keys)."""
+_PLACEHOLDER: Final = re.compile(r"\{[A-Za-z_]+\}")
+_PLACEHOLDERS: Final = ("{zk}", "{bootstrap}")
 ANSWERED: Final = (steps.RunTool, steps.Reassign, steps.ElectLeaders)
 """Actions with an exit code and an output."""
 
@@ -202,6 +205,9 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
         tool.parser.parse(args)
     except UncaughtException as error:
         raise reader.error(node, f"{name}: {error.message}", f"klamm {name} --help") from None
+    for placeholder in _PLACEHOLDER.findall(" ".join(args)):
+        if placeholder not in _PLACEHOLDERS:
+            raise reader.unknown(node, "placeholder", placeholder, _PLACEHOLDERS)
     topic = option(args, "--topic")
     if name == "topics" and topic is not None and not {"--create", "--if-exists"} & {*args}:
         reader.mentions.append(Mention(node, Noun.TOPIC_PATTERN, topic))
@@ -309,7 +315,7 @@ ACTIONS: Final[Mapping[str, DrillAction]] = {
         _without_value("kill_all", steps.KillAll()),
         "kill_all",
         "Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files "
-        "and the drill's clients survive; logs in memory are lost.",
+        "and the drill's clients survive; logs in memory are lost (use `segments: true`).",
     ),
     "up_again": DrillAction(
         _without_value("up_again", steps.UpAgain()),

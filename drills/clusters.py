@@ -6,9 +6,10 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from klamm.cluster.configs import check_broker_configs
-from klamm.cluster.errors import UsageError
-from klamm.drills.reading import DrillReader
+from klamm.admin.topics.topics import validate_topic_create
+from klamm.cluster.configs import TOPIC_CONFIGS, check_broker_configs
+from klamm.cluster.errors import KlammError, UsageError
+from klamm.drills.reading import DrillReader, Entry
 from klamm.drills.values import DrillCluster
 from klamm.runtime import actions
 from klamm.runtime.scenarios import steps
@@ -44,6 +45,7 @@ class ClusterCompiler:
 
     def __init__(self, reader: DrillReader) -> None:
         self._reader = reader
+        self._names: list[str] = []
 
     def read(self, node: yaml.Node) -> tuple[DrillCluster, list[Topic]]:
         """Return the cluster and its topics."""
@@ -126,7 +128,7 @@ class ClusterCompiler:
                 raise reader.error(node, "a topic requires 'replicas'")
             if "config" in fields:
                 entries = reader.entries(fields["config"].value, "config")
-                configs = {name: reader.text(e.value, name) for name, e in entries.items()}
+                configs = {name: self._topic_config(name, e) for name, e in entries.items()}
             node = fields["replicas"].value
         partitions = reader.items(node, "the replicas of a topic's partitions")
         replicas = [reader.brokers(item) for item in partitions]
@@ -134,7 +136,24 @@ class ClusterCompiler:
             raise reader.error(
                 node, "each partition needs at least one replica", "as in t: [[0, 1], [1, 2]]"
             )
-        return Topic(reader.text(key, "a topic"), replicas, configs, reader.place(key))
+        name = reader.text(key, "a topic")
+        try:
+            validate_topic_create(name, dict(enumerate(replicas)), configs, self._names)
+        except KlammError as error:
+            raise reader.error(key, error.message, error.hint) from None
+        self._names.append(name)
+        return Topic(name, replicas, configs, reader.place(key))
+
+    def _topic_config(self, name: str, entry: Entry) -> str:
+        reader = self._reader
+        value = reader.text(entry.value, name)
+        if name not in TOPIC_CONFIGS:
+            raise reader.unknown(entry.key, "topic config", name, TOPIC_CONFIGS)
+        try:
+            TOPIC_CONFIGS[name].value({name: value})
+        except KlammError as error:
+            raise reader.error(entry.value, error.message, error.hint) from None
+        return value
 
 
 def start_of(cluster: DrillCluster, place: str) -> Step:

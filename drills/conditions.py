@@ -6,6 +6,7 @@ condition.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -19,11 +20,28 @@ from klamm.drills.reading import NONE, DrillReader
 from klamm.runtime.action_target import InRack
 from klamm.runtime.cluster_spec import rack_map
 from klamm.runtime.scenarios.conditions import MOVED
+from klamm.runtime.scenarios.steps import plain_text
 from klamm.statemachines.partition_state import PartitionState
+from klamm.statemachines.reassignment import Phase
+from klamm.statemachines.replica_state import ReplicaState
 
 Read = Callable[[DrillReader, yaml.Node], Any]
-_ROW_FIELDS: Final = tuple(field.encode_name for field in msgspec.structs.fields(JournalRow))
+_ROW_TYPES: Final = {f.encode_name: f.type for f in msgspec.structs.fields(JournalRow)}
 _STATES: Final = tuple(state.value for state in PartitionState)
+_STATES_OF_ROWS: Final = {
+    "partition": _STATES,
+    "replica": tuple(state.value for state in ReplicaState),
+    "reassignment": tuple(phase.value for phase in Phase),
+}
+"""Values of ``from`` and ``to``, by the first word of the kinds of rows that have them."""
+_ALL_STATES: Final = tuple(itertools.chain(*_STATES_OF_ROWS.values()))
+_KINDS: Final = tuple(map(str, Kind))
+_REASSIGNMENTS: Final = (Kind.REASSIGNMENT_PHASE, Kind.REASSIGNMENT_FAILED)
+_DELETIONS: Final = (
+    Kind.TOPIC_DELETION_STARTED,
+    Kind.TOPIC_DELETION_HALTED,
+    Kind.TOPIC_DELETED,
+)
 
 
 class ConditionKind(NamedTuple):
@@ -111,6 +129,23 @@ def _records(reader: DrillReader, node: yaml.Node) -> Any:
     )
 
 
+def _acknowledged(reader: DrillReader, node: yaml.Node) -> Any:
+    """Return numbers of records, each of which must be produced.
+
+    More records than that may be consumed: after an unclean election some are sent again."""
+    found = _records(reader, node)
+    for key, value in reader.entries(node, "partitions with their values").values():
+        tp = reader.partition(key, "a key")
+        reader.mentions.append(Mention(value, Noun.ACKNOWLEDGED, *tp, found[str(tp)]))
+    return found
+
+
+def _offline_partitions(reader: DrillReader, node: yaml.Node) -> int:
+    count = reader.integer(node, "a count")
+    reader.mentions.append(Mention(node, Noun.OFFLINE, wanted=count))
+    return count
+
+
 def _count(what: str) -> Read:
     return lambda reader, node: reader.integer(node, what)
 
@@ -147,6 +182,21 @@ def _topics(reader: DrillReader, node: yaml.Node) -> list[str]:
     return topics
 
 
+def _deleted(reader: DrillReader, node: yaml.Node) -> list[str]:
+    topics = _topics(reader, node)
+    for item, topic in zip(reader.one_or_more(node), topics, strict=True):
+        if topic in reader.topics:
+            reader.mentions.append(Mention(item, Noun.DELETION, topic))
+    return topics
+
+
+def _reassigning(reader: DrillReader, node: yaml.Node) -> list[str]:
+    partitions = _partitions(reader, node)
+    if partitions:
+        reader.mentions.append(Mention(node, Noun.REASSIGNMENT))
+    return partitions
+
+
 def _partitions(reader: DrillReader, node: yaml.Node) -> list[str]:
     return sorted(map(str, reader.partitions(node)))
 
@@ -168,16 +218,37 @@ def _true(word: str) -> Callable[[DrillReader, yaml.Node], bool]:
 
 def journal_row(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
     """Return the values of a journal row: any of its fields."""
-    fields = reader.fields(node, "a journal row", _ROW_FIELDS)
-    values = {name: reader.plain(entry.value) for name, entry in fields.items()}
-    kinds = [str(kind) for kind in Kind]
-    if "kind" in fields and values["kind"] not in kinds:
-        raise reader.unknown(fields["kind"].value, "kind of row", str(values["kind"]), kinds)
+    fields = reader.fields(node, "a journal row", _ROW_TYPES)
+    values = {name: _row_value(reader, name, entry.value) for name, entry in fields.items()}
+    kind = values.get("kind", "")
+    if "kind" in fields and kind not in _KINDS:
+        raise reader.unknown(fields["kind"].value, "kind of row", kind, _KINDS)
+    states = _STATES_OF_ROWS.get(kind.partition("_")[0], _ALL_STATES)
+    for name in ("from", "to"):
+        if values.get(name) is not None and values[name] not in states:
+            raise reader.unknown(fields[name].value, "state", values[name], states)
     topic, partition = values.get("topic"), values.get("partition", 0)
-    if isinstance(topic, str) and isinstance(partition, int):
+    if topic is not None:
         place = fields["partition" if partition else "topic"].value
         reader.mentions.append(Mention(place, Noun.PARTITION, topic, partition))
+    if kind in _REASSIGNMENTS:
+        reader.mentions.append(Mention(fields["kind"].value, Noun.REASSIGNMENT))
+    if kind in _DELETIONS:
+        reader.mentions.append(Mention(fields["kind"].value, Noun.DELETION, topic or ""))
     return values
+
+
+def _row_value(reader: DrillReader, name: str, node: yaml.Node) -> Any:
+    """Return the value of a field in a journal row. Raises UsageError if it has another type."""
+    value, kind = reader.plain(node), _ROW_TYPES[name]
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        expected = "a whole number" if kind is int or kind == int | None else "text"
+        if name in ("isr", "prev_isr"):
+            expected = "a list of broker ids"
+        problem = f"'{name}' of a journal row must be {expected}, not '{plain_text(value)}'"
+        raise reader.error(node, problem) from None
 
 
 CONDITIONS: Final[Mapping[str, ConditionKind]] = {
@@ -213,7 +284,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "directories.",
     ),
     "offline_partitions": ConditionKind(
-        _count("a count"),
+        _offline_partitions,
         "offline_partitions: 0",
         "Number of partitions without a leader, as counted by the active controller.",
     ),
@@ -227,12 +298,12 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         _count("an epoch"), "controller_epoch: 2", "The number in /controller_epoch."
     ),
     "acknowledged": ConditionKind(
-        _records,
+        _acknowledged,
         "acknowledged: {t-0: 500}",
         "The whole ISR has acknowledged exactly this number of records of the drill's producer.",
     ),
     "acknowledged_at_least": ConditionKind(
-        _records,
+        _acknowledged,
         "acknowledged_at_least: {t-0: 500}",
         "The whole ISR has acknowledged at least this number of records. Use it for constant-rate "
         "producers, which never stop.",
@@ -252,12 +323,12 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "Znodes have this data, compared as JSON or as text.",
     ),
     "deleted": ConditionKind(
-        _topics,
+        _deleted,
         "deleted: t",
         "These topics and the requests to delete them no longer exist.",
     ),
     "reassigning": ConditionKind(
-        _partitions,
+        _reassigning,
         "reassigning: [t-0]",
         "Exactly these partitions are being reassigned. `[]` means that no partition is.",
     ),

@@ -1,35 +1,35 @@
-"""Checks that the topics, partitions, producers, brokers and replicas named in a drill can exist.
+"""Checks that what a drill names can exist or happen: topics, replicas, records, deletions.
 
 A topic can exist if the cluster or any step creates it, whatever the order of steps. A step that
-expects its tool or the controller to refuse the request may name anything.
+expects its tool or the controller to refuse the request may name anything. possible_states.py
+checks the order of steps.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 import yaml
 
 from klamm.cluster.configs import BROKER_CONFIGS
-from klamm.cluster.errors import UsageError
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.drills.values import DrillCluster
-from klamm.runtime.action_target import BrokerRef
-from klamm.runtime.actions import DEAD, ENDED, Action, BrokerAction, Pause, Resume, Start
+from klamm.runtime.actions import Action
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import Step, every_step
-from klamm.runtime.scenarios.triggers import AtBreakpoint, AtStep
 from klamm.zk.znodes import ControllerZNode, ReassignPartitionsZNode
 
 _ASSIGNMENT: Final = re.compile(r"[0-9]+([:,][0-9]+)*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_ZNODE: Final = re.compile(r"/brokers/topics/([^/]+)(/.*)?")
+_DELETION_ZNODE: Final = re.compile(r"/admin/delete_topics/([^/]+)")
 
 
 class Noun(Enum):
@@ -42,20 +42,29 @@ class Noun(Enum):
     BROKER = "broker"
     CONTROLLER = "controller"
     REPLICA = "replica"
+    ACKNOWLEDGED = "acknowledged records"
+    OFFLINE = "offline partitions"
+    REASSIGNMENT = "reassignment"
+    DELETION = "deletion of a topic"
+
+
+OCCURRENCES: Final = (Noun.REASSIGNMENT, Noun.DELETION)
+"""What need not happen in a tolerant drill, whose triggers may be left over."""
 
 
 class Mention(NamedTuple):
     """A place in the drill's file that names a topic, a partition, its producer, or a broker.
 
-    ``number``: the number of the partition, or the id of the broker. ``replica``: the broker that
-    the drill expects to have a replica of the partition.
+    ``topic``: for a deletion, empty if any topic is meant. ``number``: the number of the partition,
+    or the id of the broker. ``wanted``: the broker that the drill expects to have a replica of the
+    partition, or how many of its records must be acknowledged, or how many partitions offline.
     """
 
     node: yaml.Node
     noun: Noun
     topic: str = ""
     number: int = 0
-    replica: int = 0
+    wanted: int = 0
 
 
 class Missing(NamedTuple):
@@ -67,20 +76,25 @@ class Missing(NamedTuple):
 
 
 class Existing:
-    """The brokers, partitions, replicas and producers that can exist in a drill."""
+    """The brokers, partitions, replicas, records and operations that can exist in a drill."""
 
-    def __init__(self, cluster: DrillCluster, compiled: Iterable[Step]) -> None:
+    def __init__(self, cluster: DrillCluster, compiled: Collection[Step]) -> None:
         self._broker_ids = cluster.broker_ids
         self._candidates = cluster.controllers
         self._default_partitions: int = BROKER_CONFIGS["num.partitions"].value(cluster.config)
         self._partitions: dict[str, int | None] = {}
         """Number of partitions of each topic. None: unknown, so that any partition may exist."""
-        self._producers: set[TopicPartition] = set()
-        actions = [action for step in every_step(compiled) for action in step.actions]
-        for action in actions:
+        self._records: dict[TopicPartition, float] = {}
+        """How many records are produced to each partition; infinite for constant rates."""
+        self._actions = [action for step in every_step(compiled) for action in step.actions]
+        for action in self._actions:
             self._add(action)
-        self._replicas = _possible_replicas(actions)
-        if any(_path_of(action) == ControllerZNode.path for action in actions):
+        for step in every_step(one for one in compiled if one.trigger and one.trigger.repeats):
+            for action in step.actions:
+                if isinstance(action, steps.Produce):
+                    self._records.update(dict.fromkeys(action.records, math.inf))
+        self._replicas = _possible_replicas(self._actions)
+        if any(_path_of(action) == ControllerZNode.path for action in self._actions):
             self._candidates = None
 
     def first_missing(self, mentions: Iterable[Mention]) -> Missing | None:
@@ -96,9 +110,10 @@ class Existing:
             case steps.SetTopicPartitions() if action.topic in self._partitions:
                 self._add_partitions(action.topic, max(map(int, action.partitions)) + 1)
             case steps.Produce():
-                self._producers.update(action.records)
+                for tp, count in action.records.items():
+                    self._records[tp] = self._records.get(tp, 0) + count
             case steps.ProduceConstantly():
-                self._producers.update(action.records_per_s)
+                self._records.update(dict.fromkeys(action.records_per_s, math.inf))
 
     def _add_created(self, args: Sequence[str]) -> None:
         topic = option(args, "--topic")
@@ -132,15 +147,28 @@ class Existing:
         self._partitions[topic] = None if None in (known, count) else max(known or 0, count or 0)
 
     def _missing(self, mention: Mention) -> Missing | None:
-        node, noun, topic, number, replica = mention
-        if noun is Noun.BROKER:
-            return None if number in self._broker_ids else self._no_broker(node, number)
-        if noun is Noun.CONTROLLER:
-            return self._no_candidate(node, number)
-        if noun is Noun.REPLICA:
-            return self._no_replica(node, TopicPartition(topic, number), replica)
-        if noun is Noun.TOPIC_PATTERN and self._matches(topic):
-            return None
+        node, noun, topic, number, wanted = mention
+        match noun:
+            case Noun.BROKER:
+                return None if number in self._broker_ids else self._no_broker(node, number)
+            case Noun.CONTROLLER:
+                return self._no_candidate(node, number)
+            case Noun.REPLICA:
+                return self._no_replica(node, TopicPartition(topic, number), wanted)
+            case Noun.ACKNOWLEDGED:
+                return self._too_many_records(node, TopicPartition(topic, number), wanted)
+            case Noun.OFFLINE:
+                return self._too_many_partitions(node, wanted)
+            case Noun.REASSIGNMENT:
+                return self._no_reassignment(node)
+            case Noun.DELETION:
+                return self._no_deletion(node, topic)
+            case Noun.TOPIC_PATTERN if self._matches(topic):
+                return None
+        return self._no_partition(node, TopicPartition(topic, number), noun)
+
+    def _no_partition(self, node: yaml.Node, tp: TopicPartition, noun: Noun) -> Missing | None:
+        topic, number = tp
         if topic not in self._partitions:
             topics = ", ".join(self._partitions) or "none; declare it in the cluster's topics"
             close = suggestion(topic, self._partitions, "")
@@ -153,9 +181,8 @@ class Existing:
                 f"topic {topic} has no partition {number}",
                 f"partitions: {', '.join(f'{topic}-{n}' for n in range(count))}",
             )
-        tp = TopicPartition(topic, number)
-        if noun is Noun.PRODUCER and tp not in self._producers:
-            produced = ", ".join(map(str, sorted(self._producers))) or "no partition"
+        if noun is Noun.PRODUCER and tp not in self._records:
+            produced = ", ".join(map(str, sorted(self._records))) or "no partition"
             return Missing(
                 node,
                 f"no step produces to {tp}",
@@ -182,11 +209,44 @@ class Existing:
             node, f"broker {broker_id} never has a replica of {tp}", f"replicas of {tp}: {ids}"
         )
 
+    def _too_many_records(self, node: yaml.Node, tp: TopicPartition, wanted: int) -> Missing | None:
+        produced = self._records.get(tp, 0)
+        if wanted <= produced:
+            return None
+        return Missing(
+            node,
+            f"{wanted} records of {tp} can never be acknowledged: the steps produce {produced}",
+            f"add a step produce: {{{tp}: {wanted - int(produced)}}}",
+        )
+
+    def _too_many_partitions(self, node: yaml.Node, wanted: int) -> Missing | None:
+        total = 0
+        for count in self._partitions.values():
+            if count is None:
+                return None
+            total += count
+        if wanted <= total:
+            return None
+        partitions = "1 partition" if total == 1 else f"{total} partitions"
+        problem = f"{wanted} partitions can never be offline: the drill has {partitions}"
+        return Missing(node, problem, f"offline_partitions: {total} means all of them")
+
+    def _no_reassignment(self, node: yaml.Node) -> Missing | None:
+        if any(map(_may_reassign, self._actions)):
+            return None
+        hint = "add a step such as reassign: {t-0: [1, 2]}"
+        return Missing(node, "this never happens: no step reassigns a partition", hint)
+
+    def _no_deletion(self, node: yaml.Node, topic: str) -> Missing | None:
+        if any(_may_delete(action, topic) for action in self._actions):
+            return None
+        what = f"topic {topic}" if topic else "a topic"
+        step = f"run: topics --zookeeper {{zk}} --delete --topic {topic or 't'}"
+        problem = f"this never happens: no step deletes {what}"
+        return Missing(node, problem, f"add a step such as {step}")
+
     def _matches(self, pattern: str) -> bool:
-        try:
-            return any(re.fullmatch(pattern, topic) for topic in self._partitions)
-        except re.error:
-            return True
+        return any(_matches(pattern, topic) for topic in self._partitions)
 
 
 def _possible_replicas(actions: Sequence[Action]) -> dict[TopicPartition, set[int]]:
@@ -252,106 +312,34 @@ def _path_of(action: Action) -> str:
     return action.path if isinstance(action, (steps.CreateZnode, steps.SetZnode)) else ""
 
 
-def check_producers(compiled: Iterable[Step]) -> None:
-    """Check that constant-rate producers and preloading do not conflict with other producers.
-
-    Every constant-rate producer must be the only producer of its partition, and no partition may be
-    preloaded after a step has produced to it. Raises UsageError.
-    """
-    is_constant: dict[TopicPartition, bool] = {}
-    for step in every_step(compiled):
-        for action in step.actions:
-            match action:
-                case steps.Produce():
-                    given = dict.fromkeys(action.records, False)
-                case steps.ProduceConstantly():
-                    given = dict.fromkeys(action.records_per_s, True)
-                case steps.Preload(partition=tp) if tp in is_constant:
-                    raise UsageError(
-                        f"{step.place}: cannot preload {tp}: an earlier step produces to it",
-                        hint="preload it first",
-                    )
-                case _:
-                    continue
-            for tp, constantly in given.items():
-                if tp in is_constant and (constantly or is_constant[tp]):
-                    raise UsageError(
-                        f"{step.place}: {tp} already has a producer",
-                        hint="produce_constantly must be the only producer of a partition",
-                    )
-            is_constant |= given
-
-
-def check_triggers(compiled: Sequence[Step]) -> None:
-    """Check that a step or a reassignment exists for each trigger that requires it.
-
-    ``compiled``: the steps of the drill's file. Raises UsageError.
-    """
-    in_turn = sum(step.trigger is None for step in compiled)
-    for step in compiled:
-        if isinstance(step.trigger, AtStep) and step.trigger.step > in_turn + 1:
-            raise UsageError(
-                f"{step.place}: there is no step {step.trigger.step}",
-                hint=f"the steps without a trigger are 1 to {in_turn}; {in_turn + 1} is their end",
-            )
-    listed = list(every_step(compiled))
-    if any(_reassigns(action) for step in listed for action in step.actions):
-        return
-    for step in listed:
-        if isinstance(step.trigger, AtBreakpoint) and step.trigger.point.phase is not None:
-            raise UsageError(
-                f"{step.place}: {step.trigger.point.phase} never happens: no step reassigns",
-                hint="add a step such as reassign: {t-0: [1, 2]}",
-            )
-
-
-def check_states(compiled: Sequence[Step]) -> None:
-    """Check that no step starts dead brokers or resumes brokers if none can be dead or paused then.
-
-    Raises UsageError. Steps that follow count only for a step with a trigger, which may act later.
-    """
-    for number, step in enumerate(compiled):
-        possible = compiled if step.trigger is not None else compiled[: number + 1]
-        before = [action for at in every_step(possible) for action in at.actions]
-        for inner in every_step([step]):
-            for action in inner.actions:
-                _check_state(action, inner.place, before)
-
-
-def _check_state(action: Action, place: str, before: Iterable[Action]) -> None:
-    match action:
-        case Start(broker=broker) if broker == DEAD and not any(map(_ends_brokers, before)):
-            does, example = "kills, stops or powers off a broker", "kill: 1"
-        case Resume(broker=broker) if not any(_pauses(other, broker) for other in before):
-            paused = f"broker {broker}" if isinstance(broker, int) else "a broker"
-            does, example = f"pauses {paused}", "pause: 1"
-        case _:
-            return
-    raise UsageError(
-        f"{place}: no earlier or concurrent step {does}",
-        hint=f"add a step such as {example} before it",
-    )
-
-
-def _ends_brokers(action: Action) -> bool:
-    """Return True if a broker may be dead after an action."""
-    return isinstance(action, steps.KillAll) or (
-        isinstance(action, BrokerAction) and action.LEAVES in ENDED
-    )
-
-
-def _pauses(action: Action, broker: BrokerRef) -> bool:
-    """Return True if an action may pause a broker."""
-    return isinstance(action, Pause) and (
-        action.broker == broker or not (isinstance(action.broker, int) and isinstance(broker, int))
-    )
-
-
-def _reassigns(action: Action) -> bool:
+def _may_reassign(action: Action) -> bool:
     """Return True if an action may start a reassignment."""
     if isinstance(action, steps.RunTool):
         return action.tool == "reassign-partitions"
-    return isinstance(action, steps.Reassign) or _path_of(action) == ReassignPartitionsZNode.path
+    # A topic znode may contain adding_replicas and removing_replicas.
+    path = _path_of(action)
+    is_edit = path == ReassignPartitionsZNode.path or _TOPIC_ZNODE.fullmatch(path) is not None
+    return is_edit or isinstance(action, steps.Reassign)
+
+
+def _may_delete(action: Action, topic: str) -> bool:
+    """Return True if an action may delete a topic, or any topic if ``topic`` is empty."""
+    if isinstance(action, steps.RunTool):
+        named = option(action.args, "--topic") or ""
+        is_deletion = action.tool == "topics" and "--delete" in action.args
+        return is_deletion and (not topic or _matches(named, topic))
+    path = action.path if isinstance(action, steps.DeleteZnode) else _path_of(action)
+    pattern = _TOPIC_ZNODE if isinstance(action, steps.DeleteZnode) else _DELETION_ZNODE
+    found = pattern.fullmatch(path)
+    return found is not None and topic in ("", found[1])
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    """Return True if a topic matches a tool's ``--topic``, or if that is no regular expression."""
+    try:
+        return re.fullmatch(pattern, topic) is not None
+    except re.error:
+        return True
 
 
 def option(args: Sequence[str], name: str) -> str | None:

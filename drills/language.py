@@ -15,7 +15,13 @@ import yaml
 from klamm.cluster.errors import UsageError
 from klamm.drills.clusters import ClusterCompiler, Topic, creation_of, start_of
 from klamm.drills.conditions import CONDITIONS
-from klamm.drills.existence import Existing, check_producers, check_states, check_triggers
+from klamm.drills.existence import OCCURRENCES, Existing
+from klamm.drills.possible_states import (
+    check_logs_survive,
+    check_producers,
+    check_states,
+    check_triggers,
+)
 from klamm.drills.reading import FAST_LOADER, DrillReader, Entry, read_text
 from klamm.drills.step_language import StepCompiler
 from klamm.drills.values import Drill, DrillCluster
@@ -77,7 +83,7 @@ class _File:
         cluster, topics = DrillCluster(), list[Topic]()
         if "cluster" in fields:
             cluster, topics = ClusterCompiler(reader).read(fields["cluster"].value)
-        reader.cluster = cluster
+        reader.cluster, reader.topics = cluster, frozenset(topic.name for topic in topics)
         is_tolerant = "tolerant" in fields and reader.boolean(fields["tolerant"].value, "tolerant")
         compiler = StepCompiler(reader, is_tolerant=is_tolerant)
         place = reader.place(fields["cluster"].key) if "cluster" in fields else reader.place(root)
@@ -88,14 +94,7 @@ class _File:
             node = fields["sometimes"].value
             sometimes = compiler.conditions(node, Moment.SOMETIMES, 0.0)
         recovery = self._recovery(fields["eventually"], compiler) if "eventually" in fields else ()
-        missing = Existing(cluster, compiled).first_missing(reader.mentions)
-        if missing is not None:
-            raise reader.error(*missing)
-        check_producers(compiled)
-        check_triggers(compiled[len(preparation) :])
-        if not is_tolerant:
-            check_states(compiled)
-        return Drill(
+        drill = Drill(
             name=name,
             about=about,
             cluster=cluster,
@@ -108,6 +107,22 @@ class _File:
             always=self._always(fields["always"].value) if "always" in fields else (),
             source=reader.name,
         )
+        self._check_possible(drill)
+        return drill
+
+    def _check_possible(self, drill: Drill) -> None:
+        """Raise UsageError if the drill contains something that can never happen."""
+        mentions = self._reader.mentions
+        if drill.is_tolerant:
+            mentions = [mention for mention in mentions if mention.noun not in OCCURRENCES]
+        missing = Existing(drill.cluster, drill.steps).first_missing(mentions)
+        if missing is not None:
+            raise self._reader.error(*missing)
+        check_producers(drill.steps)
+        check_triggers(drill.steps[drill.preparations :])
+        check_logs_survive(drill)
+        if not drill.is_tolerant:
+            check_states(drill)
 
     def _always(self, node: yaml.Node) -> tuple[str, ...]:
         """Return the names of the invariants to check. The word ``all`` selects all invariants."""
@@ -115,6 +130,8 @@ class _File:
         if isinstance(node, yaml.ScalarNode) and node.value == ALL:
             return tuple(INVARIANTS)
         names = [reader.text(item, "an invariant") for item in reader.one_or_more(node)]
+        if not names:
+            raise reader.error(node, "always has no invariant", "as in always: all")
         for name, item in zip(names, reader.one_or_more(node), strict=True):
             if name not in INVARIANTS:
                 raise reader.unknown(item, "invariant", name, INVARIANTS)
@@ -127,7 +144,7 @@ class _File:
         within = fields.pop("within", None)
         timeout_ms = STEP_TIMEOUT_MS
         if within is not None:
-            timeout_ms = reader.duration_ms(within.value, "within")
+            timeout_ms = reader.time_limit_ms(within.value)
         checks = compiler.checks_of(fields, Moment.EVENTUALLY, timeout_ms)
         if not checks:
             raise reader.error(entry.value, "eventually has no condition", "as in healthy: true")

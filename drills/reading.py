@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -83,16 +83,18 @@ def read_text(path: Path) -> str:
 class DrillReader:
     """Converts the YAML nodes of one file to values.
 
-    ``name``: the name of the file in error messages. ``cluster``: the drill's cluster, once it has
-    been read. ``mentions``: the names of topics, partitions, producers and brokers found so far;
-    they are checked when all steps have been read. ``each``: what the word ``each`` stands for.
-    ``loader``: the class of PyYAML that parses the file.
+    ``name``: the name of the file in error messages. ``cluster``, ``topics``: the drill's cluster
+    and the names of its topics, once they have been read. ``mentions``: the names of topics,
+    partitions, producers and brokers found so far, and other things that must be possible; they are
+    checked when all steps have been read. ``each``: what the word ``each`` stands for. ``loader``:
+    the class of PyYAML that parses the file.
     """
 
     def __init__(self, name: str, loader: Any = yaml.SafeLoader) -> None:
         self.name = name
         self._loader = loader
         self.cluster = DrillCluster()
+        self.topics: Collection[str] = ()
         self.mentions: list[Mention] = []
         self.each: BrokerRef | None = None
 
@@ -222,6 +224,13 @@ class DrillReader:
         if match is None:
             raise self.error(node, f"{what} must be a duration, not '{text}'", "as in 500ms, 2s")
         return float(match[1]) * _UNIT_MS[match[2]]
+
+    def time_limit_ms(self, node: yaml.Node) -> float:
+        """Return the value of ``within`` in milliseconds."""
+        limit_ms = self.duration_ms(node, "within")
+        if limit_ms == 0:
+            raise self.error(node, "within must be more than 0s", "as in within: 5s")
+        return limit_ms
 
     def size_bytes(self, node: yaml.Node, what: str) -> int:
         """Return a size such as 500MB, 2GB or 1.5TB, up to 1000TB, in bytes."""

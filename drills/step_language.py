@@ -107,7 +107,10 @@ class StepCompiler:
             return [(None, "")]
         reader, node = self._reader, fields["for_each"].value
         if isinstance(node, yaml.SequenceNode):
-            return [(id_, f"broker {id_}") for id_ in reader.brokers(node)]
+            ids = reader.brokers(node)
+            if not ids:
+                raise reader.error(node, "for_each has no broker", "use broker, or a list of ids")
+            return [(id_, f"broker {id_}") for id_ in ids]
         word = reader.text(node, "for_each")
         if word == "broker":
             return [(id_, f"broker {id_}") for id_ in reader.cluster.broker_ids]
@@ -248,7 +251,7 @@ class StepCompiler:
         reader = self._reader
         timeout_ms = STEP_TIMEOUT_MS
         if "within" in fields:
-            timeout_ms = reader.duration_ms(fields["within"].value, "within")
+            timeout_ms = reader.time_limit_ms(fields["within"].value)
         until, expect = (
             self.conditions(fields[moment.value].value, moment, timeout_ms)
             if moment.value in fields

@@ -13,6 +13,7 @@ import yaml
 from klamm.controller import events
 from klamm.controller.events import ControllerEvent
 from klamm.drills.conditions import journal_row
+from klamm.drills.existence import Mention, Noun
 from klamm.drills.reading import DrillReader
 from klamm.runtime.scenarios.triggers import At, AtBreakpoint, AtStep, Every, OnRow, Trigger
 from klamm.runtime.simulated.breakpoints import WRITING_PHASES, Breakpoint
@@ -25,6 +26,14 @@ EVENTS: Final = tuple(
 )
 _LEAST_INTERVAL_MS: Final = 10.0
 _MAX_OPERATION: Final = 100_000
+_CAUSES: Final = {
+    events.TopicDeletion.__name__: Noun.DELETION,
+    events.DeleteTopicsReceived.__name__: Noun.DELETION,
+    events.ApiPartitionReassignment.__name__: Noun.REASSIGNMENT,
+    events.ZkPartitionReassignment.__name__: Noun.REASSIGNMENT,
+    events.PartitionReassignmentIsrChange.__name__: Noun.REASSIGNMENT,
+}
+"""Events that only an operation of the drill causes."""
 
 
 class TriggerKind(NamedTuple):
@@ -69,6 +78,7 @@ def _around(is_before: bool) -> Callable[[DrillReader, yaml.Node], Trigger]:
             phases = [phase.value for phase in WRITING_PHASES]
             if name not in phases:
                 raise reader.unknown(node, "controller step", name, phases)
+            reader.mentions.append(Mention(node, Noun.REASSIGNMENT))
             return AtBreakpoint(Breakpoint(is_before, Phase(name)))
         fields = reader.fields(node, "a controller step", ("event", "operation"))
         if "event" not in fields:
@@ -76,6 +86,8 @@ def _around(is_before: bool) -> Callable[[DrillReader, yaml.Node], Trigger]:
         event = reader.text(fields["event"].value, "an event")
         if event not in EVENTS:
             raise reader.unknown(fields["event"].value, "controller event", event, EVENTS)
+        if event in _CAUSES:
+            reader.mentions.append(Mention(fields["event"].value, _CAUSES[event]))
         operation = 1
         if "operation" in fields:
             value = fields["operation"].value

@@ -343,7 +343,7 @@ class Actions:
 
     def kill_all(self) -> None:
         """Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files
-        and the drill's clients survive; logs in memory are lost."""
+        and the drill's clients survive; logs in memory are lost (use `segments: true`)."""
         self.act("kill_all")
 
     def up_again(self) -> None:

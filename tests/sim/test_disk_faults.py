@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
 import pytest
 
 from klamm.brokers.logs.log_manager import LogManager
@@ -191,12 +192,13 @@ def test_a_log_directory_must_be_one_of_the_brokers() -> None:
 
 def test_logs_in_memory_end_with_their_process() -> None:
     drill = parse_drill(
-        HEAD.replace("segments: true", "segments: false")
+        HEAD
         + "  - produce: {t-0: 100}\n    until: {acknowledged: {t-0: 100}}\n"
         + "  - kill_all\n  - up_again\n  - until: {isr: {t-0: [0, 1, 2]}}\n",
         "d.yaml",
     )
-    verdict, _ = run(drill)
+    cluster = msgspec.structs.replace(drill.cluster, segments=False)
+    verdict, _ = run(msgspec.structs.replace(drill, cluster=cluster))
     assert verdict.outcome is Outcome.UNSAFE
     assert "acknowledged" in verdict.failures[0].seen
 

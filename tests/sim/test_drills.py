@@ -206,10 +206,10 @@ def test_a_failure_in_a_branch_ends_the_drill_at_once() -> None:
     )
     assert (verdict.outcome, verdict.at_ms) == (Outcome.STUCK, pytest.approx(7_000))
     assert [failure.place for failure in verdict.failures] == ["d.yaml:7:26"]
-    verdict = run_text("  - parallel: [{wait: 60s}, {start: 0}]\n")
+    verdict = run_text("  - parallel: [{wait: 60s}, {delete_znode: /x}]\n")
     assert (verdict.outcome, verdict.failures[0].seen) == (
         Outcome.FAILED,
-        "broker 0 is already running",
+        "cannot write /x: NONODE",
     )
 
 
@@ -369,10 +369,10 @@ def test_a_controller_is_stopped_around_an_operation_of_an_event() -> None:
 
 
 def test_a_drill_whose_trigger_never_occurs_is_inconclusive() -> None:
-    _, verdict, _ = play_text("  - {on: {kind: topic_deleted}, kill: controller}\n  - wait: 1s\n")
+    _, verdict, _ = play_text("  - {on: {kind: log_truncated}, kill: controller}\n  - wait: 1s\n")
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.failures == (
-        Failure("d.yaml:5:6", "the step to be triggered on {kind: topic_deleted}", "it never was"),
+        Failure("d.yaml:5:6", "the step to be triggered on {kind: log_truncated}", "it never was"),
     )
     assert verdict.at_ms == pytest.approx(35_000)
 
@@ -424,7 +424,7 @@ def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        ("start: 0", "broker 0 is already running"),
+        ("kill: [leader of t-0, leader of t-0]", "broker 0 is not running"),
         ("stop: leader of u-0", "cannot act on the leader of u-0: it has no leader"),
         ("produce: {u-0: 5}", "cannot produce to u-0: the partition does not exist"),
         ("create_znode: {/brokers: null}", "cannot write /brokers: NODEEXISTS"),

@@ -181,7 +181,7 @@ def test_a_moment_that_is_never_reached() -> None:
         with pytest.raises(UsageError, match="step 9 is not earlier"):
             back_to(travelling, "step 9")
         with pytest.raises(NotFound, match="no earlier row matches"):
-            back_to(travelling, "on: {kind: topic_deleted}")
+            back_to(travelling, "on: {kind: log_truncated}")
         travelling.back(len(travelling.rows))
         assert (journal(travelling), travelling.timeline.place.begun) == (b"", 1)
         with pytest.raises(UsageError, match="the journal has only 0 rows here"):
@@ -284,7 +284,8 @@ def test_a_step_after_the_end_is_not_found() -> None:
         ("kill: 7", "the cluster has no broker 7"),
         ("{at: 3s, kill: 1}", "'at' cannot be given here"),
         ("{every: 3s, kill: 1}", "a step has at most one trigger"),
-        ("start: 1", "to succeed, seen broker 1 is already running"),
+        ("start: 1", "broker 1 is already running: no earlier or concurrent step ends it"),
+        ("delete_znode: /x", "to succeed, seen cannot write /x: NONODE"),
         ("{wait: 1s, until: {leader: {t-0: 1}}, within: 1s}", "seen {t-0: 0} after 2.000 s"),
     ],
 )

@@ -1,0 +1,270 @@
+"""Checks that no step comes at a time at which it cannot have its effect.
+
+Follows the states that each broker may have from step to step: running, paused or dead. Steps
+inside ``parallel`` and steps with a trigger may act at any time from their turn on, so they only
+add possible states. A step is refused only if its action is impossible in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Final
+
+from klamm.cluster.errors import UsageError
+from klamm.cluster.types import TopicPartition
+from klamm.drills.values import Drill, DrillCluster
+from klamm.runtime import actions
+from klamm.runtime.action_target import BrokerRef, InRack
+from klamm.runtime.actions import DEAD, ENDED, PAUSED, RUNNING, Action, BrokerAction
+from klamm.runtime.cluster_spec import rack_map
+from klamm.runtime.scenarios import steps
+from klamm.runtime.scenarios.steps import Step, every_step
+from klamm.runtime.scenarios.triggers import AtStep
+
+Placed = Sequence[tuple[str, Action]]
+"""Actions, each with its position in the drill's file."""
+_HARMLESS: Final = (
+    actions.Kill,
+    actions.Start,
+    actions.Stop,
+    actions.PowerOff,
+    actions.MoveController,
+    actions.HealNetwork,
+    actions.HealDisks,
+    steps.RunTool,
+    steps.KillAll,
+    steps.UpAgain,
+    steps.Reassign,
+    steps.ElectLeaders,
+    steps.Produce,
+    steps.ProduceConstantly,
+    steps.Preload,
+    steps.Wait,
+    steps.Advance,
+    steps.HealAll,
+)
+"""Actions after which no broker halts by itself. After others, e.g. disk faults, one may."""
+_OF_RUNNING: Final = (
+    actions.Kill,
+    actions.Stop,
+    actions.PowerOff,
+    actions.Pause,
+    actions.Resume,
+    actions.FailLogDir,
+    steps.BreakSession,
+)
+"""Actions that are refused if the broker is not running."""
+_ZOOKEEPER_NEEDS: Final = {
+    "start": (("kill", "lose_quorum"), "kills a ZooKeeper server", "kill_zookeeper: leader"),
+    "resume": (("pause",), "pauses a ZooKeeper server", "pause_zookeeper: leader"),
+    "regain_quorum": (
+        ("kill", "pause", "lose_quorum"),
+        "kills or pauses ZooKeeper servers",
+        "lose_quorum",
+    ),
+}
+"""Which actions must come before an action on ZooKeeper servers, in messages and as an example."""
+
+
+class _States:
+    """The states that each broker may have, and what steps may have done so far."""
+
+    def __init__(self, cluster: DrillCluster) -> None:
+        self._racks = rack_map(cluster.broker_ids, cluster.racks)
+        self.possible = {id_: {DEAD} for id_ in cluster.broker_ids}
+        self.paused: set[int] = set()
+        """Brokers that a step may have paused, even if they have been resumed."""
+        self.may_halt = False
+        self.on_zookeeper: set[str] = set()
+
+    def add(self, other: _States) -> None:
+        """Add everything that is possible in ``other``."""
+        for id_, states in other.possible.items():
+            self.possible[id_] |= states
+        self.paused |= other.paused
+        self.on_zookeeper |= other.on_zookeeper
+        self.may_halt = self.may_halt or other.may_halt
+
+    def apply(self, action: Action, *, is_certain: bool = True) -> None:
+        """Follow an action that is carried out now, or if not ``is_certain``, may be."""
+        self.may_halt = self.may_halt or not isinstance(action, _HARMLESS)
+        match action:
+            case steps.ActOnZooKeeper():
+                self.on_zookeeper.add(action.action)
+            case steps.KillAll():
+                self._lead(self.possible, DEAD, is_certain)
+            case steps.UpAgain() | steps.HealAll():
+                self._lead(self.possible, RUNNING, is_certain)
+            case BrokerAction(broker=ref) if action.LEAVES is not None:
+                left = DEAD if action.LEAVES in ENDED else action.LEAVES
+                ids = self._ids(ref)
+                if left == PAUSED:
+                    self.paused.update(ids)
+                # A controlled shutdown takes time, and a role is known only when the step is run.
+                is_known = self.named(ref) is not None and not isinstance(action, actions.Stop)
+                self._lead(ids, left, is_certain and is_known)
+
+    def _lead(self, ids: Iterable[int], state: str, is_certain: bool) -> None:
+        for id_ in ids:
+            self.possible[id_] = {state} if is_certain else self.possible[id_] | {state}
+
+    def may_apply(self, placed: Placed) -> None:
+        """Follow actions of which each may be carried out now, or not, in any order."""
+        for _, action in placed:
+            self.apply(action, is_certain=False)
+
+    def named(self, ref: BrokerRef) -> list[int] | None:
+        """Return the brokers that are named by their ids or their rack, or else None."""
+        if isinstance(ref, InRack):
+            return [id_ for id_, rack in self._racks.items() if rack == ref.rack]
+        return [ref] if isinstance(ref, int) else None
+
+    def _ids(self, ref: BrokerRef) -> list[int]:
+        """Return all brokers that a reference may stand for."""
+        named = self.named(ref)
+        return list(self.possible) if named is None else named
+
+    # -- what is refused
+
+    def check(self, place: str, action: Action) -> None:
+        """Raise UsageError if an action cannot be carried out in any possible state."""
+        problem = self._problem_of(action)
+        if problem is not None:
+            raise UsageError(f"{place}: {problem[0]}", hint=problem[1])
+
+    def _problem_of(self, action: Action) -> tuple[str, str] | None:
+        """Return why an action is impossible, with a hint, or None."""
+        match action:
+            case actions.Start(broker=ref):
+                return self._problem_of_start(ref)
+            case actions.Resume(broker=ref) if not self.paused.intersection(self._ids(ref)):
+                paused = f"broker {ref}" if isinstance(ref, int) else "a broker"
+                return _never_before(f"pauses {paused}", "pause: 1")
+            case steps.UpAgain():
+                running = [id_ for id_, states in self.possible.items() if DEAD not in states]
+                if running and not self.may_halt:
+                    problem = (
+                        f"broker {running[0]} is running: no earlier or concurrent step ends it"
+                    )
+                    return problem, "add a step kill_all before it"
+            case steps.ActOnZooKeeper() if action.action in _ZOOKEEPER_NEEDS:
+                needed, does, example = _ZOOKEEPER_NEEDS[action.action]
+                if not self.on_zookeeper.intersection(needed):
+                    return _never_before(does, example)
+        if isinstance(action, _OF_RUNNING):
+            for id_ in self.named(action.broker) or ():
+                if self.possible[id_] == {DEAD}:
+                    hint = f"start it before, as in start: {id_}"
+                    return f"broker {id_} is not running: an earlier step ended it", hint
+        return None
+
+    def _problem_of_start(self, ref: BrokerRef) -> tuple[str, str] | None:
+        if ref == DEAD and not any(DEAD in states for states in self.possible.values()):
+            return _never_before("kills, stops or powers off a broker", "kill: 1")
+        for id_ in self.named(ref) or ():
+            if DEAD not in self.possible[id_] and not self.may_halt:
+                problem = f"broker {id_} is already running: no earlier or concurrent step ends it"
+                return problem, f"add a step such as kill: {id_} before it"
+        return None
+
+
+def _never_before(does: str, example: str) -> tuple[str, str]:
+    hint = f"add a step such as {example} before it"
+    return f"no earlier or concurrent step {does}", hint
+
+
+def check_states(drill: Drill) -> None:
+    """Check that every step comes when the brokers and ZooKeeper servers may allow its actions.
+
+    Raises UsageError."""
+    states = _States(drill.cluster)
+    armed: list[tuple[Placed, _States]] = []
+    for step in drill.steps:
+        placed = _placed(step)
+        if step.trigger is not None:
+            armed.append((placed, deepcopy(states)))
+        elif step.branches:
+            states.may_apply(placed)
+            for place, action in placed:
+                states.check(place, action)
+        else:
+            for place, action in placed:
+                states.check(place, action)
+                states.apply(action)
+        for background, seen in armed:
+            states.may_apply(background)
+            seen.add(states)
+    for placed, seen in armed:
+        for place, action in placed:
+            seen.check(place, action)
+
+
+def _placed(step: Step) -> Placed:
+    return [(inner.place, action) for inner in every_step([step]) for action in inner.actions]
+
+
+def check_logs_survive(drill: Drill) -> None:
+    """Check that no step kills the process that has the only copies of the records.
+
+    Their loss would be reported as a violation. Raises UsageError."""
+    if drill.cluster.segments:
+        return
+    for number, step in enumerate(drill.steps):
+        killers = [place for place, action in _placed(step) if isinstance(action, steps.KillAll)]
+        before = drill.steps if step.trigger is not None else drill.steps[: number + 1]
+        produced = [tp for one in before for _, action in _placed(one) for tp in _records(action)]
+        if killers and produced:
+            raise UsageError(
+                f"{killers[0]}: kill_all loses the records of {produced[0]}: the logs of this"
+                " cluster are in memory",
+                hint="cluster: {segments: true} keeps them in files",
+            )
+
+
+def _records(action: Action) -> Iterable[TopicPartition]:
+    """Return the partitions to which an action produces records."""
+    match action:
+        case steps.Produce():
+            return action.records
+        case steps.ProduceConstantly():
+            return action.records_per_s
+    return ()
+
+
+def check_producers(compiled: Iterable[Step]) -> None:
+    """Check that constant-rate producers and preloading do not conflict with other producers.
+
+    Every constant-rate producer must be the only producer of its partition, and no partition may be
+    preloaded after a step has produced to it. Raises UsageError.
+    """
+    is_constant: dict[TopicPartition, bool] = {}
+    for step in every_step(compiled):
+        for action in step.actions:
+            if isinstance(action, steps.Preload) and action.partition in is_constant:
+                raise UsageError(
+                    f"{step.place}: cannot preload {action.partition}: an earlier step produces"
+                    " to it",
+                    hint="preload it first",
+                )
+            constantly = isinstance(action, steps.ProduceConstantly)
+            for tp in _records(action):
+                if tp in is_constant and (constantly or is_constant[tp]):
+                    raise UsageError(
+                        f"{step.place}: {tp} already has a producer",
+                        hint="produce_constantly must be the only producer of a partition",
+                    )
+            is_constant |= dict.fromkeys(_records(action), constantly)
+
+
+def check_triggers(compiled: Sequence[Step]) -> None:
+    """Check that the drill has each step at which another one is to run. Raises UsageError.
+
+    ``compiled``: the steps of the drill's file."""
+    in_turn = sum(step.trigger is None for step in compiled)
+    for step in compiled:
+        if isinstance(step.trigger, AtStep) and step.trigger.step > in_turn + 1:
+            raise UsageError(
+                f"{step.place}: there is no step {step.trigger.step}",
+                hint=f"the steps without a trigger are 1 to {in_turn}; {in_turn + 1} is their end",
+            )
