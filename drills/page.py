@@ -163,15 +163,17 @@ class _View:
         self._end_ms = max(self._axis_end_ms, int(head.at_ms), int(trace.end_ms))
 
     def timeline(self) -> Lanes:
-        """Return the lanes of the steps, the controllers, the brokers and some partitions."""
+        """Return the lanes of the steps, faults, controllers, brokers and some partitions."""
         partitions = self._partitions()
         lanes = [Lane("steps", list(self._steps()), is_labelled=True)]
+        lanes += self._faults("faults", None)
         lanes += [Lane("controller", list(self._controllers()))]
         deposed = list(self._deposed())
         lanes += [Lane("deposed controller", deposed)] if deposed else []
         brokers = sorted(self._trace.states, key=lambda id_: -len(self._trace.states[id_]))
         for broker_id in sorted(brokers[:_MOST_BROKERS]):
             lanes.append(Lane(f"broker {broker_id}", self._broker(broker_id)))
+            lanes += self._faults(f"broker {broker_id}: faults", broker_id)
         lanes += partitions[:_MOST_PARTITIONS]
         note = ""
         if len(brokers) > _MOST_BROKERS:
@@ -187,7 +189,7 @@ class _View:
                 "axis ends before that. "
             )
         return Lanes(
-            "Steps, controllers, brokers, and partitions that failed or had no leader",
+            "Steps, faults, controllers, brokers, and partitions that failed or had no leader",
             [replace(lane, spans=self._clipped(lane.spans)[-_MOST_SPANS:]) for lane in lanes],
             self._begin_ms,
             self._axis_end_ms,
@@ -228,9 +230,8 @@ class _View:
 
     def _steps(self) -> Iterator[Span]:
         for begun in self._trace.steps:
-            name, at_ms = begun.step.name, int(begun.at_ms)
-            short = name if len(name) <= _MOST_NAME else f"{name[: _MOST_NAME - 1]}…"
-            yield Span(at_ms, at_ms, short)
+            at_ms = int(begun.at_ms)
+            yield Span(at_ms, at_ms, _shortened(begun.step.name))
 
     def _broker(self, broker_id: int) -> list[Span]:
         states = list(self._trace.states[broker_id])
@@ -240,6 +241,16 @@ class _View:
             for (at_ms, state), until_ms in zip(states, ends, strict=True)
             if until_ms > at_ms or len(states) == 1
         ]
+
+    def _faults(self, name: str, broker_id: int | None) -> list[Lane]:
+        """Return a lane with the faults that concern a broker, or no broker; none without them."""
+        spans = [
+            Span(int(period.begin_ms), int(period.end_ms), _shortened(text), Tone.WARNING)
+            for period in self._trace.faults.until(self._end_ms)
+            for broker_ids, text in (period.fault,)
+            if broker_id in (broker_ids or (None,))
+        ]
+        return [Lane(name, spans, is_labelled=True)] if spans else []
 
     def _process(self, broker_id: int, begin_ms: float, end_ms: float) -> Iterator[Span]:
         """Yield the states of a broker between two times."""
@@ -318,6 +329,10 @@ class _View:
         if self._head.tone is Tone.BAD:
             at_ms = min(int(self._head.at_ms), self._axis_end_ms)
             yield Marker(at_ms, "failure", self._head.verdict, Tone.BAD)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1]}…"
 
 
 def _until(changes: Iterable[Leadership], end_ms: int) -> Iterator[tuple[Leadership, int]]:

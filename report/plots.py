@@ -63,7 +63,7 @@ _TICK: Final = 10.0
 _LIFE_ROW: Final = 44.0
 _LANE_ROW: Final = 26.0
 _LABEL_ROW: Final = 15.0
-_MOST_LABEL_ROWS: Final = 8
+_BOX_MARGIN: Final = 3.0
 _LIFE_ROWS: Final = ("leader (broker)", "ISR (replicas)", "state")
 
 
@@ -266,8 +266,8 @@ def _gantt(plot: Gantt, x: Scale) -> dict[str, Any]:
 def _lanes(plot: Lanes, frame: Frame) -> dict[str, Any]:
     """Return the boxes of each lane, with a label in each box that has room for it.
 
-    Boxes that would be too narrow to see are widened to two units. The labels of a labelled lane
-    stand beside their ticks.
+    Boxes that would be too narrow to see are widened to two units. In a labelled lane each label
+    begins with its box, or, if the plot has no room for it there, ends with it.
     """
     text_of = elapsed_text if frame.is_elapsed else time_text
     top = 0.0
@@ -276,7 +276,13 @@ def _lanes(plot: Lanes, frame: Frame) -> dict[str, Any]:
         spans = [_span_of_lane(span, lane, frame.x, text_of) for span in lane.spans]
         height = _LANE_ROW
         if lane.is_labelled:
-            height = _place_labels(spans, frame.x) * _LABEL_ROW + _LANE_ROW - _LABEL_ROW
+            height += (_place_labels(spans, frame.x) - 1) * _LABEL_ROW
+        for span in spans:
+            # A tick is as high as the lane, so that it leads to its label.
+            span["top"], span["height"] = top + _BOX_MARGIN, height - 2 * _BOX_MARGIN
+            if lane.is_labelled and span["end"] > span["begin"]:
+                span["top"] = top + span["row_top"] + 2 * _BOX_MARGIN
+                span["height"] = _LABEL_ROW - 1
         rows.append({"name": lane.name, "top": top, "height": height, "spans": spans})
         top += height
     summary = f"{len(rows)} lanes from {text_of(plot.begin_ms)} to {text_of(plot.end_ms)}"
@@ -297,29 +303,25 @@ def _span_of_lane(
         "tone": span.tone,
         "label": span.text,
         "label_x": begin,
-        "label_y": 0.0,
-        "most": None,
+        "row_top": 0.0,
+        "length": None,
         "fits": end - begin > _LABEL_CHARACTER * (len(span.text) + 1),
         "summary": f"{lane.name}: {span.text}, {period}",
     }
 
 
 def _place_labels(spans: Sequence[dict[str, Any]], x: Scale) -> int:
-    """Place each label in the first row in which it does not cover another one.
+    """Place each span with its label in the first row in which both cover no others.
 
-    A label for which no row is left is not shown. Returns the number of rows.
-    """
+    Returns the number of rows."""
     ends: list[float] = []
     for span in spans:
-        length = _LABEL_CHARACTER * (len(span["label"]) + 2)
-        span["most"] = x.end - length
-        span["label_x"] = max(min(span["begin"], span["most"]), x.begin)
+        length = span["length"] = _LABEL_CHARACTER * (len(span["label"]) + 2)
+        has_room = span["begin"] + length <= x.end
+        span["label_x"] = span["begin"] if has_room else max(span["begin"] - length, x.begin)
         row = next((n for n, end in enumerate(ends) if end <= span["label_x"]), len(ends))
-        span["fits"] = row < _MOST_LABEL_ROWS
-        if not span["fits"]:
-            continue
-        ends[row:] = [span["label_x"] + length, *ends[row + 1 :]]
-        span["label_y"] = row * _LABEL_ROW
+        ends[row:] = [max(span["label_x"] + length, span["end"]), *ends[row + 1 :]]
+        span["row_top"], span["fits"] = row * _LABEL_ROW, True
     return max(len(ends), 1)
 
 

@@ -186,8 +186,8 @@ class Span(NamedTuple):
 class Lane:
     """A row of a timeline: its name, and spans that do not overlap, in time order.
 
-    If ``is_labelled``, the spans are moments: each is a tick with its text beside it, in as many
-    rows as the texts need.
+    If ``is_labelled``, every span is shown with its text, a moment as a tick. The spans may
+    overlap: the lane has as many rows as they and their texts need.
     """
 
     name: str

@@ -41,6 +41,10 @@ class Disks(Protocol):
         """End all disk faults."""
         ...
 
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the active faults as plain values."""
+        ...
+
 
 class Cluster(Protocol):
     """A cluster of brokers and controllers, with its disks.

@@ -70,8 +70,13 @@ class RequestFault(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """Description for users."""
+        """Description for users, with the number of requests that will still have the fault."""
         count = "all" if self.left is None else f"the next {self.left}"
+        return f"{count} {self.effect_text}"
+
+    @property
+    def effect_text(self) -> str:
+        """Description of the requests and of what happens to them."""
         effect = "are dropped"
         if self.error is not None:
             effect = f"fail with {self.error.name}"
@@ -80,7 +85,7 @@ class RequestFault(msgspec.Struct):
         elif self.delay_ms:
             effect = f"are delayed by {self.delay_ms} ms"
         return (
-            f"{count} {self.api or 'client'} requests"
+            f"{self.api or 'client'} requests"
             + ("" if self.client_id is None else f" of client {self.client_id}")
             + ("" if self.broker_ids is None else f" to broker {_joined(self.broker_ids)}")
             + f" {effect}"
@@ -122,9 +127,9 @@ class RequestFaults:
         self._faults.clear()
 
     @property
-    def texts(self) -> list[str]:
-        """Descriptions of all faults."""
-        return [fault.text for fault in tuple(self._faults)]
+    def active(self) -> tuple[RequestFault, ...]:
+        """The faults that have not ended, oldest first."""
+        return tuple(self._faults)
 
     def take(self, message: Message, client_id: str | None) -> RequestFault | None:
         """Return the fault of a message, and count it; None if the message has none."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -73,6 +73,11 @@ class KafkaDisks:
             if owner == broker_id and path in self._away:
                 shutil.rmtree(path, ignore_errors=True)
                 self._away.pop(path).rename(path)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the log directories that have been removed, as plain values."""
+        removed = (key for key, path in self._log_dirs.items() if path in self._away)
+        return [{"broker": id_, "log_dir": name, "kind": "removed"} for id_, name in removed]
 
     def heal(self) -> None:
         """Do nothing: a failed log directory stays offline until its broker is restarted."""

@@ -53,9 +53,11 @@
   const place = (label) => {
     const begin = Math.max(inView(Number(label.dataset.begin)), left);
     const end = Math.min(inView(Number(label.dataset.end)), left + width);
-    const fits = "most" in label.dataset || end - begin > letterWidth * (label.textContent.length + 1);
+    const { most, length } = label.dataset;
+    const fits = most || length || end - begin > letterWidth * (label.textContent.length + 1);
     label.style.display = end >= begin && fits ? "" : "none";
-    label.setAttribute("x", Math.max(Math.min(begin, Number(label.dataset.most ?? begin)), left));
+    const hasRoom = !length || begin + Number(length) <= left + width;
+    label.setAttribute("x", Math.max(hasRoom ? Math.min(begin, Number(most ?? begin)) : begin - length, left));
   };
   const show = (begin, end) => {
     const length = Math.min(Math.max(end - begin, shortest), span);

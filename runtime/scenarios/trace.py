@@ -1,4 +1,4 @@
-"""What happened in a run besides the journal: messages, znode writes, steps, states of brokers.
+"""What happened in a run besides the journal: messages, znode writes, steps, brokers, faults.
 
 Observes a scenario's cluster, and changes nothing. In a real cluster znode writes are not observed,
 and the states of brokers are polled.
@@ -18,6 +18,7 @@ from klamm.runtime.checks.observations import decode_state
 from klamm.runtime.checks.watching import STATE_PATH
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.scenarios.driver import ScenarioDriver
+from klamm.runtime.scenarios.fault_periods import FaultPeriods
 from klamm.runtime.scenarios.steps import Step
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.data_tree import Change
@@ -114,6 +115,7 @@ class RunTrace:
     number. ``queued``: control requests that have not been sent yet. ``states`` has the last states
     of each broker, each with its time; they begin with DEAD. ``partitions`` has the last leaders
     and ISRs that were written to ZooKeeper, or, in a real cluster, that the controllers journalled.
+    ``faults``: those of links, requests, disks and clocks.
     All times are milliseconds since the cluster started; ``started_ms`` is that time since 1970.
     """
 
@@ -129,10 +131,12 @@ class RunTrace:
             for broker_id in driver.cluster.spec.broker_ids
         }
         self.partitions: dict[TopicPartition, deque[Leadership]] = {}
+        self.faults = FaultPeriods(driver)
         self._sessions: dict[int, int] = {}
         self._unregistered: set[int] = set()
         self._rows_seen = 0
         self._seen: object = None
+        self._may_have_acted = False
         self._cluster: Cluster | None = None
         self._attach(driver.cluster)
         driver.turns.observers.append(self.observe)
@@ -155,9 +159,10 @@ class RunTrace:
             self._attach(cluster)
         paused, nodes = cluster.paused_broker_ids, cluster.nodes
         seen = self._driver.zookeeper_changes, tuple(nodes), paused
-        if seen == self._seen:
+        if seen == self._seen and not self._may_have_acted:
             return
-        self._seen = seen
+        self._seen, self._may_have_acted = seen, False
+        self.faults.observe()
         self._take_rows()
         for broker_id, states in self.states.items():
             is_running = broker_id in nodes
@@ -208,6 +213,7 @@ class RunTrace:
         begun = BegunStep(self._driver.elapsed_ms, len(self._driver.rows), step)
         self.steps.append(begun)
         self._add(begun)
+        self._may_have_acted = True
 
     def _on_request(self, broker_id: int, request: ControlRequest) -> None:
         self.queued.append(Queued(self._driver.elapsed_ms, broker_id, request))

@@ -34,10 +34,15 @@ def cells(root: Element, caption: str) -> list[tuple[str, ...]]:
     return [tuple(td.text for td in row.all("td")) for row in table.only("tbody").all("tr")]
 
 
+def periods(root: Element) -> list[tuple[str, ...]]:
+    """The spans and marks of the timeline: lane, begin, end and text."""
+    (table,) = (t for t in root.all("table") if "partitions that failed" in t.only("caption").text)
+    return [tuple(td.text for td in row.all("td")) for row in table.all("tr")[1:]]
+
+
 def timeline(root: Element) -> set[tuple[str, str]]:
     """The spans and marks of the timeline: lane, and text."""
-    (table,) = (t for t in root.all("table") if "partitions that failed" in t.only("caption").text)
-    return {(row.all("td")[0].text, row.all("td")[3].text) for row in table.all("tr")[1:]}
+    return {(lane, text) for lane, _, _, text in periods(root)}
 
 
 def arrows(root: Element) -> list[tuple[str, str, str]]:
@@ -102,6 +107,34 @@ def test_a_page_shows_a_leaderless_partition_a_reassignment_and_a_deletion() -> 
     assert ("controller 0", "", "reassignment of t-0: U1, U2, A1") in arrows(root)
     outcomes = [outcome for _, _, outcome in cells(root, "Steps of the run")]
     assert "NOT HELD after 49.993 s: until leader: {t-0: 0}" in outcomes[-1]
+
+
+def test_a_page_shows_faults_beside_the_brokers_that_they_concern() -> None:
+    head = HEAD.replace("cluster: {", "cluster: {config: {log.dirs: 'd0,d1'}, ")
+    text = (
+        "  - cut: {from: 1, to: zookeeper}\n  - wait: 1s\n"
+        "  - delay: {between: [1, others], ms: 20}\n  - skew_clock: {broker: 2, ms: 60000}\n"
+        "  - slow_disk: {broker: 2, dir: d0, bytes_per_s: 1000}\n"
+        "  - fail_requests: {api: Produce, drop: true, broker: 0, times: 5}\n"
+        "  - fail_disk: {journal: true, kind: eio}\n  - wait: 1s\n"
+        "  - isolate: [2]\n  - clog: {between: [[0], [1, 2]]}\n  - wait: 500ms\n"
+        "  - heal_network\n  - heal_disks\n  - fail_log_dir: {broker: 0, dir: d1}\n  - wait: 1s\n"
+    )
+    found = periods(read_page(page_of_text(head + text, "d.yaml", 0, NO_QUIRKS, "")))
+    begun, later, split, healed = (f"{s:.3f} s" for s in (4, 5, 6, 6.5))
+    assert {row for row in found if "faults" in row[0] and row[2] <= healed} == {
+        ("broker 1: faults", begun, healed, "cut: 1 -> zookeeper"),
+        ("faults", later, healed, "disk of the journal: eio"),
+        ("broker 0: faults", later, healed, "Produce requests to broker 0 are dropped"),
+        ("broker 1: faults", later, healed, "delayed: 1 | others"),
+        ("broker 2: faults", later, healed, "disk d0: slow, 1000 bytes/s"),
+        ("broker 2: faults", split, healed, "isolated: 2"),
+        ("broker 0: faults", split, healed, "clogged: 0 | 1,2"),
+    }
+    assert {(lane, text) for lane, _, end, text in found if end > healed} >= {
+        ("broker 2: faults", "clock +60,000 ms"),
+        ("broker 0: faults", "log directory d1 offline"),
+    }
 
 
 def test_texts_are_escaped_and_a_run_that_passes_has_a_page() -> None:

@@ -192,6 +192,24 @@ def test_the_table_of_a_timeline_is_in_order_of_time() -> None:
     ]
 
 
+def test_every_label_of_a_lane_is_shown_beside_its_moment_and_covers_no_other() -> None:
+    moments = [Span(BEGIN + n // 3 * 300, BEGIN + n // 3 * 300, f"step {n}") for n in range(36)]
+    faults = [Span(BEGIN + n, BEGIN + 1_000 + n, f"fault {n}") for n in range(20)]
+    lanes = [Lane("steps", moments, is_labelled=True), Lane("faults", faults, is_labelled=True)]
+    root = drawn(Lanes("l", lanes, BEGIN, BEGIN + 3_500))
+    labels = [text for text in root.all("text", "label") if not text.attributes.get("style")]
+    assert [label.text for label in labels] == [span.text for span in (*moments, *faults)]
+    taken: list[tuple[float, float, float]] = []
+    for label in labels:
+        x, y, begin, length = (
+            float(str(label.attributes[name])) for name in ("x", "y", "data-begin", "data-length")
+        )
+        assert x in (begin, begin - length)
+        assert x + length <= WIDTH - 50
+        assert all(y != row or x >= end or x + length <= start for row, start, end in taken)
+        taken.append((y, x, x + length))
+
+
 def test_a_label_stays_inside_the_picture() -> None:
     bars = [Bar("topic-00000-0", BEGIN, None, "open, last A2", Tone.WARNING)]
     (label,) = (
