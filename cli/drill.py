@@ -52,6 +52,7 @@ from klamm.cluster.quirks import Quirks, parse_quirks
 from klamm.cluster.version import klamm_version
 from klamm.drills import library, text
 from klamm.drills.as_pytest import pytest_path, pytest_text
+from klamm.drills.bug_texts import WITH_BUGS, bugs_shown_by
 from klamm.drills.hunting import run_text, shrink_failure
 from klamm.drills.junit import junit_xml
 from klamm.drills.page import drill_headline, run_page
@@ -241,15 +242,20 @@ def list_drills(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """List the shipped drills, and mark those that run only in simulation or only on ZooKeeper."""
-    drills = [library.named_drill(name) for name in (library.BUGS if bugs else library.NAMES)]
+    """List the shipped drills, and mark those that run only in simulation or only on ZooKeeper.
+
+    With --bugs, each drill has the tickets of its bugs, and what is wrong in Kafka."""
+    drills = [library.named_drill(name) for name in (WITH_BUGS if bugs else library.NAMES)]
     if json:
-        print_json([{"name": d.name, "about": d.about, "worlds": d.worlds} for d in drills])
+        listed = [{"name": d.name, "about": d.about, "worlds": d.worlds} for d in drills]
+        print_json([{**one, "bugs": bugs_shown_by(one["name"])} for one in listed])
         return
     columns = min(shutil.get_terminal_size((_LIST_COLUMNS, 0)).columns, _LIST_COLUMNS)
     for drill in drills:
         typer.echo(drill.name + ("" if drill.worlds == "both" else f" ({drill.worlds})"))
-        typer.echo(textwrap.indent(textwrap.fill(drill.about, columns - 4), "    "))
+        shown = bugs_shown_by(drill.name) if bugs else []
+        for line in (drill.about, *(bug.wrong_text for bug in shown)):
+            typer.echo(textwrap.indent(textwrap.fill(line, columns - 4), "    "))
 
 
 @app.command("show")
@@ -259,8 +265,14 @@ def show(
         typer.Argument(help="Name of a shipped drill.", autocompletion=complete_shipped_drill),
     ],
 ) -> None:
-    """Print the file of a shipped drill, for example as a template for a new drill."""
-    typer.echo(library.named_text(name), nl=False)
+    """Print the file of a shipped drill, for example as a template for a new drill.
+
+    Comments before it describe the known bugs that the drill shows."""
+    content = library.named_text(name)
+    for bug in bugs_shown_by(name):
+        for line in (bug.wrong_text, f"Right: {bug.right}"):
+            typer.echo(textwrap.indent(textwrap.fill(line, _LIST_COLUMNS - 2), "# "))
+    typer.echo(content, nl=False)
 
 
 @app.command("check")

@@ -5,6 +5,7 @@ Only parses options and prints; cli/explanations/ finds the explanation.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,7 @@ Examples:
   klamm explain orders-3 --at 12:30:05
   klamm explain orders-3 --at epoch:4
   klamm explain orders-3 --at 9.5s --journal ./drill/1-leader-loss/journal.jsonl
+  klamm explain orders-3 --at 'row 46' --journal ./drill/1-leader-loss/journal.jsonl
   klamm explain '#17'
   klamm explain '2#17' --json --journal ./rehearsal/journal.jsonl
 """
@@ -58,6 +60,19 @@ _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 _ELAPSED: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
 """Simulated time since the beginning of a run, as a drill prints it."""
 _LEADER_EPOCH: Final = re.compile(r"epoch:([0-9]+)")
+_ROW: Final = re.compile(r"row ([1-9][0-9]{0,14})")
+
+
+class _RowKey(msgspec.Struct, frozen=True):
+    """The fields that identify a row in a journal."""
+
+    run_id: str
+    controller: int
+    epoch: int
+    seq: int
+
+
+_row_key = msgspec.json.Decoder(_RowKey)
 
 
 def explain(
@@ -76,9 +91,9 @@ def explain(
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME|epoch:N",
-            help="Show the last change up to this time, or the change that set leader epoch N."
-            " 9.5s is a time of a simulated run.",
+            metavar="TIME|row N|epoch:N",
+            help="Show the last change up to this time or row of the journal, or the change that"
+            " set leader epoch N. 9.5s is a time of a simulated run.",
         ),
     ] = None,
     journal: JournalFile = None,
@@ -126,15 +141,23 @@ def explain_subject(
             f"'{subject}' is neither a partition nor an event",
             hint="write orders-3 for a partition, '#17' for an event",
         )
-    chosen = None if at is None else _chosen(at)
+    chosen = None if at is None else _chosen(at, lines)
     return explain_partition(lines, TopicPartition(topic, int(number)), chosen, show_all)
 
 
-def _chosen(at: str) -> Chosen:
+def _chosen(at: str, lines: Callable[[], Iterator[bytes]]) -> Chosen:
     """Return a function that selects the change for --at. Raises UsageError for an invalid value.
 
-    ``at``: a time, or ``epoch:N`` for the change that set leader epoch N.
+    ``at``: a time, ``row 46``, or ``epoch:N`` for the change that set leader epoch N. ``lines``
+    returns the rows of the journal.
     """
+    row = _ROW.fullmatch(at)
+    if row is not None:
+        first = [_row_key.decode(line) for line in itertools.islice(lines(), int(row[1]))]
+        if len(first) < int(row[1]):
+            raise UsageError(f"--at {at}: the journal has only {len(first):,} rows")
+        keys = frozenset(first)
+        return _last(lambda row: _RowKey(row.run_id, row.controller, row.epoch, row.seq) in keys)
     epoch = _LEADER_EPOCH.fullmatch(at)
     if epoch is not None:
         wanted = int(epoch[1])
@@ -152,7 +175,8 @@ def _chosen(at: str) -> Chosen:
     except ValueError:
         raise UsageError(
             f"--at {at} is not a valid time",
-            hint="write 12:30:05, 2026-01-31T12:30:05, 9.5s (in a simulated run) or epoch:4",
+            hint="write 12:30:05, 2026-01-31T12:30:05, 9.5s (in a simulated run), 'row 46' or"
+            " epoch:4",
         ) from None
 
     def is_before(row: JournalRow) -> bool:

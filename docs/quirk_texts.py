@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import itertools
-from pathlib import Path
-
 from docs.markdown import table
 from klamm.cluster import quirks
+from klamm.drills.bug_texts import quirk_texts
 
 
 def quirk_table() -> str:
@@ -15,15 +12,3 @@ def quirk_table() -> str:
     texts = quirk_texts()
     rows = [(quirks.quirk_label(name), *texts[field]) for name, field in quirks.NAMES.items()]
     return table(("quirk", "Kafka 2.8.2", "klamm"), rows)
-
-
-def quirk_texts() -> dict[str, tuple[str, ...]]:
-    """Return the paragraphs of each quirk's docstring, by field."""
-    tree = ast.parse(Path(quirks.__file__).read_text(encoding="utf-8"))
-    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Quirks")
-    texts = {}
-    for field, text in itertools.pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            paragraphs = str(ast.literal_eval(text.value)).split("\n\n")
-            texts[ast.unparse(field.target)] = tuple(" ".join(p.split()) for p in paragraphs)
-    return texts

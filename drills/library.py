@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NAMES as QUIRK_NAMES
 from klamm.cluster.suggestions import suggestion
+from klamm.drills.known_bugs import PRESENT
 from klamm.drills.language import parse_drill
 from klamm.drills.reading import read_text
 from klamm.drills.values import Drill
@@ -34,8 +34,7 @@ def _hint_for(name: str) -> str:
     quirk = name.upper()
     if quirk not in QUIRK_NAMES or name.lower() in ALL:
         return suggestion(name.lower(), ALL, "klamm drill list lists all drills")
-    ticket = re.compile(rf"\b{re.escape(quirk)}\b")
-    shown_by = [one for one in ALL if ticket.search(named_text(one))]
+    shown_by = [bug.drill for bug in PRESENT if bug.name == quirk]
     return f"{quirk} is a quirk: klamm drill run {' '.join(shown_by)} --quirks {quirk}"
 
 

@@ -10,11 +10,11 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
+from klamm.drills.known_bugs import FIXED, OWN, PRESENT, Fixed, Present
 from klamm.drills.library import named_drill
 from klamm.drills.run import Outcome, Verdict, internal_error, play
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from tests.bugs import broker_mutants, identity_mutants, topic_mutants
-from tests.bugs.catalogue import FIXED, OWN, PRESENT, Fixed, Present
 from tests.bugs.mutants import planted
 
 MUTANTS: Final = (broker_mutants, identity_mutants, topic_mutants)

@@ -14,6 +14,7 @@ import pexpect
 import pytest
 
 from klamm.cli.main import main
+from klamm.drills.language import parse_drill
 from klamm.drills.library import BUGS, FOLDER, NAMES, named_drill
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal import read_journal
@@ -163,6 +164,25 @@ def test_a_page_shows_a_run_on_a_real_zookeeper(run: Any, tmp_path: Path) -> Non
         assert text in page
 
 
+def test_drills_of_known_bugs_have_their_tickets_and_what_is_wrong(run: Any) -> None:
+    code, out, _ = run("list", "--bugs", "--json")
+    listed = {drill["name"]: drill["bugs"] for drill in json.loads(out)}
+    assert code == 0
+    assert {*BUGS, "reassign-cancel"} <= listed.keys()
+    assert all(listed.values())
+    (fixed,) = listed["kafka-1096"]
+    assert (fixed["names"], fixed["versions"]) == ("KAFKA-1096", "fixed in 0.8.2.0")
+    (present,) = listed["cmak-878"]
+    assert (present["names"], present["versions"]) == ("CMAK-878, KAFKA-12835", "in 2.8.2")
+    lines = " ".join(run("list", "--bugs")[1].split())
+    assert f"KAFKA-1096, fixed in 0.8.2.0: {fixed['wrong']}" in lines
+    shown = run("show", "cmak-878")[1]
+    head = " ".join(shown.partition("drill:")[0].replace("#", "").split())
+    assert head == f"CMAK-878, KAFKA-12835, in 2.8.2: {present['wrong']} Right: {present['right']}"
+    assert parse_drill(shown, "d.yaml").name == "cmak-878"
+    assert run("show", "leader-loss")[1].startswith("drill: leader-loss")
+
+
 def test_all_runs_every_drill_of_the_world(run: Any) -> None:
     code, out, _ = run("run", "--all", "--json")
     report = json.loads(out)
@@ -254,7 +274,10 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: P
     assert simulated
     assert [line.split()[0] for line in heads if line.endswith(" (simulated only)")] == simulated
     for name in NAMES:
-        assert run("show", name) == (0, (FOLDER / f"{name}.yaml").read_text(), "")
+        code, shown, errors = run("show", name)
+        comments, drill, steps = shown.partition("drill:")
+        assert (code, drill + steps, errors) == (0, (FOLDER / f"{name}.yaml").read_text(), "")
+        assert all(line.startswith("# ") for line in comments.splitlines())
     paths = [str(FOLDER / f"{name}.yaml") for name in NAMES]
     code, out, _ = run("check", *paths)
     assert (code, len(out.splitlines())) == (0, len(NAMES))
@@ -272,7 +295,7 @@ def test_the_drills_that_ship_are_listed_shown_and_checked(run: Any, tmp_path: P
     assert (code, out_json) == (2, "")
     assert "the cluster has no broker 7" in json.loads(errors)["error"]["message"]
     bugs = json.loads(run("list", "--bugs", "--json")[1])
-    assert [drill["name"] for drill in bugs] == list(BUGS)
+    assert [drill["name"] for drill in bugs if drill["name"] not in NAMES] == list(BUGS)
     real = [line for line in heads if line.endswith(" (real only)")]
     assert (out.count("(only with --real)"), len(real) > 0) == (len(real), True)
     assert out.count("(only without --real)") == len(simulated)

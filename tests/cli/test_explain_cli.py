@@ -70,7 +70,9 @@ def test_all_changes_and_one_of_them(journal: Path, capsys: Capture) -> None:
     first = every["changes"][0]
     at = datetime.fromtimestamp(first["t_ms"] / 1000)
     elapsed = f"{(first['t_ms'] - SIMULATION_START_MS) / 1000:.3f}s"
-    for word in (at.isoformat(), at.strftime("%H:%M:%S"), elapsed, "epoch:0"):
+    lines = list(map(json.loads, journal.read_bytes().splitlines()))
+    row = f"row {lines.index(first['steps'][-1]['row']) + 1}"
+    for word in (at.isoformat(), at.strftime("%H:%M:%S"), elapsed, "epoch:0", row):
         shown = json.loads(explain(journal, capsys, "orders-eu-1", "--at", word, "--json"))
         (change,) = shown["changes"]
         assert (change["event_id"], change["event"]) == (first["event_id"], "TopicChange")
@@ -121,6 +123,7 @@ def test_an_event_by_number_and_by_epoch(journal: Path, capsys: Capture) -> None
         (["orders"], 2, "'orders' is neither a partition nor an event", "orders-3"),
         (["5", "--all"], 2, "--all and --at apply to a partition", ""),
         (["orders-eu-0", "--at", "noon"], 2, "--at noon is not a valid time", "12:30:05"),
+        (["orders-eu-0", "--at", "row 9999"], 2, "--at row 9999: the journal has only ", ""),
         (["orders-eu-0", "--at", "25:00"], 2, "--at 25:00 is not a valid time", "12:30:05"),
         (
             ["orders-eu-0", "--at", "epoch:99"],

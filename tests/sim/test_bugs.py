@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.drills.known_bugs import CIRCUMSTANCES, FIXED, OWN, Fixed, Present
 from klamm.drills.library import BUGS as DRILLS
 from klamm.drills.run import Outcome
-from tests.bugs.catalogue import CIRCUMSTANCES, FIXED, OWN, Fixed, Present
 from tests.bugs.mutants import MUTANTS
 from tests.bugs.runs import BUGS, verdicts
 

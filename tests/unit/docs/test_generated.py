@@ -7,8 +7,9 @@ import pytest
 from docs.drill_tables import drill_table
 from docs.generate import PAGES, ROOT, fill
 from docs.known_bugs import WITHOUT_A_SWITCH, KnownBug
-from docs.quirk_texts import quirk_table, quirk_texts
+from docs.quirk_texts import quirk_table
 from klamm.cluster.quirks import Quirks
+from klamm.drills.bug_texts import quirk_texts
 from klamm.drills.clusters import CLUSTER_WORDS
 from klamm.drills.language import DRILL_WORDS
 from klamm.drills.step_language import STEP_WORDS

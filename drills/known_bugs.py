@@ -1,6 +1,6 @@
-"""The known bugs of Kafka's controller, and how klamm shows each of them in a drill.
+"""The known bugs of Kafka's controller, and the drill that shows each of them.
 
-Bugs that 2.8.2 has are reproduced by a quirk, bugs that it has fixed by a mutant of this package.
+Bugs that 2.8.2 has are reproduced by a quirk, other bugs in tests by a mutant (tests/bugs/).
 docs/bugs.md is generated from this table and from the runs of the drills.
 """
 
@@ -38,14 +38,6 @@ class Fixed(NamedTuple):
     drill: str
     also: tuple[str, ...] = ()
     given: str | None = None
-
-
-class NotShown(NamedTuple):
-    """A bug that no drill can show in klamm, and why."""
-
-    name: str
-    wrong: str
-    reason: str
 
 
 PRESENT: Final = (
@@ -491,12 +483,3 @@ OWN: Final = (
     ),
 )
 """Bugs of klamm itself, found by klamm hunt."""
-
-NOT_SHOWN: Final = (
-    NotShown(
-        "KAFKA-9498",
-        "The validation of topic names arms the child watch of /brokers/topics, so that the "
-        "controller gets TopicChange events without a change.",
-        "The extra events only cost time: no znode, request or journal condition depends on them.",
-    ),
-)
