@@ -1,7 +1,7 @@
 """`klamm drill`: runs, shows, checks, records, crashes and shrinks drills: scripted failures.
 
 Only parses options and prints. drills/language.py compiles drills, drills/run.py runs them.
-drill_crash.py, drill_explore.py and drill_record.py have the subcommands of these names.
+The files named drill_*.py have its other subcommands.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from klamm.cli.drill_explore import EXAMPLES as EXPLORE_EXAMPLES
 from klamm.cli.drill_explore import explore
 from klamm.cli.drill_record import EXAMPLES as RECORD_EXAMPLES
 from klamm.cli.drill_record import record
+from klamm.cli.drill_shrink import EXAMPLES as SHRINK_EXAMPLES
+from klamm.cli.drill_shrink import shrink
 from klamm.cli.drill_travel import Travel, step_through, stop_at
 from klamm.cli.drill_world import (
     WORLD_NAMES,
@@ -43,17 +45,15 @@ from klamm.cli.drill_world import (
     world_options,
 )
 from klamm.cli.errors import NOT_DETERMINISTIC
-from klamm.cli.options import AsJson, QuirkNames, comma_separated, counted, print_json
-from klamm.cli.running import ending_signals_raise, own_log, work_folder
+from klamm.cli.options import AsJson, QuirkNames, comma_separated, print_json
+from klamm.cli.running import ending_signals_raise, own_log, work_folder, write_file
 from klamm.cli.waiting import running_step, waiting
-from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NAMES as QUIRK_NAMES
 from klamm.cluster.quirks import Quirks, parse_quirks
 from klamm.cluster.version import klamm_version
 from klamm.drills import library, text
-from klamm.drills.as_pytest import pytest_path, pytest_text
 from klamm.drills.bug_texts import WITH_BUGS, bugs_shown_by
-from klamm.drills.hunting import run_text, shrink_failure
 from klamm.drills.junit import junit_xml
 from klamm.drills.page import drill_headline, run_page
 from klamm.drills.recordings import Recording, compare, is_recording
@@ -152,6 +152,7 @@ app.command("compare", epilog=COMPARE_EXAMPLES)(compare_worlds)
 app.command("crash", epilog=CRASH_EXAMPLES)(crash)
 app.command("explore", epilog=EXPLORE_EXAMPLES)(explore)
 app.command("record", epilog=RECORD_EXAMPLES)(record)
+app.command("shrink", epilog=SHRINK_EXAMPLES)(shrink)
 
 
 @app.command("run", epilog=_RUN_EXAMPLES)
@@ -196,7 +197,7 @@ def run(
     found = [find_for_world(word, world, zookeeper) for word in words]
     for path in (junit, page):
         if path is not None:
-            _write(path, "")  # Fails before the drills run, not after.
+            write_file(path, "")  # Fails before the drills run, not after.
     with (
         ending_signals_raise(),
         work_folder(data_dir, "klamm-drill-") as folder,
@@ -214,7 +215,7 @@ def run(
         is_same = not twice or runs.repeat(words, folder)
     code = int(worst(outcomes)) if is_same else NOT_DETERMINISTIC
     if junit is not None:
-        _write(junit, junit_xml(runs.reports, runs.durations_s, left_out))
+        write_file(junit, junit_xml(runs.reports, runs.durations_s, left_out))
     if json:
         not_run = [{"drill": name, "worlds": reason} for name, reason in left_out.items()]
         print_json({"exit_code": code, "drills": runs.reports, "not_run": not_run})
@@ -303,50 +304,6 @@ def schema() -> None:
     typer.echo(schema_text(), nl=False)
 
 
-@app.command("shrink")
-def shrink(
-    drill: Annotated[
-        str,
-        typer.Argument(
-            metavar="DRILL",
-            help="A drill file, or the name of a shipped drill; the drill must fail.",
-            autocompletion=complete_drill,
-        ),
-    ],
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the simulation.")] = 0,
-    quirks: QuirkNames = None,
-) -> None:
-    """Remove steps, topics and configs from a drill as long as it fails in the same way.
-
-    The shrunk drill of NAME.yaml is written next to it, to NAME-shrunk.yaml, and also as a test for
-    pytest, to test_NAME.py; that of a shipped drill to the current directory. The exit code is 1 if
-    the drill passes.
-    """
-    words = comma_separated(quirks)
-    parsed = parse_quirks(words)
-    content, file = library.find_text(drill), Path(library.source_of(drill))
-    library.check_simulated(library.find_drill(drill), "only a simulated run can be shrunk")
-    with ending_signals_raise(), work_folder(None, "klamm-shrink-") as folder, own_log(folder):
-        with waiting(f"{drill} to run"):
-            violated = run_text(content, str(file), seed, parsed).violated
-        if not violated:
-            typer.echo(f"{drill} passes with seed {seed}: there is nothing to shrink")
-            raise typer.Exit(1)
-        with waiting(f"{drill} to be shrunk"):
-            shrunk = shrink_failure(content, seed, parsed, violated)
-    path = file.with_name(f"{file.stem}-shrunk.yaml")
-    _write(path, shrunk.text)
-    test = pytest_path(file)
-    _write(test, pytest_text(file.stem, shrunk.text, seed, words, violated))
-    typer.echo(f"violated: {violated}")
-    typer.echo(
-        f"shrunk from {counted(shrunk.steps_before, 'step')} to {shrunk.steps_after}"
-        f" in {counted(shrunk.runs, 'run')}:"
-        f" {path}"
-    )
-    typer.echo(f"as a test: {test}")
-
-
 def _travel(words: list[str], until: str | None, is_stepping: bool, options: Travel) -> int:
     """Run the one drill in ``words`` with --until, --step or both. Return the exit code."""
     if len(words) != 1 or is_recording(Path(words[0])):
@@ -379,13 +336,6 @@ def _chosen(
     reasons = {name: why_left_out(library.named_drill(name), world) for name in library.NAMES}
     left_out = {name: reason for name, reason in reasons.items() if reason is not None}
     return [name for name in library.NAMES if name not in left_out], left_out
-
-
-def _write(path: Path, content: str) -> None:
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _announced(
@@ -459,7 +409,7 @@ class _Runs:
             assert verdict is not None, "the drill ended without a verdict"
             if self._page is not None and trace is not None:
                 head = drill_headline(drill, verdict, where, again)
-                _write(self._page, run_page(head, trace, results))
+                write_file(self._page, run_page(head, trace, results))
         self._say(*text.verdict_lines(drill.name, verdict))
         if verdict.outcome is not Outcome.PASSED:
             self._say(f"repeat it with: {again}")

@@ -101,3 +101,11 @@ def work_folder(data_dir: Path | None, prefix: str) -> Iterator[Path]:
             f"--data-dir {data_dir} is not empty", hint="give a new directory, or omit --data-dir"
         )
     yield data_dir
+
+
+def write_file(path: Path, content: str) -> None:
+    """Write a file that the user has named. Raises EnvironmentProblem if that is not possible."""
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}") from error

@@ -325,8 +325,13 @@ def test_a_drill_is_shrunk_to_a_file_that_fails_alike(klamm: Any, tmp_path: Path
     assert "move_controller" not in shrunk.read_text()
     assert klamm("drill", "run", str(shrunk))[0] == 11
     assert out.endswith(f"\nas a test: {tmp_path / 'test_stuck.py'}\n")
+    before = shrunk.read_text()
+    code, out, errors = klamm("drill", "shrink", str(path))
+    assert (code, out) == (2, "")
+    assert errors == f"error: {shrunk} already exists\nhint: --overwrite replaces it\n"
+    assert shrunk.read_text() == before
     path.write_text(STUCK.replace(", leader_epoch: {t-0: 9}", "").replace("kill: 0", "kill: 2"))
-    code, out, _ = klamm("drill", "shrink", str(path))
+    code, out, _ = klamm("drill", "shrink", str(path), "--overwrite")
     assert (code, out) == (1, f"{path} passes with seed 0: there is nothing to shrink\n")
 
 
