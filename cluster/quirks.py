@@ -222,6 +222,11 @@ def parse_quirks(words: Sequence[str]) -> Quirks:
         field = fields.get(word.upper()) or fields.get(word.lower().replace("_", "-"))
         if field is None:
             every = f"use 2.8.2 or one of {', '.join(map(quirk_label, NAMES))}"
-            raise UsageError(f"unknown quirk {word}", hint=suggestion(word, fields, every))
+            # Tickets of one project are similar even if their numbers are not.
+            if word.rpartition("-")[2].isdecimal():
+                hint = suggestion(word.upper(), NAMES, every, likeness=0.85)
+            else:
+                hint = suggestion(word, fields, every)
+            raise UsageError(f"unknown quirk {word}", hint=hint)
         chosen[field] = True
     return Quirks(**chosen)

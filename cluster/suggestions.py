@@ -6,13 +6,16 @@ import difflib
 from collections.abc import Iterable
 
 
-def suggestion(word: str, known: Iterable[str], otherwise: str | None = None) -> str:
+def suggestion(
+    word: str, known: Iterable[str], otherwise: str | None = None, likeness: float = 0.6
+) -> str:
     """Return a hint such as "did you mean orders?" with the known name that is closest to ``word``.
 
     If no known name is similar, return ``otherwise`` or, if that is None, a list of all names.
+    ``likeness``: from 0 to 1, how similar a name must be.
     """
     names = list(known)
-    close = difflib.get_close_matches(word, names, n=1)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=likeness)
     if close:
         return f"did you mean {close[0]}?"
     return f"known: {', '.join(names)}" if otherwise is None else otherwise

@@ -26,7 +26,7 @@ from klamm.statemachines.reassignment import Phase
 from klamm.statemachines.replica_state import ReplicaState
 
 Read = Callable[[DrillReader, yaml.Node], Any]
-_ROW_TYPES: Final = {f.encode_name: f.type for f in msgspec.structs.fields(JournalRow)}
+ROW_TYPES: Final = {f.encode_name: f.type for f in msgspec.structs.fields(JournalRow)}
 _STATES: Final = tuple(state.value for state in PartitionState)
 _STATES_OF_ROWS: Final = {
     "partition": _STATES,
@@ -34,7 +34,7 @@ _STATES_OF_ROWS: Final = {
     "reassignment": tuple(phase.value for phase in Phase),
 }
 """Values of ``from`` and ``to``, by the first word of the kinds of rows that have them."""
-_ALL_STATES: Final = tuple(itertools.chain(*_STATES_OF_ROWS.values()))
+ALL_STATES: Final = tuple(itertools.chain(*_STATES_OF_ROWS.values()))
 _KINDS: Final = tuple(map(str, Kind))
 _REASSIGNMENTS: Final = (Kind.REASSIGNMENT_PHASE, Kind.REASSIGNMENT_FAILED)
 _DELETIONS: Final = (
@@ -218,12 +218,12 @@ def _true(word: str) -> Callable[[DrillReader, yaml.Node], bool]:
 
 def journal_row(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
     """Return the values of a journal row: any of its fields."""
-    fields = reader.fields(node, "a journal row", _ROW_TYPES)
+    fields = reader.fields(node, "a journal row", ROW_TYPES)
     values = {name: _row_value(reader, name, entry.value) for name, entry in fields.items()}
     kind = values.get("kind", "")
     if "kind" in fields and kind not in _KINDS:
         raise reader.unknown(fields["kind"].value, "kind of row", kind, _KINDS)
-    states = _STATES_OF_ROWS.get(kind.partition("_")[0], _ALL_STATES)
+    states = _STATES_OF_ROWS.get(kind.partition("_")[0], ALL_STATES)
     for name in ("from", "to"):
         if values.get(name) is not None and values[name] not in states:
             raise reader.unknown(fields[name].value, "state", values[name], states)
@@ -240,7 +240,7 @@ def journal_row(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
 
 def _row_value(reader: DrillReader, name: str, node: yaml.Node) -> Any:
     """Return the value of a field in a journal row. Raises UsageError if it has another type."""
-    value, kind = reader.plain(node), _ROW_TYPES[name]
+    value, kind = reader.plain(node), ROW_TYPES[name]
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

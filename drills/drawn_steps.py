@@ -283,7 +283,7 @@ def check_faults(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in FAULTS:
             hint = suggestion(name, FAULTS, f"faults: {', '.join(FAULTS)}")
-            raise UsageError(f"unknown fault {name}", hint=hint)
+            raise UsageError(f"unknown fault '{name}'", hint=hint)
         if names.count(name) > 1:
             raise UsageError(f"the fault {name} is given twice", hint="name each fault once")
     return tuple(names)

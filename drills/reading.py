@@ -37,6 +37,7 @@ _OPENING: Final = (
 )
 _CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_DIGITS: Final = re.compile(r"-?(0|[1-9][0-9]{0,99})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s|min)")
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(B|kB|MB|GB|TB)", re.ASCII)
@@ -195,8 +196,8 @@ class DrillReader:
     def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = MAX_INTEGER) -> int:
         """Return an integer from ``least`` to ``most``, both inclusive."""
         text = self.text(node, what)
-        if not _INTEGER.fullmatch(text):
-            raise self.error(node, f"{what} must be a whole number, not '{text}'")
+        if not _DIGITS.fullmatch(text):
+            raise self.error(node, f"{what} must be a whole number, not '{text}'", "as in 3")
         if not least <= (number := int(text)) <= most:
             raise self.error(node, f"{what} must be from {least} to {most}, not {number}")
         return number
@@ -222,7 +223,9 @@ class DrillReader:
         text = self.text(node, what)
         match = _DURATION.fullmatch(text)
         if match is None:
-            raise self.error(node, f"{what} must be a duration, not '{text}'", "as in 500ms, 2s")
+            raise self.error(
+                node, f"{what} must be a duration, not '{text}'", "as in 500ms, 2s or 5min"
+            )
         return float(match[1]) * _UNIT_MS[match[2]]
 
     def time_limit_ms(self, node: yaml.Node) -> float:

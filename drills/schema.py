@@ -14,11 +14,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.journal import Kind
+from klamm.cluster.topic_names import MAX_NAME_LENGTH
 from klamm.drills.actions import ACTIONS, WORDS
 from klamm.drills.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
-from klamm.drills.conditions import CONDITIONS
+from klamm.drills.conditions import ALL_STATES, CONDITIONS, ROW_TYPES
 from klamm.drills.language import ALL, DRILL_WORDS
+from klamm.drills.reading import MAX_INTEGER
 from klamm.drills.step_language import MAX_STEPS, STEP_WORDS
 from klamm.drills.trigger_language import EVENTS, TRIGGERS
 from klamm.runtime import actions
@@ -35,9 +37,11 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Final[Schema] = {"type": ["string", "number", "boolean"]}
 _ANY: Final[Schema] = {}
 _NOTHING: Final[Schema] = {"type": "null"}
-_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_INTEGER}
+_FROM_1: Final[Schema] = {**_COUNT, "minimum": 1}
 _BOOLEAN: Final[Schema] = {"type": "boolean"}
-_DURATION: Final[Schema] = {"type": "string", "pattern": r"^[0-9]{1,9}(\.[0-9]{1,3})? ?(ms|s|min)$"}
+_DURATION: Final = r"[0-9]{1,9}(\.[0-9]{1,3})? ?(ms|s|min)$"
+_TOPIC: Final = f"^[a-zA-Z0-9._-]{{1,{MAX_NAME_LENGTH}}}$"
 _SIZE: Final[Schema] = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(B|kB|MB|GB|TB)$"}
 _PARTITION: Final = r"^.+-(0|[1-9][0-9]{0,8})$"
 _PATH: Final = "^/"
@@ -56,7 +60,8 @@ _DEFINITIONS: Final[Schema] = {
     "broker id": {"anyOf": [_COUNT, {"enum": ["each"]}]},
     "partition": {"type": "string", "pattern": _PARTITION},
     "path": {"type": "string", "pattern": _PATH},
-    "duration": _DURATION,
+    "duration": {"type": "string", "pattern": f"^{_DURATION}"},
+    "time limit": {"type": "string", "pattern": rf"^(?![0.]+ ?[a-z]){_DURATION}"},
 }
 
 
@@ -64,13 +69,13 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _list(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
+def _list(items: Schema, least: int = 0) -> Schema:
+    return {"type": "array", "items": items, **({"minItems": least} if least else {})}
 
 
-def _some(items: Schema) -> Schema:
-    """Return the schema of one item, or of a list of items."""
-    return {"anyOf": [items, _list(items)]}
+def _some(items: Schema, least: int = 1) -> Schema:
+    """Return the schema of one item, or of a list of at least so many items."""
+    return {"anyOf": [items, _list(items, least)]}
 
 
 def _by(key_pattern: str, values: Schema) -> Schema:
@@ -91,20 +96,32 @@ def _fields(fields: Mapping[str, Schema], required: Iterable[str] = ()) -> Schem
     }
 
 
+def _types(kind: object) -> list[Schema]:
+    """Return the schemas of the values that a field of a journal row may have."""
+    schema = msgspec.json.schema(kind)
+    found: list[Schema] = schema.get("anyOf", [schema])
+    return found
+
+
 _BROKERS: Final = _some(_ref("broker"))
 _IDS: Final = _list(_ref("broker id"))
-_REPLICAS: Final = _by(_PARTITION, _list(_COUNT))
+_REPLICAS: Final = _by(_PARTITION, _list(_COUNT, 1))
 _COUNTS: Final = _by(_PARTITION, _COUNT)
 _PARTITIONS: Final = _some(_ref("partition"))
 _ZNODES: Final = _by(_PATH, _ANY)
 _PATHS: Final = _some(_ref("path"))
 _SERVER: Final[Schema] = {"anyOf": [_COUNT, {"enum": ["leader", "follower"]}]}
-_ROW: Final = _fields(
-    {
-        field.encode_name: {"enum": [str(kind) for kind in Kind]} if field.name == "kind" else _ANY
-        for field in msgspec.structs.fields(JournalRow)
-    }
-)
+_ROW: Final = {
+    **_fields(
+        {
+            **{name: {"anyOf": _types(kind)} for name, kind in ROW_TYPES.items()},
+            "kind": {"enum": list(map(str, Kind))},
+            "from": {"enum": [*ALL_STATES, None]},
+            "to": {"enum": [*ALL_STATES, None]},
+        }
+    ),
+    "minProperties": 1,
+}
 _ACTION_VALUES: Final[Mapping[str, Schema]] = {
     **{f"{do}_zookeeper": _SERVER for do in ("kill", "start", "pause", "resume")},
     "isolate": _BROKERS,
@@ -113,8 +130,8 @@ _ACTION_VALUES: Final[Mapping[str, Schema]] = {
     "cancel_reassignment": _PARTITIONS,
     "elect_preferred": {"anyOf": [{"const": ALL}, _PARTITIONS]},
     "elect_unclean": {"anyOf": [{"const": ALL}, _PARTITIONS]},
-    "produce": _by(_PARTITION, {"type": "integer", "minimum": 1}),
-    "produce_constantly": _by(_PARTITION, {"type": "number", "minimum": 0}),
+    "produce": _by(_PARTITION, {"type": "integer", "minimum": 1, "maximum": 1_000_000}),
+    "produce_constantly": _by(_PARTITION, {"type": "number", "minimum": 0, "maximum": 1_000_000}),
     "create_znode": _ZNODES,
     "set_znode": _ZNODES,
     "delete_znode": _PATHS,
@@ -123,7 +140,7 @@ _ACTION_VALUES: Final[Mapping[str, Schema]] = {
     **dict.fromkeys(
         (("expire_session", "fail_authentication", "lose_request", "lose_reply")), _BROKERS
     ),
-    "advance": {"type": "integer", "minimum": 1},
+    "advance": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
     "wait": _ref("duration"),
     **dict.fromkeys(
         ("kill_all", "up_again", "lose_quorum", "regain_quorum", "heal_all"),
@@ -139,7 +156,7 @@ _CONDITION_VALUES: Final[Mapping[str, Schema]] = {
     "leader_epoch": _COUNTS,
     "replicas": _REPLICAS,
     "partition_state": _by(_PARTITION, {"enum": [state.value for state in PartitionState]}),
-    "hosts": _by("^([0-9]+|each)$", _some(_ref("partition"))),
+    "hosts": _by("^([0-9]+|each)$", _some(_ref("partition"), 0)),
     "offline_partitions": _COUNT,
     "controller": {"anyOf": [_ref("broker id"), {"enum": ["moved", "none"]}]},
     "controller_epoch": _COUNT,
@@ -148,7 +165,7 @@ _CONDITION_VALUES: Final[Mapping[str, Schema]] = {
     "absent": _PATHS,
     "znode": _ZNODES,
     "deleted": _some(_TEXT),
-    "reassigning": _PARTITIONS,
+    "reassigning": _some(_ref("partition"), 0),
     "not_reassigning": _some(_TEXT),
     "journal": _ROW,
     "healthy": {"const": True},
@@ -172,7 +189,10 @@ _MOMENT: Final[Schema] = {
         ),
     ]
 }
-_AT_STEP: Final = _fields({"step": _COUNT, "advance": _COUNT, "wait": _ref("duration")}, ["step"])
+_AT_STEP: Final = {
+    **_fields({"step": _FROM_1, "advance": _FROM_1, "wait": _ref("duration")}, ["step"]),
+    "not": {"required": ["advance", "wait"]},
+}
 _TRIGGER_VALUES: Final[Mapping[str, Schema]] = {
     "at": {"anyOf": [_ref("duration"), _AT_STEP]},
     "every": _ref("duration"),
@@ -183,31 +203,31 @@ _TRIGGER_VALUES: Final[Mapping[str, Schema]] = {
 _STEP_VALUES: Final[Mapping[str, Schema]] = {
     "name": _TEXT,
     "until": _some(_ref("awaited conditions")),
-    "within": _ref("duration"),
+    "within": _ref("time limit"),
     "expect": _some(_ref("conditions")),
     "files": {"type": "object"},
     "steps": _ref("steps"),
-    "parallel": _list({"anyOf": [_ref("step"), _ref("steps")]}),
+    "parallel": _list({"anyOf": [_ref("step"), _ref("steps")]}, 2),
     "repeat": {"type": "integer", "minimum": 1, "maximum": MAX_STEPS},
-    "for_each": {"anyOf": [{"enum": ["broker", "rack"]}, _list(_COUNT)]},
+    "for_each": {"anyOf": [{"enum": ["broker", "rack"]}, _list(_COUNT, 1)]},
 }
 _CLUSTER_VALUES: Final[Mapping[str, Schema]] = {
     "brokers": {
         "anyOf": [
             {"type": "integer", "minimum": 1, "maximum": MAX_BROKERS},
-            {**_list(_COUNT), "maxItems": MAX_BROKERS},
+            {**_list(_COUNT, 1), "maxItems": MAX_BROKERS},
         ]
     },
-    "controllers": _list(_COUNT),
+    "controllers": _list(_COUNT, 1),
     "racks": _list(_TEXT),
     "session_timeout": _ref("duration"),
     "config": {"type": "object", "additionalProperties": _TEXT},
     "segments": _BOOLEAN,
-    "topics": {"type": "object", "additionalProperties": _ref("topic")},
+    "topics": _by(_TOPIC, _ref("topic")),
     "zookeeper_servers": {"enum": list(SIZES)},
 }
 _TOPIC_VALUES: Final[Mapping[str, Schema]] = {
-    "replicas": _list(_list(_COUNT)),
+    "replicas": _list(_list(_COUNT, 1), 1),
     "config": {"type": "object", "additionalProperties": _TEXT},
 }
 _DRILL_VALUES: Final[Mapping[str, Schema]] = {
@@ -219,7 +239,7 @@ _DRILL_VALUES: Final[Mapping[str, Schema]] = {
     "sometimes": _some(_ref("awaited conditions")),
     "steps": _ref("steps"),
     "eventually": {
-        **_fields({"within": _ref("duration"), **_AWAITED}),
+        **_fields({"within": _ref("time limit"), **_AWAITED}),
         "anyOf": [{"required": [word]} for word in _AWAITED],
     },
     "checks": _BOOLEAN,
@@ -242,9 +262,9 @@ def drill_schema() -> Schema:
                     _fields({word: _TOPIC_VALUES[word] for word in TOPIC_WORDS}, ["replicas"]),
                 ]
             },
-            "conditions": _fields(_DESCRIBED),
-            "awaited conditions": _fields(_AWAITED),
-            "steps": {**_list(_ref("step")), "minItems": 1},
+            "conditions": {**_fields(_DESCRIBED), "minProperties": 1},
+            "awaited conditions": {**_fields(_AWAITED), "minProperties": 1},
+            "steps": _list(_ref("step"), 1),
             "step": _step_schema(),
         },
     }
@@ -305,7 +325,7 @@ _PARTY: Final[Schema] = {"anyOf": [_ref("broker"), {"enum": [OTHERS, CLIENTS, ZO
 _PARTY_VALUES: Final = {
     "sources": _some(_PARTY),
     "destinations": _some(_PARTY),
-    "between": {**_list(_some(_PARTY)), "minItems": 2},
+    "between": _list(_some(_PARTY), 2),
 }
 
 
@@ -316,7 +336,8 @@ def _argument(name: str, kind: inspect.Type) -> Schema:
         (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
     match kind:
         case inspect.IntType():
-            return {"type": "integer", "minimum": kind.ge or 0}
+            most = MAX_INTEGER if kind.le is None else kind.le
+            return {"type": "integer", "minimum": kind.ge or 0, "maximum": most}
         case inspect.FloatType():
             return {"type": "number", "minimum": 0, "maximum": 1}
         case inspect.BoolType():

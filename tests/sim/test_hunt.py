@@ -503,7 +503,7 @@ def test_several_processes_give_the_same_results(klamm: Any, tmp_path: Path) -> 
         (["--seeds", "x"], "--seeds x is not a count or a range"),
         (["--seeds", "7..3"], "--seeds 7..3: the range is empty"),
         (["--seeds", "0"], "--seeds 0 runs no drill"),
-        (["--faults", "kil"], "unknown fault kil"),
+        (["--faults", ""], "unknown fault ''"),
         (["--spark", "local[2]", "--jobs", "2"], "give either --jobs or --spark, not both"),
         (["--spark", "nowhere"], "nowhere is not a Spark master URL"),
         (["--faults", "kill,kill"], "the fault kill is given twice"),

@@ -367,3 +367,18 @@ def test_a_drill_passes_without_its_quirk_and_fails_with_it(quirk: str, others: 
     drill.run(msgspec.structs.replace(others, **{quirk: False}))
     with pytest.raises(AssertionError, match=drill.complaint):
         drill.run(msgspec.structs.replace(others, **{quirk: True}))
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("KAFKA-1", "use 2.8.2 or one of KAFKA-8249, "),
+        ("kafka-13973", "did you mean KAFKA-13972?"),
+        ("CMAK-87", "did you mean CMAK-878?"),
+        ("empty-reassignement-is-started", "did you mean empty-reassignment-is-started?"),
+    ],
+)
+def test_the_hint_for_an_unknown_quirk_is_a_similar_one(word: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown quirk {word}") as refused:
+        parse_quirks([word])
+    assert (refused.value.hint or "").startswith(hint)

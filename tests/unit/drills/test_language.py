@@ -579,6 +579,12 @@ WRONG = {
     "- {expect: {journal: {to: 5}}}": ("5:29", "'to' of a journal row must be text, not '5'", ""),
     "- {expect: {journal: {leader: x}}}": ("5:33", "'leader' of a journal row must be a whole", ""),
     "- {expect: {journal: {isr: 5}}}": ("5:30", "'isr' of a journal row must be a list of", ""),
+    "- {skew_clock: {broker: 1, ms: 99999999999999999999999}}": (
+        "5:34",
+        "ms must be from -86400000 to 86400000, not 99999999999999999999999",
+        "",
+    ),
+    "- {wait: 2h}": ("5:12", "a wait must be a duration, not '2h'", "5min"),
     "- {for_each: [], kill: each}": ("5:16", "for_each has no broker", "use broker, or a list"),
     "- {until: {healthy: true}, within: 0s}": ("5:38", "within must be more than 0s", "as in"),
     "- run: topics --zookeeper {zkk} --list": ("5:10", "unknown placeholder '{zkk}'", "{zk}?"),
