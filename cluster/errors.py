@@ -51,7 +51,7 @@ class KlammError(Exception):
     The class attributes are defaults, which an instance may override.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
     definite: bool = True
     retriable: bool = False
 
@@ -62,10 +62,13 @@ class KlammError(Exception):
         hint: str | None = None,
         definite: bool | None = None,
         retriable: bool | None = None,
+        exit_code: int | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if exit_code is not None:
+            self.exit_code = exit_code
         if definite is not None:
             self.definite = definite
         if retriable is not None:

@@ -139,24 +139,24 @@ def run_undisturbed(crashing: Crashing) -> Undisturbed:
     try:
         codes, znodes = _run(drill, world, None)
     except _Failed as failed:
-        raise _not_passed(drill.name, "fails", failed.failure) from None
+        raise _not_passed(drill.name, failed.failure, failed.outcome) from None
     return Undisturbed(tuple(point.operations), codes, znodes)
 
 
 def _check_passes(crashing: Crashing, name: str) -> None:
     """Check that a drill passes with all its conditions, which runs with a crash only wait for."""
     verdict = run_text(crashing.text, crashing.source, crashing.seed, crashing.quirks).verdict
-    if verdict.outcome is Outcome.INCONCLUSIVE:
-        error = _not_passed(name, "is inconclusive", *verdict.failures[:1])
-        error.exit_code = int(Outcome.INCONCLUSIVE)  # type: ignore[misc]  # of this instance
-        raise error
     if verdict.outcome is not Outcome.PASSED:
-        raise _not_passed(name, "fails", verdict.failures[0])
+        raise _not_passed(name, verdict.failures[0], verdict.outcome)
 
 
-def _not_passed(name: str, how: str, failure: Failure | None = None) -> KlammError:
-    seen = "" if failure is None else f": expected {failure.expected}, seen {failure.seen}"
-    return KlammError(f"{name} {how} without a crash{seen}")
+def _not_passed(name: str, failure: Failure, outcome: Outcome) -> KlammError:
+    is_open = outcome is Outcome.INCONCLUSIVE
+    how = "is inconclusive" if is_open else "fails"
+    return KlammError(
+        f"{name} {how} without a crash: expected {failure.expected}, seen {failure.seen}",
+        exit_code=int(outcome if is_open else Outcome.FAILED),
+    )
 
 
 def run_point(number: int, crashing: Crashing, undisturbed: Undisturbed) -> PointResult:
