@@ -42,6 +42,10 @@ Examples:
     --id 1000 --take-over --yes
   klamm controller run --zookeeper localhost:2181 --listener localhost:9099 --id 1000 \\
     --config inter.broker.protocol.version=2.6 --config default.replication.factor=3
+  klamm controller run --zookeeper localhost:2181 --listener SASL_SSL://localhost:9099 \\
+    --config ssl.keystore.location=klamm.pem --config ssl.truststore.location=ca.pem \\
+    --config sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256 \\
+    --config klamm.sasl.inter.broker.user.location=user.txt
 """
 
 app = command_group(
@@ -74,11 +78,12 @@ def run(
         str, typer.Option(metavar="HOST:PORT/CHROOT", help="The zookeeper.connect of the brokers.")
     ],
     listener: Annotated[
-        str,
+        list[str],
         typer.Option(
             metavar="[NAME://]HOST:PORT",
             help="Where the brokers and clients find this controller. NAME is the brokers' "
-            "inter-broker listener. [default of NAME: PLAINTEXT]",
+            "inter-broker listener; repeatable for their other listeners. [default of NAME: "
+            "PLAINTEXT]",
         ),
     ],
     broker_id: Annotated[
@@ -110,12 +115,13 @@ def run(
     The controller is a broker that hosts no replicas. When it ends, a Kafka broker is elected.
     """
     # kio takes 0.3 s to import.
-    from klamm.server.controller_server import ControllerServerConfig, parse_listener
+    from klamm.server.controller_server import ControllerServerConfig
+    from klamm.server.kafka_cluster import parse_listener
 
     folder = data_dir or default_data_dir(os.environ) / f"controller-{broker_id}"
     checked = ControllerServerConfig(
         zookeeper=zookeeper,
-        listener=parse_listener(listener),
+        listeners=tuple(map(parse_listener, listener)),
         broker_id=broker_id,
         data_dir=folder,
         config=parse_configs(config or ()),
@@ -164,7 +170,8 @@ def _report(server: ControllerServer, stop: threading.Event) -> None:
     config, known = server.config, None
     typer.echo(
         f"controller {config.broker_id} is registered, listening on "
-        f"{config.listener.host}:{config.listener.port}; journal and logs: {config.data_dir}"
+        f"{', '.join(f'{one.host}:{one.port}' for one in config.listeners)}; "
+        f"journal and logs: {config.data_dir}"
     )
     while not stop.is_set():
         found = server.known_controller()

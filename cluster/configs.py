@@ -226,7 +226,9 @@ _POLICIES: Final = _all_of("compact", "delete")
 _TIMESTAMP_TYPE: Final = _one_of("CreateTime", "LogAppendTime")
 _VERSION: Final = Validator("a version of Kafka, at most 2.8", _check_version)
 _THROTTLES: Final = Validator("* or partition:broker, ...", _check_throttled)
+_MECHANISM: Final = _one_of(*SASL_MECHANISMS)
 _MECHANISMS: Final = _all_of(*SASL_MECHANISMS)
+_IDENTIFICATION: Final = Validator("https, or empty", _one_of("https", "").check)
 _CLIENT_AUTH: Final = _one_of("required", "requested", "none")
 _LOG_DIRS: Final = Validator("comma-separated paths", _check_log_dirs)
 
@@ -239,6 +241,7 @@ CONFIGS: Final = (
     _broker("compression.type", _STRING, "producer", _COMPRESSION),
     _broker("connections.failed.authentication.delay.ms", _INT, "100", _COUNT),
     _broker("connections.max.idle.ms", _LONG, "600000", _POSITIVE),
+    _broker("control.plane.listener.name", _STRING),
     _broker("controlled.shutdown.enable", _BOOLEAN, "true"),
     _broker("controlled.shutdown.max.retries", _INT, "3", _COUNT),
     _broker("controlled.shutdown.retry.backoff.ms", _LONG, "5000", _COUNT),
@@ -255,6 +258,7 @@ CONFIGS: Final = (
     _broker(LOG_DIR_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
     _broker(NETWORK_IN_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
     _broker(NETWORK_OUT_CAPACITY, _LONG, _MAX_LONG, _COUNT, dynamic=True),
+    _broker("klamm.sasl.inter.broker.user.location", _STRING),
     _broker("klamm.sasl.plain.users.location", _STRING),
     _broker("klamm.ssl.key.password.location", _STRING),
     _broker("leader.imbalance.check.interval.seconds", _LONG, "300", _POSITIVE),
@@ -306,8 +310,10 @@ CONFIGS: Final = (
     _broker("replica.socket.timeout.ms", _INT, "30000", _COUNT),
     _broker("request.timeout.ms", _INT, "30000", _COUNT),
     _broker("sasl.enabled.mechanisms", _LIST, ",".join(SASL_MECHANISMS), _MECHANISMS),
+    _broker("sasl.mechanism.inter.broker.protocol", _STRING, None, _MECHANISM),
     _broker("socket.request.max.bytes", _INT, "104857600", _POSITIVE),
     _broker("ssl.client.auth", _STRING, "none", _CLIENT_AUTH),
+    _broker("ssl.endpoint.identification.algorithm", _STRING, "https", _IDENTIFICATION),
     _broker("ssl.keystore.location", _STRING),
     _broker("ssl.truststore.location", _STRING),
     _broker("transaction.state.log.min.isr", _INT, "2", _POSITIVE),

@@ -176,20 +176,19 @@ class ClusterServer:
         if self.config.listen is not None:
             # kio takes 0.3 s to import, and imports hypothesis where that is installed.
             from klamm.server.remote_brokers import remote_brokers_driven
-            from klamm.wire.listeners import Listeners
+            from klamm.wire.listeners import Listener, Listeners
 
-            listeners = Listeners(
-                self.cluster,
-                self.config.listen_place,
-                new_client_address,
-                self.admin,
-                self.config.listener_security(),
-            )
+            name = self.cluster.spec.first_end_point.listener_name
+            security = self.config.listener_security()
+            listener = Listener(name, self.config.listen_place, security)
+            listeners = Listeners(self.cluster, [listener], new_client_address, self.admin)
             listeners.open()
             self.collectors.append(listeners.metrics)
             self._stack.callback(listeners.close)
-            name = self.cluster.spec.first_end_point.listener_name
-            self._stack.enter_context(remote_brokers_driven(self.cluster, listeners, name))
+            remote = self.config.broker_security()
+            self._stack.enter_context(
+                remote_brokers_driven(self.cluster, listeners, name, name, remote)
+            )
         self._start_brokers()
         self._elect_controller()
         self._stack.callback(ZooKeeperMonitor(self.cluster, self.fail).close)

@@ -32,7 +32,8 @@ from klamm.runtime.cluster_spec import (
 from klamm.runtime.log_stores import check_log_dirs
 from klamm.server.data_dir import DEFAULT_HOST, DEFAULT_PORT
 from klamm.server.dumped_cluster import DumpedCluster
-from klamm.wire.config import listener_config
+from klamm.wire.broker_security import UNSECURED, BrokerSecurity, broker_security
+from klamm.wire.config import inter_broker_config, listener_config
 from klamm.wire.listener_security import ListenerSecurity, listener_security
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
@@ -207,7 +208,7 @@ class ServerConfig:
                 f"--listen {self.listen}: unknown security protocol {self.listen_protocol}",
                 hint=f"use one of {', '.join(SECURITY_PROTOCOLS)}",
             )
-        _ = self.listener_security()
+        _ = self.listener_security(), self.broker_security()
         self._check_first_port("--listen", self.listen, self.listen_place(0))
         advertised = self._advertised_place()
         self._check_first_port("--advertised-listener", self.advertised_listener, advertised)
@@ -243,6 +244,17 @@ class ServerConfig:
         Raises UsageError if a setting or file is missing or cannot be used.
         """
         return listener_security(self.listen_protocol, listener_config(self.config))
+
+    def broker_security(self) -> BrokerSecurity:
+        """Return the security of connections to brokers of other processes.
+
+        With SASL, there are none without a user. Raises UsageError as ``listener_security`` does.
+        """
+        config = inter_broker_config(self.config)
+        is_sasl = self.listen_protocol.startswith("SASL_")
+        if is_sasl and config.klamm_sasl_inter_broker_user_location is None:
+            return UNSECURED
+        return broker_security(self.listen_protocol, config)
 
     def listen_place(self, broker_id: int) -> tuple[str, int]:
         """Return where a broker listens; the port of broker 0 is 0 if it is not a number."""

@@ -17,25 +17,23 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from klamm.admin.guard import MARKER_PATH
 from klamm.cluster.api_version import ApiVersion
 from klamm.cluster.configs import BROKER_CONFIGS, check_broker_configs
 from klamm.cluster.errors import (
     EnvironmentProblem,
     KlammError,
-    NotKlamm,
     RequestTimedOut,
     UsageError,
     WrongState,
 )
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.partition_limits import PartitionLimits
-from klamm.cluster.types import Broker, EndPoint
+from klamm.cluster.types import EndPoint
 from klamm.cluster.version import klamm_version
 from klamm.placement.pools import Pools
 from klamm.runtime.archive import Archive, Rotation
 from klamm.runtime.clock import WallClock
-from klamm.runtime.cluster_spec import MAX_PORT, ClusterSpec
+from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import FileJournal
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.real.cluster import RealCluster
@@ -43,9 +41,13 @@ from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.closing import Closing
 from klamm.server.cluster_server import new_run_id
 from klamm.server.data_dir import DataDir
+from klamm.server.kafka_cluster import JoinedCluster, check_rack, join_cluster, secured
 from klamm.server.remote_brokers import remote_brokers_driven
-from klamm.wire.broker_connections import PLAINTEXT
-from klamm.wire.listeners import Listeners
+from klamm.wire.broker_connection import check_brokers
+from klamm.wire.broker_security import BrokerSecurity, broker_security, check_own_certificate
+from klamm.wire.config import ListenerConfig, inter_broker_config, listener_config
+from klamm.wire.listener_security import listener_security
+from klamm.wire.listeners import Listener, Listeners
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
@@ -54,6 +56,7 @@ from klamm.zk.znode_client import NodeExists
 
 SUCCESSOR_TIMEOUT_S: Final = 20.0
 """How long to wait for a broker to be elected after the controller has resigned."""
+_CHECK_TIMEOUT_S: Final = 10.0
 _NO_LIMITS: Final = PartitionLimits(2**31 - 1, 2**31 - 1)
 _LOG_LEVEL: Final = "INFO"
 
@@ -62,7 +65,8 @@ _LOG_LEVEL: Final = "INFO"
 class ControllerServerConfig:
     """Configuration of one ``klamm controller run``. The constructor raises UsageError.
 
-    - ``listener``: where the process listens; its name is the brokers' inter-broker listener.
+    - ``listeners``: where the process listens; the name of the first is the brokers' inter-broker
+      listener. The brokers' security protocols apply.
     - ``config``: the broker configs of the cluster that matter to its controller.
     - ``rack``: needed if the brokers have racks, because Kafka creates no topics while only some
       of the registered brokers have one.
@@ -70,7 +74,7 @@ class ControllerServerConfig:
     """
 
     zookeeper: str
-    listener: EndPoint
+    listeners: tuple[EndPoint, ...]
     broker_id: int
     data_dir: Path
     config: Mapping[str, str] = field(default_factory=dict)
@@ -90,18 +94,39 @@ class ControllerServerConfig:
             raise UsageError(
                 f"--config {name}={self.config[name]}: klamm drives brokers of protocol 2.0 to 2.8"
             )
+        self._check_listeners()
+
+    def _check_listeners(self) -> None:
+        names = [one.listener_name for one in self.listeners]
+        if len({*names}) < len(names) or len({one.port for one in self.listeners}) < len(names):
+            raise UsageError("each --listener must have its own name and port")
+        if self.control_listener_name not in names:
+            name = self.control_listener_name
+            raise UsageError(
+                f"control.plane.listener.name={name}, but this controller has no such listener",
+                hint=f"add --listener {name}://HOST:PORT",
+            )
+
+    @property
+    def control_listener_name(self) -> str:
+        """The listener for requests between the controller and the brokers, in both directions."""
+        name: str | None = BROKER_CONFIGS["control.plane.listener.name"].value(self.config)
+        return name or self.listeners[0].listener_name
 
     @property
     def protocol(self) -> ApiVersion:
         """The inter-broker protocol version of the cluster."""
         return ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(self.config))
 
-    def spec(self, run_id: str, cluster_id: str) -> ClusterSpec:
-        """Return the specification of the cluster's part in this process: one broker."""
+    def spec(self, run_id: str, cluster_id: str, listeners: tuple[EndPoint, ...]) -> ClusterSpec:
+        """Return the specification of the cluster's part in this process: one broker.
+
+        ``listeners`` have the brokers' security protocols.
+        """
         return ClusterSpec(
             broker_ids=(self.broker_id,),
             racks={} if self.rack is None else {self.broker_id: self.rack},
-            end_points={self.broker_id: (self.listener,)},
+            end_points={self.broker_id: listeners},
             session_timeout_ms=self.session_timeout_ms,
             # Whether Kafka's brokers create topics that clients ask for is not known here.
             config={"auto.create.topics.enable": "false", **self.config},
@@ -184,7 +209,14 @@ class ControllerServer:
         data_dir = DataDir(config.data_dir)
         data_dir.open()
         self._stack.callback(data_dir.close)
-        cluster_id = _join(config)
+        session = config.session()
+        try:
+            joined = join_cluster(session, config.zookeeper, config.broker_id)
+        finally:
+            session.close()
+        check_rack(joined.brokers, config.rack)
+        end_points = secured(config.listeners, joined.brokers)
+        listeners, security = self._security(end_points, joined)
         clock = WallClock()
         started_ms = clock.now_ms()
         archive = Archive(Rotation())
@@ -192,14 +224,14 @@ class ControllerServer:
         journal = FileJournal(data_dir.journal, archive=archive)
         self._stack.callback(journal.close)
         run_id = new_run_id(started_ms)
-        journal.append([_run_start(config, run_id, cluster_id, started_ms)])
+        journal.append([_run_start(config, run_id, joined.cluster_id, started_ms)])
         journal.flush()
         logs = KafkaLogs(data_dir.logs, clock, _LOG_LEVEL, archive=archive)
         self._stack.callback(logs.close)
-        spec = config.spec(run_id, cluster_id)
+        spec = config.spec(run_id, joined.cluster_id, end_points)
         self.cluster = RealCluster(spec, config.zookeeper, journal, logs, self._on_failure)
         self._stack.callback(self.cluster.close)
-        self._open_network()
+        self._open_network(listeners, security)
         started = self.cluster.begin_start(config.broker_id)
         self._stack.callback(self._resign)
         while not started.done() and not self._stop.wait(0.02):
@@ -213,15 +245,31 @@ class ControllerServer:
                     hint="choose another id with --id",
                 ) from None
 
-    def _open_network(self) -> None:
-        config, cluster = self.config, self.cluster
-        host, port = config.listener.host, config.listener.port
+    def _security(
+        self, end_points: tuple[EndPoint, ...], joined: JoinedCluster
+    ) -> tuple[list[Listener], BrokerSecurity]:
+        """Return the listeners, and the security of connections to the brokers.
+
+        Raises KlammError if a file cannot be used, or a broker refuses the controller.
+        """
+        properties, name = self.config.config, self.config.control_listener_name
+        listeners = [_listener(one, listener_config(properties)) for one in end_points]
+        control = next(one for one in end_points if one.listener_name == name)
+        security = broker_security(control.security_protocol, inter_broker_config(properties))
+        own = next(one for one in listeners if one.name == name)
+        if own.security.tls is not None and security.tls is not None:
+            check_own_certificate(own.security.tls, security.tls, control.host)
+        check_brokers(joined.end_points(name), security, _CHECK_TIMEOUT_S)
+        return listeners, security
+
+    def _open_network(self, listeners: list[Listener], security: BrokerSecurity) -> None:
+        cluster = self.cluster
         admin = admin_of(cluster, self.closing)
-        listeners = Listeners(cluster, lambda _: (host, port), new_client_address, admin)
-        listeners.open()
-        self._stack.callback(listeners.close)
-        name = config.listener.listener_name
-        self._stack.enter_context(remote_brokers_driven(cluster, listeners, name))
+        opened = Listeners(cluster, listeners, new_client_address, admin)
+        opened.open()
+        self._stack.callback(opened.close)
+        names = listeners[0].name, self.config.control_listener_name
+        self._stack.enter_context(remote_brokers_driven(cluster, opened, *names, security))
 
     def _resign(self) -> None:
         with contextlib.suppress(WrongState):  # its start failed
@@ -250,67 +298,10 @@ def await_successor(config: ControllerServerConfig) -> KnownController | None:
         session.close()
 
 
-def _join(config: ControllerServerConfig) -> str:
-    """Return the id of the Kafka cluster.
-
-    Raises NotKlamm if there is no cluster that klamm may join, and UsageError if the controller's
-    rack or listener does not fit the brokers.
-    """
-    session = config.session()
-    try:
-        client = KafkaZkClient(KazooStore(session))
-        cluster_id = client.get_cluster_id()
-        is_marked = client.paths_exist([MARKER_PATH])[0]
-        brokers = client.get_all_brokers_and_epochs_in_cluster().values
-    finally:
-        session.close()
-    if cluster_id is None:
-        raise NotKlamm(
-            f"there is no Kafka cluster in ZooKeeper at {config.zookeeper}",
-            hint="start its brokers first; give their zookeeper.connect, with its chroot",
-        )
-    if is_marked:
-        raise NotKlamm(
-            f"the cluster in ZooKeeper at {config.zookeeper} was created by klamm, and its brokers "
-            "are simulated in another process",
-            hint="klamm up runs its controllers itself",
-        )
-    for id_, found in brokers.items():
-        if id_ != config.broker_id:
-            _check_fits(config, found.broker)
-    return cluster_id
-
-
-def _check_fits(config: ControllerServerConfig, broker: Broker) -> None:
-    """Raise UsageError if the controller's rack or listener does not fit a broker of Kafka."""
-    if (broker.rack is None) != (config.rack is None):
-        racks = ["no rack" if one is None else f"rack {one}" for one in (broker.rack, config.rack)]
-        raise UsageError(
-            f"broker {broker.id} has {racks[0]}, but this controller has {racks[1]}: Kafka would "
-            "create no topics",
-            hint="omit --rack" if broker.rack is None else "give one of the racks with --rack",
-        )
-    name = config.listener.listener_name
-    protocols = {one.listener_name: one.security_protocol for one in broker.end_points}
-    if protocols.get(name) != PLAINTEXT:
-        known = ", ".join(f"{one} ({protocol})" for one, protocol in protocols.items())
-        raise UsageError(
-            f"broker {broker.id} has no PLAINTEXT listener {name}; its listeners: {known}",
-            hint="name the brokers' inter.broker.listener.name with --listener NAME://HOST:PORT",
-        )
-
-
-def parse_listener(text: str) -> EndPoint:
-    """Parse ``[NAME://]HOST:PORT``. Raises UsageError."""
-    name, separator, place = text.rpartition("://")
-    host, _, port = place.rpartition(":")
-    if not host or not port.isdecimal() or int(port) not in range(1, MAX_PORT + 1):
-        raise UsageError(
-            f"--listener {text}: not [NAME://]HOST:PORT",
-            hint="write e.g. --listener localhost:9099",
-        )
-    listener_name = name.upper() if separator else PLAINTEXT
-    return EndPoint(host.strip("[]"), int(port), listener_name, PLAINTEXT)
+def _listener(end_point: EndPoint, config: ListenerConfig) -> Listener:
+    security = listener_security(end_point.security_protocol, config)
+    place = end_point.host, end_point.port
+    return Listener(end_point.listener_name, lambda _: place, security)
 
 
 def _run_start(

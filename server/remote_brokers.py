@@ -16,32 +16,40 @@ from klamm.cluster.requests import Message
 from klamm.cluster.types import EndPoint
 from klamm.runtime.real.cluster import RealCluster
 from klamm.wire.broker_connections import BrokerConnections
+from klamm.wire.broker_security import UNSECURED, BrokerSecurity
 from klamm.wire.control_encoder import ControlEncoder
 from klamm.wire.listeners import Listeners
 
 
 @contextlib.contextmanager
 def remote_brokers_driven(
-    cluster: RealCluster, listeners: Listeners, listener_name: str
+    cluster: RealCluster,
+    listeners: Listeners,
+    listener_name: str,
+    control_listener_name: str,
+    security: BrokerSecurity = UNSECURED,
 ) -> Iterator[None]:
     """Context manager: while its body runs, controllers of ``cluster`` reach remote brokers.
 
-    ``listener_name``: the listener on which remote brokers accept requests of a controller.
+    ``listener_name``: the inter-broker listener of remote brokers. ``control_listener_name``: the
+    one on which they accept requests of a controller. ``security``: of the connections to it.
     """
 
     def end_point_of(controller_id: int, broker_id: int) -> EndPoint | None:
         running = cluster.nodes.get(controller_id)
         controller = None if running is None else running.node.controller
         broker = None if controller is None else controller.context.live_brokers.get(broker_id)
-        end_points = () if broker is None else broker.end_points
-        return next((one for one in end_points if one.listener_name == listener_name), None)
+        end_points, name = () if broker is None else broker.end_points, control_listener_name
+        return next((one for one in end_points if one.listener_name == name), None)
 
     config = cluster.spec.config
     protocol = ApiVersion(BROKER_CONFIGS["inter.broker.protocol.version"].value(config))
     timeout_s = BROKER_CONFIGS["controller.socket.timeout.ms"].value(config) / 1000
     encoder = ControlEncoder(protocol, listener_name)
     loop = listeners.loop
-    connections = BrokerConnections(loop, cluster.transport, encoder, end_point_of, timeout_s)
+    connections = BrokerConnections(
+        loop, cluster.transport, encoder, end_point_of, timeout_s, security
+    )
 
     def send(message: Message) -> None:
         if message.destination.id not in cluster.spec.broker_ids:

@@ -14,31 +14,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import struct
-import typing
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.protocols import Transport
 from klamm.cluster.requests import ControlRequest, Message
 from klamm.cluster.types import EndPoint
+from klamm.wire.broker_connection import BrokerConnection, open_connection
+from klamm.wire.broker_security import UNSECURED, BrokerSecurity
 from klamm.wire.control_encoder import ControlEncoder, Exchange, combined_response
-from klamm.wire.frames import (
-    CORRELATION_ID_BYTES,
-    MAX_REQUEST_BYTES,
-    InvalidRequestFrame,
-    RequestKey,
-)
+from klamm.wire.frames import InvalidRequestFrame, RequestKey
 
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.1
 """Pause before a request is sent again, as in RequestSendThread.backoff."""
-PLAINTEXT: Final = "PLAINTEXT"
-_SIZE: Final = struct.Struct(">i")
-_CHUNK_BYTES: Final = 1 << 16
-"""Requests up to this size, all but a few, are written in one piece."""
 
 
 class BrokerConnections:
@@ -47,7 +39,8 @@ class BrokerConnections:
     ``end_point_of`` is called with the ids of a controller and a broker, and returns where the
     broker listens, or None if the controller does not consider the broker live; its requests are
     then dropped. ``timeout_s``: how long a broker may take to respond before its connection is
-    closed. All methods but ``send`` are for the event loop's thread.
+    closed. ``security``: of all connections. All methods but ``send`` are for the event loop's
+    thread.
     """
 
     def __init__(
@@ -57,12 +50,14 @@ class BrokerConnections:
         encoder: ControlEncoder,
         end_point_of: Callable[[int, int], EndPoint | None],
         timeout_s: float,
+        security: BrokerSecurity = UNSECURED,
     ) -> None:
         self.loop = loop
         self.transport = transport
         self.encoder = encoder
         self.end_point_of = end_point_of
         self.timeout_s = timeout_s
+        self.security = security
         self._channels: dict[tuple[int, int], _Channel] = {}
         self._unsent: deque[Message] = deque()
         self._is_woken = False
@@ -109,7 +104,7 @@ class _Channel:
         self._message: Message | None = None
         self._exchanges: deque[Exchange] = deque()
         self._answers: list[tuple[RequestKey, bytes]] = []
-        self._connection: _Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._end_point: EndPoint | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -143,6 +138,8 @@ class _Channel:
         if end_point is None:
             self._message = None
             return
+        if self._connection is not None and network.loop.time() >= self._connection.expires_s:
+            self.disconnect()
         self._timer = network.loop.call_later(network.timeout_s, self._fail, TimeoutError())
         if self._connection is None:
             self._end_point = end_point
@@ -152,14 +149,10 @@ class _Channel:
 
     async def _connect(self, end_point: EndPoint) -> None:
         try:
-            if end_point.security_protocol != PLAINTEXT:
-                raise InvalidRequestFrame(
-                    f"klamm has no {end_point.security_protocol} connections to brokers"
-                )
-            _, self._connection = await self._network.loop.create_connection(
-                lambda: _Connection(self._receive, self._fail), end_point.host, end_point.port
+            self._connection = await open_connection(
+                end_point, self._network.security, self._receive, self._fail
             )
-        except (OSError, InvalidRequestFrame) as error:
+        except (OSError, InvalidRequestFrame, EnvironmentProblem) as error:
             self._connecting = None
             self._fail(error)
         else:
@@ -218,79 +211,3 @@ class _Channel:
                 error or type(error).__name__,
             )
         self._timer = self._network.loop.call_later(RETRY_S, self._attempt)
-
-
-class _Connection(asyncio.Protocol):
-    """Connection to a broker. ``receive`` is called with each frame of a response.
-
-    ``fail`` is called once if the connection fails, but not after ``close``.
-    """
-
-    def __init__(self, receive: Callable[[bytes], None], fail: Callable[[Exception], None]) -> None:
-        self._receive = receive
-        self._fail = fail
-        self._transport: asyncio.Transport
-        self._buffer = bytearray()
-        self._unwritten = memoryview(b"")
-        self._is_full = False
-        self._is_closed = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport of the new connection."""
-        self._transport = typing.cast("asyncio.Transport", transport)
-
-    def write(self, exchange: Exchange) -> None:
-        """Send a request, after the one before has been answered.
-
-        What the socket does not take at once is copied, unless it belongs to a large request: 200
-        brokers may get one of 10 MB at the same time.
-        """
-        if len(exchange.rest) <= _CHUNK_BYTES:
-            self._transport.write(exchange.frame)
-            return
-        self._unwritten = exchange.rest
-        self._transport.write(exchange.head)
-        self._write_chunks()
-
-    def resume_writing(self) -> None:
-        """Continue to send a large request."""
-        self._is_full = False
-        self._write_chunks()
-
-    def pause_writing(self) -> None:
-        """Wait until the socket takes more of a large request."""
-        self._is_full = True
-
-    def _write_chunks(self) -> None:
-        while self._unwritten and not self._is_full and not self._is_closed:
-            chunk, self._unwritten = (
-                self._unwritten[:_CHUNK_BYTES],
-                self._unwritten[_CHUNK_BYTES:],
-            )
-            self._transport.write(chunk)
-
-    def close(self) -> None:
-        """Close the connection at once."""
-        self._is_closed = True
-        self._transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Pass on each frame that is complete."""
-        buffer = self._buffer
-        buffer += data
-        while len(buffer) >= _SIZE.size and not self._is_closed:
-            (size,) = _SIZE.unpack_from(buffer)
-            if not CORRELATION_ID_BYTES <= size <= MAX_REQUEST_BYTES:
-                self._fail(InvalidRequestFrame(f"a response of {size} bytes"))
-                return
-            end = _SIZE.size + size
-            if len(buffer) < end:
-                return
-            frame = bytes(buffer[_SIZE.size : end])
-            del buffer[:end]
-            self._receive(frame)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """Report that the broker closed the connection."""
-        if not self._is_closed:
-            self._fail(error or ConnectionResetError("the broker closed the connection"))

@@ -1,4 +1,7 @@
-"""Settings of a listener, under the names of Kafka's configs (kafka.server.KafkaConfig)."""
+"""Settings of listeners and of connections to them, under the names of Kafka's configs.
+
+Mirrors kafka.server.KafkaConfig.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,25 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ssl_truststore_location: str | None
 
 
+class InterBrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of TLS and SASL with which a controller connects to the brokers' listeners."""
+
+    klamm_sasl_inter_broker_user_location: str | None
+    klamm_ssl_key_password_location: str | None
+    sasl_mechanism_inter_broker_protocol: str | None
+    ssl_endpoint_identification_algorithm: str
+    ssl_keystore_location: str | None
+    ssl_truststore_location: str | None
+
+
 def listener_config(properties: Mapping[str, str]) -> ListenerConfig:
     """Return the ListenerConfig for Kafka properties. Raises InvalidConfig."""
     config = ListenerConfig(**broker_fields(ListenerConfig.__struct_fields__, properties))
     return msgspec.structs.replace(
         config, max_connections=min(config.max_connections, MAX_CONNECTIONS)
     )
+
+
+def inter_broker_config(properties: Mapping[str, str]) -> InterBrokerConfig:
+    """Return the InterBrokerConfig for Kafka properties. Raises InvalidConfig."""
+    return InterBrokerConfig(**broker_fields(InterBrokerConfig.__struct_fields__, properties))

@@ -52,7 +52,7 @@ def listener_security(protocol: str, config: ListenerConfig) -> ListenerSecurity
     if not config.sasl_enabled_mechanisms:
         raise UsageError("sasl.enabled.mechanisms is empty: No SASL mechanisms are enabled")
     path = config.klamm_sasl_plain_users_location
-    users = {} if path is None else _read_users(path)
+    users = {} if path is None else read_users(path)
     return ListenerSecurity(tls, tuple(dict.fromkeys(config.sasl_enabled_mechanisms)), users)
 
 
@@ -64,15 +64,7 @@ def _tls_context(config: ListenerConfig) -> ssl.SSLContext:
             "the certificate chain",
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Without a password, an empty one keeps OpenSSL from prompting on the terminal.
-    password = ""
-    if config.klamm_ssl_key_password_location is not None:
-        password = _read_secrets(config.klamm_ssl_key_password_location).rstrip("\r\n")
-    try:
-        context.load_cert_chain(config.ssl_keystore_location, password=password)
-    except (OSError, ValueError) as error:
-        what = "private key and certificate of the brokers"
-        raise unusable_files(config.ssl_keystore_location, what, error) from error
+    load_keystore(context, config.ssl_keystore_location, config.klamm_ssl_key_password_location)
     if config.ssl_client_auth != "none":
         if config.ssl_truststore_location is None:
             raise UsageError(
@@ -87,7 +79,20 @@ def _tls_context(config: ListenerConfig) -> ssl.SSLContext:
     return context
 
 
-def _read_users(path: str) -> dict[str, str]:
+def load_keystore(context: ssl.SSLContext, path: str, password_path: str | None) -> None:
+    """Give ``context`` the private key and the certificate chain in a PEM file.
+
+    ``password_path``: file with the password of an encrypted key. Raises UsageError.
+    """
+    # Without a password, an empty one keeps OpenSSL from prompting on the terminal.
+    password = "" if password_path is None else _read_secrets(password_path).rstrip("\r\n")
+    try:
+        context.load_cert_chain(path, password=password)
+    except (OSError, ValueError) as error:
+        raise unusable_files(path, "private key and certificate of the brokers", error) from error
+
+
+def read_users(path: str) -> dict[str, str]:
     """Read a file of lines ``user:password``. Error messages do not contain its text."""
     users: dict[str, str] = {}
     for number, line in enumerate(_read_secrets(path).splitlines(), 1):

@@ -1,7 +1,7 @@
-"""A listening port for each running broker of a cluster.
+"""Listening ports of the running brokers of a cluster.
 
-One thread with an event loop serves all connections. A broker's port is open exactly while the
-broker runs: it closes, with all connections, when the broker is killed or stopped. A paused broker
+One thread with an event loop serves all connections. A broker's ports are open exactly while the
+broker runs: they close, with all connections, when the broker is killed or stopped. A paused broker
 accepts requests and does not answer. Mirrors kafka.network.SocketServer.
 """
 
@@ -13,9 +13,9 @@ import socket
 import ssl
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS
 from klamm.admin.kafka_admin import KafkaAdmin
@@ -44,12 +44,19 @@ logger = logging.getLogger(__name__)
 WARNING_INTERVAL_S: Final = 1.0
 
 
-class Listeners:
-    """The listeners of a cluster, from ``open`` to ``close``.
+class Listener(NamedTuple):
+    """A listener of every broker. ``place`` returns the host and port on which a broker listens."""
 
-    ``place`` returns the host and port on which a broker listens, ``new_address`` an address on the
-    cluster's transport that no other client has, and ``admin`` is the cluster's admin client.
-    ``metrics`` are the metrics of all listeners.
+    name: str
+    place: Callable[[int], tuple[str, int]]
+    security: ListenerSecurity = UNSECURED
+
+
+class Listeners:
+    """The ``listeners`` of a cluster, from ``open`` to ``close``.
+
+    ``new_address`` returns an address on the cluster's transport that no other client has, and
+    ``admin`` is the cluster's admin client. ``metrics`` are the metrics of all listeners.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -59,21 +66,19 @@ class Listeners:
     def __init__(
         self,
         cluster: RealCluster,
-        place: Callable[[int], tuple[str, int]],
+        listeners: Sequence[Listener],
         new_address: Callable[[], Address],
         admin: KafkaAdmin,
-        security: ListenerSecurity = UNSECURED,
     ) -> None:
         self._cluster = cluster
-        self._place = place
+        self._listeners = listeners
         self._admin = admin
         self._new_address = new_address
-        self._security = security
         self._credentials = StoredCredentials(admin)
         self._config = listener_config(cluster.spec.config)
         self.metrics = RequestMetrics()
         # Used only on the event loop's thread.
-        self._listeners: dict[int, socket.socket] = {}
+        self._sockets: dict[int, list[socket.socket]] = {}
         self._connections: dict[int, set[asyncio.Task[None]]] = {}
         self._by_host: Counter[tuple[int, str]] = Counter()
         self._next_warning_s = 0.0
@@ -86,7 +91,8 @@ class Listeners:
         Raises EnvironmentProblem if a port cannot be used.
         """
         for broker_id in self._cluster.spec.broker_ids:
-            self._check_port(broker_id)
+            for listener in self._listeners:
+                _check_port(listener, broker_id)
         self._loop = asyncio.new_event_loop()
         self._memory = RequestMemory(self._config.socket_request_max_bytes)
         self._thread = threading.Thread(target=self._loop.run_forever, name="listeners")
@@ -101,23 +107,6 @@ class Listeners:
         self._thread.join()
         self._loop.close()
 
-    def _check_port(self, broker_id: int) -> None:
-        try:
-            self._listen(broker_id).close()
-        except OSError as error:
-            host, port = self._place(broker_id)
-            raise EnvironmentProblem(
-                f"broker {broker_id} cannot listen on {host}:{port}: {error.strerror}",
-                hint="choose another port",
-            ) from error
-
-    def _listen(self, broker_id: int) -> socket.socket:
-        place = self._place(broker_id)
-        family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
-        listener = socket.create_server(place, family=family)
-        listener.setblocking(False)
-        return listener
-
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that serves the connections, from ``open`` to ``close``."""
@@ -126,44 +115,46 @@ class Listeners:
     # -- brokers
 
     def _on_change(self, broker_id: int, is_running: bool) -> None:
-        """Open or close a broker's port and wait until that is done; called on any thread."""
-        change = self._open_port(broker_id) if is_running else self._close_port(broker_id)
+        """Open or close a broker's ports and wait until that is done; called on any thread."""
+        change = self._open_ports(broker_id) if is_running else self._close_ports(broker_id)
         asyncio.run_coroutine_threadsafe(change, self._loop).result()
 
-    async def _open_port(self, broker_id: int) -> None:
-        try:
-            listener = self._listeners[broker_id] = self._listen(broker_id)
-        except OSError as error:
-            logger.error("broker %d has no listener: %s", broker_id, error)
-        else:
-            self._loop.add_reader(listener, self._accept, broker_id, listener)
+    async def _open_ports(self, broker_id: int) -> None:
+        sockets = self._sockets[broker_id] = []
+        for listener in self._listeners:
+            try:
+                opened = _listen(listener, broker_id)
+            except OSError as error:
+                logger.error("broker %d has no listener %s: %s", broker_id, listener.name, error)
+            else:
+                sockets.append(opened)
+                self._loop.add_reader(opened, self._accept, broker_id, listener, opened)
 
-    async def _close_port(self, broker_id: int) -> None:
-        listener = self._listeners.pop(broker_id, None)
-        if listener is not None:
-            self._loop.remove_reader(listener)
-            listener.close()
+    async def _close_ports(self, broker_id: int) -> None:
+        for opened in self._sockets.pop(broker_id, ()):
+            self._loop.remove_reader(opened)
+            opened.close()
         tasks = self._connections.pop(broker_id, set())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _close_all(self) -> None:
-        for broker_id in list(self._listeners):
-            await self._close_port(broker_id)
+        for broker_id in list(self._sockets):
+            await self._close_ports(broker_id)
 
     # -- connections
 
-    def _accept(self, broker_id: int, listener: socket.socket) -> None:
+    def _accept(self, broker_id: int, listener: Listener, opened: socket.socket) -> None:
         """Accept a connection. asyncio.Server would lose one that arrives while it closes."""
         try:
-            client, (host, *_) = listener.accept()
+            client, (host, *_) = opened.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
             logger.error("broker %d accepts no connection for a second: %s", broker_id, error)
-            self._loop.remove_reader(listener)
-            self._loop.call_later(1, self._accept_again, broker_id, listener)
+            self._loop.remove_reader(opened)
+            self._loop.call_later(1, self._accept_again, broker_id, listener, opened)
             return
         tasks = self._connections.setdefault(broker_id, set())
         config, place = self._config, (broker_id, host)
@@ -175,7 +166,7 @@ class Listeners:
             return
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        task = self._loop.create_task(self._serve(broker_id, client, host))
+        task = self._loop.create_task(self._serve(broker_id, listener, client, host))
         tasks.add(task)
         self._by_host[place] += 1
         self.metrics.connections.labels(broker_id).inc()
@@ -196,11 +187,13 @@ class Listeners:
         self.metrics.connections.labels(place[0]).dec()
         client.close()
 
-    def _accept_again(self, broker_id: int, listener: socket.socket) -> None:
-        if self._listeners.get(broker_id) is listener:
-            self._loop.add_reader(listener, self._accept, broker_id, listener)
+    def _accept_again(self, broker_id: int, listener: Listener, opened: socket.socket) -> None:
+        if opened in self._sockets.get(broker_id, ()):
+            self._loop.add_reader(opened, self._accept, broker_id, listener, opened)
 
-    async def _serve(self, broker_id: int, client: socket.socket, host: str) -> None:
+    async def _serve(
+        self, broker_id: int, listener: Listener, client: socket.socket, host: str
+    ) -> None:
         """Answer a client's requests until the client hangs up or the broker stops.
 
         ``host``: the client's IP address.
@@ -211,7 +204,7 @@ class Listeners:
             broker, controller = running.node.broker, running.node.controller
             served = Served(
                 broker_id,
-                broker.info.end_points[0].listener_name,
+                listener.name,
                 broker.cluster_id or "",
                 controller is not None,
                 self._config,
@@ -219,11 +212,11 @@ class Listeners:
                 self.metrics,
                 self._many_elements[broker_id],
             )
-            reader, writer = await self._opened(client)
+            reader, writer = await self._opened(client, listener.security.tls)
             connection = Connection(served, address, transport, self._admin, host)
             transport.register(address, connection.receive, notify_disconnects=True)
             try:
-                await connection.serve(reader, writer, self._authenticator())
+                await connection.serve(reader, writer, self._authenticator(listener.security))
             finally:
                 writer.transport.abort()
         except InvalidRequestFrame as error:
@@ -239,16 +232,16 @@ class Listeners:
         finally:
             transport.unregister(address)
 
-    def _authenticator(self) -> SaslAuthenticator | None:
+    def _authenticator(self, security: ListenerSecurity) -> SaslAuthenticator | None:
         """Return what authenticates the client of a new connection, or None without SASL."""
-        if not self._security.mechanisms:
+        if not security.mechanisms:
             return None
         servers: dict[str, Callable[[], SaslServer]] = {
-            "PLAIN": partial(PlainServer, self._security.plain_users)
+            "PLAIN": partial(PlainServer, security.plain_users)
         }
         for name, one in SCRAM_MECHANISMS.items():
             servers[name] = partial(ScramServer, one, partial(self._credentials.find, one))
-        return SaslAuthenticator({name: servers[name] for name in self._security.mechanisms})
+        return SaslAuthenticator({name: servers[name] for name in security.mechanisms})
 
     def _warn(self, broker_id: int, why: str) -> None:
         """Log a closed connection, at most one a second, so that a client cannot fill the log."""
@@ -261,7 +254,7 @@ class Listeners:
         self._not_logged = 0
 
     async def _opened(
-        self, client: socket.socket
+        self, client: socket.socket, tls: ssl.SSLContext | None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return the streams of a new connection, after its TLS handshake.
 
@@ -269,7 +262,6 @@ class Listeners:
         """
         reader = asyncio.StreamReader(loop=self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
-        tls = self._security.tls
         limit_s = None if tls is None else HANDSHAKE_S
         try:
             transport, _ = await self._loop.connect_accepted_socket(
@@ -278,3 +270,22 @@ class Listeners:
         except (ssl.SSLError, ConnectionAbortedError) as error:
             raise handshake_failed(error) from error
         return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
+
+
+def _check_port(listener: Listener, broker_id: int) -> None:
+    try:
+        _listen(listener, broker_id).close()
+    except OSError as error:
+        host, port = listener.place(broker_id)
+        raise EnvironmentProblem(
+            f"broker {broker_id} cannot listen on {host}:{port}: {error.strerror}",
+            hint="choose another port",
+        ) from error
+
+
+def _listen(listener: Listener, broker_id: int) -> socket.socket:
+    place = listener.place(broker_id)
+    family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+    opened = socket.create_server(place, family=family)
+    opened.setblocking(False)
+    return opened

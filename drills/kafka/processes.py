@@ -20,6 +20,7 @@ from klamm.cluster.errors import EnvironmentProblem
 from klamm.drills.kafka.jars import require_kafka_libs
 from klamm.zk.embedded import SUPERVISOR
 from klamm.zk.java import find_java
+from klamm.zk.ports import HOST
 
 STARTED: Final = "started (kafka.server.KafkaServer)"
 """What a broker logs when it has started."""
@@ -200,7 +201,7 @@ class ControllerProcess(SupervisedProcess):
         super().__init__("klamm's controller", folder, "controller.out")
         self.controller_id = controller_id
         self._command = controller_command(
-            controller_id, zookeeper, port, folder, ["--take-over", *options]
+            controller_id, zookeeper, f"{HOST}:{port}", folder, ["--take-over", *options]
         )
 
     @property
@@ -223,12 +224,12 @@ class ControllerProcess(SupervisedProcess):
 
 
 def controller_command(
-    controller_id: int, zookeeper: str, port: int, folder: Path, options: Sequence[str]
+    controller_id: int, zookeeper: str, listener: str, folder: Path, options: Sequence[str]
 ) -> list[str]:
     """Return the command `klamm controller run` with these and further ``options``."""
     return [
         *(sys.executable, "-m", "klamm", "controller", "run", "--yes"),
-        *("--zookeeper", zookeeper, "--listener", f"127.0.0.1:{port}"),
+        *("--zookeeper", zookeeper, "--listener", listener),
         *("--id", str(controller_id), "--data-dir", str(folder)),
         *options,
     ]

@@ -23,8 +23,8 @@ from klamm.server.controller_server import (
     ControllerServerConfig,
     KnownController,
     await_successor,
-    parse_listener,
 )
+from klamm.server.kafka_cluster import parse_listener
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ClusterIdZNode
 from tests.listeners import BROKERS, config_of, free_ports
 from tests.waiting import wait_until
@@ -40,7 +40,7 @@ def configure(chroot: str, tmp_path: Path) -> Configure:
     def configured(listener: str = "127.0.0.1:9099", **options: object) -> ControllerServerConfig:
         return ControllerServerConfig(
             zookeeper=chroot,
-            listener=parse_listener(listener),
+            listeners=(parse_listener(listener),),
             broker_id=1000,
             data_dir=tmp_path / "controller",
             session_timeout_ms=2000,
@@ -124,8 +124,8 @@ def test_a_cluster_of_klamm_is_refused(
         ),
         (
             Broker(1, (EndPoint("h", 1, "A"), EndPoint("h", 2, "B", "SSL"))),
-            {"listener": "B://h:1"},
-            "broker 1 has no PLAINTEXT listener B; its listeners: A (PLAINTEXT), B (SSL)",
+            {"listener": "C://h:1"},
+            "broker 1 has no listener C; its listeners: A (PLAINTEXT), B (SSL)",
         ),
     ],
 )

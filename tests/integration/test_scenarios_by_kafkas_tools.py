@@ -24,7 +24,7 @@ from klamm.runtime.scenarios.recorded import recorded_spec
 from klamm.runtime.scenarios.steps import ToolResult
 from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.closing import Closing
-from klamm.wire.listeners import Listeners
+from klamm.wire.listeners import Listener, Listeners
 from tests.java_clients import JAVA_CLIENTS, java_marks, kafka_tools
 from tests.listeners import free_ports
 from tests.scenarios import SCENARIOS, read_scenario, run_recorded
@@ -79,7 +79,7 @@ def test_a_scenario_by_kafkas_tools_equals_kafka(name: str, chroot: str, run_too
     with RealCluster(spec, chroot, journal) as cluster:
         listeners = Listeners(
             cluster,
-            lambda broker: ("127.0.0.1", port + broker),
+            [Listener("PLAINTEXT", lambda broker: ("127.0.0.1", port + broker))],
             new_client_address,
             admin_of(cluster, Closing()),
         )

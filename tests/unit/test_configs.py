@@ -22,9 +22,10 @@ from klamm.cluster.configs import (
 )
 from klamm.cluster.errors import InvalidConfig, UsageError
 from klamm.controller.config import ControllerConfig
-from klamm.wire.config import ListenerConfig
+from klamm.wire.config import InterBrokerConfig, ListenerConfig
 
 READ_BY_NAME = {
+    "control.plane.listener.name",
     "inter.broker.protocol.version",
     "klamm.log.dir.bytes.per.second",
     "klamm.network.in.bytes.per.second",
@@ -50,7 +51,7 @@ def test_rows_are_sorted_and_their_defaults_valid() -> None:
 
 
 def test_every_config_that_a_broker_takes_at_its_start_is_read() -> None:
-    readers = (BrokerConfig, ControllerConfig, ListenerConfig)
+    readers = (BrokerConfig, ControllerConfig, InterBrokerConfig, ListenerConfig)
     fields = {field for reader in readers for field in reader.__struct_fields__}
     topics = {name for one in TOPIC_CONFIGS.values() for name in one.synonyms}
     coarser = {name for one in BROKER_CONFIGS.values() for name in one.synonyms}
