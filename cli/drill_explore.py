@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, print_json
+from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, counted, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
@@ -133,7 +133,7 @@ def _outcome(progress: Progress) -> Outcome:
 def _summary(progress: Progress, seconds: float) -> str:
     rate = progress.states / max(seconds, 0.001)
     text = (
-        f"{progress.states:,} states, {progress.transitions:,} transitions, "
+        f"{counted(progress.states, 'state')}, {counted(progress.transitions, 'transition')}, "
         f"depth {progress.depth} ({rate:.0f} states/s)"
     )
     return f"{text}: complete" if progress.is_complete else text

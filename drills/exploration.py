@@ -44,6 +44,8 @@ _QUIET: Final = {
     "controller.socket.timeout.ms": "2100000000",
 }
 _ON_BROKERS: Final = ("kill", "start", "expire", "shutdown")
+_ENDS: Final = ("kill", "shutdown", "expire")
+"""Actions after which a broker may have ended."""
 _WORDS: Final = {
     **dict.fromkeys(_ON_BROKERS, 1),
     "create": 1,
@@ -96,6 +98,11 @@ def parse_scope(
         for word in words:
             if len(_broker_ids(word, brokers, action)) > 1 and verb in _ON_BROKERS:
                 raise UsageError(f"'{action}' names more than one broker")
+        if verb == "start" and not {f"{end} {words[0]}" for end in _ENDS}.intersection(actions):
+            raise UsageError(
+                f"'{action}' never happens: no action ends broker {words[0]}",
+                hint=f"add --action 'kill {words[0]}'",
+            )
     return Scope(brokers, candidates, assignment, tuple(actions), quirks)
 
 

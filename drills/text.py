@@ -47,9 +47,9 @@ def check_text(result: CheckResult, step: StepResult) -> str:
 def verdict_lines(name: str, verdict: Verdict) -> Iterator[str]:
     """Describe the verdict: when each condition of ``sometimes`` first held, each failure with
     expected and observed values, the partitions that suffered, then the outcome."""
-    for result in verdict.sometimes:
-        if result.is_met:
-            yield f"{_clock(result.at_ms)}  held: sometimes {result.check.condition}"
+    met = (result for result in verdict.sometimes if result.is_met)
+    for result in sorted(met, key=lambda result: result.at_ms):
+        yield f"{_clock(result.at_ms)}  held: sometimes {result.check.condition}"
     for failure in verdict.failures:
         yield f"{failure.place}: expected {failure.expected}"
         yield f"{_INDENT}seen {failure.seen}"

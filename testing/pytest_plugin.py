@@ -258,7 +258,9 @@ class DrillItem(pytest.Item):
                 if part.outcome is not Outcome.PASSED:
                     page = run_page(drill_headline(drill, part, world, replay), trace, results)
                     about.append(f"page: {_write_page(self, page)}")
-                    raise DrillFailed("\n".join(lines))
+                    # pytest shows the first line in its summary.
+                    first = [f"expected {one.expected}, seen {one.seen}" for one in part.failures]
+                    raise DrillFailed("\n".join((*first[:1], *lines)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the output of the drill, or the traceback of an internal error."""

@@ -42,10 +42,13 @@ def test_fixtures_and_drill_files_find_bugs_and_report_how_to_repeat_them(
     done.stdout.fnmatch_lines(
         [
             "*drill wrong-expectation*",
+            "expected leader: {t-0: 2}, seen {t-0: 0}",
+            "wrong-expectation (seed 7): *",
             "*fails.drill.yaml:6:14: expected leader: {t-0: 2}",
             "*seen {t-0: 0}",
             "seed: 7",
             "replay: klamm drill run *fails.drill.yaml --seed 7",
+            "FAILED *fails.drill.yaml::wrong-expectation - expected leader: *",
         ]
     )
     (journal,) = (line.removeprefix("journal: ") for line in done.outlines if "journal: " in line)

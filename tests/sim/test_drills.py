@@ -16,6 +16,7 @@ from klamm.drills.language import parse_drill
 from klamm.drills.library import NAMES, named_drill
 from klamm.drills.recordings import compare, is_recording, read_recording
 from klamm.drills.run import Failure, Outcome, Verdict, play, worst
+from klamm.drills.text import verdict_lines
 from klamm.drills.values import Drill
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
@@ -579,3 +580,13 @@ def test_an_acknowledged_record_that_is_lost_after_it_was_read_does_so_too() -> 
     assert failure.seen == (
         "t-0: lost-write: offsets 100 to 149 were acknowledged, but are not in the log of leader 1"
     )
+
+
+def test_conditions_of_sometimes_are_printed_in_the_order_in_which_they_held() -> None:
+    text = SKELETON.replace(
+        "steps:\n", "sometimes: [{brokers: [0, 1]}, {leader: {t-0: 0}}]\nsteps:\n"
+    )
+    _, verdict, _ = play_text("  - kill: 2\n  - wait: 5s\n", text)
+    assert verdict.outcome is Outcome.PASSED
+    held = [line for line in verdict_lines("d", verdict) if "sometimes" in line]
+    assert [line.split("sometimes ")[1] for line in held] == ["leader: {t-0: 0}", "brokers: [0, 1]"]

@@ -250,6 +250,8 @@ def test_the_printed_line_repeats_a_violation_in_another_process(klamm: Any) -> 
         (["--path", "x"], "--path x is not a list of choices"),
         (["--path", "0.99"], "--path: choice 2 does not exist"),
         (["--action", "explode"], "'explode' is not an action"),
+        (["--action", "start 1"], "'start 1' never happens: no action ends broker 1"),
+        (["--action", "kill 0", "--action", "start 1"], "hint: add --action 'kill 1'"),
     ],
 )
 def test_a_wrong_option_is_refused(klamm: Any, words: list[str], problem: str) -> None:
