@@ -28,9 +28,12 @@ LISTENER_APIS: Final = frozenset(
         "DeleteAcls",
         "DescribeAcls",
         "DescribeClientQuotas",
+        "DescribeCluster",
         "DescribeConfigs",
         "DescribeUserScramCredentials",
         "IncrementalAlterConfigs",
+        "SaslAuthenticate",
+        "SaslHandshake",
     )
 )
 """The APIs that listeners answer themselves (wire/): their requests are not messages."""

@@ -148,7 +148,7 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
         security.refuse_alter_user_scram_credentials,
     ),
     Api(56, range(1), control.alter_isr_request, control.alter_isr_response, for_controller=True),
-    Api(60, range(1), metadata.describe_cluster_request, metadata.describe_cluster_response),
+    ListenerCall(60, range(1), metadata.describe_cluster, metadata.refuse_describe_cluster),
 )
 APIS: Final = {(api.key, version): api for api in _ROWS for version in api.versions}
 """The supported APIs, keyed by API key and version."""

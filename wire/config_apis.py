@@ -17,6 +17,7 @@ from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
 from klamm.admin.failures import InvalidRequest
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Type
 from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
 from klamm.cluster.requests import ApiError, NewPartitions
@@ -45,11 +46,16 @@ _TYPES: Final = {
 
 
 class Asked(NamedTuple):
-    """A request, the broker that received it, and the controller that this broker knows."""
+    """A request, the broker that received it, and the controller and brokers that it knows."""
 
     body: Any
     broker_id: int
-    controller_id: int
+    metadata: MetadataResponse
+
+    @property
+    def controller_id(self) -> int:
+        """The controller that the broker knows."""
+        return self.metadata.controller_id
 
 
 def create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:

@@ -152,7 +152,10 @@ class Connection:
                     frame = await read_body(self._reader, size)
                     # A paused broker does not answer.
                     await self._ask(MetadataRequest(()), "broker")
-                    writer.write(await asyncio.to_thread(authenticator.receive, frame))
+                    answer = await self._refused(authenticator, frame)
+                    if answer is None:
+                        answer = await asyncio.to_thread(authenticator.receive, frame)
+                    writer.write(answer)
                     await writer.drain()
         except AuthenticationFailed as failed:
             # As in Kafka, so that the client is slow to try again.
@@ -164,6 +167,24 @@ class Connection:
             raise
         except TimeoutError:
             raise AuthenticationFailed("it took too long") from None
+
+    async def _refused(self, authenticator: SaslAuthenticator, frame: bytes) -> bytes | None:
+        """Carry out the fault of a request before the client is authenticated.
+
+        Return the answer that refuses the request, or None if it is not refused.
+        """
+        if not self._transport.request_faults:
+            return None
+        incoming = authenticator.request(frame)
+        error = Errors.NONE if incoming is None else await self._error_of_fault(incoming)
+        if incoming is None or error is Errors.NONE:
+            return None
+        key, values = incoming.key, api_versions(error)
+        if key.api_key != API_VERSIONS:
+            call = APIS[key.api_key, key.api_version]
+            assert isinstance(call, ListenerCall)
+            values = call.refuse(incoming.body, ApiError(error))
+        return encoded_response(key, values)
 
     async def _timed_response(self, frame: bytes) -> bytes | None:
         """Return the response to a request, and count the request in the metrics."""
@@ -242,7 +263,8 @@ class Connection:
         known = await self._ask(MetadataRequest(()), "broker")
         if error is not Errors.NONE:
             return call.refuse(incoming.body, ApiError(error))
-        asked = Asked(incoming.body, self._served.broker_id, known.controller_id)
+        metadata = on_listener(known, self._served.listener_name)
+        asked = Asked(incoming.body, self._served.broker_id, metadata)
         return await asyncio.to_thread(call.answer, self._admin, asked)
 
     async def _error_of_fault(self, incoming: IncomingRequest) -> Errors:

@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 
+from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, TopicMetadata
 from klamm.cluster.group_requests import FindCoordinatorResponse
 from klamm.cluster.requests import (
+    ApiError,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -22,6 +24,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import Broker
+from klamm.wire.config_apis import Asked, error_fields
 from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds, uuid_of
 
@@ -72,18 +75,18 @@ def _on_listener(broker: Broker, listener_name: str) -> Broker | None:
     return msgspec.structs.replace(broker, end_points=own) if own else None
 
 
-def describe_cluster_request(_: Any) -> MetadataRequest:
-    """Translate DescribeCluster to a request for the metadata of no topic."""
-    return MetadataRequest(())
-
-
-def describe_cluster_response(response: MetadataResponse) -> Values:
-    """Translate the metadata of no topic to the response to DescribeCluster."""
+def describe_cluster(_: KafkaAdmin, asked: Asked) -> Values:
+    """Answer DescribeCluster."""
     return {
         "error_code": Errors.NONE,
-        "brokers": _brokers("broker_id", response.brokers),
-        "controller_id": response.controller_id,
+        "brokers": _brokers("broker_id", asked.metadata.brokers),
+        "controller_id": asked.controller_id,
     }
+
+
+def refuse_describe_cluster(_: Any, error: ApiError) -> Values:
+    """Refuse DescribeCluster."""
+    return {**error_fields(error), "cluster_id": "", "brokers": ()}
 
 
 def create_topics_request(body: Any) -> CreateTopicsRequest:

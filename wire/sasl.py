@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, Protocol
 from klamm.cluster.api_errors import Errors
 from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, api_versions
 from klamm.wire.frames import (
+    IncomingRequest,
     InvalidRequestFrame,
     RequestKey,
     api_name,
@@ -120,6 +121,19 @@ class SaslAuthenticator:
     def is_complete(self) -> bool:
         """True once the client is authenticated."""
         return self._server is not None and self._server.is_complete
+
+    def request(self, frame: bytes) -> IncomingRequest | None:
+        """Return the request in a frame that ``receive`` would answer; None for a mere token.
+
+        Raises InvalidRequestFrame for a malformed request.
+        """
+        if self._server is not None and not self._has_headers:
+            return None
+        key = _key_of(frame)
+        if key.api_key == API_VERSIONS:
+            return parse_request(frame) if key.api_version in API_VERSIONS_RANGE else None
+        is_known = key.api_key in (_SASL_HANDSHAKE, _SASL_AUTHENTICATE)
+        return parse_request(frame) if is_known and (key[:2] in APIS) else None
 
     def receive(self, frame: bytes) -> bytes:
         """Return the framed answer to a request or token, which may block.

@@ -21,7 +21,9 @@ from confluent_kafka.admin._scram import (
 )
 
 from bench.kafka.locate import SKIP_REASON, run_tool
+from klamm.cluster.api_errors import Errors
 from klamm.drills.kafka.jars import kafka_libs
+from klamm.runtime.actions import FailRequests
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
 from klamm.wire import connection, listeners
@@ -409,3 +411,29 @@ def test_a_client_that_does_not_authenticate_in_time_is_cut_off(
         assert client.recv(1) == b""
     wait_until(lambda: warnings(caplog) == [f"{FAILED}it took too long"])
     assert ask(server, 0, API_VERSIONS_V0)
+
+
+def test_the_steps_of_authentication_have_faults(server: ClusterServer) -> None:
+    perform = server.operations.perform
+    for fault in (
+        FailRequests(api="ApiVersions", error="REQUEST_TIMED_OUT", times=1),
+        FailRequests(api="SaslHandshake", error="UNSUPPORTED_SASL_MECHANISM", times=1),
+        FailRequests(api="SaslAuthenticate", error="SASL_AUTHENTICATION_FAILED", times=1),
+    ):
+        perform(fault)
+    with exchange(server) as client:
+        for frame, error in (
+            (API_VERSIONS_V0, Errors.REQUEST_TIMED_OUT),
+            (handshake(b"PLAIN"), Errors.UNSUPPORTED_SASL_MECHANISM),
+            (authenticate(TOKEN), Errors.SASL_AUTHENTICATION_FAILED),
+        ):
+            # A refused request has no other effect: the client may send it again.
+            for expected in (error, Errors.NONE):
+                answer = client.ask(frame)
+                assert answer is not None
+                assert struct.unpack_from(">h", answer, 4) == (expected,)
+        assert client.ask(METADATA_V1)
+    perform(FailRequests(api="SaslHandshake", cut=True, times=1))
+    with exchange(server) as client:
+        assert client.ask(handshake(b"PLAIN")) is None
+    assert server.cluster.network_faults == []

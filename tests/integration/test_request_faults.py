@@ -82,6 +82,7 @@ def test_requests_are_refused_lost_or_late(server: ClusterServer) -> None:
 API_VERSIONS_V0 = struct.pack(">hhih1s", 18, 0, 9, 1, b"x")
 CONFIGS_V0 = struct.pack(">hhih1sibh1si", 32, 0, 9, 1, b"x", 1, 2, 1, b"t", -1)
 """Of topic t."""
+CLUSTER_V0 = struct.pack(">hhih1sbbb", 60, 0, 9, 1, b"x", 0, 0, 0)
 LOG_DIRS_V0 = struct.pack(">hhih1si", 35, 0, 9, 1, b"x", -1)
 
 
@@ -103,6 +104,10 @@ def test_requests_that_the_listener_answers_itself_have_faults(server: ClusterSe
     perform(FailRequests(api="DescribeLogDirs", error="INVALID_REQUEST", times=1))
     assert struct.pack(">ih", 1, 42) in ask(server, 0, LOG_DIRS_V0)
     assert struct.pack(">ih", 1, 0) in ask(server, 0, LOG_DIRS_V0)
+    perform(FailRequests(api="DescribeCluster", error="REQUEST_TIMED_OUT", times=1))
+    # The error follows the correlation id, the tags of the header, and the throttle time.
+    errors = [struct.unpack_from(">h", ask(server, 0, CLUSTER_V0), 9) for _ in range(2)]
+    assert errors == [(7,), (0,)]
     assert faults(server) == []
     perform(FailRequests(api="ApiVersions", drop=True))
     with socket.create_connection(place(server, 0), 0.5) as client:
