@@ -52,6 +52,7 @@ from klamm.brokers.logs.segment_files import (
 )
 from klamm.brokers.logs.segment_log import SegmentLog
 from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.brokers.storage.faults import FaultyDisk
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.types import TopicPartition
 
@@ -314,6 +315,8 @@ class FileLogStore:
         The first half of the batch at this offset remains in the file. At random, the second half
         is replaced with zeros or is cut off.
         """
+        # A disk that fails the broker's operations also loses what was not flushed.
+        disk = self._disk.inner if isinstance(self._disk, FaultyDisk) else self._disk
         lost = 0
         for logs in self._dirs.values():
             for _, log in logs.items():
@@ -321,7 +324,7 @@ class FileLogStore:
                 lost += log.log_end_offset - kept_end
                 is_length_kept = bool(draw(0, 1))
                 forget_unflushed(
-                    _files(log).directory, kept_end, self._disk, is_length_kept=is_length_kept
+                    _files(log).directory, kept_end, disk, is_length_kept=is_length_kept
                 )
         return lost
 

@@ -116,6 +116,11 @@ class FaultyDisk:
     # -- faults
 
     @property
+    def inner(self) -> Disk:
+        """The disk itself, of which no operation fails because of a fault."""
+        return self._disk
+
+    @property
     def faults(self) -> dict[str, DiskFault]:
         """The armed faults, keyed by path."""
         return {armed.path: armed.fault for armed in self._armed}

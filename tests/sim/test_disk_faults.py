@@ -215,3 +215,15 @@ def test_a_restart_of_the_cluster_that_finds_a_running_broker_starts_no_other() 
     )
     verdict, _ = run(drill, seed=7769)
     assert verdict.outcome is Outcome.PASSED, verdict
+
+
+def test_a_machine_whose_disk_fails_can_lose_power() -> None:
+    drill = parse_drill(
+        HEAD
+        + "  - produce: {t-0: 100}\n    until: {acknowledged: {t-0: 100}}\n"
+        + "  - fail_disk: {broker: 1, kind: eio}\n  - power_off: 1\n"
+        + "  - heal_all\n  - until: {healthy: true, consumed: {t-0: 100}}\n",
+        "d.yaml",
+    )
+    verdict, _ = run(drill)
+    assert (verdict.outcome, verdict.failures) == (Outcome.PASSED, ())
