@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -104,7 +105,7 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.rates: list[Rate] = []
-        self.times: dict[str, float] = {}
+        self.times: dict[tuple[str, str], float] = {}
         self.problems: list[str] = []
         self._options = options
         self._counts: dict[int, dict[str, int]] = {}
@@ -119,12 +120,13 @@ class Bench:
                 with self._engine(name) as engine:
                     for rows, folder in tables.items():
                         self._ask(engine, folder, rows)
-        if BROKERS in parts:
-            with self._engine(DUCKDB) as engine:
-                self._compare(engine, BROKERS, broker_pair(RESULTS, large // SMALLER))
-        if HOT in parts:
-            with self._engine(DUCKDB) as engine:
-                self._compare(engine, HOT, hot_pair(engine, RESULTS, large // SMALLER))
+        pairs = {BROKERS: broker_pair, HOT: hot_pair}
+        for part, name in product(pairs, (DUCKDB, SPARK)):
+            if part in parts:
+                with self._engine(DUCKDB) as engine:
+                    pair = pairs[part](engine, RESULTS, large // SMALLER)
+                with self._engine(name) as engine:
+                    self._compare(engine, part, pair)
         if MANY in parts:
             self._many(table_of(large))
         if "ingest" in parts:
@@ -167,7 +169,7 @@ class Bench:
             self._ask(engine, table, self._options.rows)
             self._ask(engine, many, rows)
         one, ten = self.rates[-2:]
-        self.times[MANY] = (ten.cpu_s / ten.rows) / (one.cpu_s / one.rows)
+        self.times[MANY, SPARK] = (ten.cpu_s / ten.rows) / (one.cpu_s / one.rows)
 
     def _compare(self, engine: Engine, part: str, pair: Pair) -> None:
         """What a difference between two tables costs, in seconds of processors."""
@@ -179,8 +181,9 @@ class Bench:
                 with Usage() as used, answer(open_table(engine, folder)):
                     pass
             took.append(used.cpu_s)
-            print(f"{what}, {rows:,} rows: {used.cpu_s:.1f} s of processors", flush=True)
-        self.times[part] = took[1] / took[0]
+            took_s = f"{used.cpu_s:.1f} s of processors"
+            print(f"{engine.name}, {what}, {rows:,} rows: {took_s}", flush=True)
+        self.times[part, engine.name] = took[1] / took[0]
 
     def _timed(self, what: str, rows: int, job: Callable[[], Any]) -> Any:
         with Usage() as used:
@@ -199,10 +202,12 @@ class Bench:
                 file.write(json.dumps(rate._asdict()) + "\n")
 
 
-def judged(rates: Sequence[Rate], times: Mapping[str, float] | None = None) -> Iterator[Judged]:
+def judged(
+    rates: Sequence[Rate], times: Mapping[tuple[str, str], float] | None = None
+) -> Iterator[Judged]:
     """All that these rates can tell. ``times``: how many times as much a difference costs."""
-    for part, ratio in (times or {}).items():
-        yield Judged(f"{part}: times the cost", ratio, MOST_TIMES[part], False)
+    for (part, engine), ratio in (times or {}).items():
+        yield Judged(f"{part}, {engine}: times the cost", ratio, MOST_TIMES[part], False)
     by_name: dict[str, list[Rate]] = {}
     for rate in rates:
         by_name.setdefault(rate.what, []).append(rate)

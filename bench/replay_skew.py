@@ -33,7 +33,7 @@ class Pair(NamedTuple):
     special: tuple[str, Path]
 
 
-def broker_pair(folder: Path, rows: int) -> Pair:
+def broker_pair(_: Engine, folder: Path, rows: int) -> Pair:
     """The tables of few and of many brokers."""
     made = [
         (f"{brokers:,} brokers", _generated(folder, rows, brokers)) for brokers in (_FEW, _MANY)

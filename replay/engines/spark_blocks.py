@@ -37,9 +37,9 @@ from klamm.runtime.interrupts import temporary_folder
 if TYPE_CHECKING:
     from klamm.replay.engines.spark_engine import SparkEngine
 
-BLOCK_ROWS: Final = 1_000_000
+BLOCK_ROWS: Final = 2_000_000
 """Rows of the table for each block. DuckDB spills the rows of a block that is much larger."""
-SPLIT_ROWS: Final = 800_000
+SPLIT_ROWS: Final = 1_600_000
 """Rows of the table that a task of the first stage reads."""
 TASK_MB: int = 512
 """Memory limit of DuckDB in a task, and at home, in MiB."""

@@ -24,7 +24,8 @@ GOOD = [
 def test_good_figures_hold() -> None:
     assert [one.what for one in judged(GOOD) if not one.holds] == []
     assert len(list(judged(GOOD))) == 6
-    assert [one.holds for one in judged([], {"hot": 1.3, "brokers": 1.21})] == [True, False]
+    times = {("hot", "duckdb"): 1.3, ("brokers", "spark"): 1.21}
+    assert [one.holds for one in judged([], times)] == [True, False]
 
 
 @pytest.mark.parametrize(
