@@ -316,10 +316,10 @@ def _may_reassign(action: Action) -> bool:
     """Return True if an action may start a reassignment."""
     if isinstance(action, steps.RunTool):
         return action.tool == "reassign-partitions"
-    # A topic znode may contain adding_replicas and removing_replicas.
+    # Other replicas in a topic znode may become a reassignment (KAFKA-12493).
     path = _path_of(action)
     is_edit = path == ReassignPartitionsZNode.path or _TOPIC_ZNODE.fullmatch(path) is not None
-    return is_edit or isinstance(action, steps.Reassign)
+    return is_edit or isinstance(action, steps.Reassign | steps.SetTopicPartitions)
 
 
 def _may_delete(action: Action, topic: str) -> bool:

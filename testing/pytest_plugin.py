@@ -249,7 +249,7 @@ class DrillItem(pytest.Item):
             worlds.open(drill.spec(NO_QUIRKS, seed), drill.name, servers) as driver,
         ):
             trace, results = RunTrace(driver), []
-            for part in play(drill, driver):
+            for part in play(drill, driver, is_measured=True):
                 if not isinstance(part, Verdict):
                     results.append(part)
                     lines += text.step_lines(part)

@@ -61,7 +61,7 @@ drill: wrong-expectation
 about: A drill that expects the wrong leader.
 cluster: {topics: {t: [[0, 1, 2]]}}
 steps:
-  - kill: 1
+  - kill: 0
     expect: {leader: {t-0: 2}}
 """,
 }

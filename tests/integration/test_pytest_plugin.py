@@ -46,6 +46,7 @@ def test_fixtures_and_drill_files_find_bugs_and_report_how_to_repeat_them(
             "wrong-expectation (seed 7): *",
             "*fails.drill.yaml:6:14: expected leader: {t-0: 2}",
             "*seen {t-0: 0}",
+            "*t-0: unavailable * s, under-replicated * s",
             "seed: 7",
             "replay: klamm drill run *fails.drill.yaml --seed 7",
             "FAILED *fails.drill.yaml::wrong-expectation - expected leader: *",

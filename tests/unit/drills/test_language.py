@@ -825,6 +825,7 @@ def test_a_deletion_or_a_reassignment_that_a_step_may_cause_can_be_expected() ->
             drill_of(f"{deleted}  - {step}\n")
     moving = "  - until: {reassigning: [t-0]}\n  - {before: A1, kill: 1}\n"
     assert drill_of(f"{moving}  - set_znode: {{/brokers/topics/t: x}}\n").steps
+    assert drill_of(f"{moving}  - set_topic_partitions: {{t-0: [1, 2]}}\n").steps
     created = "  - run: topics --zookeeper {zk} --create --topic u\n    until: {deleted: u}\n"
     assert drill_of(created).steps
     # The triggers of a tolerant drill may be left over.
