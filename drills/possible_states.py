@@ -212,9 +212,11 @@ def check_logs_survive(drill: Drill) -> None:
         return
     for number, step in enumerate(drill.steps):
         killers = [place for place, action in _placed(step) if isinstance(action, steps.KillAll)]
+        if not killers:
+            continue
         before = drill.steps if step.trigger is not None else drill.steps[: number + 1]
         produced = [tp for one in before for _, action in _placed(one) for tp in _records(action)]
-        if killers and produced:
+        if produced:
             raise UsageError(
                 f"{killers[0]}: kill_all loses the records of {produced[0]}: the logs of this"
                 " cluster are in memory",
