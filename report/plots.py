@@ -267,7 +267,7 @@ def _lanes(plot: Lanes, frame: Frame) -> dict[str, Any]:
     """Return the boxes of each lane, with a label in each box that has room for it.
 
     Boxes that would be too narrow to see are widened to two units. In a labelled lane each label
-    begins with its box, or, if the plot has no room for it there, ends with it.
+    begins with its box, or, if the plot has no room for it there, before it.
     """
     text_of = elapsed_text if frame.is_elapsed else time_text
     top = 0.0
@@ -302,9 +302,9 @@ def _span_of_lane(
         "width": max(end - begin, 2.0),
         "tone": span.tone,
         "label": span.text,
-        "label_x": begin,
         "row_top": 0.0,
         "length": None,
+        "is_before": False,
         "fits": end - begin > _LABEL_CHARACTER * (len(span.text) + 1),
         "summary": f"{lane.name}: {span.text}, {period}",
     }
@@ -316,11 +316,11 @@ def _place_labels(spans: Sequence[dict[str, Any]], x: Scale) -> int:
     Returns the number of rows."""
     ends: list[float] = []
     for span in spans:
-        length = span["length"] = _LABEL_CHARACTER * (len(span["label"]) + 2)
-        has_room = span["begin"] + length <= x.end
-        span["label_x"] = span["begin"] if has_room else max(span["begin"] - length, x.begin)
-        row = next((n for n, end in enumerate(ends) if end <= span["label_x"]), len(ends))
-        ends[row:] = [max(span["label_x"] + length, span["end"]), *ends[row + 1 :]]
+        begin, length = span["begin"], _LABEL_CHARACTER * (len(span["label"]) + 2)
+        span["length"], span["is_before"] = length, begin + length > x.end
+        left = begin - length if span["is_before"] else begin
+        row = next((n for n, end in enumerate(ends) if end <= left), len(ends))
+        ends[row:] = [max(left + length, span["end"]), *ends[row + 1 :]]
         span["row_top"], span["fits"] = row * _LABEL_ROW, True
     return max(len(ends), 1)
 

@@ -56,8 +56,11 @@
     const { most, length } = label.dataset;
     const fits = most || length || end - begin > letterWidth * (label.textContent.length + 1);
     label.style.display = end >= begin && fits ? "" : "none";
-    const hasRoom = !length || begin + Number(length) <= left + width;
-    label.setAttribute("x", Math.max(hasRoom ? Math.min(begin, Number(most ?? begin)) : begin - length, left));
+    label.setAttribute("x", Math.max(Math.min(begin, Number(most ?? begin)), left));
+    if (!length) return;
+    const isBefore = begin + Number(length) > left + width;
+    label.setAttribute("text-anchor", isBefore ? "end" : "start");
+    label.setAttribute("dx", isBefore ? -4 : 4);
   };
   const show = (begin, end) => {
     const length = Math.min(Math.max(end - begin, shortest), span);

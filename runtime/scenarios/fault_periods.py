@@ -70,6 +70,7 @@ def _active_faults(cluster: Cluster) -> Iterator[Fault]:
         rate = f", {disk['bytes_per_s']} bytes/s" if "bytes_per_s" in disk else ""
         yield Fault(broker_ids, f"{where}: {disk['kind']}{rate}")
     for broker in brokers_of(cluster):
+        # A copy, because in a real cluster the brokers' thread may change it meanwhile.
         for log_dir in tuple(broker.replica_manager.log_dirs.offline):
             yield Fault((broker.info.id,), f"log directory {log_dir} offline")
     for broker_id in cluster.spec.broker_ids:
