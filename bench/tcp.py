@@ -47,7 +47,8 @@ class KlammOverTcp(KafkaPeer):
             self.client.kazoo.create(_CLUSTER_ID, b'{"version":"1","id":"bench"}', makepath=True)
         options = ["--config", "auto.leader.rebalance.enable=false"]
         connect = self.zookeeper.connect_string
-        command = controller_command(broker_id, connect, port, folder, options)
+        listener = f"127.0.0.1:{port}"
+        command = controller_command(broker_id, connect, listener, folder, options)
         log = folder / "logs" / f"broker-{broker_id}" / CONTROLLER_LOG
         return SupervisedController(broker_id, folder, command, ELECTED, log)
 

@@ -41,11 +41,13 @@ _SASL_AUTHENTICATE: Final = RequestKey(36, 1, 0)
 _SIZE: Final = struct.Struct(">i")
 _CHUNK_BYTES: Final = 1 << 16
 """Requests up to this size, all but a few, are written in one piece."""
+_RECEIVED_BYTES: Final = 1 << 14
+"""Bytes to read at a time. A Protocol would allocate 256 KiB for each response of 12 bytes."""
 _RENEWAL: Final = 0.85
 """Share of a login's lifetime after which a client logs in again, as in Kafka (KIP-368)."""
 
 
-class BrokerConnection(asyncio.Protocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """Connection to a broker. ``receive`` is called with each frame of a response.
 
     ``fail`` is called once if the connection fails, but not after ``close``. While ``ask`` waits
@@ -57,6 +59,7 @@ class BrokerConnection(asyncio.Protocol):
         self._receive = receive
         self._fail = fail
         self._transport: asyncio.Transport
+        self._received = memoryview(bytearray(_RECEIVED_BYTES))
         self._buffer = bytearray()
         self._unwritten = memoryview(b"")
         self._is_full = False
@@ -117,10 +120,14 @@ class BrokerConnection(asyncio.Protocol):
         self._is_closed = True
         self._transport.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to put the bytes that have arrived."""
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Pass on each frame that is complete."""
         buffer = self._buffer
-        buffer += data
+        buffer += self._received[:nbytes]
         while len(buffer) >= _SIZE.size and not self._is_closed:
             (size,) = _SIZE.unpack_from(buffer)
             if not CORRELATION_ID_BYTES <= size <= MAX_REQUEST_BYTES:

@@ -61,6 +61,10 @@ class BrokerConnections:
         self._channels: dict[tuple[int, int], _Channel] = {}
         self._unsent: deque[Message] = deque()
         self._is_woken = False
+        self._responses: list[Message] = []
+        # Of the channels that wait for a broker, the earliest first: one timer serves them all.
+        self._deadlines_s: dict[_Channel, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def send(self, message: Message) -> None:
         """Send a control request to the broker that is its destination. Any thread may call this.
@@ -82,8 +86,46 @@ class BrokerConnections:
     async def close(self) -> None:
         """Close all connections."""
         self._unsent.clear()
+        self._responses.clear()
         for channel in self._channels.values():
             channel.disconnect()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def deliver(self, response: Message) -> None:
+        """Pass on a response, together with those of other brokers that can be read now.
+
+        The controller's thread wakes up once for all of them. If it woke up for each, both threads
+        would wait for each other all the time.
+        """
+        if not self._responses:
+            self.loop.call_soon(self._deliver_all)
+        self._responses.append(response)
+
+    def _deliver_all(self) -> None:
+        responses, self._responses = self._responses, []
+        for response in responses:
+            self.transport.send(response)
+
+    def start_timeout(self, channel: _Channel) -> None:
+        """Call ``channel.on_timeout`` after ``timeout_s``, unless ``stop_timeout`` is called."""
+        self._deadlines_s[channel] = self.loop.time() + self.timeout_s
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.timeout_s, self._check_deadlines)
+
+    def stop_timeout(self, channel: _Channel) -> None:
+        """Do not call ``channel.on_timeout``; idempotent."""
+        self._deadlines_s.pop(channel, None)
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        now_s = self.loop.time()
+        for channel, deadline_s in tuple(self._deadlines_s.items()):
+            if deadline_s > now_s:
+                self._timer = self.loop.call_at(deadline_s, self._check_deadlines)
+                return
+            del self._deadlines_s[channel]
+            channel.on_timeout()
 
     def _send_all(self) -> None:
         self._is_woken = False
@@ -107,7 +149,7 @@ class _Channel:
         self._connection: BrokerConnection | None = None
         self._end_point: EndPoint | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._is_reported = False
 
     def send(self, message: Message) -> None:
@@ -125,9 +167,14 @@ class _Channel:
             self._connection.close()
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._connection = self._connecting = self._timer = self._end_point = None
+        if self._retry is not None:
+            self._retry.cancel()
+        self._network.stop_timeout(self)
+        self._connection = self._connecting = self._retry = self._end_point = None
+
+    def on_timeout(self) -> None:
+        """Give up waiting for the broker's response, and send the request again."""
+        self._fail(TimeoutError())
 
     def _attempt(self) -> None:
         message, network = self._message, self._network
@@ -140,7 +187,7 @@ class _Channel:
             return
         if self._connection is not None and network.loop.time() >= self._connection.expires_s:
             self.disconnect()
-        self._timer = network.loop.call_later(network.timeout_s, self._fail, TimeoutError())
+        network.start_timeout(self)
         if self._connection is None:
             self._end_point = end_point
             self._connecting = network.loop.create_task(self._connect(end_point))
@@ -181,15 +228,15 @@ class _Channel:
         if self._exchanges:
             self._write_next()
             return
-        assert isinstance(message.body, ControlRequest) and self._timer is not None
+        assert isinstance(message.body, ControlRequest)
         try:
             response = combined_response(message.body, self._answers)
         except InvalidRequestFrame as error:
             self._fail(error)
             return
-        self._timer.cancel()
-        self._message = self._timer = None
-        self._network.transport.send(
+        self._message = None
+        self._network.stop_timeout(self)
+        self._network.deliver(
             Message(message.destination, message.source, message.correlation_id, response)
         )
 
@@ -210,4 +257,4 @@ class _Channel:
                 end_point.port,
                 error or type(error).__name__,
             )
-        self._timer = self._network.loop.call_later(RETRY_S, self._attempt)
+        self._retry = self._network.loop.call_later(RETRY_S, self._attempt)

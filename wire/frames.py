@@ -21,8 +21,10 @@ from klamm.wire.schema import Values, fill
 
 adapt_kio()
 
-CORRELATION_ID_BYTES: Final = 4
+_CORRELATION_ID: Final = struct.Struct(">i")
+CORRELATION_ID_BYTES: Final = _CORRELATION_ID.size
 """Size of the smallest frame of a response."""
+_SMALL_RESPONSE_BYTES: Final = 64
 MAX_REQUEST_BYTES: Final = 100 << 20
 """Kafka's default of socket.request.max.bytes."""
 MAX_ELEMENTS: Final = 1_000_000
@@ -127,17 +129,30 @@ def parse_response(key: RequestKey, frame: bytes) -> Any:
 
     Raises InvalidRequestFrame if the frame is not the response to this request.
     """
-    schema = response_schema(key)
-    buffer = memoryview(frame)
+    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    if correlation_id != key.correlation_id:
+        raise InvalidRequestFrame(f"a response to request {correlation_id} instead of {key}")
+    parse = _parse_small_response if len(frame) <= _SMALL_RESPONSE_BYTES else _parse_response
+    return parse(key.api_key, key.api_version, frame[CORRELATION_ID_BYTES:])
+
+
+def _parse_response(api_key: int, api_version: int, data: bytes) -> Any:
+    """Parse a response without its correlation id."""
+    schema = _response_schema(api_key, api_version)
+    buffer = memoryview(bytes(CORRELATION_ID_BYTES) + data)
     try:
-        header, header_size = entity_reader(schema.__header_schema__)(buffer, 0)
+        _, header_size = entity_reader(schema.__header_schema__)(buffer, 0)
         body, _ = entity_reader(schema)(buffer, header_size)
     except Exception as error:
         # As in parse_request, kio raises errors of many types.
-        raise InvalidRequestFrame(f"a malformed response to {key}") from error
-    if header.correlation_id != key.correlation_id:
-        raise InvalidRequestFrame(f"a response to request {header.correlation_id} instead of {key}")
+        raise InvalidRequestFrame(
+            f"a malformed response: API key {api_key}, version {api_version}"
+        ) from error
     return body
+
+
+# Nearly all responses to UpdateMetadata have the same bytes, and kio's entities are frozen.
+_parse_small_response = functools.lru_cache(_parse_response)
 
 
 def request_header(key: RequestKey, client_id: str) -> bytes:

@@ -126,8 +126,10 @@ def by_topic(
 
 def error_of(code: int) -> Errors:
     """Return a broker's error; errors that klamm does not know count as an unknown error."""
-    known = Errors.__members__.values()
-    return Errors(code) if code in known else Errors.UNKNOWN_SERVER_ERROR
+    try:
+        return Errors(code)
+    except ValueError:
+        return Errors.UNKNOWN_SERVER_ERROR
 
 
 def uuid_of(topic_id: str | None) -> uuid.UUID | None:

@@ -35,7 +35,7 @@ class EventThread:
         self._ended = False
         name = f"controller-{controller.config.broker_id}-event-thread"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        controller.events.on_put = self._awake.set
+        controller.events.on_put = self._wake
 
     def start(self) -> None:
         """Start the thread."""
@@ -74,11 +74,18 @@ class EventThread:
         if self._thread.is_alive():
             self._thread.join()
 
+    def _wake(self) -> None:
+        # A set event was set for an earlier one in the queue: the thread has yet to clear it, and
+        # looks at the queue after that.
+        if not self._awake.is_set():
+            self._awake.set()
+
     def _run(self) -> None:
         controller = self._controller
         while not (self._ended or controller.is_shut_down):
             self._may_run.wait()
-            self._awake.clear()
+            if self._awake.is_set():
+                self._awake.clear()
             if self._ended or controller.step():
                 continue
             due_ms = controller.next_due_ms()

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.message.ApiVersionsResponseData;
 import org.apache.kafka.common.message.LeaderAndIsrRequestData;
 import org.apache.kafka.common.message.LeaderAndIsrRequestData.LeaderAndIsrPartitionState;
 import org.apache.kafka.common.message.LeaderAndIsrRequestData.LeaderAndIsrTopicState;
@@ -167,6 +168,10 @@ final class FakeBroker {
             case UPDATE_METADATA:
                 body = new UpdateMetadataResponseData();
                 break;
+            case API_VERSIONS:
+                // klamm asks this when it starts, to find out whether the broker lets it in.
+                out.write(Wire.response(header, new ApiVersionsResponseData()));
+                return;
             default:
                 throw new IllegalStateException("a controller does not ask this: " + header);
         }

@@ -100,6 +100,7 @@ def run(
     answers: Callable[[int], str],
     test: Callable[[ListeningBroker, BrokerConnections, Delivered], Coroutine[Any, Any, None]],
     find: Callable[[EndPoint], EndPoint | None] = lambda end_point: end_point,
+    timeout_s: float = 30.0,
 ) -> ListeningBroker:
     """Run ``test`` against a broker; ``find`` says where the controller believes it to be."""
 
@@ -108,8 +109,9 @@ def run(
         async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
             end_point = EndPoint("127.0.0.1", server.sockets[0].getsockname()[1])
             encoder = ControlEncoder(ApiVersion(), "PLAINTEXT")
+            loop = asyncio.get_running_loop()
             connections = BrokerConnections(
-                asyncio.get_running_loop(), delivered, encoder, lambda *_: find(end_point), 30.0
+                loop, delivered, encoder, lambda *_: find(end_point), timeout_s
             )
             try:
                 async with asyncio.timeout(20):
@@ -147,6 +149,20 @@ def test_a_request_is_sent_again_when_its_connection_is_lost(failure: str) -> No
     broker = run(lambda number: "responds in pieces" if number == 2 else failure, test)
     assert broker.received == [(4, 7)] * 3
     assert len(broker.connections) == 3
+
+
+def test_requests_without_a_response_in_time_are_sent_again() -> None:
+    async def test(
+        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
+    ) -> None:
+        for round_ in range(2):  # in the first round the broker is silent
+            for id_ in (1, 2):
+                body = update(0, round_).body
+                connections.send(Message(CONTROLLER, Address("broker", id_), id_, body))
+            assert {(await delivered.arrived.get()).source.id for _ in range(2)} == {1, 2}
+
+    broker = run(lambda number: "responds" if number >= 2 else "is silent", test, timeout_s=0.2)
+    assert len([epoch for _, epoch in broker.received if epoch == 0]) >= 4
 
 
 def test_a_large_request_arrives_while_the_broker_reads_slowly() -> None:
