@@ -48,7 +48,7 @@ def test_without_kafkas_jars_one_line_says_how_to_get_them(
 @pytest.mark.parametrize(
     ("world", "step", "reason"),
     [
-        (ON_KAFKA, "power_off: 0", "is not possible with brokers of Kafka"),
+        (ON_KAFKA, "power_off: controller", "is not possible with brokers of Kafka"),
         (ON_KAFKA, "cut: {from: 1, to: zookeeper}", "is not possible with brokers of Kafka"),
         (ON_KAFKA, "expire_session: 1", "is not possible with brokers of Kafka"),
         (
