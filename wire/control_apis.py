@@ -6,8 +6,8 @@ ControlledShutdown. Mirrors the request and response classes of org.apache.kafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import (
@@ -22,7 +22,6 @@ from klamm.cluster.requests import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionErrors,
-    SentPartitionState,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -43,6 +42,9 @@ from klamm.wire.schema import Values, by_topic, error_of, topic_id_of, uuid_of
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Names of the security protocols; the index is the id (SecurityProtocol)."""
+State = TypeVar(
+    "State", LeaderAndIsrPartitionState, UpdateMetadataPartitionState, StopReplicaPartitionState
+)
 _INCREMENTAL: Final = 0
 """Type of every LeaderAndIsr request of a ZooKeeper-era controller."""
 
@@ -52,19 +54,9 @@ _INCREMENTAL: Final = 0
 
 def leader_and_isr_values(request: LeaderAndIsrRequest, listener_name: str) -> Values:
     """Return the fields of LeaderAndIsr; leaders have the end point with ``listener_name``."""
-
-    def values(state: LeaderAndIsrPartitionState) -> Values:
-        return {
-            **_sent_values(state),
-            "partition_epoch": state.zk_version,
-            "adding_replicas": state.adding_replicas,
-            "removing_replicas": state.removing_replicas,
-            "is_new": state.is_new,
-        }
-
     return {
         **_fence_values(request),
-        **_states_values(request.partition_states, values, request.topic_ids),
+        **_states_values(request.partition_states, request.topic_ids),
         "type_": _INCREMENTAL,
         "live_leaders": [
             {"broker_id": broker.id, "host_name": end_point.host, "port": end_point.port}
@@ -77,17 +69,9 @@ def leader_and_isr_values(request: LeaderAndIsrRequest, listener_name: str) -> V
 
 def update_metadata_values(request: UpdateMetadataRequest) -> Values:
     """Return the fields of UpdateMetadata."""
-
-    def values(state: UpdateMetadataPartitionState) -> Values:
-        return {
-            **_sent_values(state),
-            "zk_version": state.zk_version,
-            "offline_replicas": state.offline_replicas,
-        }
-
     return {
         **_fence_values(request),
-        **_states_values(request.partition_states, values, request.topic_ids),
+        **_states_values(request.partition_states, request.topic_ids),
         "live_brokers": [
             {
                 "id_": broker.id,
@@ -104,27 +88,18 @@ def stop_replica_values(request: StopReplicaRequest) -> Values:
 
     Before version 3 all partitions of a request must have the same ``delete_partition``.
     """
-
-    def values(state: StopReplicaPartitionState) -> Values:
-        return {
-            "topic_name": state.topic_partition.topic,
-            "partition_index": state.topic_partition.partition,
-            "leader_epoch": state.leader_epoch,
-            "delete_partition": state.delete_partition,
-        }
-
     states = request.partition_states
-    by_name = by_topic({one.topic_partition: one for one in states}, lambda _, one: values(one))
+    topics = _states_by_topic(states)
     return {
         **_fence_values(request),
         "delete_partitions": any(state.delete_partition for state in states),
-        "ungrouped_partitions": [values(state) for state in states],
+        "ungrouped_partitions": states,
         "topics": [
-            {"name": name, "partition_indexes": [one["partition_index"] for one in found]}
-            for name, found in by_name
+            {"name": name, "partition_indexes": [one.topic_partition.partition for one in found]}
+            for name, found in topics.items()
         ],
         "topic_states": [
-            {"topic_name": name, "partition_states": found} for name, found in by_name
+            {"topic_name": name, "partition_states": found} for name, found in topics.items()
         ],
     }
 
@@ -168,30 +143,22 @@ def _fence_values(request: FencedRequest) -> Values:
     }
 
 
-def _sent_values(state: SentPartitionState) -> Values:
-    return {
-        "topic_name": state.topic_partition.topic,
-        "partition_index": state.topic_partition.partition,
-        "controller_epoch": state.controller_epoch,
-        "leader": state.leader,
-        "leader_epoch": state.leader_epoch,
-        "isr": state.isr,
-        "replicas": state.replicas,
-    }
-
-
-def _states_values(
-    states: Iterable[Any], values: Callable[[Any], Values], topic_ids: Mapping[str, str]
-) -> Values:
+def _states_values(states: Sequence[State], topic_ids: Mapping[str, str]) -> Values:
     """Return partition states in both forms: grouped by topic, and ungrouped as in old versions."""
-    found = [(state.topic_partition, values(state)) for state in states]
     return {
-        "ungrouped_partition_states": [one for _, one in found],
+        "ungrouped_partition_states": states,
         "topic_states": [
             {"topic_name": name, "topic_id": uuid_of(topic_ids.get(name)), "partition_states": ones}
-            for name, ones in by_topic(dict(found), lambda _, one: one)
+            for name, ones in _states_by_topic(states).items()
         ],
     }
+
+
+def _states_by_topic(states: Iterable[State]) -> dict[str, list[State]]:
+    topics: dict[str, list[State]] = {}
+    for state in states:
+        topics.setdefault(state.topic_partition.topic, []).append(state)
+    return topics
 
 
 def _end_point_values(end_point: EndPoint) -> Values:

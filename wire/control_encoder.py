@@ -32,6 +32,7 @@ from klamm.wire.control_apis import (
     stop_replica_values,
     update_metadata_values,
 )
+from klamm.wire.control_reader import VERSION, leader_and_isr_response
 from klamm.wire.control_writer import values_writer
 from klamm.wire.frames import RequestKey, parse_response, request_header
 from klamm.wire.schema import Values
@@ -181,6 +182,12 @@ def combined_response(
     request: ControlRequest, frames: list[tuple[RequestKey, bytes]]
 ) -> ControlResponse:
     """Translate the responses to the exchanges of ``request``. Raises InvalidRequestFrame."""
+    if isinstance(request, LeaderAndIsrRequest) and frames[0][0].api_version == VERSION:
+        ((key, frame),) = frames
+        names = {topic_id: name for name, topic_id in request.topic_ids.items()}
+        response = leader_and_isr_response(frame, key.correlation_id, names)
+        if response is not None:
+            return response
     bodies: list[Any] = [parse_response(key, frame) for key, frame in frames]
     first, *others = [control_response(request, body) for body in bodies]
     for other in others:

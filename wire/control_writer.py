@@ -1,14 +1,15 @@
 """Writes control requests from plain values, by kio's schemas.
 
-A request of the controller may have 100,000 partition states. kio's writer takes an object for each
-and 18 us; this one takes the values themselves, and writes the same bytes in a fifth of the time.
-It knows the types of fields that control requests have.
+A request of the controller may have 100,000 partition states. kio's writer takes an object of its
+own for each and 18 us; this one takes klamm's partition states, and writes the same bytes in an
+eighth of the time. It knows the types of fields that control requests have.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import struct
 import types
 import typing
@@ -18,8 +19,18 @@ from typing import Any, Final
 
 from klamm.wire.schema import Values
 
-Write = Callable[[bytearray, Values], None]
+Write = Callable[[bytearray, Any], None]
 """Appends an entity, or a part of one, to a buffer."""
+_Getter = Callable[..., Callable[[Any], Any]]
+"""Returns the function that gets the values with the given names of an entity."""
+PARTITION_STATES: Final = ("partition_states", "ungrouped_partition_states", "ungrouped_partitions")
+"""Arrays whose elements are partition states. All other entities are mappings."""
+_ATTRIBUTES: Final = {
+    "topic_name": "topic_partition.topic",
+    "partition_index": "topic_partition.partition",
+    "partition_epoch": "zk_version",
+}
+"""Attributes of partition states that do not have the name of their field."""
 _FORMATS: Final = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
@@ -28,10 +39,18 @@ _NO_TAGGED_FIELDS: Final = "x"
 """Format of a zero byte: the number of tagged fields that follow."""
 
 
+def state_getter(*fields: str) -> Callable[[Any], Any]:
+    """Return the function that gets the values of fields of a partition state."""
+    return operator.attrgetter(*(_ATTRIBUTES.get(field, field) for field in fields))
+
+
 @functools.cache
-def values_writer(schema: Any) -> Write:
-    """Return the function that appends an entity of a kio schema to a buffer."""
-    steps = tuple(_steps(schema))
+def values_writer(schema: Any, getter: _Getter = operator.itemgetter) -> Write:
+    """Return the function that appends an entity of a kio schema to a buffer.
+
+    ``getter``: gets the values of fields.
+    """
+    steps = tuple(_steps(schema, getter))
 
     def write(buffer: bytearray, values: Values) -> None:
         for step in steps:
@@ -40,7 +59,7 @@ def values_writer(schema: Any) -> Write:
     return write
 
 
-def _steps(schema: type[Any]) -> Iterator[Write]:
+def _steps(schema: type[Any], getter: _Getter) -> Iterator[Write]:
     """Yield the writers of the fields; fields of fixed size that follow each other share one."""
     hints = typing.get_type_hints(schema)
     names: list[str] = []
@@ -54,41 +73,44 @@ def _steps(schema: type[Any]) -> Iterator[Write]:
             formats += code
             continue
         if names:
-            yield _fixed(tuple(names), formats)
+            yield _fixed(names, formats, getter)
             names, formats = [], ""
-        yield _variable(field.name, hint, schema.__flexible__)
+        yield _variable(field.name, hint, schema.__flexible__, getter)
     if schema.__flexible__:
         formats += _NO_TAGGED_FIELDS
     if formats:
-        yield _fixed(tuple(names), formats)
+        yield _fixed(names, formats, getter)
 
 
-def _fixed(names: tuple[str, ...], formats: str) -> Write:
+def _fixed(names: Sequence[str], formats: str, getter: _Getter) -> Write:
     pack = struct.Struct(f">{formats}").pack
+    if not names:
+        return lambda buffer, _: buffer.extend(pack())
+    get = getter(*names)
+    if len(names) == 1:
+        return lambda buffer, values: buffer.extend(pack(get(values)))
+    return lambda buffer, values: buffer.extend(pack(*get(values)))
 
-    def write(buffer: bytearray, values: Values) -> None:
-        buffer += pack(*[values[name] for name in names])
 
-    return write
-
-
-def _variable(name: str, hint: Any, is_flexible: bool) -> Write:
+def _variable(name: str, hint: Any, is_flexible: bool, getter: _Getter) -> Write:
     """Return the writer of an array, a string or a UUID."""
+    get = getter(name)
     if typing.get_origin(hint) is tuple:
         element = typing.get_args(hint)[0]
         if dataclasses.is_dataclass(element):
-            write_one = values_writer(typing.cast("Any", element))
-            return _entities(name, write_one, is_flexible)
-        return lambda buffer, values: buffer.extend(_int32s(tuple(values[name]), is_flexible))
+            of_element = state_getter if name in PARTITION_STATES else operator.itemgetter
+            write_one = values_writer(typing.cast("Any", element), of_element)
+            return _entities(get, write_one, is_flexible)
+        return lambda buffer, values: buffer.extend(_int32s(tuple(get(values)), is_flexible))
     if hint is uuid.UUID or uuid.UUID in typing.get_args(hint):
-        return lambda buffer, values: buffer.extend((values[name] or _NO_UUID).bytes)
+        return lambda buffer, values: buffer.extend((get(values) or _NO_UUID).bytes)
     may_be_null = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
-    return lambda buffer, values: buffer.extend(_text(values[name], is_flexible, may_be_null))
+    return lambda buffer, values: buffer.extend(_text(get(values), is_flexible, may_be_null))
 
 
-def _entities(name: str, write_one: Write, is_flexible: bool) -> Write:
+def _entities(get: Callable[[Any], Any], write_one: Write, is_flexible: bool) -> Write:
     def write(buffer: bytearray, values: Values) -> None:
-        entities: Sequence[Values] = values[name]
+        entities: Sequence[Any] = get(values)
         buffer += _length(len(entities), is_flexible)
         for one in entities:
             write_one(buffer, one)

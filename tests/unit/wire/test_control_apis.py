@@ -251,12 +251,29 @@ def test_control_requests_are_encoded_as_kio_does(protocol: str) -> None:
         (large, update_metadata_values(large)),
     ):
         (sent,) = encoder(protocol).exchanges(request, 3)
-        body = request_body(sent.key, values)
+        body = request_body(sent.key, _with_plain_states(values))
         assert sent.frame[SIZE:] == request_header(sent.key, "9") + body
     if len(stops := encoder(protocol).exchanges(STOP_REPLICA, 3)) == 1:
         (sent,) = stops
-        body = request_body(sent.key, stop_replica_values(STOP_REPLICA))
+        body = request_body(sent.key, _with_plain_states(stop_replica_values(STOP_REPLICA)))
         assert sent.frame[SIZE:] == request_header(sent.key, "9") + body
+
+
+def _with_plain_states(values: Any) -> Any:
+    """Return ``values`` with mappings, which kio's writer takes, in place of partition states."""
+    match values:
+        case dict():
+            return {name: _with_plain_states(value) for name, value in values.items()}
+        case LeaderAndIsrPartitionState() | UpdateMetadataPartitionState():
+            tp, fields = values.topic_partition, msgspec.structs.asdict(values)
+            names = {"topic_name": tp.topic, "partition_index": tp.partition}
+            return {**fields, **names, "partition_epoch": values.zk_version}
+        case StopReplicaPartitionState():
+            tp, fields = values.topic_partition, msgspec.structs.asdict(values)
+            return {**fields, "topic_name": tp.topic, "partition_index": tp.partition}
+        case [*elements]:
+            return [_with_plain_states(element) for element in elements]
+    return values
 
 
 def test_alter_isr_and_controlled_shutdown_of_a_broker() -> None:
