@@ -48,7 +48,11 @@ class ExternalZooKeeper(NamedTuple):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --rewrite and --clients-report."""
-    parser.addoption("--rewrite", action="store_true", help="write tests/transcripts anew")
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write tests/transcripts, and recordings of Kafka, anew",
+    )
     parser.addoption(
         "--clients-report",
         type=Path,

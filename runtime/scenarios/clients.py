@@ -43,6 +43,8 @@ PRODUCER: Final = Address("client", 1)
 CONSUMER: Final = Address("client", 2)
 BATCH_RECORDS: Final = 10
 RECORD_BYTES: Final = 100
+_ANSWER_MARGIN_MS: Final = 1_000
+"""How much longer than the request's own timeout the operator waits for the response."""
 _FIRST_ADDED_ID: Final = 1_000_000
 _READ_TIMEOUT_MS: Final = 2_000
 _FETCH_WAIT_MS: Final = 20_000
@@ -261,7 +263,11 @@ class OperatorClient:
         driver.cluster.transport.register(OPERATOR, self._receive)
         driver.cluster.transport.send(Message(OPERATOR, destination, asked, request))
         try:
-            driver.run_until(lambda: self._answers[asked] is not None, STEP_TIMEOUT_MS)
+            # A request that times out at the controller is answered then.
+            timeout_ms = getattr(request, "timeout_ms", 0) + _ANSWER_MARGIN_MS
+            driver.run_until(
+                lambda: self._answers[asked] is not None, max(timeout_ms, STEP_TIMEOUT_MS)
+            )
         finally:
             answer = self._answers.pop(asked)
         if answer is None:

@@ -59,8 +59,8 @@ def _compare_tools(recorded: Json | None, seen: ToolResult | None) -> list[str]:
     if recorded is None or seen is None:
         return []
     actual = {
-        "stdout": _masked(seen.stdout.rstrip("\n")),
-        "stderr": _masked(seen.stderr.rstrip("\n")),
+        "stdout": masked(seen.stdout.rstrip("\n")),
+        "stderr": masked(seen.stderr.rstrip("\n")),
         "rc": seen.rc,
     }
     return [
@@ -70,7 +70,7 @@ def _compare_tools(recorded: Json | None, seen: ToolResult | None) -> list[str]:
     ]
 
 
-def _masked(text: str) -> str:
+def masked(text: str) -> str:
     """Replace topic ids and Java's identity hashes with placeholders, as in the recording."""
     text = re.sub(r"(?<=TopicId: )[A-Za-z0-9_-]{22}", "<id>", text)
     return re.sub(r"(?<=\[I@)[0-9a-f]+", "<hash>", text)

@@ -139,7 +139,8 @@ def test_a_reassignment_with_throttle(cluster: KafkaCluster, zookeeper: KazooCli
 
 def test_the_controller_is_killed_during_a_reassignment(cluster: KafkaCluster) -> None:
     cluster.create("restart", {0: (1, 2)})
-    load = Load(cluster, "restart")
+    # A throttled replica gets whole batches: many small ones take minutes at this rate.
+    load = Load(cluster, "restart", **{"batch.num.messages": 500})
     load.send(20_000)
     load.flush()
     cluster.move("restart", (3, 1), "--execute", "--throttle", "1000")

@@ -2,7 +2,8 @@
 
 The tools speak to the ZooKeeper, or to the listeners of the brokers, as they did in the recording.
 With every quirk on, what they print, ZooKeeper's contents, the transitions and the requests are
-those of Kafka 2.8.2.
+those of Kafka 2.8.2. Then they speak to the listeners only (tests/bootstrap_scenarios.py); with
+``--rewrite``, the tests first record what brokers of Kafka do.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -21,20 +24,31 @@ from klamm.runtime.scenarios.diff import compare_scenario
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.real_driver import RealDriver
 from klamm.runtime.scenarios.recorded import recorded_spec
+from klamm.runtime.scenarios.rows import Json
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.steps import ToolResult
+from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.admin_channel import admin_of, new_client_address
 from klamm.server.closing import Closing
 from klamm.wire.listeners import Listener, Listeners
+from tests.bootstrap_scenarios import record_kafka, through_brokers
 from tests.java_clients import JAVA_CLIENTS, java_marks, kafka_tools
 from tests.listeners import free_ports
-from tests.scenarios import SCENARIOS, read_scenario, run_recorded
+from tests.scenarios import SCENARIOS, Tools, read_scenario, run_recorded
 
 CLASSES = {
     "topics": "TopicCommand",
     "reassign-partitions": "ReassignPartitionsCommand",
     "preferred-replica-election": "PreferredReplicaLeaderElectionCommand",
+    "configs": "ConfigCommand",
 }
 """Kafka's tools that scenarios use, keyed by their names on klamm's command line."""
+
+SEEN_IN_ZOOKEEPER = {"partitions_added_while_deleting"}
+"""Scenarios in which klamm's own tools find a topic that brokers do not know any more.
+
+In simulation these tools read topics from ZooKeeper, as DriverChannel tells.
+"""
 
 RunTool = Callable[[str, Sequence[str]], ToolResult]
 
@@ -45,10 +59,9 @@ def run_tool() -> Iterator[RunTool]:
         yield run
 
 
-def marks(name: str) -> list[pytest.MarkDecorator]:
+def marks(name: str, shown: str, scenario: Json) -> list[pytest.MarkDecorator]:
     """Return the marks of a scenario: what it shows of each tool that it uses."""
-    used = {step["step"].get("cls") for step in read_scenario(name)["steps"]}
-    shown = "the recorded scenarios that use it"
+    used = {step["step"].get("cls") for step in scenario["steps"]}
     return [
         *java_marks(JAVA_CLIENTS[0]),
         *(
@@ -59,22 +72,29 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in SCENARIOS])
-def test_a_scenario_by_kafkas_tools_equals_kafka(name: str, chroot: str, run_tool: RunTool) -> None:
-    scenario = read_scenario(name)
-    spec = recorded_spec(scenario, KAFKA_2_8_2)
-    port = free_ports(len(spec.broker_ids))
-    spec = replace(spec, first_end_point=EndPoint("127.0.0.1", port, "PLAINTEXT", "PLAINTEXT"))
-    addresses = {
-        "{zk}": chroot,
-        "{bootstrap}": ",".join(f"127.0.0.1:{port + broker}" for broker in spec.broker_ids),
-    }
+def params(shown: str, read: Callable[[str], Json]) -> list[object]:
+    """Return the names of all scenarios, with their marks."""
+    return [pytest.param(name, marks=marks(name, shown, read(name))) for name in SCENARIOS]
+
+
+def tools_at(run_tool: RunTool, connect_string: str, ports: Sequence[int]) -> Tools:
+    """Return what runs Kafka's tools at a cluster whose brokers listen on ``ports``."""
+    bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+    addresses = {"{zk}": connect_string, "{bootstrap}": bootstrap}
 
     def run(tool: str, args: Sequence[str], _: ScenarioDriver) -> ToolResult:
         java_class = f"kafka.admin.{CLASSES[tool]}"
         return run_tool(java_class, [addresses.get(arg, arg) for arg in args])
 
+    return run
+
+
+def differences(scenario: Json, chroot: str, run_tool: RunTool) -> list[str]:
+    """Run a scenario with Kafka's tools on klamm, and return how that differs from Kafka."""
+    spec = recorded_spec(scenario, KAFKA_2_8_2)
+    port = free_ports(len(spec.broker_ids))
+    spec = replace(spec, first_end_point=EndPoint("127.0.0.1", port, "PLAINTEXT", "PLAINTEXT"))
+    tools = tools_at(run_tool, chroot, [port + broker_id for broker_id in spec.broker_ids])
     journal = MemoryJournal()
     with RealCluster(spec, chroot, journal) as cluster:
         listeners = Listeners(
@@ -85,6 +105,34 @@ def test_a_scenario_by_kafkas_tools_equals_kafka(name: str, chroot: str, run_too
         )
         listeners.open()
         with contextlib.closing(listeners):
-            records = run_recorded(scenario, RealDriver(cluster, journal), run)
-    lines = compare_scenario(scenario, records)
+            records = run_recorded(scenario, RealDriver(cluster, journal), tools)
+    return compare_scenario(scenario, records)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", params("the recorded scenarios that use it", read_scenario))
+def test_a_scenario_by_kafkas_tools_equals_kafka(name: str, chroot: str, run_tool: RunTool) -> None:
+    lines = differences(read_scenario(name), chroot, run_tool)
     assert not lines, "\n".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", params("the scenarios over --bootstrap-server that use it", through_brokers)
+)
+def test_a_scenario_over_bootstrap_server_equals_kafka(
+    name: str, chroot: str, run_tool: RunTool, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if request.config.getoption("--rewrite"):
+        connect = f"{chroot}-kafka"
+        record_kafka(name, connect, tmp_path, partial(tools_at, run_tool, connect))
+    lines = differences(through_brokers(name), chroot, run_tool)
+    assert not lines, "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in SEEN_IN_ZOOKEEPER])
+def test_a_scenario_over_bootstrap_server_by_klamms_tools_equals_kafka(name: str) -> None:
+    scenario = through_brokers(name)
+    world = SimulatedWorld(recorded_spec(scenario, KAFKA_2_8_2))
+    lines = compare_scenario(scenario, run_recorded(scenario, SimulatedDriver(world)))
+    assert not [*world.errors, *lines], "\n".join(lines)
