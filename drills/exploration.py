@@ -8,9 +8,11 @@ it. Actions are faults and requests; each happens at most once, at any time.
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import random
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -55,6 +57,14 @@ _WORDS: Final = {
 }
 """The actions, and the number of their arguments; reassign has one for each partition."""
 _SETTLE_MS: Final = 2_000.0
+_REDUCERS: Final[dict[type, Callable[[Any], Any]]] = {
+    **copyreg.dispatch_table,
+    random.Random: lambda _: (random.Random, (0,)),
+    Timer: lambda _: (Timer, ()),
+}
+"""Leaves out metrics and random generators, on which only delays and backoffs depend."""
+_UNUSED: Final = 3
+"""References to an object of a list in a loop over the list, if there are no others."""
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -165,7 +175,8 @@ class Exploration:
         # Keep the texts of all actors for the states that follow.
         self.digest()
         out = io.BytesIO()
-        pickler = _Pickler(out, pickle.HIGHEST_PROTOCOL)
+        pickler = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
+        pickler.dispatch_table = _REDUCERS
         pickler.dump(self)
         # The memo has every object that can be reached, except numbers.
         return out.getvalue(), Checkpoint(value for _, value in pickler.memo.copy().values())
@@ -175,7 +186,11 @@ class Exploration:
         """Return a saved state, and a checkpoint of it. The bytes must come from ``save``."""
         unpickler = _Unpickler(io.BytesIO(saved))
         state: Exploration = unpickler.load()
-        return state, Checkpoint(unpickler.memo.copy().values())
+        objects = list(unpickler.memo.copy().values())
+        del unpickler
+        # The memo also has the dictionaries from which objects got their attributes: nothing else
+        # refers to them.
+        return state, Checkpoint(value for value in objects if sys.getrefcount(value) > _UNUSED)
 
     @property
     def choices(self) -> list[str]:
@@ -303,17 +318,6 @@ class Exploration:
             world.shut_down(int(words[0]))
         else:
             _REQUESTS[verb](world, self._partitions, words)
-
-
-class _Pickler(pickle.Pickler):
-    """Leaves out metrics and random generators, on which only delays and backoffs depend."""
-
-    def reducer_override(self, value: object) -> Any:
-        if type(value) is random.Random:
-            return random.Random, (0,)
-        if type(value) is Timer:
-            return Timer, ()
-        return NotImplemented
 
 
 class _Unpickler(pickle.Unpickler):

@@ -40,6 +40,8 @@ class Checkpoint:
         by_kind: defaultdict[type, list[Any]] = defaultdict(list)
         for value in objects:
             by_kind[value.__class__].append(value)
+        dicts = by_kind.pop(dict, [])
+        self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
         self._sets: list[tuple[set[Any], set[Any]]] = []
@@ -51,15 +53,25 @@ class Checkpoint:
             if keep is None:
                 keep = _KEEP[kind] = _how_to_keep(kind)
             keep(self, values)
+        kept = {id(attributes) for attributes, _ in self._attributes}
+        self.keep_dicts([value for value in dicts if id(value) not in kept])
 
     def reset(self) -> None:
         """Give the objects the contents that they had when the checkpoint was made."""
-        clear, update = dict.clear, dict.update
+        update = dict.update
+        for attributes, values in self._attributes:
+            # Objects rarely get or lose an attribute, and the order of attributes does not matter.
+            update(attributes, values)
+            if len(attributes) != len(values):
+                attributes.clear()
+                update(attributes, values)
         for mapping, entries in self._dicts:
-            clear(mapping)
-            update(mapping, entries)
-        for values, kept in self._lists:
-            values[:] = kept
+            if mapping:
+                mapping.clear()
+            if entries:
+                update(mapping, entries)
+        for items, kept in self._lists:
+            items[:] = kept
         for members, kept_members in self._sets:
             members.clear()
             members.update(kept_members)
@@ -70,6 +82,9 @@ class Checkpoint:
             setattr(value, name, content)
         for generator in self._generators:
             generator.seed(0)
+
+    def keep_attributes(self, values: list[dict[str, Any]]) -> None:
+        self._attributes += [(value, dict(value)) for value in values]
 
     def keep_dicts(self, values: list[dict[Any, Any]]) -> None:
         self._dicts += [(value, dict(value)) for value in values]
@@ -119,7 +134,7 @@ def _how_to_keep(kind: type) -> _Keep:
     def keep_fields(checkpoint: Checkpoint, values: list[Any]) -> None:
         checkpoint.keep_slots(values, slots)
         if has_dict:
-            checkpoint.keep_dicts([value.__dict__ for value in values])
+            checkpoint.keep_attributes([value.__dict__ for value in values])
 
     return keep_fields
 

@@ -27,7 +27,7 @@ from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import Address
-from klamm.cluster.types import EndPoint
+from klamm.cluster.types import EndPoint, TopicPartition
 from klamm.controller.candidacy import Candidacy
 from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.config import ControllerConfig
@@ -50,7 +50,7 @@ FIRST_ZXID: Final = 1_000_000_000
 """The zxid with which a world must begin: greater zxids are recognized by their ten digits."""
 NEVER_MS: Final = 1_000_000_000.0
 """Timers that are due later never fire, and do not count."""
-_RANKED: Final = re.compile(r"#[a-z]?[0-9]+")
+_RANKED: Final = re.compile(r"(#[a-z]?[0-9]+)")
 _TIMESTAMP: Final = re.compile(r'"timestamp":"?[0-9]+"?')
 _IGNORED_TYPES: Final = (
     BrokerConfig,
@@ -129,6 +129,11 @@ class _FieldKinds(dict[str, _FieldKind]):
 
 
 _FIELD_KINDS: Final = _FieldKinds()
+# Members of an enumeration are slow to look up.
+_WRITTEN: Final = _FieldKind.WRITTEN
+_TIME: Final = _FieldKind.TIME
+_SESSION: Final = _FieldKind.SESSION
+_CORRELATION: Final = _FieldKind.CORRELATION
 _SESSIONS: Final = frozenset({"_session_id", "registered_by_session", "elected_session"})
 _CORRELATIONS: Final = frozenset({"correlation_id"})
 
@@ -220,9 +225,12 @@ _TEXT_OF: Final = {"broker": _text_of_broker, "controller": _text_of_controller}
 
 def _with_ranks(text: str) -> str:
     """Replace numbers that are only compared by their ranks among all such numbers."""
-    found = sorted(set(_RANKED.findall(text)), key=lambda token: (len(token), token))
+    parts = _RANKED.split(text)
+    tokens = parts[1::2]
+    found = sorted(set(tokens), key=lambda token: (len(token), token))
     ranks = {token: f"#{rank}" for rank, token in enumerate(found)}
-    return _RANKED.sub(lambda match: ranks[match[0]], text)
+    parts[1::2] = [ranks[token] for token in tokens]
+    return "".join(parts)
 
 
 def _text_of_znodes(server: MemoryServer) -> str:
@@ -247,11 +255,7 @@ class _Writer:
         self._identities = 0
 
     def write(self, value: Any) -> None:
-        kind = value.__class__
-        how = _HOW.get(kind)
-        if how is None:
-            how = _HOW[kind] = _how_to_write(kind)
-        how(self, value)
+        _HOW[value.__class__](self, value)
 
     def atom(self, value: object) -> None:
         self.out.append(repr(value))
@@ -268,26 +272,37 @@ class _Writer:
     def enum(self, value: Enum) -> None:
         self.out.append(value.name)
 
+    def key(self, value: tuple[str, int]) -> None:
+        """Write a name and a number, the usual key of a dictionary."""
+        self.out.append(f"{value[0]} {value[1]}")
+
     def sequence(self, values: Iterable[object]) -> None:
+        how = _HOW
         self.out.append("[")
         for value in values:
-            self.write(value)
+            how[value.__class__](self, value)
         self.out.append("]")
 
     def mapping(self, values: Mapping[Any, object]) -> None:
+        if not values:
+            self.out.append("{}")
+            return
+        how = _HOW
         self.out.append("{")
+        keys: Iterable[Any] = values
         if len(values) > 1:
-            for key in sorted(values, key=repr):
-                self.write(key)
-                self.write(values[key])
-        else:
-            for key, value in values.items():
-                self.write(key)
-                self.write(value)
+            kinds = set(map(type, values))
+            is_ordered = len(kinds) == 1 and kinds <= _ORDERED
+            keys = sorted(values) if is_ordered else sorted(values, key=repr)
+        for key in keys:
+            value = values[key]
+            how[key.__class__](self, key)
+            how[value.__class__](self, value)
         self.out.append("}")
 
     def set(self, values: Iterable[object]) -> None:
-        self.out.append("{" + ",".join(sorted(map(self._alone, values))) + "}")
+        texts = sorted(map(self._alone, values)) if values else ()
+        self.out.append("{" + ",".join(texts) + "}")
 
     def _alone(self, value: object) -> str:
         writer = _Writer(self._frozen)
@@ -301,9 +316,10 @@ class _Writer:
     def is_new(self, value: object) -> bool:
         """Return True the first time that an object is written."""
         self._identities += 1
-        is_new = id(value) not in self._seen
+        if id(value) in self._seen:
+            return False
         self._seen.add(id(value))
-        return is_new
+        return True
 
     def frozen(self, value: object, names: Iterable[str]) -> None:
         """Write an immutable object. Keep its text if that has no object with an identity."""
@@ -317,21 +333,17 @@ class _Writer:
             self._frozen[id(value)] = (value, "\n".join(self.out[start:]))
 
     def fields(self, value: object, fields: Iterable[tuple[str, object]]) -> None:
-        out, kinds, hows = self.out, _FIELD_KINDS, _HOW
+        out, kinds, how = self.out, _FIELD_KINDS, _HOW
         out.append(value.__class__.__name__)
         for name, field in fields:
             kind = kinds[name]
-            if kind is _FieldKind.WRITTEN:
-                how = hows.get(field.__class__)
-                if how is not None:
-                    how(self, field)
-                else:
-                    self.write(field)
-            elif kind is _FieldKind.TIME:
+            if kind is _WRITTEN:
+                how[field.__class__](self, field)
+            elif kind is _TIME:
                 out.append("none" if field is None else "time")
-            elif kind is _FieldKind.SESSION:
+            elif kind is _SESSION:
                 out.append(f"#s{field}")
-            elif kind is _FieldKind.CORRELATION:
+            elif kind is _CORRELATION:
                 out.append(f"#c{field}")
 
     def channels(self, manager: ChannelManager) -> None:
@@ -376,13 +388,27 @@ def _how_to_write(kind: type) -> _Write:
     return write
 
 
-_HOW: Final[dict[type, _Write]] = {
-    int: _Writer.integer,
-    str: _Writer.atom,
-    bytes: _Writer.atom,
-    bool: _Writer.atom,
-    type(None): _Writer.atom,
-    float: _Writer.time,
-    ChannelManager: _Writer.channels,
-    EventManager: _Writer.ignore,
-}
+class _Hows(dict[type, _Write]):
+    """How an object of each class is written."""
+
+    def __missing__(self, kind: type) -> _Write:
+        how = self[kind] = _how_to_write(kind)
+        return how
+
+
+_HOW: Final = _Hows(
+    {
+        int: _Writer.integer,
+        str: _Writer.atom,
+        bytes: _Writer.atom,
+        bool: _Writer.atom,
+        type(None): _Writer.atom,
+        float: _Writer.time,
+        Address: _Writer.key,
+        TopicPartition: _Writer.key,
+        ChannelManager: _Writer.channels,
+        EventManager: _Writer.ignore,
+    }
+)
+_ORDERED: Final = frozenset((int, str, Address, TopicPartition))
+"""Classes of keys that can be compared with each other."""
