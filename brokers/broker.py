@@ -285,6 +285,8 @@ class Broker:
                 response = self._control_apis.handle(body, self.broker_epoch)
                 follow_leadership(self.groups, self.info.id, body, response)
                 self._reply(message, response)
+            case FetchResponse():
+                self._on_fetch_response(message, body)
             case _ if self._client_apis.handle(message, now_ms, self._clock.now_ms()):
                 pass
             case _ if self.rates.handle(message, now_ms):
@@ -298,8 +300,6 @@ class Broker:
             case AlterReplicaLogDirsRequest():
                 wall_ms = self._clock.now_ms()
                 self._reply(message, alter_replica_log_dirs(self.replica_manager, body, wall_ms))
-            case FetchResponse():
-                self._on_fetch_response(message, body)
             case AlterIsrResponse():
                 self._on_alter_isr_response(message, body)
             case CreateTopicsResponse():

@@ -331,6 +331,8 @@ class SimulatedTransport(RoutedTransport):
         return [message for _, _, message in sorted(self._in_flight, key=lambda entry: entry[:2])]
 
     def _is_broken(self, message: Message) -> bool:
+        if not self._broken:
+            return False
         link = (message.source, message.destination)
         return link in self._broken or link[::-1] in self._broken
 

@@ -216,6 +216,8 @@ class MemoryServer:
         """Expire disconnected sessions whose timeout has passed, and return their ids.
 
         Each client is notified when it next makes a call or reconnects."""
+        if not self._expire_at_ms:
+            return []
         now_ms = self._clock.monotonic_ms()
         due = sorted(session_id for session_id, at in self._expire_at_ms.items() if at <= now_ms)
         for session_id in due:

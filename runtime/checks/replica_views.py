@@ -14,6 +14,7 @@ from klamm.brokers.logs.errors import ReplicaLogError
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.runtime.checks.log_intervals import LogIntervals
 from klamm.runtime.checks.replicas import PartitionViews, ReplicaView, views_of_partition
@@ -40,7 +41,11 @@ class ReplicaViews:
             if running is None:
                 view = self._on_stopped(tp, broker_id)
             else:
-                view = self._on_running(tp, running.node.broker)
+                broker = running.node.broker
+                partition = broker.replica_manager.partitions.get(tp)
+                if partition is None:
+                    continue
+                view = self._on_running(tp, broker, partition)
             if view is not None:
                 found.append(view)
         views, before = tuple(found), self._partitions.get(tp)
@@ -53,11 +58,14 @@ class ReplicaViews:
         running = self._world.nodes.get(broker_id)
         if running is None:
             return self._on_stopped(tp, broker_id)
-        return self._on_running(tp, running.node.broker)
-
-    def _on_running(self, tp: TopicPartition, broker: Broker) -> ReplicaView | None:
+        broker = running.node.broker
         partition = broker.replica_manager.partitions.get(tp)
-        if partition is None or partition.log is None:
+        return None if partition is None else self._on_running(tp, broker, partition)
+
+    def _on_running(
+        self, tp: TopicPartition, broker: Broker, partition: Partition
+    ) -> ReplicaView | None:
+        if partition.log is None:
             return None
         broker.rates.materialize(tp)
         state, broker_id = partition.state, broker.info.id

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from klamm.brokers.bandwidth.copying import Arrived
 from klamm.brokers.broker import Broker
 from klamm.brokers.constant_rate.producer import ConstantRateProducer
+from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, UNCLEAN
 from klamm.cluster.data_requests import (
@@ -90,6 +91,9 @@ _ANSWERS: Final = (
     StopReplicaResponse,
     AlterIsrResponse,
     ControlledShutdownResponse,
+)
+_WATCHED: Final = frozenset(
+    (*_ASKED, *_ANSWERS, ElectLeadersRequest, ProduceRequest, ProduceResponse)
 )
 _BY_PARTITION: Final = (FetchRequest, FetchResponse, ProduceRequest, AlterIsrResponse)
 _MAX_REQUESTS: Final = 10_000
@@ -233,6 +237,8 @@ class Watcher:
     def _on_message(self, message: Message) -> None:
         self._take_rows()
         body = message.body
+        if type(body) not in _WATCHED:
+            return
         if isinstance(body, _ASKED):
             self._ask(message)
         elif isinstance(body, ElectLeadersRequest):
@@ -324,8 +330,8 @@ class Watcher:
             self._on_event_ended(actor.address.id)
         elif actor.address.role == "broker":
             event = self._current.pop(actor.address, None)
-            for tp in _partitions_of(event):
-                self._on_replica(tp, actor.address.id)
+            if tps := _partitions_of(event):
+                self._on_replicas(tps, actor.address.id)
             if isinstance(event, Message) and isinstance(event.body, AlterIsrResponse):
                 self._on_isrs(actor.address.id, event.body)
 
@@ -364,17 +370,19 @@ class Watcher:
             reached = None if awaited else min(ends)
             self._check(IsrApplied(tp, broker_id, partition.high_watermark, reached))
 
-    def _on_replica(self, tp: TopicPartition, broker_id: int) -> None:
+    def _on_replicas(self, tps: Iterable[TopicPartition], broker_id: int) -> None:
         broker = self._broker(broker_id)
-        if broker is None:
-            return
+        if broker is not None:
+            for tp in tps:
+                self._on_replica(tp, broker_id, broker.replica_manager.partitions.get(tp))
+
+    def _on_replica(self, tp: TopicPartition, broker_id: int, partition: Partition | None) -> None:
         now_ms, acknowledged = self._world.clock.monotonic_ms(), self._checker.acknowledged
         for producer in self._rates:
             if (progress := producer.partitions.get(tp)) is not None:
                 progress.materialize(now_ms)
                 acknowledged[tp] = progress.acknowledged
         replicas = self._replicas.of(tp)
-        partition = broker.replica_manager.partitions.get(tp)
         isr: tuple[int, ...] = ()
         pending: tuple[int, ...] = ()
         log_epoch: int | None = None
@@ -417,8 +425,9 @@ class Watcher:
     # -- checks
 
     def _check(self, event: Any) -> None:
-        for name, check in self._checks.get(type(event), ()):
-            for line in check(self._history, event):
+        history = self._history
+        for name, check in self._checks.get(event.__class__, ()):
+            for line in check(history, event):
                 self._report(name, line)
 
     def _take_reports(self) -> None:
@@ -437,7 +446,9 @@ class Watcher:
 
     def _take_rows(self) -> None:
         rows = self._world.journal.rows
-        for row in rows[self._rows :] if len(rows) > self._rows else ():
+        if len(rows) == self._rows:
+            return
+        for row in rows[self._rows :]:
             self._history.on_row(row)
             if row.kind == Kind.EVENT:
                 self._events[row.controller] = row.detail or ""
@@ -449,12 +460,10 @@ class Watcher:
         self._rows = len(rows)
 
 
-def _partitions_of(event: object) -> Iterable[TopicPartition]:
+def _partitions_of(event: object) -> Sequence[TopicPartition]:
     """Return the partitions that a broker's event mentions."""
-    if isinstance(event, Arrived):
-        return (event.copy_id.topic_partition,)
     if not isinstance(event, Message):
-        return ()
+        return (event.copy_id.topic_partition,) if isinstance(event, Arrived) else ()
     body = event.body
     if isinstance(body, _BY_PARTITION):
         return tuple(body.partitions)

@@ -59,13 +59,15 @@ class Agenda:
             else:
                 del self._to_recheck[actor]
                 self._expect(actor, ready_ms)
-        found.sort(key=self._scheduler.order_of)
+        if len(found) > 1:
+            found.sort(key=self._scheduler.order_of)
         return found
 
     def next_due_ms(self) -> float | None:
         """Return the time at which another actor becomes runnable, in monotonic milliseconds."""
-        self.runnable()
         due = self._due
+        if self._to_recheck or (due and due[0][0] <= self._clock.monotonic_ms()):
+            self.runnable()
         while due and not self._is_expected(due[0]):
             heapq.heappop(due)
         return due[0][0] if due else None
