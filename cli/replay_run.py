@@ -138,6 +138,7 @@ def run(
     memory_mb: Memory = MEMORY_MB,
 ) -> None:
     """Report what a cluster did, from logs or an event table: states, elections, violations."""
+    from klamm.replay.full_disk import full_disk_errors
     from klamm.replay.locations import given_location
     from klamm.replay.opening import inspect_paths
     from klamm.replay.result_folder import as_values, check_out, result_folder, write_answers
@@ -163,9 +164,10 @@ def run(
             **as_values(answers),
             "states": states,
         }
-        if partial is not None:
-            _write(partial, format_, opened, answers, page)
-            write_answers(partial, values)
+        if out is not None and partial is not None:
+            with full_disk_errors(out):
+                _write(partial, format_, opened, answers, page)
+                write_answers(partial, values)
     if format_ is Format.JSON and out is None:
         print_json(values)
     else:

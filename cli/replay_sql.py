@@ -66,6 +66,7 @@ def sql(
         opened.progress.step("query"),
     ):
         make_views(opened.tables[0], query)
+        opened.engine.confine()
         columns, rows = ask(opened.engine, query, limit)
     more = len(rows) > limit
     if json:

@@ -58,6 +58,7 @@ class Question(StrEnum):
     LEADERLESS = "intervals without a live leader"
     UNCLEAN = "unclean elections"
     ISR_CHURN = "ISR changes, flapping replicas"
+    UNPLANNED = "unplanned ISR shrinks"
     REASSIGNMENTS = "durations of reassignments, stuck reassignments"
     FAILOVERS = "failovers, and the time until the controller was ready"
     TWO_CONTROLLERS = "two controllers in one epoch, writes after a newer epoch began"

@@ -126,6 +126,8 @@ class Difference(NamedTuple):
     def text(self, in_a: str, in_b: str) -> str:
         """Return a line about the difference; ``in_a`` and ``in_b`` name the sides."""
         replica = "" if self.replica < 0 else f" on broker {self.replica}"
+        if self.field == "existence":
+            return f"{self.topic}-{self.partition}{replica}: {self.a} {in_a}, {self.b} {in_b}"
         a, b = ("none" if value is None else value or "empty" for value in (self.a, self.b))
         return f"{self.topic}-{self.partition}{replica}: {self.field} {a} {in_a}, {b} {in_b}"
 
@@ -229,6 +231,13 @@ def side_of(
     chosen = f"source IN ({codes})"
     if choice.run is not None:
         chosen += f" AND run = {xxhash64(choice.run)}"
+    missing = sum(
+        run.missing or 0
+        for summary in table.manifest.sources
+        for run in summary.runs
+        if summary.source in choice.sources and choice.run in (None, run.run)
+    )
+    lost = f", {missing:,} lost row{'s'[: missing != 1]}" if missing else ""
     engine = table.engine
     one = code_of(choice.sources[0] if len(choice.sources) == 1 else KAFKA_LOGS, SOURCES)
     events = engine.view(
@@ -242,7 +251,7 @@ def side_of(
     )
     return Side(
         name=name,
-        what=f"{choice.what}, {choice.rows:,} events",
+        what=f"{choice.what}, {choice.rows:,} events{lost}",
         partitions=partitions,
         replicas=replicas if _count(engine, replicas) else None,
         writes=engine.view(_writes(events)),

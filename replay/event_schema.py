@@ -50,6 +50,11 @@ LEADERSHIP_SEEN: Final = "leadership_seen"
 """A partition's leader and ISR in the controller's cache, as logged at a controlled shutdown."""
 LOG_LEVEL: Final = "log_level"
 """Not an event: ``detail`` is the most detailed log level in a Kafka log, or in a part of it."""
+SESSION_CLOSED_DETAIL: Final = "session closed"
+"""``detail`` of a broker's end in ZooKeeper's logs: the broker closed its session, as a broker does
+that shuts down."""
+SESSION_EXPIRED_DETAIL: Final = "session expired"
+"""``detail`` of a broker's end in ZooKeeper's logs: ZooKeeper had not heard from the broker."""
 KINDS: Final = (
     Kind.RUN_START,
     Kind.CONTROLLER_ELECTED,

@@ -73,6 +73,7 @@ class Listing:
 # A minus means descending order with nulls first: intervals that have not ended come first.
 _LONGEST: Final = ("-took_ms", "start_ms", "topic", "partition")
 _WORST: Final = ("-trouble", "source", "run")
+_WORST_TOPICS: Final = ("-trouble", "-leaderless_ms", "source", "run", "topic")
 _FIRST: Final = ("t_ms", "place", "file", "line")
 _DRAWN: Final = ("source", "run", "bucket_ms")
 _ORDERS: Final[dict[str, tuple[str, ...]]] = {
@@ -97,7 +98,7 @@ _ORDERS: Final[dict[str, tuple[str, ...]]] = {
     "marks": ("source", "run", "t_ms", "what"),
     "flapping": ("-shrinks", "topic", "partition", "replica"),
     "reassignments": _LONGEST,
-    "topics": (*_WORST, "topic"),
+    "topics": _WORST_TOPICS,
     "brokers": (*_WORST, "broker"),
 }
 _MANY: Final = (
@@ -108,7 +109,7 @@ _MANY: Final = (
     "isr_churn",
     "marks",
 )
-_ONLY: Final = {"topics": "trouble > 0", "brokers": "trouble > 0"}
+_ONLY: Final = {"topics": "trouble > 0 OR leaderless_ms > 0", "brokers": "trouble > 0"}
 """SQL conditions on the rows to list; without a condition, all rows of an answer are listed."""
 
 

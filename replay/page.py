@@ -28,6 +28,7 @@ from klamm.replay.page_tables import (
     UNKNOWN,
     Column,
     after_text,
+    at_least,
     duration_cell,
     ids_text,
     key_text,
@@ -268,7 +269,7 @@ def _controllers(asked: Asked, answers: Answers) -> Section:
         ("elected (UTC)", lambda row: time_cell(row["elected_ms"])),
         ("ready after", ready_cell),
         (
-            "since older epoch",
+            "after last event of older epochs",
             lambda row: duration_cell(row["since_older_epoch_ms"]),
         ),
     )
@@ -292,8 +293,10 @@ def _controllers(asked: Asked, answers: Answers) -> Section:
         ("brokers", lambda row: ids_text(row["brokers"])),
     )
     text = (
-        "Elected controllers, and the time until each was ready; brokers that failed. A broker "
-        "that failed as controller appears only as the election of the next controller."
+        "Elected controllers, and the time until each was ready. If the last event of an older "
+        "epoch is long before an election, either the old controller had nothing to log, or "
+        "there was no controller. Broker failures are those that the log shows: of a broker that "
+        "failed as controller, the journal and Kafka's logs show only the next election."
     )
     clusters = {row["run"] for row in answers.listings.get("starts", Listing()).rows}
     restarts = [starts] if len(starts.rows) > len(clusters) else []
@@ -317,15 +320,16 @@ def _trouble(asked: Asked, answers: Answers) -> Section:
         def cell(row: Row) -> Cell:
             if not can_tell(asked, question, row):
                 return UNKNOWN
-            count: int = row[name]
-            return duration_cell(count) if name.endswith("_ms") else count
+            undated = row["undated"] if question is Question.OFFLINE else 0
+            in_words = duration_cell if name.endswith("_ms") else _as_it_is
+            return at_least(row[name], undated, in_words)
 
         return _PROBLEM_COLUMNS[name], cell
 
     counted = (
         column("missing", Question.GAPS),
         column("failed", Question.FAILED),
-        column("shrinks", Question.ISR_CHURN),
+        column("shrinks", Question.UNPLANNED),
     )
     topics = table_of(
         answers,
@@ -355,6 +359,10 @@ def _trouble(asked: Asked, answers: Answers) -> Section:
         "because of a controlled shutdown, a reassignment or the deletion of a topic do not count."
     )
     return Section("Problems", text, there([topics, brokers]))
+
+
+def _as_it_is(count: int) -> int:
+    return count
 
 
 _PROBLEM_COLUMNS: Final = {

@@ -9,10 +9,10 @@ from klamm.replay.answers import Answer, How, Question, Reading, answer
 from klamm.replay.engines import Row
 from klamm.replay.event_schema import ZOOKEEPER_LOG
 from klamm.replay.listings import Listing
-from klamm.replay.page_tables import UNKNOWN, Column, table_of, there
+from klamm.replay.page_tables import UNKNOWN, Column, at_least, table_of, there
 from klamm.replay.run import VIOLATIONS, Answers
 from klamm.report.scales import duration_text, time_text
-from klamm.report.values import Figure, Section, Tone
+from klamm.report.values import Cell, Figure, Section, Tone
 
 _NOUNS: Final = {
     "illegal": ("illegal transition", "illegal transitions"),
@@ -88,20 +88,18 @@ def figures(answers: Answers, limits: Limits) -> Iterator[Figure]:
     yield _figure(counts["partitions"], "partition")
     yield _figure(violations, "violation", Tone.BAD if violations else Tone.GOOD)
     yield _figure(answers.listings["failovers"].total, "controller election")
-    for question, spent, ms in (
-        (
-            Question.LEADERLESS,
-            "without a live leader according to the log",
-            counts["leaderless_ms"],
-        ),
-        (Question.OFFLINE, "in OfflinePartition", counts["offline_ms"]),
+    leaderless, offline = counts["leaderless_ms"], counts["offline_ms"]
+    for question, spent, ms, undated in (
+        (Question.LEADERLESS, "without a live leader according to the log", leaderless, 0),
+        (Question.OFFLINE, "in OfflinePartition", offline, counts["undated"]),
     ):
         name = f"{spent}, summed over partitions"
         answered = [at.how for _, at in limits.get(question, ())]
         if answered and set(answered) == {How.NO}:
             yield Figure(UNKNOWN, name)
         else:
-            yield Figure(duration_text(ms), name, Tone.WARNING if ms else Tone.GOOD)
+            spent_text = str(at_least(ms, undated, duration_text))
+            yield Figure(spent_text, name, Tone.WARNING if ms or undated else Tone.GOOD)
     still = counts["open_reassignments"]
     yield _figure(still, "unfinished reassignment", Tone.WARNING if still else Tone.GOOD)
 
@@ -122,10 +120,12 @@ def logs(asked: Asked, answers: Answers) -> Section:
     """Return a section with the totals of each log; it is empty if there is only one log."""
 
     def spent(name: str, title: str, question: Question) -> Column:
-        return (
-            title,
-            lambda row: duration_text(row[name]) if can_tell(asked, question, row) else UNKNOWN,
-        )
+        def cell(row: Row) -> Cell:
+            undated = row["undated"] if question is Question.OFFLINE else 0
+            is_known = can_tell(asked, question, row)
+            return at_least(row[name], undated, duration_text) if is_known else UNKNOWN
+
+        return title, cell
 
     table = table_of(
         answers,

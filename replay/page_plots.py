@@ -109,7 +109,9 @@ def leader_rows(answers: Answers, begin_ms: int) -> Iterator[StepRows]:
             steps[:_MOST_BROKERS],
             begin_ms,
             end_ms,
-            f"All rows share one scale; the number is the final value. {_every(answers)}",
+            "All rows share one scale; the number is the final value. A broker that died leads "
+            "its partitions until their leader changes, here and in ZooKeeper. "
+            f"{_every(answers)}",
             len(steps),
             marks,
         )

@@ -141,6 +141,13 @@ def or_unknown(cell: Cell) -> Cell:
     return UNKNOWN if cell is None or cell == "" else cell
 
 
+def at_least(value: int, undated: int, text: Callable[[int], Cell]) -> Cell:
+    """Return a total as text, of which ``undated`` intervals with an unknown start are a part."""
+    if not undated:
+        return text(value)
+    return f"at least {text(value)}" if value else UNKNOWN
+
+
 def took_text(row: Mapping[str, Any]) -> str:
     """Return the duration of an interval, or "not ended"."""
     return "not ended" if row["end_ms"] is None else duration_cell(row["took_ms"])

@@ -31,6 +31,7 @@ from klamm.replay.questions.final_states import final_partitions, final_replicas
 from klamm.replay.questions.histories import by_partition, by_replica
 from klamm.replay.questions.isrs import flapping_replicas, isr_churn, moves, unclean_elections
 from klamm.replay.questions.lives import (
+    UNDATED,
     leader_changes,
     leaders_over_time,
     lives,
@@ -397,7 +398,8 @@ def _counts(found: _Found, tables: Mapping[str, str]) -> str:
         ),
         (
             problems.stays,
-            f"count(*) FILTER (WHERE is_counted) AS offlines, {total('offline_ms')} AS offline_ms",
+            f"count(*) FILTER (WHERE is_counted) AS offlines, {total('offline_ms')} AS offline_ms, "
+            f"{total(UNDATED)} AS undated",
         ),
         (problems.leaderless, f"{total('leaderless_ms')} AS leaderless_ms"),
         (reassigned, f"count(*) FILTER (WHERE status = '{OPEN}') AS open_reassignments"),

@@ -59,6 +59,9 @@ class Engine(Protocol):
     def check(self, sql: str) -> None:
         """Raise UsageError unless ``sql`` is a single, read-only query."""
 
+    def confine(self) -> None:
+        """From now on, refuse queries that name files. Relations of ``files`` stay readable."""
+
     def view(self, sql: str, name: str = "view") -> str:
         """Create a view of a query. Return its unique name, which begins with ``name``."""
 

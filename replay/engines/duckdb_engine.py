@@ -66,6 +66,7 @@ class DuckDbEngine:
         self._connection = connection
         self._numbers = count(1)
         self._pool: ProcessPoolExecutor | None = None
+        self._folders: list[str] = []
 
     def tasks(self) -> tuple[int, int]:
         """Return zeros, because DuckDB does not divide a query into tasks."""
@@ -93,6 +94,12 @@ class DuckDbEngine:
             statements = duckdb.extract_statements(sql)
         if len(statements) != 1 or statements[0].type.name not in ("SELECT", "RELATION"):
             raise UsageError(ONE_QUERY)
+
+    def confine(self) -> None:
+        """From now on, refuse queries that name files. Relations of ``files`` stay readable."""
+        self._run(f"SET allowed_directories = [{', '.join(map(literal, self._folders))}]")
+        self._run("SET enable_external_access = false")
+        self._run("SET lock_configuration = true")
 
     def view(self, sql: str, name: str = "view") -> str:
         """Create a view of a query."""
@@ -141,6 +148,7 @@ class DuckDbEngine:
     def _parquet(self, paths: Sequence[Path]) -> str:
         """Return SQL for the rows of Parquet files. Arrow reads those on a remote file system."""
         if not is_remote(paths[0]):
+            self._folders += sorted({str(path.parent.absolute()) for path in paths})
             listed = ", ".join(literal(str(path)) for path in paths)
             return f"read_parquet([{listed}], hive_partitioning = false)"
         import pyarrow.dataset
@@ -226,6 +234,8 @@ def _one_line_errors() -> Iterator[None]:
         yield
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         raise UsageError(f"invalid query: {_first_line(error)}") from error
+    except duckdb.PermissionException as error:
+        raise UsageError("invalid query: only the views can be read, not files") from error
     except duckdb.Error as error:
         if is_full(str(error)):
             raise no_space("temporary files") from error

@@ -95,6 +95,10 @@ class SparkEngine:
         if len(statements) != 1 or not isinstance(statements[0], exp.Query | exp.Describe):
             raise UsageError(ONE_QUERY)
 
+    def confine(self) -> None:
+        """From now on, refuse queries that name files. Relations of ``files`` stay readable."""
+        self.session.conf.set("spark.sql.runSQLOnFiles", "false")
+
     def view(self, sql: str, name: str = "view") -> str:
         """Create a view of a query."""
         named = self._named(self._frame(sql), name)

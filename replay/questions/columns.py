@@ -18,6 +18,7 @@ from klamm.replay.event_schema import (
     LEADERSHIP_DELETED,
     LEADERSHIP_WRITTEN,
     SOURCES,
+    STATE_CHANGE_LOG,
     STATE_CODES,
     ZOOKEEPER_LOG,
     code_of,
@@ -52,6 +53,7 @@ _ONLINE: Final = STATE_CODES[PartitionState.ONLINE.value]
 NO_PARTITION: Final = STATE_CODES[PartitionState.NON_EXISTENT.value]
 NO_REPLICA: Final = STATE_CODES[ReplicaState.NON_EXISTENT.value]
 IS_JOURNAL: Final = f"source = {code_of(JOURNAL, SOURCES)}"
+IS_STATE_CHANGE_LOG: Final = f"source = {code_of(STATE_CHANGE_LOG, SOURCES)}"
 IS_ZOOKEEPER: Final = f"source = {code_of(ZOOKEEPER_LOG, SOURCES)}"
 _PAIR: Final = "CAST(from_state AS INTEGER) * 100 + to_state"
 

@@ -28,6 +28,8 @@ BUCKETS: Final = 120
 BY_TRANSITION: Final = "transition"
 BY_SNAPSHOT: Final = "snapshot"
 _GONE: Final = -9
+UNDATED: Final = "CASE WHEN start_ms IS NULL THEN 1 ELSE 0 END"
+"""SQL that is 1 for an interval in OfflinePartition whose start, and so its length, is unknown."""
 IS_THERE: Final = (
     f"CASE WHEN is_partition_state THEN to_state <> {NO_PARTITION} WHEN {IS_DELETED} THEN false "
     f"WHEN {is_kind(LEADERSHIP_WRITTEN)} THEN true END"

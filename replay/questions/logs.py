@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from klamm.replay.questions.columns import RUN, summed
+from klamm.replay.questions.lives import UNDATED
 from klamm.replay.questions.reassignments import OPEN
 
 _COUNTED: Final[dict[str, tuple[str, str]]] = {
@@ -24,6 +25,7 @@ _COUNTED: Final[dict[str, tuple[str, str]]] = {
     "shared_epochs": ("shared_epochs", "1"),
     "leaderless_ms": ("leaderless", "leaderless_ms"),
     "offline_ms": ("stays", "offline_ms"),
+    "undated": ("stays", UNDATED),
     "open_reassignments": ("reassignments", f"CASE WHEN status = '{OPEN}' THEN 1 ELSE 0 END"),
 }
 """Columns of the result, each with a relation and the expression that is summed over its rows."""

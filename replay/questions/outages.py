@@ -10,8 +10,15 @@ from typing import Final, NamedTuple
 
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import NO_LEADER
-from klamm.replay.event_schema import ADMIN_REQUEST
-from klamm.replay.questions.columns import NO_PARTITION, OFFLINE, PARTITION, RUN, is_kind
+from klamm.replay.event_schema import ADMIN_REQUEST, SESSION_CLOSED_DETAIL
+from klamm.replay.questions.columns import (
+    IS_STATE_CHANGE_LOG,
+    NO_PARTITION,
+    OFFLINE,
+    PARTITION,
+    RUN,
+    is_kind,
+)
 
 _STARTED: Final = (
     f"({is_kind(Kind.TOPIC_DELETION_STARTED)} OR "
@@ -23,6 +30,9 @@ _IS_SHUTDOWN: Final = (
     f"({is_kind(Kind.EVENT)} AND (detail LIKE 'ControlledShutdown(%' "
     "OR detail LIKE 'Shutting down broker %'))"
 )
+_IS_ORDERLY: Final = f"({is_kind(Kind.BROKER_OFFLINE)} AND detail = '{SESSION_CLOSED_DETAIL}')"
+_SHUTDOWN_MS: Final = 60_000
+"""Time before a broker closes its ZooKeeper session in which its shutdown may have begun."""
 _BROKER: Final = is_kind(Kind.BROKER_OFFLINE, Kind.BROKER_ONLINE)
 IS_OF_OUTAGES: Final = (
     f"{is_kind(Kind.TOPIC_CREATED, Kind.CONTROLLER_READY)} OR {_BROKER} OR {_STARTED} "
@@ -81,19 +91,24 @@ GROUP BY d.source, d.run, broker, from_place, from_ms"""
 def shutdowns(marked: str) -> str:
     """Return a query for the intervals from a broker's controlled shutdown to its next start.
 
-    ``until_place`` is null for a broker that was not started again.
+    ``until_place`` is null for a broker that was not started again. ZooKeeper's logs do not have
+    the request for a shutdown, but a broker that shuts down closes its session. Its interval begins
+    when the broker registered, but not before ``from_ms``, which is null in other logs.
     """
     broker = f"CASE WHEN {_BROKER} THEN replica ELSE " + (
         f"CAST(regexp_extract(detail, '{_SHUTDOWN}', 1) AS INTEGER) END"
     )
     starts = f"lead(CASE WHEN {is_kind(Kind.BROKER_ONLINE)} THEN place END IGNORE NULLS)"
     return f"""
-SELECT {RUN}, broker, place AS from_place, until_place
+SELECT {RUN}, broker, CASE WHEN {_IS_ORDERLY} THEN coalesce(born_place, -1) ELSE place END
+  AS from_place, until_place, CASE WHEN {_IS_ORDERLY} THEN t_ms - {_SHUTDOWN_MS} END AS from_ms
 FROM (
-  SELECT {RUN}, kind, broker, place,
-    {starts} OVER (PARTITION BY {RUN}, broker ORDER BY place) AS until_place
+  SELECT {RUN}, kind, detail, broker, place, t_ms,
+    {starts} OVER (PARTITION BY {RUN}, broker ORDER BY place) AS until_place,
+    max(CASE WHEN {is_kind(Kind.BROKER_ONLINE)} THEN place END) OVER (
+      PARTITION BY {RUN}, broker ORDER BY place) AS born_place
   FROM (SELECT *, {broker} AS broker FROM {marked} WHERE {_BROKER} OR {_IS_SHUTDOWN}))
-WHERE {is_kind(Kind.EVENT)}"""
+WHERE {is_kind(Kind.EVENT)} OR {_IS_ORDERLY}"""
 
 
 def unplanned_shrinks(moved: str, dead: str, planned: Planned) -> str:
@@ -101,6 +116,7 @@ def unplanned_shrinks(moved: str, dead: str, planned: Planned) -> str:
 
     Replicas are expected to leave ISRs at topic deletions, controlled shutdowns and reassignments,
     but not if their broker died during a reassignment. ``moved``: result of ``while_reassigned``.
+    state-change.log alone does not show why a replica left an ISR.
     """
     of_run = "m.source = {0}.source AND m.run = {0}.run"
     of_topic = f"{of_run} AND m.topic = {{0}}.topic"
@@ -108,13 +124,14 @@ def unplanned_shrinks(moved: str, dead: str, planned: Planned) -> str:
     return f"""
 SELECT m.* FROM (
   SELECT m.*, x.broker IS NOT NULL AS is_dead
-  FROM (SELECT * FROM {moved} WHERE has_left) AS m
+  FROM (SELECT * FROM {moved} WHERE has_left AND NOT {IS_STATE_CHANGE_LOG}) AS m
   LEFT JOIN {dead} AS x ON {of_run.format("x")} AND m.replica = x.broker
     AND m.place > x.from_place AND {until.format("x")}) AS m
 ANTI JOIN {planned.deleted} AS d ON {of_topic.format("d")}
   AND m.place > d.from_place AND {until.format("d")}
 ANTI JOIN {planned.shut_down} AS s ON {of_run.format("s")} AND m.replica = s.broker
   AND m.place > s.from_place AND {until.format("s")}
+  AND (s.from_ms IS NULL OR m.t_ms >= s.from_ms)
 WHERE is_dead OR NOT is_reassigned"""
 
 

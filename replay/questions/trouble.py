@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from klamm.replay.questions.columns import IS_FAILURE, RUN, summed
+from klamm.replay.questions.lives import UNDATED
 
 _TROUBLE: Final = ("missing", "illegal", "failed", "unclean", "shrinks", "offlines")
-_OF_TOPICS: Final = ("rows", *_TROUBLE, "offline_ms", "leaderless_ms")
+_OF_TOPICS: Final = ("rows", *_TROUBLE, "offline_ms", "leaderless_ms", "undated")
 _OF_BROKERS: Final = ("missing", "illegal", "failed", "shrinks")
 
 
@@ -33,7 +34,11 @@ class Problems(NamedTuple):
 
 def problems_of_topics(found: Problems) -> str:
     """Return a query that counts the problems of each topic's partitions."""
-    stayed = {"offlines": "CASE WHEN is_counted THEN 1 ELSE 0 END", "offline_ms": "offline_ms"}
+    stayed = {
+        "offlines": "CASE WHEN is_counted THEN 1 ELSE 0 END",
+        "offline_ms": "offline_ms",
+        "undated": UNDATED,
+    }
     counts = (
         _counts("topic", _OF_TOPICS, found.gaps, {"missing": "missing"}),
         _counts("topic", _OF_TOPICS, found.marked, {"illegal": "1"}, "is_illegal"),

@@ -45,6 +45,10 @@ from klamm.replay.sources.log_tail import LogPart, read_log_part
 
 OTHER_KIND: Final = "unknown kind"
 TORN: Final = "torn"
+IMPOSSIBLE_TIME: Final = "impossible time"
+_FIRST_MS: Final = 0
+_LAST_MS: Final = 7_258_118_399_999
+"""The end of the year 2199. A row with a later time, or from before 1970, is damaged."""
 _COLUMN_OF: Final = {
     "run_id": "run",
     "cluster_id": "run",
@@ -140,7 +144,10 @@ def _rows_of(data: bytes) -> pa.Table | None:
     is_known = pc.and_(
         pc.equal(rows["v"], SCHEMA_VERSION), pc.is_in(rows["kind"], value_set=_KIND_SET)
     )
-    return rows if pc.all(is_known).as_py() else None
+    is_possible = pc.and_(
+        pc.greater_equal(rows["t_ms"], _FIRST_MS), pc.less_equal(rows["t_ms"], _LAST_MS)
+    )
+    return rows if pc.all(pc.and_(is_known, is_possible)).as_py() else None
 
 
 def _problem(line: bytes) -> str | None:
@@ -149,8 +156,11 @@ def _problem(line: bytes) -> str | None:
         version = _version.decode(line).v
         if version != SCHEMA_VERSION:
             return f"schema version {'none' if version is None else version}"
-        if _row.decode(line).kind not in _KINDS:
+        row = _row.decode(line)
+        if row.kind not in _KINDS:
             return OTHER_KIND
+        if not _FIRST_MS <= row.t_ms <= _LAST_MS:
+            return IMPOSSIBLE_TIME
     except msgspec.ValidationError:
         return NOT_A_ROW
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -239,7 +249,7 @@ def clusters_at_ends(paths: Sequence[Path]) -> list[str]:
             tail = file.read()
         plain = decompressed_head(head)
         for line in [*plain.split(b"\n"), *(tail.split(b"\n") if plain is head else ())]:
-            with suppress(msgspec.DecodeError):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 row = _row.decode(line)
                 if row.cluster_id is not None:
                     last_ms[row.cluster_id] = max(row.t_ms, last_ms.get(row.cluster_id, 0))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klamm.cluster.errors import UsageError
+from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
 from klamm.replay.event_table import FileSummary
 from klamm.replay.sources import Source, journal, kafka_logs, zookeeper
@@ -129,8 +129,11 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _recognized(path: Path) -> _Log | None:
     with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-        size = file.seek(0, os.SEEK_END)
+        try:
+            head = file.read(HEAD_BYTES)
+            size = file.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise EnvironmentProblem(f"{path} cannot be read: {error.strerror}") from error
     if not size:
         return None
     path = path.absolute()

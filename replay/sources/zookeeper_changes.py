@@ -19,6 +19,8 @@ from klamm.replay.event_schema import (
     ASSIGNMENT_WRITTEN,
     LEADERSHIP_DELETED,
     LEADERSHIP_WRITTEN,
+    SESSION_CLOSED_DETAIL,
+    SESSION_EXPIRED_DETAIL,
     WRITE_REFUSED,
 )
 from klamm.statemachines.reassignment import reassignment_id
@@ -91,7 +93,6 @@ EPOCH_WRITTEN: Final = "epoch_written"
 CONTROLLER_CREATED: Final = "controller_created"
 """/controller was created, but not in the same transaction as /controller_epoch was written."""
 SESSION_CLOSED: Final = "session_closed"
-SESSION_CLOSED_DETAIL: Final = "session closed"
 _ERRORS: Final = {
     -1: "SYSTEMERROR",
     -4: "CONNECTIONLOSS",
@@ -141,7 +142,10 @@ def changes_of(txn: Txn) -> list[Change]:
     Most transactions make no such change.
     """
     if not txn.is_multi:
-        return list(_changes_of_op(txn.ops[0], 0, None))
+        (op,) = txn.ops
+        if op.type is TxnType.CLOSE_SESSION:
+            return list(_closed(txn, op))
+        return list(_changes_of_op(op, 0, None))
     if txn.is_rejected:
         return [_refused(txn)]
     fence = _fence(txn.ops)
@@ -190,12 +194,15 @@ def _refused(txn: Txn) -> Change:
     return Change(WRITE_REFUSED, outcome=outcome)
 
 
+def _closed(txn: Txn, op: TxnOp) -> Iterator[Change]:
+    # Only a request of the client has a number: ZooKeeper itself closes expired sessions.
+    detail = SESSION_CLOSED_DETAIL if txn.cxid else SESSION_EXPIRED_DETAIL
+    yield Change(SESSION_CLOSED, detail=detail)
+    for path in op.paths or ():
+        yield from _deleted(znode_of(path), 0, None, detail)
+
+
 def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[Change]:
-    if op.type is TxnType.CLOSE_SESSION:
-        yield Change(SESSION_CLOSED)
-        for path in op.paths or ():
-            yield from _deleted(znode_of(path), 0, None, SESSION_CLOSED_DETAIL)
-        return
     znode = znode_of(op.path)
     if znode is None:
         return

@@ -32,7 +32,6 @@ from klamm.replay.sources.zookeeper_changes import (
     CONTROLLER_CREATED,
     EPOCH_WRITTEN,
     SESSION_CLOSED,
-    SESSION_CLOSED_DETAIL,
 )
 from klamm.replay.sources.zookeeper_rows import CHANGE_KINDS
 
@@ -169,7 +168,7 @@ SELECT {_of("r", _PLACE)}, {content},
   CASE WHEN c.was_broker THEN {_code(Kind.BROKER_OFFLINE)}
     ELSE {_code(Kind.CONTROLLER_RESIGNED)} END AS kind,
   c.run, CASE WHEN c.was_broker THEN c.broker ELSE {_UNKNOWN} END AS broker, r.epoch,
-  '{SESSION_CLOSED_DETAIL}' AS detail,
+  r.detail,
   CASE WHEN c.was_broker THEN {_UNKNOWN} ELSE c.broker END AS controller
 FROM (SELECT * FROM {few} WHERE {_IS_CLOSED}) AS r JOIN (
   SELECT session, zxid AS born_zxid, next_zxid, run, broker, {_is(Kind.BROKER_ONLINE)} AS was_broker

@@ -82,6 +82,17 @@ def test_two_logs_that_are_equal_end_in_0(
     )
 
 
+def test_a_row_that_is_not_utf8_is_a_lost_row(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = journal.read_bytes().split(b"\n")
+    lines[4] = lines[4].replace(b'"kind":"', b'"kind":"\xff')
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_bytes(b"\n".join(lines))
+    _, told = diff(capsys, journal, damaged)
+    assert told[1] == f"B: {damaged} (journal, {len(lines) - 2:,} events, 1 lost row)"
+
+
 def test_a_source_or_run_that_no_side_has_is_refused(
     journal: Path, dumped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,13 @@ def test_what_will_not_do_is_refused_in_one_line_and_a_hint(
     assert [path.name for path in folder.iterdir()] == ["precious"]
 
 
+def test_a_query_reads_no_files(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = f"SELECT * FROM read_text('{journal}')"
+    assert main(["replay", "sql", query, str(journal)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and "error: invalid query: only the views can be read" in told.err
+
+
 def test_a_master_that_does_not_answer_ends_in_1(
     journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -170,9 +170,41 @@ def test_a_shrink_that_was_requested_is_no_problem(engine: Engine, coded: Coded)
         {"kind": "event", "detail": "Shutting down broker 6"},
         left(6),
     )
+    assert unplanned(engine, events) == [(10, 1), (70, 2), (130, 5), (150, 4)]
+
+
+def test_a_broker_that_closes_its_session_had_left_isrs_on_purpose(
+    engine: Engine, coded: Coded
+) -> None:
+    def left(replica: int, **fields: Any) -> dict[str, Any]:
+        written = {"kind": "leadership_written", "topic": "t", "partition": 0, "leader": 9}
+        lost = {"isr": [9], "prev_isr": [9, replica], "source": "zookeeper"}
+        return {**written, **lost, **fields}
+
+    def on_zookeeper(row: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        return {**row, "source": "zookeeper", **fields}
+
+    events = coded(
+        on_zookeeper(came_back(1)),
+        on_zookeeper(came_back(2)),
+        left(1),
+        left(1, t_ms=100_030),
+        on_zookeeper(died(1), t_ms=100_040, detail="session closed"),
+        left(1, t_ms=100_050),
+        on_zookeeper(came_back(1), t_ms=100_060),
+        left(1, t_ms=100_070),
+        left(2, t_ms=100_080),
+        on_zookeeper(died(2), t_ms=100_090, detail="session expired"),
+        left(2, t_ms=100_100),
+        {**left(3, source="state-change.log"), "kind": "isr_removed", "replica": 3},
+    )
+    assert unplanned(engine, events) == [(30, 1), (100_070, 1), (100_080, 2), (100_100, 2)]
+
+
+def unplanned(engine: Engine, events: str) -> list[tuple[Any, ...]]:
     reassigned = engine.keep(reassignments(events))
     moved = engine.keep(while_reassigned(f"({moves(events)})", reassigned))
     dead = engine.keep(deaths(events))
     planned = Planned(engine.keep(deletions(events)), engine.keep(shutdowns(events)))
     found = unplanned_shrinks(moved, dead, planned)
-    assert rows_of(engine, found, "t_ms", "replica") == [(10, 1), (70, 2), (130, 5), (150, 4)]
+    return rows_of(engine, found, "t_ms", "replica")

@@ -109,8 +109,8 @@ def test_a_killed_controllers_cluster(real: Told) -> None:
         ("controller_elected", 0, 1, -1, None),
         ("broker_online", -1, 1, 2, None),
         ("broker_online", -1, 1, 1, None),
-        ("broker_offline", -1, 1, 0, "session closed"),
-        ("controller_resigned", 0, 1, -1, "session closed"),
+        ("broker_offline", -1, 1, 0, "session expired"),
+        ("controller_resigned", 0, 1, -1, "session expired"),
         ("controller_elected", 2, 2, -1, None),
         ("broker_online", -1, 2, 0, None),
     ]

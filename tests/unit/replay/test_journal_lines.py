@@ -92,6 +92,8 @@ def test_what_a_row_leaves_out_is_unknown_or_none() -> None:
         (line(seq="3"), "not a row"),
         (line(seq=None), "not a row"),
         (line(t_ms=1.5), "not a row"),
+        (line(t_ms=-1), "impossible time"),
+        (line(t_ms=(1 << 63) - 1), "impossible time"),
         (line(epoch=1 << 40), "not a row"),
         (line(isr=[1, None]), "not a row"),
         (line() + line(), "not json"),

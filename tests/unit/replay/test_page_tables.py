@@ -87,10 +87,19 @@ def test_the_folder_of_all_files_is_not_in_each_row() -> None:
         ([Reading.STATE_CHANGE_INFO, Reading.CONTROLLER_INFO], "unknown"),
         ([Reading.ZOOKEEPER, Reading.JOURNAL], "0 ms"),
         ([Reading.STATE_CHANGE_TRACE], "0 ms"),
+        ([Reading.CONTROLLER_DEBUG], "unknown"),
     ],
 )
 def test_sources_that_cannot_know_show_no_time_offline(readings: list[Reading], told: str) -> None:
     page = replay_page(Asked("x", None, [], limits(readings)), answers_of())
+    (figure,) = (at for at in page.figures if at.name.startswith("in OfflinePartition"))
+    assert figure.value == told
+
+
+@pytest.mark.parametrize(("ms", "told"), [(0, "unknown"), (1_500, "at least 1.50 s")])
+def test_a_total_without_the_length_of_an_interval_says_so(ms: int, told: str) -> None:
+    counts = defaultdict(int, offline_ms=ms, undated=1)
+    page = replay_page(Asked("x", None, [], {}), replace(answers_of(), counts=counts))
     (figure,) = (at for at in page.figures if at.name.startswith("in OfflinePartition"))
     assert figure.value == told
 
@@ -106,7 +115,7 @@ def test_no_two_facts_of_a_page_have_one_name() -> None:
 
 def test_each_of_several_logs_has_its_own_totals() -> None:
     zero = dict.fromkeys(("illegal", "missing", "lost_tails", "repeated", "late_writes"), 0)
-    times = {"leaderless_ms": 0, "offline_ms": 0, "open_reassignments": 0}
+    times = {"leaderless_ms": 0, "offline_ms": 0, "undated": 0, "open_reassignments": 0}
     logs = [
         {"source": source, "run": "r", "events": n, "partitions": 1, "elections": 3, **zero}
         | {"unclean": 2, "shared_epochs": 0, **times}
@@ -145,7 +154,7 @@ def test_no_heading_breaks_inside_a_word_at_80_columns(
             "topic": "a-topic-with-a-long-name",
             **dict.fromkeys(counts, 7),
         }
-        | {"offline_ms": 83_000, "leaderless_ms": 3_723_000}
+        | {"offline_ms": 83_000, "undated": 0, "leaderless_ms": 3_723_000}
         for source in sources
     ]
     answers = answers_of(topics=topics, epochs=topics)
@@ -161,7 +170,7 @@ def test_what_the_source_of_a_row_cannot_know_is_unknown_in_that_row() -> None:
     zero = dict.fromkeys(("illegal", "missing", "failed", "shrinks", "unclean", "offlines"), 0)
     topics = [
         {"source": source, "run": "r", "topic": "t", "trouble": 1, **zero}
-        | {"offline_ms": 0, "leaderless_ms": 5}
+        | {"offline_ms": 0, "undated": 0, "leaderless_ms": 5}
         for source in ("journal", "zookeeper")
     ]
     elected = {"run": "r", "controller": 1, "epoch": 1, "elected_ms": 5, "since_older_epoch_ms": 3}

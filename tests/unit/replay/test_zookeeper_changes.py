@@ -163,10 +163,13 @@ def test_a_refused_multi_is_a_refusal_and_no_write(
 
 
 def test_a_closed_session_shows_what_it_left_where_the_log_does() -> None:
-    (closed,) = changes_of(txn(TxnOp(TxnType.CLOSE_SESSION)))
-    assert closed == Change("session_closed")
+    (closed,) = changes_of(txn(TxnOp(TxnType.CLOSE_SESSION))._replace(cxid=7))
+    assert closed == Change("session_closed", detail="session closed")
+    (expired,) = changes_of(txn(TxnOp(TxnType.CLOSE_SESSION))._replace(cxid=0))
+    assert expired == Change("session_closed", detail="session expired")
     paths = ("/k/brokers/ids/1", "/k/controller", "/somebody/else")
-    _, broker, controller = changes_of(txn(TxnOp(TxnType.CLOSE_SESSION, paths=paths)))
+    ended = txn(TxnOp(TxnType.CLOSE_SESSION, paths=paths))._replace(cxid=7)
+    _, broker, controller = changes_of(ended)
     assert (broker.kind, broker.broker, broker.chroot) == ("broker_offline", 1, "/k")
     assert (controller.kind, controller.detail) == ("controller_resigned", "session closed")
 
