@@ -158,12 +158,8 @@ def run(
     ):
         page = page_of(given.name, opened, filters, answers, has_lives=format_ is Format.HTML)
         states = _states(opened, answers) if _is_narrow(filters) else None
-        values = {
-            "paths": given.name,
-            "filters": dataclasses.asdict(filters),
-            **as_values(answers),
-            "states": states,
-        }
+        about = {"paths": given.name, "filters": dataclasses.asdict(filters)}
+        values = {**about, **as_values(answers), "states": states}
         if out is not None and partial is not None:
             with full_disk_errors(out):
                 _write(partial, format_, opened, answers, page)
