@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -233,18 +233,27 @@ class KafkaCluster:
             auto_offset_reset="earliest",
             isolation_level="read_committed",
         )
-        values: list[int] = []
 
-        def is_complete() -> bool:
+        def poll() -> Iterator[bytes]:
             for records in consumer.poll(100).values():
-                values.extend(int(record.value) for record in records)
-            return len(values) >= count
+                yield from (record.value for record in records)
 
         try:
-            wait_until(is_complete, PATIENCE_S, f"{count} values of {topic}")
+            return values_until(count, topic, poll)
         finally:
             consumer.close()
-        return values
+
+
+def values_until(count: int, topic: str, poll: Callable[[], Iterable[bytes]]) -> list[int]:
+    """Return the values that ``poll`` returns, as soon as there are ``count``."""
+    values: list[int] = []
+
+    def is_complete() -> bool:
+        values.extend(map(int, poll()))
+        return len(values) >= count
+
+    wait_until(is_complete, PATIENCE_S, f"{count} values of {topic}")
+    return values
 
 
 class Load:
@@ -289,3 +298,14 @@ class Load:
         value = record.value()
         assert value is not None
         self.acknowledged.append(int(value))
+
+
+def kill_first_leader(cluster: KafkaCluster, topic: str) -> Load:
+    """Kill broker 1, which leads partition 0, under load, and start it again."""
+    load = Load(cluster, topic)
+    load.send(500)
+    cluster.brokers[1].end()
+    load.send_until(lambda: cluster.leads(topic, 2, [2, 3]), f"broker 2 leads {topic}-0")
+    load.flush()
+    cluster.brokers[1].restart()
+    return load

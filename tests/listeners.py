@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
@@ -70,6 +73,19 @@ def bootstrap(server: ClusterServer) -> list[str]:
     """Return HOST:PORT of every broker."""
     places = (place(server, broker_id) for broker_id in range(BROKERS))
     return [f"{host}:{port}" for host, port in places]
+
+
+def create_everywhere(admin: AdminClient, partitions: int, patience_s: float) -> None:
+    """Create the topic t with replicas on all brokers, and wait until all are in sync."""
+    new = NewTopic("t", partitions, BROKERS)
+    admin.create_topics([new], operation_timeout=30)["t"].result(patience_s)
+
+    # Any broker may be asked, also one that UpdateMetadata has not reached yet.
+    def isrs() -> list[list[int]]:
+        found = admin.list_topics("t").topics["t"].partitions
+        return [sorted(one.isrs) for one in found.values()]
+
+    wait_until(lambda: isrs() == [[0, 1, 2]] * partitions, patience_s)
 
 
 def create(server: ClusterServer, replicas: tuple[int, ...]) -> None:

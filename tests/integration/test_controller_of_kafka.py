@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 from bench.kafka.locate import SKIP_REASON, run_topic_command
 from klamm.drills.kafka.jars import kafka_libs
 from klamm.zk.embedded import EmbeddedZooKeeper
-from tests.kafka_cluster import PATIENCE_S, KafkaCluster, Load
+from tests.kafka_cluster import PATIENCE_S, KafkaCluster, Load, kill_first_leader
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -93,12 +93,7 @@ def test_a_leader_is_killed_under_load(cluster: KafkaCluster) -> None:
     cluster.create("kill", {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)})
     everywhere = {n: (leader, [1, 2, 3]) for n, leader in enumerate((1, 2, 3))}
     cluster.await_partitions("kill", everywhere)
-    load = Load(cluster, "kill")
-    load.send(500)
-    cluster.brokers[1].end()
-    load.send_until(lambda: cluster.leads("kill", 2, [2, 3]), "broker 2 leads kill-0")
-    load.flush()
-    cluster.brokers[1].restart()
+    load = kill_first_leader(cluster, "kill")
     rejoined = {0: (2, [1, 2, 3]), 1: (2, [1, 2, 3]), 2: (3, [1, 2, 3])}
     cluster.await_partitions("kill", rejoined)
     assert sorted(cluster.read("kill", len(load.acknowledged))) == sorted(load.acknowledged)

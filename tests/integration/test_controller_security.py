@@ -15,7 +15,6 @@ import confluent_kafka
 import pytest
 import trustme
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 
 from bench.kafka.locate import SKIP_REASON, run_tool
@@ -32,8 +31,21 @@ from klamm.server.kafka_cluster import parse_listener
 from klamm.wire.broker_security import broker_security
 from klamm.wire.config import inter_broker_config
 from klamm.zk.embedded import EmbeddedZooKeeper
-from tests.kafka_cluster import PATIENCE_S, KafkaCluster, Load, Security
-from tests.listeners import BROKERS, bootstrap, config_of, free_ports, place
+from tests.kafka_cluster import (
+    PATIENCE_S,
+    KafkaCluster,
+    Security,
+    kill_first_leader,
+    values_until,
+)
+from tests.listeners import (
+    BROKERS,
+    bootstrap,
+    config_of,
+    create_everywhere,
+    free_ports,
+    place,
+)
 from tests.security_clients import Login, librdkafka_config
 from tests.waiting import wait_until
 from tests.zookeeper_tls import Certificates
@@ -151,17 +163,12 @@ def values_of(cluster: KafkaCluster, topic: str, count: int) -> list[int]:
     """Read partition 0 of a topic until ``count`` values were read, and return them."""
     consumer = confluent_kafka.Consumer({**cluster.client, "group.id": "g"})
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    values: list[int] = []
-
-    def is_complete() -> bool:
-        values.extend(int(record.value()) for record in consumer.consume(1000, 0.1))
-        return len(values) >= count
-
     try:
-        wait_until(is_complete, PATIENCE_S, f"{count} values of {topic}")
+        return values_until(
+            count, topic, lambda: [record.value() for record in consumer.consume(1000, 0.1)]
+        )
     finally:
         consumer.close()
-    return values
 
 
 @pytest.mark.kafka
@@ -170,12 +177,7 @@ def values_of(cluster: KafkaCluster, topic: str, count: int) -> list[int]:
 def test_brokers_of_kafka_are_driven(cluster: KafkaCluster) -> None:
     cluster.create("t", {0: (1, 2, 3)})
     cluster.await_partitions("t", {0: (1, [1, 2, 3])})
-    load = Load(cluster, "t")
-    load.send(500)
-    cluster.brokers[1].end()
-    load.send_until(lambda: cluster.leads("t", 2, [2, 3]), "broker 2 leads t-0")
-    load.flush()
-    cluster.brokers[1].restart()
+    load = kill_first_leader(cluster, "t")
     # Leaders ask the controller for each change of an ISR (AlterIsr).
     cluster.await_partitions("t", {0: (2, [1, 2, 3])})
     cluster.brokers[2].stop()
@@ -238,15 +240,7 @@ def test_brokers_of_another_process_are_driven(secured: Secured) -> None:
         )
         admin = AdminClient({**config, "log_level": 0})
         wait_until(lambda: admin.list_topics().controller_id == 1000, PATIENCE_S)
-        created = admin.create_topics([NewTopic("t", 1, 3)], operation_timeout=30)["t"]
-        created.result(PATIENCE_S)
-
-        # Any broker may be asked, also one that UpdateMetadata has not reached yet.
-        def isrs() -> list[list[int]]:
-            found = admin.list_topics("t").topics["t"].partitions
-            return [sorted(one.isrs) for one in found.values()]
-
-        wait_until(lambda: isrs() == [[0, 1, 2]], PATIENCE_S)
+        create_everywhere(admin, 1, PATIENCE_S)
     assert failures == []
 
 

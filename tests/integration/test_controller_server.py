@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 
 from klamm.admin.guard import MARKER_PATH
@@ -26,7 +25,7 @@ from klamm.server.controller_server import (
 )
 from klamm.server.kafka_cluster import parse_listener
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ClusterIdZNode
-from tests.listeners import BROKERS, config_of, free_ports
+from tests.listeners import BROKERS, config_of, create_everywhere, free_ports
 from tests.waiting import wait_until
 
 PATIENCE_S = 30.0
@@ -182,15 +181,7 @@ def test_brokers_of_another_process_are_driven(
             wait_until(lambda: server.known_controller() == taken, PATIENCE_S)
             admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
             wait_until(lambda: admin.list_topics().controller_id == 1000, PATIENCE_S)
-            created = admin.create_topics([NewTopic("t", 2, 3)], operation_timeout=30)["t"]
-            created.result(PATIENCE_S)
-
-            # Any broker may be asked, also one that UpdateMetadata has not reached yet.
-            def isrs() -> list[list[int]]:
-                found = admin.list_topics("t").topics["t"].partitions
-                return [sorted(one.isrs) for one in found.values()]
-
-            wait_until(lambda: isrs() == [[0, 1, 2]] * 2, PATIENCE_S)
+            create_everywhere(admin, 2, PATIENCE_S)
         successor = await_successor(config)
         assert successor is not None
         assert successor.broker_id in range(BROKERS)
