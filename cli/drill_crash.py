@@ -17,10 +17,18 @@ from typing import Annotated, Any, Final
 import typer
 
 from klamm.cli.completion import complete_drill
-from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, counted, print_json
+from klamm.cli.options import (
+    AsJson,
+    Jobs,
+    QuirkNames,
+    Seed,
+    comma_separated,
+    print_json,
+)
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks
 from klamm.drills import crashing, library
@@ -53,7 +61,7 @@ def crash(
             autocompletion=complete_drill,
         ),
     ],
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the simulation.")] = 0,
+    seed: Seed = 0,
     points: Annotated[
         str | None, typer.Option(metavar="N..M", help="Crash points to run. [default: all]")
     ] = None,

@@ -15,10 +15,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, counted, print_json
+from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks
 from klamm.drills import exploring

@@ -8,9 +8,10 @@ from typing import Annotated, Final
 import typer
 
 from klamm.cli.completion import complete_drill
-from klamm.cli.options import QuirkNames, comma_separated, counted
+from klamm.cli.options import QuirkNames, Seed, comma_separated
 from klamm.cli.running import ending_signals_raise, own_log, work_folder, write_file
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks
 from klamm.drills import library
@@ -34,7 +35,7 @@ def shrink(
             autocompletion=complete_drill,
         ),
     ],
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the simulation.")] = 0,
+    seed: Seed = 0,
     quirks: QuirkNames = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing files, such as those of a hunt.")

@@ -21,10 +21,11 @@ import typer
 
 from klamm.cli.errors import print_error
 from klamm.cli.explain import explain_subject, explained_lines
-from klamm.cli.options import counted, print_json
+from klamm.cli.options import print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.status import state_lines
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import EnvironmentProblem, KlammError, NotFound, UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.plain_text import harmless_line

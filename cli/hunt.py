@@ -26,13 +26,13 @@ from klamm.cli.options import (
     Jobs,
     QuirkNames,
     comma_separated,
-    counted,
     finite,
     print_json,
 )
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.quirks import Quirks, parse_quirks
 from klamm.drills.as_pytest import pytest_text

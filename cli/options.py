@@ -35,6 +35,7 @@ QuirkNames = Annotated[
         "(see klamm drill list --bugs).",
     ),
 ]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of the simulation.")]
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Number of processes. [default: one per core]")
 ]
@@ -89,11 +90,6 @@ def comma_separated(text: str | None) -> list[str]:
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number and the noun that it counts, e.g. "1 seed" or "2,000 seeds"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def table_lines(rows: Sequence[Sequence[object]]) -> list[str]:

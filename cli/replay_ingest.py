@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from klamm.cli.options import AsJson, counted, finite, print_json
+from klamm.cli.options import AsJson, finite, print_json
 from klamm.cli.replay_input import (
     MEMORY_MB,
     Cores,
@@ -26,6 +26,7 @@ from klamm.cli.replay_input import (
 )
 from klamm.cli.running import ending_signals_raise, stopped_by_signals
 from klamm.cli.waiting import running_step
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.report.scales import time_text
 

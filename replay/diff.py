@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import (
     NO_LEADER,
@@ -237,7 +238,7 @@ def side_of(
         for run in summary.runs
         if summary.source in choice.sources and choice.run in (None, run.run)
     )
-    lost = f", {missing:,} lost row{'s'[: missing != 1]}" if missing else ""
+    lost = f", {counted(missing, 'lost row')}" if missing else ""
     engine = table.engine
     one = code_of(choice.sources[0] if len(choice.sources) == 1 else KAFKA_LOGS, SOURCES)
     events = engine.view(

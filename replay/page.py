@@ -321,8 +321,8 @@ def _trouble(asked: Asked, answers: Answers) -> Section:
             if not can_tell(asked, question, row):
                 return UNKNOWN
             undated = row["undated"] if question is Question.OFFLINE else 0
-            in_words = duration_cell if name.endswith("_ms") else _as_it_is
-            return at_least(row[name], undated, in_words)
+            text = duration_cell(row[name]) if name.endswith("_ms") else row[name]
+            return at_least(text, row[name], undated)
 
         return _PROBLEM_COLUMNS[name], cell
 
@@ -359,10 +359,6 @@ def _trouble(asked: Asked, answers: Answers) -> Section:
         "because of a controlled shutdown, a reassignment or the deletion of a topic do not count."
     )
     return Section("Problems", text, there([topics, brokers]))
-
-
-def _as_it_is(count: int) -> int:
-    return count
 
 
 _PROBLEM_COLUMNS: Final = {

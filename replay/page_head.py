@@ -98,7 +98,7 @@ def figures(answers: Answers, limits: Limits) -> Iterator[Figure]:
         if answered and set(answered) == {How.NO}:
             yield Figure(UNKNOWN, name)
         else:
-            spent_text = str(at_least(ms, undated, duration_text))
+            spent_text = str(at_least(duration_text(ms), ms, undated))
             yield Figure(spent_text, name, Tone.WARNING if ms or undated else Tone.GOOD)
     still = counts["open_reassignments"]
     yield _figure(still, "unfinished reassignment", Tone.WARNING if still else Tone.GOOD)
@@ -121,9 +121,10 @@ def logs(asked: Asked, answers: Answers) -> Section:
 
     def spent(name: str, title: str, question: Question) -> Column:
         def cell(row: Row) -> Cell:
+            if not can_tell(asked, question, row):
+                return UNKNOWN
             undated = row["undated"] if question is Question.OFFLINE else 0
-            is_known = can_tell(asked, question, row)
-            return at_least(row[name], undated, duration_text) if is_known else UNKNOWN
+            return at_least(duration_text(row[name]), row[name], undated)
 
         return title, cell
 

@@ -141,11 +141,11 @@ def or_unknown(cell: Cell) -> Cell:
     return UNKNOWN if cell is None or cell == "" else cell
 
 
-def at_least(value: int, undated: int, text: Callable[[int], Cell]) -> Cell:
-    """Return a total as text, of which ``undated`` intervals with an unknown start are a part."""
+def at_least(text: Cell, total: int, undated: int) -> Cell:
+    """Return the text of a total to which ``undated`` intervals with an unknown start belong."""
     if not undated:
-        return text(value)
-    return f"at least {text(value)}" if value else UNKNOWN
+        return text
+    return f"at least {text}" if total else UNKNOWN
 
 
 def took_text(row: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from klamm.cluster.counting import counted
 from klamm.report.scales import (
     Scale,
     duration_text,
@@ -232,7 +233,7 @@ def _heat_map(plot: HeatMap, x: Scale) -> dict[str, Any]:
 
 def _counted(count: int, unit: str) -> str:
     """Return a number with its unit, which is a plural."""
-    return f"{count:,} {unit.removesuffix('s') if count == 1 else unit}"
+    return counted(count, unit.removesuffix("s"))
 
 
 def _gantt(plot: Gantt, x: Scale) -> dict[str, Any]:

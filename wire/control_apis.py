@@ -39,9 +39,8 @@ from klamm.cluster.types import (
 )
 from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.schema import Values, by_topic, error_of, topic_id_of, uuid_of
+from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS
 
-_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Names of the security protocols; the index is the id (SecurityProtocol)."""
 State = TypeVar(
     "State", LeaderAndIsrPartitionState, UpdateMetadataPartitionState, StopReplicaPartitionState
 )
@@ -166,7 +165,7 @@ def _end_point_values(end_point: EndPoint) -> Values:
         "host": end_point.host,
         "port": end_point.port,
         "listener": end_point.listener_name,
-        "security_protocol": _SECURITY_PROTOCOLS.index(end_point.security_protocol),
+        "security_protocol": SECURITY_PROTOCOLS.index(end_point.security_protocol),
     }
 
 
@@ -298,9 +297,9 @@ def _end_points_of(broker: Any) -> Iterator[EndPoint]:
         yield EndPoint(broker.v0_host, broker.v0_port)
         return
     for one in broker.endpoints:
-        if not 0 <= one.security_protocol < len(_SECURITY_PROTOCOLS):
+        if not 0 <= one.security_protocol < len(SECURITY_PROTOCOLS):
             raise InvalidRequestFrame(f"unknown security protocol {one.security_protocol}")
-        protocol = _SECURITY_PROTOCOLS[one.security_protocol]
+        protocol = SECURITY_PROTOCOLS[one.security_protocol]
         # Before version 3 the name of a listener is that of its security protocol.
         yield EndPoint(one.host, one.port, getattr(one, "listener", protocol), protocol)
 

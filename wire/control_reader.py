@@ -11,6 +11,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
+from kio.serial.errors import DecodeError
+from kio.serial.readers import read_compact_array_length
+
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import LeaderAndIsrResponse
 from klamm.cluster.types import TopicPartition
@@ -38,7 +41,7 @@ def leader_and_isr_response(
     """
     try:
         return _read(frame, correlation_id, topic_names)
-    except (struct.error, IndexError, _Unusual):
+    except (struct.error, IndexError, ValueError, DecodeError, _Unusual):
         return None
 
 
@@ -76,16 +79,10 @@ def _slice(frame: bytes, begin: int, end: int) -> bytes:
 
 def _array_length(frame: bytes, offset: int) -> tuple[int, int]:
     """Return the length of the array that begins at ``offset``, and the offset of its elements."""
-    value = shift = 0
-    while True:
-        byte = frame[offset]
-        value |= (byte & 0x7F) << shift
-        offset, shift = offset + 1, shift + 7
-        if byte < 0x80:
-            break
-    if not value:
+    length, size = read_compact_array_length(frame, offset)
+    if length is None:
         raise _Unusual
-    return value - 1, offset
+    return length, offset + size
 
 
 def _no_tagged_fields(frame: bytes, offset: int) -> int:
