@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import yaml
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import NotFound, UsageError, WrongState
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.quirks import Quirks
@@ -318,7 +319,7 @@ class TimeTravel:
         self._go_on(lambda: self.timeline.place.begun >= before + count)
         left = self.timeline.place.begun - before
         if self.timeline.verdict is not None and count > left + 1:
-            raise NotFound(f"the drill ended after {left} more step{'' if left == 1 else 's'}")
+            raise NotFound(f"the drill ended after {counted(left, 'more step')}")
 
     def advance(self, count: int) -> None:
         """Run a number of simulation steps, or to the end of the drill."""

@@ -37,7 +37,7 @@ from klamm.wire.config import inter_broker_config, listener_config
 from klamm.wire.listener_security import ListenerSecurity, listener_security
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.security import ZooKeeperSecurity, ZooKeeperTls
-from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS
+from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS, uses_sasl
 
 DEFAULT_CANDIDATES: Final = 5
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6_000
@@ -251,7 +251,7 @@ class ServerConfig:
         With SASL, there are none without a user. Raises UsageError as ``listener_security`` does.
         """
         config = inter_broker_config(self.config)
-        is_sasl = self.listen_protocol.startswith("SASL_")
+        is_sasl = uses_sasl(self.listen_protocol)
         if is_sasl and config.klamm_sasl_inter_broker_user_location is None:
             return UNSECURED
         return broker_security(self.listen_protocol, config)

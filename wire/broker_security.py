@@ -16,6 +16,7 @@ from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.wire.config import InterBrokerConfig
 from klamm.wire.listener_security import load_keystore, read_users
 from klamm.zk.security import unusable_files
+from klamm.zk.znodes.brokers import uses_sasl, uses_tls
 
 PLAINTEXT: Final = "PLAINTEXT"
 _CERTIFICATE_HINT: Final = (
@@ -54,8 +55,8 @@ def broker_security(protocol: str, config: InterBrokerConfig) -> BrokerSecurity:
 
     Raises UsageError if a setting or file is missing or cannot be used.
     """
-    tls = _tls_context(config) if protocol in ("SSL", "SASL_SSL") else None
-    login = _login(config) if protocol.startswith("SASL_") else None
+    tls = _tls_context(config) if uses_tls(protocol) else None
+    login = _login(config) if uses_sasl(protocol) else None
     return BrokerSecurity(protocol, tls, login)
 
 

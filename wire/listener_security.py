@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from klamm.cluster.errors import UsageError
 from klamm.wire.config import ListenerConfig
 from klamm.zk.security import unusable_files
+from klamm.zk.znodes.brokers import uses_sasl, uses_tls
 
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -46,8 +47,8 @@ def listener_security(protocol: str, config: ListenerConfig) -> ListenerSecurity
 
     Raises UsageError if a setting or file is missing or cannot be used.
     """
-    tls = _tls_context(config) if protocol in ("SSL", "SASL_SSL") else None
-    if not protocol.startswith("SASL_"):
+    tls = _tls_context(config) if uses_tls(protocol) else None
+    if not uses_sasl(protocol):
         return ListenerSecurity(tls)
     if not config.sasl_enabled_mechanisms:
         raise UsageError("sasl.enabled.mechanisms is empty: No SASL mechanisms are enabled")

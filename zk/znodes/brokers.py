@@ -35,6 +35,16 @@ _DEFAULT_PROTOCOL_MAP: Final = {name: name for name in SECURITY_PROTOCOLS}
 _CONNECTION_STRING: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
+def uses_tls(protocol: str) -> bool:
+    """Return True if connections with this security protocol are encrypted."""
+    return protocol in ("SSL", "SASL_SSL")
+
+
+def uses_sasl(protocol: str) -> bool:
+    """Return True if clients authenticate themselves with SASL with this security protocol."""
+    return protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+
 class BrokersZNode:
     """/brokers: parent of the znodes of brokers and topics."""
 
