@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from klamm.cluster.configs import BROKER_CONFIGS
+from klamm.cluster.counting import counted
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.drills.values import DrillCluster
@@ -227,8 +228,8 @@ class Existing:
             total += count
         if wanted <= total:
             return None
-        partitions = "1 partition" if total == 1 else f"{total} partitions"
-        problem = f"{wanted} partitions can never be offline: the drill has {partitions}"
+        has = counted(total, "partition")
+        problem = f"{wanted} partitions can never be offline: the drill has {has}"
         return Missing(node, problem, f"offline_partitions: {total} means all of them")
 
     def _no_reassignment(self, node: yaml.Node) -> Missing | None:

@@ -138,7 +138,7 @@ _ACTION_VALUES: Final[Mapping[str, Schema]] = {
     "set_topic_partitions": _REPLICAS,
     "preload": _by(_PARTITION, _SIZE),
     **dict.fromkeys(
-        (("expire_session", "fail_authentication", "lose_request", "lose_reply")), _BROKERS
+        ("expire_session", "fail_authentication", "lose_request", "lose_reply"), _BROKERS
     ),
     "advance": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
     "wait": _ref("duration"),
