@@ -14,7 +14,7 @@ from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.partitions.remote_replica import NEVER_MS
 from klamm.cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RateSchedule
 from klamm.cluster.data_requests import MAX_BYTES
-from klamm.cluster.records import Interval, IntervalRecords, Stretch
+from klamm.cluster.records import IntervalRecords, Stretch
 from klamm.cluster.requests import Address
 
 
@@ -133,9 +133,8 @@ def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:
     end = schedule.end_at(at_ms)
     if end <= log.log_end_offset:
         return
-    at_once = max(1, log.config.segment_bytes // schedule.record_size_bytes)
+    size_bytes = schedule.record_size_bytes
+    at_once = max(1, log.config.segment_bytes // size_bytes)
     timestamp_ms, epoch = schedule.timestamp_at(at_ms), partition.leader_epoch
     while (start := log.log_end_offset) < end:
-        until = min(end, start + at_once)
-        size_bytes = (until - start) * schedule.record_size_bytes
-        log.append_analytically(Interval(epoch, start, until, size_bytes, timestamp_ms))
+        log.append_analytically(epoch, min(end, start + at_once), size_bytes, timestamp_ms)

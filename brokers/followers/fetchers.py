@@ -314,16 +314,16 @@ class ReplicaFetcherManager:
         """
         if self.held:
             return None
-        due = [again_ms for again_ms, _ in itertools.islice(self._behind.values(), 1)]
+        # All delays are equal, so the oldest entry of a dictionary is due first.
+        due = [next(iter(self._behind.values()))[0]] if self._behind else []
         for leader, fetcher in self._fetchers.items():
             if not (fetcher.in_flight or fetcher.delayed) or leader not in alive:
                 continue
             if fetcher.in_flight:
                 due.append(fetcher.due_ms)
             else:
-                # All delays are equal, so the oldest entry is due first.
                 due.append(next(iter(fetcher.delayed.values())))
-        return min(due, default=None)
+        return min(due) if due else None
 
     def on_timer(self, now_ms: float) -> None:
         """Time out unanswered requests, and retry partitions whose delay is over."""

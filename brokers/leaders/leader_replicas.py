@@ -482,6 +482,8 @@ class FollowerNotifications:
 
         Return None if no live follower is expected to fetch.
         """
+        if not self._owing:
+            return None
         return next((due for key, due in self._owing.items() if key.replica in alive), None)
 
     def take_due(self, now_ms: float) -> list[PartitionAndReplica]:

@@ -163,33 +163,41 @@ class IntervalLog(msgspec.Struct, gc=False):
         for batch in records.producer_batches:
             self._remember(batch)
 
-    def append_analytically(self, appended: Interval) -> None:
-        """Append constant-rate records, which have no producer id, at the log end.
+    def append_analytically(
+        self, leader_epoch: int, end: int, record_size_bytes: int, timestamp_ms: int
+    ) -> None:
+        """Append constant-rate records, which have no producer id, from the log end to ``end``.
 
         Has the same effect as ``append_as_follower``, but is faster.
         """
-        assert appended.start == self.log_end_offset, f"{appended} at {self.log_end_offset}"
-        kept, epochs = self.kept, self.epochs
-        size_bytes, timestamp_ms = appended.size_bytes, appended.max_timestamp_ms
+        kept, epochs, start = self.kept, self.epochs, self.log_end_offset
+        size_bytes = (end - start) * record_size_bytes
         if (
             isinstance(kept, Held)
             and kept.intervals
-            and not (kept.rolled and kept.rolled[-1] == appended.start)
+            and not (kept.rolled and kept.rolled[-1] == start)
             and epochs
-            and epochs[-1].epoch == appended.leader_epoch
+            and epochs[-1].epoch == leader_epoch
             and not self._must_roll(kept, size_bytes, timestamp_ms)
-            and can_be_joined(last := kept.intervals[-1], appended)
+            and (last := kept.intervals[-1]).leader_epoch == leader_epoch
+            and last.size_bytes == record_size_bytes * (last.end - last.start)
         ):
             # Nearly all appends extend the last interval.
-            kept.intervals[-1] = joined(last, appended)
+            kept.intervals[-1] = Interval(
+                leader_epoch,
+                last.start,
+                end,
+                last.size_bytes + size_bytes,
+                max(last.max_timestamp_ms, timestamp_ms),
+            )
             kept.active_bytes += size_bytes
-            self.log_end_offset = appended.end
-            if appended.end - self.recovery_point >= self.config.flush_messages:
+            self.log_end_offset = end
+            if end - self.recovery_point >= self.config.flush_messages:
                 self.flush()
             return
         self._check_fits_segment(size_bytes)
         self._roll_for(size_bytes, timestamp_ms)
-        self._append(appended)
+        self._append(Interval(leader_epoch, start, end, size_bytes, timestamp_ms))
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> Records:
         """Read intervals from ``offset`` onward (see ReplicaLog).

@@ -279,9 +279,13 @@ class Partition(msgspec.Struct, gc=False):
         Return True if the high watermark advanced.
         """
         assert self.log is not None
-        new = self.log.log_end_offset
+        new, isr = self.log.log_end_offset, self.isr
         if new <= self.high_watermark:
             return False
+        for remote in self.remotes:
+            # Most calls end here: a follower in the ISR has no record above the high watermark.
+            if remote.log_end_offset <= self.high_watermark and remote.replica_id in isr:
+                return False
         counted = self.counted(broker_id, now_ms, lag_time_max_ms)
         if counted is None:
             return False

@@ -26,6 +26,7 @@ from klamm.runtime.checks.observations import (
     ReplicaChanged,
     ReplicasChanged,
     Requested,
+    RoleChanged,
     ShutDown,
     StateWritten,
     TopicWritten,
@@ -85,6 +86,10 @@ def _events(source: str, check: Check, statement: str) -> Invariant:
 
 def _replicas(source: str, check: Check, statement: str) -> Invariant:
     return Invariant(statement, source, ReplicaChanged, check)
+
+
+def _roles(source: str, check: Check, statement: str) -> Invariant:
+    return Invariant(statement, source, RoleChanged, check)
 
 
 def _partitions(source: str, check: Check | None, statement: str) -> Invariant:
@@ -297,7 +302,7 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         replica.isr_reaches_high_watermark,
         "No log of a replica in ZooKeeper's ISR ends before the leader's high watermark.",
     ),
-    "maximal-isr-covers-the-isr": _replicas(
+    "maximal-isr-covers-the-isr": _roles(
         "KIP-497 ReplicationQuorumSuperset",
         replica.maximal_isr_covers_the_isr,
         "A leader waits for every replica in ZooKeeper's ISR before it advances the high "
@@ -315,17 +320,17 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         IsrApplied,
         replica.high_watermark_follows_the_isr,
     ),
-    "leaders-know-their-epoch": _replicas(
+    "leaders-know-their-epoch": _roles(
         "KAFKA-15608",
         replica.leaders_know_their_epoch,
         "The log of a leader contains the start of its leader epoch.",
     ),
-    "leader-was-elected": _replicas(
+    "leader-was-elected": _roles(
         "KIP-101",
         replica.leader_was_elected,
         "A broker leads a partition only at leader epochs for which it is the leader in ZooKeeper.",
     ),
-    "applied-epoch-does-not-decrease": _replicas(
+    "applied-epoch-does-not-decrease": _roles(
         "KIP-101",
         replica.applied_epoch_does_not_decrease,
         "A replica never returns to an earlier leader epoch.",

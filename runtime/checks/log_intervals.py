@@ -2,7 +2,8 @@
 
 The intervals of an in-memory log are computed only from the first one that may have changed.
 Intervals of different replicas that contain the same records are the same object, apart from the
-last interval of a log: then Python compares long logs quickly.
+last interval of a log, and logs that differ at most in their ends have the same shape: then long
+logs are compared quickly.
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from klamm.cluster.records import Interval
 from klamm.cluster.types import TopicPartition
 
 _MAX_SHARED: Final = 100_000
+_MAX_SHAPES: Final = 10_000
+Shape = tuple[tuple[Interval, ...], int, int]
+"""A log without its end: its closed intervals, and epoch and start of its last interval."""
 
 
 class _Known:
-    """What is known of one log: its ``closed`` intervals, which are those of ``held`` to ``at``."""
+    """What is known of one log: its ``closed`` intervals, which are those of ``held`` to ``at``.
 
-    __slots__ = ("at", "closed", "held")
+    ``shape`` is the log's shape while ``held`` has ``count`` intervals."""
+
+    __slots__ = ("at", "closed", "count", "held", "shape")
 
     def __init__(self, held: Held) -> None:
         self.held = held
-        self.closed: list[Interval] = []
+        self.closed: tuple[Interval, ...] = ()
         self.at = 0
+        self.count = 0
+        self.shape: Shape | None = None
 
 
 class LogIntervals:
@@ -35,31 +43,45 @@ class LogIntervals:
     def __init__(self) -> None:
         self._known: dict[tuple[TopicPartition, int], _Known] = {}
         self._shared: dict[tuple[int, int, int], Interval] = {}
+        self._shapes: dict[Shape, Shape] = {}
 
-    def of(self, tp: TopicPartition, broker_id: int, log: IntervalLog) -> tuple[Interval, ...]:
-        """Return the intervals of a replica's log, like ReplicaLog.intervals.
+    def of(
+        self, tp: TopicPartition, broker_id: int, log: IntervalLog
+    ) -> tuple[tuple[Interval, ...], Shape | None]:
+        """Return the intervals of a replica's log, like ReplicaLog.intervals, and its shape.
 
-        Sizes and timestamps may be those of another replica with the same records."""
+        Sizes and timestamps may be those of another replica with the same records. The shape is the
+        same object for all logs with this shape, or None if it is unknown."""
         held = log.kept
         if not isinstance(held, Held) or not held.intervals:
-            return log.intervals()
+            return log.intervals(), None
         if held.intervals[0].start != log.log_start_offset:
-            return log.intervals()
+            return log.intervals(), None
         known = self._known.get((tp, broker_id))
         # A log only appends to ``held``, or changes its last interval; otherwise it replaces it.
         if known is None or known.held is not held:
             known = self._known[tp, broker_id] = _Known(held)
+        if len(held.intervals) == known.count and known.at == known.count - 1:
+            return (*known.closed, held.intervals[-1]), known.shape
         last = held.intervals[known.at]
         for at, interval in enumerate(islice(held.intervals, known.at + 1, None), known.at + 1):
             if interval.leader_epoch == last.leader_epoch:
                 last = joined(last, interval)
             else:
-                known.closed.append(self._share(last))
+                known.closed = (*known.closed, self._share(last))
                 known.at, last = at, interval
-        return (*known.closed, last)
+        if len(held.intervals) != known.count:
+            known.count = len(held.intervals)
+            known.shape = self._share_shape((known.closed, last.leader_epoch, last.start))
+        return (*known.closed, last), known.shape
 
     def _share(self, interval: Interval) -> Interval:
         if len(self._shared) > _MAX_SHARED:
             self._shared.clear()
         key = (interval.leader_epoch, interval.start, interval.end)
         return self._shared.setdefault(key, interval)
+
+    def _share_shape(self, shape: Shape) -> Shape:
+        if len(self._shapes) > _MAX_SHAPES:
+            self._shapes.clear()
+        return self._shapes.setdefault(shape, shape)

@@ -173,12 +173,23 @@ class ShutDown(NamedTuple):
 class ReplicaChanged(msgspec.Struct, frozen=True, gc=False):
     """A broker processed an event that mentions a partition, so its replica may have changed.
 
-    ``view``: the replica on the broker, or None if it has none. ``isr`` and ``pending``: the ISR
-    and the pending ISR that the broker uses as leader; both are empty if it is not the leader.
-    ``log_epoch``: the newest leader epoch that the log of the replica knows, or None."""
+    ``view``: the replica on the broker. ``isr``: the ISR that the broker uses as leader; empty if
+    it is not the leader."""
 
     partition: TopicPartition
     replicas: PartitionViews
+    view: ReplicaView
+    isr: tuple[int, ...]
+
+
+class RoleChanged(msgspec.Struct, frozen=True, gc=False):
+    """In such an event, the epochs or ISRs of the replica or the partition's state znode changed.
+
+    ``view``: the replica on the broker, or None if it has none. ``isr`` and ``pending``: the ISR
+    and the pending ISR that the broker uses as leader; both are empty if it is not the leader.
+    ``log_epoch``: the newest leader epoch that the log of a leader knows, or None."""
+
+    partition: TopicPartition
     broker: int
     view: ReplicaView | None
     isr: tuple[int, ...]
@@ -360,7 +371,7 @@ class History:
             for state in request.partition_states:
                 self.deleted_replicas.get(state.topic_partition, set()).discard(broker)
 
-    def on_replica(self, event: ReplicaChanged) -> None:
+    def on_role(self, event: RoleChanged) -> None:
         """Record the leader epoch that a broker has applied to its replica."""
         view, key = event.view, (event.partition, event.broker)
         if view is None:

@@ -15,6 +15,7 @@ from klamm.runtime.checks.observations import (
     IsrApplied,
     ReplicaChanged,
     ReplicasChanged,
+    RoleChanged,
     State,
     is_current_leader,
 )
@@ -26,7 +27,7 @@ def weak_isr(history: History, event: ReplicaChanged) -> Iterable[str]:
 
     A deposed leader is not checked: a reassignment may have deleted a replica in its ISR."""
     view = event.view
-    if view is None or not is_current_leader(view, history.states.get(event.partition)):
+    if not is_current_leader(view, history.states.get(event.partition)):
         return ()
     return _lacking(event, view, event.isr)
 
@@ -56,7 +57,7 @@ def isr_reaches_high_watermark(history: History, event: ReplicasChanged) -> Iter
     ]
 
 
-def maximal_isr_covers_the_isr(history: History, event: ReplicaChanged) -> Iterable[str]:
+def maximal_isr_covers_the_isr(history: History, event: RoleChanged) -> Iterable[str]:
     """ReplicationQuorumSuperset: the leader's maximal ISR contains the ISR in ZooKeeper.
 
     The maximal ISR is the leader's ISR and the replicas that the leader has asked to add."""
@@ -76,7 +77,7 @@ def maximal_isr_covers_the_isr(history: History, event: ReplicaChanged) -> Itera
 def high_watermark_is_in_the_log(_: History, event: ReplicaChanged) -> Iterable[str]:
     """A high watermark does not exceed the log end offset."""
     view = event.view
-    if view is None or view.high_watermark <= view.end:
+    if view.high_watermark <= view.end:
         return ()
     return (
         f"{event.partition}: the high watermark of broker {view.broker_id} is "
@@ -94,7 +95,7 @@ def high_watermark_follows_the_isr(_: History, event: IsrApplied) -> Iterator[st
         )
 
 
-def leaders_know_their_epoch(_: History, event: ReplicaChanged) -> Iterable[str]:
+def leaders_know_their_epoch(_: History, event: RoleChanged) -> Iterable[str]:
     """KAFKA-15608: a leader's log knows the leader epoch, by which it fences followers."""
     view = event.view
     if view is None or view.leading_epoch == NO_EPOCH:
@@ -107,7 +108,7 @@ def leaders_know_their_epoch(_: History, event: ReplicaChanged) -> Iterable[str]
     )
 
 
-def leader_was_elected(history: History, event: ReplicaChanged) -> Iterable[str]:
+def leader_was_elected(history: History, event: RoleChanged) -> Iterable[str]:
     """A broker leads a partition only at leader epochs for which it is the leader in ZooKeeper."""
     view = event.view
     if view is None or view.leading_epoch == NO_EPOCH:
@@ -121,7 +122,7 @@ def leader_was_elected(history: History, event: ReplicaChanged) -> Iterable[str]
     )
 
 
-def applied_epoch_does_not_decrease(history: History, event: ReplicaChanged) -> Iterable[str]:
+def applied_epoch_does_not_decrease(history: History, event: RoleChanged) -> Iterable[str]:
     """A replica never returns to an earlier leader epoch."""
     view = event.view
     if view is None:

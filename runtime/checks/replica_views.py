@@ -23,6 +23,9 @@ from klamm.runtime.simulated.world import SimulatedWorld
 _Known = tuple[object, tuple[int, ...], ReplicaView]
 """The contents of a log and its offsets and epochs when it was read, and what was read."""
 
+Hosts = list[tuple[int, Broker | None]]
+"""Ids of brokers, with the brokers that are running."""
+
 
 class ReplicaViews:
     """Reads the replicas on running brokers, and the in-memory logs of stopped brokers."""
@@ -33,15 +36,21 @@ class ReplicaViews:
         self._views: defaultdict[int, dict[TopicPartition, _Known]] = defaultdict(dict)
         self._partitions: dict[TopicPartition, PartitionViews] = {}
 
-    def of(self, tp: TopicPartition) -> PartitionViews:
+    def hosts(self) -> Hosts:
+        """Return the brokers that may have replicas now. Stopped brokers have in-memory logs."""
+        nodes = self._world.nodes
+        return [
+            (broker_id, None if (running := nodes.get(broker_id)) is None else running.node.broker)
+            for broker_id in self._world.log_stores
+        ]
+
+    def of(self, tp: TopicPartition, hosts: Hosts) -> PartitionViews:
         """Return all replicas of a partition."""
-        found, nodes = [], self._world.nodes
-        for broker_id in self._world.log_stores:
-            running = nodes.get(broker_id)
-            if running is None:
+        found = []
+        for broker_id, broker in hosts:
+            if broker is None:
                 view = self._on_stopped(tp, broker_id)
             else:
-                broker = running.node.broker
                 partition = broker.replica_manager.partitions.get(tp)
                 if partition is None:
                     continue
@@ -109,7 +118,8 @@ class ReplicaViews:
             known = views.get(tp)
             if known is not None and known[0] is log.kept and known[1] == rest:
                 return known[2]
-            view = ReplicaView(tp, broker_id, self._intervals.of(tp, broker_id, log), *rest)
+            intervals, shape = self._intervals.of(tp, broker_id, log)
+            view = ReplicaView(tp, broker_id, intervals, *rest, shape)
             views[tp] = log.kept, rest, view
             return view
         except ReplicaLogError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
 from klamm.cluster.records import CountedBatch, Interval, Stretch
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import NO_EPOCH, TopicPartition
+from klamm.runtime.checks.log_intervals import Shape
 
 LOG_MATCHING: Final = "log-matching"
 LEADER_COMPLETENESS: Final = "leader-completeness"
@@ -38,7 +39,8 @@ class ReplicaView(msgspec.Struct, frozen=True, gc=False):
 
     ``leading_epoch``: the leader epoch at which the replica leads, or -1 if it is not the
     leader. ``applied_epoch``: the leader epoch of the last LeaderAndIsr that was applied, or -1
-    if unknown."""
+    if unknown. ``shape``: the same object for all logs that differ at most in their ends, or
+    None if unknown."""
 
     partition: TopicPartition
     broker_id: int
@@ -48,11 +50,18 @@ class ReplicaView(msgspec.Struct, frozen=True, gc=False):
     applied_epoch: int = NO_EPOCH
     start: int = 0
     end: int = 0
+    shape: Shape | None = None
+
+    def is_shaped_like(self, other: ReplicaView) -> bool:
+        """Return True if both logs certainly have the same records up to the end of the shorter."""
+        return self.shape is other.shape and self.shape is not None and self.start == other.start
 
     def begins_like(self, other: ReplicaView, end: int) -> bool:
         """Quick check: return True if both replicas certainly have the same records below ``end``.
 
         False means unknown."""
+        if self.is_shaped_like(other) and end <= self.end and end <= other.end:
+            return True
         ones, others = self.intervals, other.intervals
         last = bisect_left(ones, end, key=_START) - 1
         return (
@@ -78,10 +87,9 @@ def views_of_partition(views: tuple[ReplicaView, ...]) -> PartitionViews:
     if not views:
         return PartitionViews(views, True)
     longest = max(views, key=_END)
-    start, intervals = longest.start, longest.intervals
     for view in views:
-        if view is not longest and not (
-            view.start == start and _is_prefix(view.intervals, intervals)
+        if not view.is_shaped_like(longest) and not (
+            view.start == longest.start and _is_prefix(view.intervals, longest.intervals)
         ):
             return PartitionViews(views, False)
     return PartitionViews(views, True)
@@ -90,13 +98,13 @@ def views_of_partition(views: tuple[ReplicaView, ...]) -> PartitionViews:
 class _Found(NamedTuple):
     """Acknowledged records that were found in the intervals at the beginning of a leader's log.
 
-    ``start``: the log start offset."""
+    ``start``: the log start offset. The stretches are sorted."""
 
     start: int
-    stretches: list[Stretch]
+    stretches: Sequence[Stretch]
     intervals: tuple[Interval, ...]
 
-    def is_part_of(self, view: ReplicaView, stretches: list[Stretch]) -> bool:
+    def is_part_of(self, view: ReplicaView, stretches: Sequence[Stretch]) -> bool:
         """Return True if a leader's log still begins with these intervals."""
         return (
             self.start == view.start
@@ -247,14 +255,16 @@ class ReplicationChecker:
 
     def check_has_all(self, tp: TopicPartition, view: ReplicaView) -> None:
         """Check that a replica has every acknowledged record."""
-        intervals = view.intervals
-        stretches = sorted(self.acknowledged.get(tp, ()), key=_START)
+        intervals, stretches = view.intervals, self.acknowledged.get(tp, ())
         found = self._found.get(tp)
         if found is None or not found.is_part_of(view, stretches):
+            found = self._found[tp] = _Found(view.start, stretches[:0], ())
+        rest = stretches[len(found.stretches) :]
+        if any(one.start > other.start for one, other in pairwise((*found.stretches[-1:], *rest))):
+            rest = stretches = sorted(stretches, key=_START)
             found = self._found[tp] = _Found(view.start, [], ())
         at = len(found.intervals)
-        for number in range(len(found.stretches), len(stretches)):
-            stretch = stretches[number]
+        for number, stretch in enumerate(rest, len(found.stretches)):
             start = max(stretch.start, view.start)
             if start >= stretch.end:
                 continue

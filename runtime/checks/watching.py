@@ -8,6 +8,7 @@ constant-rate appends.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -56,6 +57,7 @@ from klamm.runtime.checks.observations import (
     ReplicaChanged,
     ReplicasChanged,
     Requested,
+    RoleChanged,
     ShutDown,
     StateWritten,
     TopicWritten,
@@ -136,6 +138,7 @@ class Watcher:
         self._checker = ReplicationChecker()
         self._replicas = ReplicaViews(world)
         self._checked: dict[TopicPartition, tuple[object, ...]] = {}
+        self._roles: defaultdict[int, dict[TopicPartition, tuple[object, ...]]] = defaultdict(dict)
         self._reported = 0
         self._rates: list[ConstantRateProducer] = []
         self._asked: dict[tuple[Address, Address, int], Any] = {}
@@ -372,17 +375,28 @@ class Watcher:
 
     def _on_replicas(self, tps: Iterable[TopicPartition], broker_id: int) -> None:
         broker = self._broker(broker_id)
-        if broker is not None:
-            for tp in tps:
-                self._on_replica(tp, broker_id, broker.replica_manager.partitions.get(tp))
+        if broker is None:
+            return
+        hosts, now_ms = self._replicas.hosts(), self._world.clock.monotonic_ms()
+        hosted, acknowledged = broker.replica_manager.partitions, self._checker.acknowledged
+        for tp in tps:
+            for producer in self._rates:
+                if (progress := producer.partitions.get(tp)) is not None:
+                    progress.materialize(now_ms)
+                    acknowledged[tp] = progress.acknowledged
+            replicas = self._replicas.of(tp, hosts)
+            self._on_replica(tp, broker_id, hosted.get(tp), replicas)
+            self._check_partition(tp, replicas)
 
-    def _on_replica(self, tp: TopicPartition, broker_id: int, partition: Partition | None) -> None:
-        now_ms, acknowledged = self._world.clock.monotonic_ms(), self._checker.acknowledged
-        for producer in self._rates:
-            if (progress := producer.partitions.get(tp)) is not None:
-                progress.materialize(now_ms)
-                acknowledged[tp] = progress.acknowledged
-        replicas = self._replicas.of(tp)
+    def _on_replica(
+        self,
+        tp: TopicPartition,
+        broker_id: int,
+        partition: Partition | None,
+        replicas: PartitionViews,
+    ) -> None:
+        """Check the replica on the broker whose event it was, and its role only if that changed."""
+        view = next((one for one in replicas.views if one.broker_id == broker_id), None)
         isr: tuple[int, ...] = ()
         pending: tuple[int, ...] = ()
         log_epoch: int | None = None
@@ -390,14 +404,16 @@ class Watcher:
             isr = partition.isr
             pending = () if partition.pending is None else partition.pending.isr
             log_epoch = None if partition.log is None else partition.log.latest_epoch
-        view = None
-        for one in replicas.views:
-            if one.broker_id == broker_id:
-                view = one
-        changed = ReplicaChanged(tp, replicas, broker_id, view, isr, pending, log_epoch)
-        self._check(changed)
-        self._check_partition(tp, replicas)
-        self._history.on_replica(changed)
+        if view is not None:
+            self._check(ReplicaChanged(tp, replicas, view, isr))
+        epochs = None if view is None else (view.leading_epoch, view.applied_epoch)
+        role = (epochs, isr, pending, log_epoch, self._history.states.get(tp))
+        roles = self._roles[broker_id]
+        if roles.get(tp) != role:
+            roles[tp] = role
+            changed = RoleChanged(tp, broker_id, view, isr, pending, log_epoch)
+            self._check(changed)
+            self._history.on_role(changed)
 
     def _check_partition(self, tp: TopicPartition, replicas: PartitionViews) -> None:
         """Check what does not depend on the broker whose event it was, unless nothing changed."""
@@ -418,6 +434,7 @@ class Watcher:
         broker = running.node.broker
         if self._brokers.get(broker_id) is not broker:
             self._brokers[broker_id] = broker
+            self._roles[broker_id].clear()
             self._history.on_restart(broker_id)
             self._checker.on_restart(broker_id)
         return broker

@@ -14,7 +14,7 @@ from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
-from klamm.cluster.records import CountedBatch, Interval
+from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import (
     Address,
     AlterIsrResponse,
@@ -253,7 +253,7 @@ def _lost_records_of_the_leader(cluster: Planted) -> None:
 def _other_records(cluster: Planted) -> None:
     cluster.truncate(1)
     log: Any = cluster.partition(1).log
-    log.append_analytically(Interval(77, 0, 5, 500))
+    log.append_analytically(77, 5, 100, 0)
     cluster.touch(0)
 
 

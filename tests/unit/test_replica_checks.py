@@ -107,7 +107,9 @@ def test_intervals_of_a_changing_log_are_those_of_the_log(seed: int) -> None:
                 log.append_as_leader(
                     CountedBatch(rng.randint(1, 3), rng.choice((30, 60))), epoch, 0
                 )
-        found = known.of(T0, 1, log)
+        found, shape = known.of(T0, 1, log)
+        if shape is not None:
+            assert shape == (found[:-1], found[-1].leader_epoch, found[-1].start)
         assert [(one.leader_epoch, one.start, one.end) for one in found] == [
             (one.leader_epoch, one.start, one.end) for one in log.intervals()
         ]
