@@ -19,7 +19,7 @@ from bench.kafka.processes import SupervisedController
 from bench.kafka.run import do_steps, folder_for, parse_steps, problems
 from bench.kafka.table import HEADER, row
 from bench.machine import machine
-from bench.parts import steps_for
+from bench.parts import PARTS, steps_for
 from klamm.cluster.errors import KlammError
 from klamm.drills.kafka.jars import require_kafka_libs
 from klamm.drills.kafka.processes import ELECTED, controller_command
@@ -29,6 +29,7 @@ PARTITIONS = (10_000, 100_000)
 BROKERS = (5, 200)
 PER_TOPIC = 100
 MIN_RATIO = 1.5
+COMPARED = (*JOBS, Job("isr_rejoin", "wall_s", MIN_RATIO))
 TITLES = (
     "| brokers | partitions | job | klamm s | Kafka s | ratio | klamm CPU s | Kafka CPU s | ratio |"
 )
@@ -53,9 +54,11 @@ class KlammOverTcp(KafkaPeer):
         return SupervisedController(broker_id, folder, command, ELECTED, log)
 
 
-def bench(peer: type[KafkaPeer], layout: Layout, brokers: int) -> list[Result]:
-    """Do all jobs with one product, and print the results."""
-    steps = steps_for(layout, KAFKA)
+def bench(
+    peer: type[KafkaPeer], layout: Layout, brokers: int, parts: Sequence[str]
+) -> list[Result]:
+    """Do the jobs of ``parts`` with one product, and print the results."""
+    steps = steps_for(layout, KAFKA, parts)
     plan = parse_steps(steps, layout.partitions, layout.partitions_per_topic, brokers)
     with folder_for(None) as folder:
         options = Options(layout.partitions, layout.partitions_per_topic, brokers, folder)
@@ -66,8 +69,10 @@ def bench(peer: type[KafkaPeer], layout: Layout, brokers: int) -> list[Result]:
 def table(results: Sequence[Result], layout: Layout, brokers: int) -> list[tuple[str, float]]:
     """Rows of the Markdown table, with klamm's speed as a multiple of Kafka's."""
     rows = []
-    for job in JOBS:
+    for job in COMPARED:
         klamm, kafka = (_figures(results, product, layout, job) for product in (KLAMM, KAFKA))
+        if not klamm:
+            continue
         ratios = [theirs / ours for ours, theirs in zip(klamm, kafka, strict=True)]
         cells = (
             *(brokers, f"{layout.partitions:,}", job.step),
@@ -89,6 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     numbers: dict[str, Any] = {"type": int, "nargs": "+", "metavar": "N"}
     parser.add_argument("--partitions", **numbers, default=PARTITIONS, help="default: %(default)s")
     parser.add_argument("--brokers", **numbers, default=BROKERS, help="default: %(default)s")
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="this part (and what it needs); repeatable"
+    )
     options = parser.parse_args(arguments)
     rows: list[tuple[str, float]] = []
     wrong: list[str] = []
@@ -100,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for brokers in options.brokers:
                 results: list[Result] = []
                 for number, peer in enumerate((KlammOverTcp, KafkaPeer)):
-                    done = bench(peer, layout, brokers)
+                    done = bench(peer, layout, brokers, options.only or PARTS)
                     results += [{**result, "run": number} for result in done]
                 wrong += [
                     f"{result['product']}, {result['step']}: {problem}"
