@@ -26,6 +26,7 @@ from klamm.cluster.errors import KlammError
 from klamm.runtime.actions import MoveController
 from klamm.server.config import DEFAULT_SESSION_TIMEOUT_MS
 from klamm.server.data_dir import OWN_LOG_FILE, default_data_dir
+from klamm.server.garbage import survivors_frozen
 from klamm.server.thread_failures import threads_watched
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_store import KazooStore
@@ -150,7 +151,11 @@ def _run(config: ControllerServerConfig) -> None:
             stop.set()
 
         log_to(config.data_dir / OWN_LOG_FILE)
-        with threads_watched(fail), ControllerServer(config, stop, fail) as server:
+        with (
+            survivors_frozen(),
+            threads_watched(fail),
+            ControllerServer(config, stop, fail) as server,
+        ):
             _report(server, stop)
             was_active = _is_active(server)
         if failures:
