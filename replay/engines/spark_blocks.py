@@ -9,6 +9,7 @@ runs the queries on it. A task holds a block or a part of the table, never more.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -41,9 +42,11 @@ BLOCK_ROWS: Final = 2_000_000
 """Rows of the table for each block. DuckDB spills the rows of a block that is much larger."""
 SPLIT_ROWS: Final = 1_600_000
 """Rows of the table that a task of the first stage reads."""
+_SORTED_ROWS: Final = 1 << 17
+"""Rows that are sorted by block at once: few enough for the processor's cache."""
 TASK_MB: int = 512
 """Memory limit of DuckDB in a task, and at home, in MiB."""
-ARROW_BYTES: int = 320 << 20
+ARROW_BYTES: int = 400 << 20
 """Size up to which the events of a block are not copied into a table of DuckDB."""
 _HOME: Final = 0
 """Partition of the shuffle that receives summaries; all others are blocks."""
@@ -98,8 +101,7 @@ class Division:
                 yield _HOME, (name, as_stream(connection.sql(sql).to_arrow_table()))
             number = f"CAST({self.key} AS BIGINT) % {self.blocks} + 1 AS {_NUMBER}"
             rows = connection.sql(f"SELECT *, {number} FROM ({self.selected})")
-            for batch in rows.to_arrow_reader(SPLIT_ROWS):
-                yield from _by_block(batch)
+            yield from _by_block(rows.to_arrow_reader(_SORTED_ROWS))
 
     def _open(self, connection: duckdb.DuckDBPyConnection, splits: Sequence[Split]) -> None:
         parts = [
@@ -132,15 +134,31 @@ def _rows_of(connection: duckdb.DuckDBPyConnection, split: Split, number: int) -
     return name
 
 
-def _by_block(batch: pa.RecordBatch) -> Iterator[tuple[int, Sent]]:
-    """Yield the rows of each block."""
-    numbers = batch.column(_NUMBER).to_numpy().astype(np.int32)
-    order = np.argsort(numbers, kind="stable")
-    ordered = batch.drop_columns([_NUMBER]).take(pa.array(order))
-    found, starts = np.unique(numbers[order], return_index=True)
-    for number, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
-        rows = ordered.slice(start, end - start)
-        yield int(number), ("", as_stream(pa.Table.from_batches([rows])))
+def _by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Sent]]:
+    """Yield the rows of each block, as one stream for all batches unless these are very large."""
+    held: defaultdict[int, list[pa.RecordBatch]] = defaultdict(list)
+    count = 0
+    for batch in batches:
+        numbers = batch.column(_NUMBER).to_numpy()
+        # NumPy sorts numbers of up to 16 bits in linear time.
+        order = np.argsort(
+            numbers.astype(np.min_scalar_type(numbers.max(initial=0))), kind="stable"
+        )
+        ordered = batch.drop_columns([_NUMBER]).take(pa.array(order))
+        found, starts = np.unique(numbers[order], return_index=True)
+        for number, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
+            held[int(number)].append(ordered.slice(start, end - start))
+        count += batch.num_rows
+        if count > 2 * SPLIT_ROWS:
+            yield from _streams(held)
+            held.clear()
+            count = 0
+    yield from _streams(held)
+
+
+def _streams(held: Mapping[int, Sequence[pa.RecordBatch]]) -> Iterator[tuple[int, Sent]]:
+    for number, rows in held.items():
+        yield number, ("", as_stream(pa.Table.from_batches(rows).combine_chunks()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +201,7 @@ class Program:
         received = [self.schema.empty_table()]
         size_bytes, is_table = 0, False
         for chunk in chunks:
-            received.append(_table(chunk))
+            received.append(from_stream(chunk))
             size_bytes += received[-1].nbytes
             if size_bytes > self.arrow_bytes:
                 self._spill(connection, received, is_table=is_table)
@@ -319,7 +337,7 @@ class SparkBlocks:
     def _at_home(self, sent: Iterable[Sent], schemas: Mapping[str, pa.Schema]) -> dict[str, str]:
         found: dict[str, list[pa.Table]] = {name: [] for name in schemas}
         for name, data in sent:
-            found[name].append(_table(data))
+            found[name].append(from_stream(data))
         return {
             name: self.home.table(pa.concat_tables([schemas[name].empty_table(), *tables]))
             for name, tables in found.items()
@@ -381,20 +399,24 @@ def _connection(given: Mapping[str, bytes], memory_mb: int) -> Iterator[duckdb.D
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, data: bytes) -> None:
-    connection.register("sent", _table(data))
+    connection.register("sent", from_stream(data))
     connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent")
     connection.unregister("sent")
 
 
 def as_stream(rows: pa.Table) -> bytes:
-    """Return rows as an Arrow stream."""
+    """Return rows as a compressed Arrow stream."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+    # Compression of each column on its own would take most of the time for a few thousand rows.
+    with (
+        pa.CompressedOutputStream(sink, "lz4") as compressed,
+        pa.ipc.new_stream(compressed, rows.schema) as writer,
+    ):
         writer.write_table(rows)
     return bytes(sink.getvalue())
 
 
-def _table(data: bytes) -> pa.Table:
-    """Return the rows of an Arrow stream."""
-    return pa.ipc.open_stream(data).read_all()
+def from_stream(data: bytes) -> pa.Table:
+    """Return the rows of a compressed Arrow stream."""
+    with pa.CompressedInputStream(pa.BufferReader(data), "lz4") as compressed:
+        return pa.ipc.open_stream(compressed).read_all()

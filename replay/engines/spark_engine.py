@@ -25,6 +25,7 @@ from klamm.replay.engines.spark_blocks import (
     Division,
     SparkBlocks,
     as_stream,
+    from_stream,
     names_in,
     splits_of,
 )
@@ -234,7 +235,7 @@ class SparkEngine:
 
 
 def _rows_of_stream(data: bytes) -> Iterator[tuple[Any, ...]]:
-    for batch in pa.ipc.open_stream(data):
+    for batch in from_stream(data).to_batches():
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
