@@ -145,8 +145,8 @@ class BrokerActor(Actor):
 
     def next_due_ms(self) -> float | None:
         """Return the due time of the broker's next timer, in monotonic milliseconds."""
-        due = (self._node.broker.next_due_ms(), self._retry[0] if self._retry else None)
-        return earliest(due)
+        due_ms = self._node.broker.next_due_ms()
+        return due_ms if self._retry is None else earliest((due_ms, self._retry[0]))
 
     def run_event(self) -> None:
         """Handle one message, or the timers that are due."""

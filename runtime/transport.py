@@ -360,7 +360,7 @@ class SimulatedTransport(RoutedTransport):
         heapq.heapify(self._in_flight)
 
     def _put(self, message: Message, *, delay_ms: float = 0.0, in_order: bool = True) -> None:
-        wire_ms = self._rng.uniform(0.0, self.max_delay_ms)
+        wire_ms = self._rng.random() * self.max_delay_ms
         due_ms = self._clock.monotonic_ms() + delay_ms + (wire_ms if in_order else wire_ms * _LATE)
         if in_order:
             link = (message.source, message.destination)

@@ -217,6 +217,8 @@ class ReplicaAlterLogDirsManager:
 
         Return None if there is nothing to copy.
         """
+        if not self._threads:
+            return None
         return earliest([thread.next_due_ms() for thread in self._threads])
 
     def on_timer(self, now_ms: float, wall_ms: int) -> bool:

@@ -52,6 +52,7 @@ class _Waiting(msgspec.Struct):
     """A delayed fetch, which times out at ``due_ms``.
 
     It is answered earlier, at ``enough_ms``, if constant-rate workloads add enough bytes.
+    ``is_tried``: its partitions are being read to see whether they have enough bytes.
     """
 
     message: Message
@@ -59,6 +60,7 @@ class _Waiting(msgspec.Struct):
     session: FetchSession | None
     due_ms: float
     enough_ms: float = math.inf
+    is_tried: bool = False
 
 
 class _Read(msgspec.Struct):
@@ -163,10 +165,12 @@ class ConsumerReads:
     def _try(self, number: int, now_ms: float) -> None:
         """Answer a delayed fetch if enough bytes are available or if it has timed out."""
         waiting = self._waiting.get(number)
-        if waiting is None:
+        # Reading materializes constant-rate appends, and each would try the same fetch again.
+        if waiting is None or waiting.is_tried:
             return
+        waiting.is_tried = True
         read = self._read(waiting.request)
-        # Reading materializes constant-rate appends, which may have answered this fetch.
+        waiting.is_tried = False
         if number not in self._waiting:
             return
         if waiting.due_ms <= now_ms or _is_enough(waiting.request, read):

@@ -41,9 +41,10 @@ class Held(msgspec.Struct, gc=False, array_like=True):
             return tuple(intervals)
         first = bisect_right(intervals, start, key=_end_of)
         found = intervals[first : bisect_left(intervals, end, lo=first, key=_start_of)]
-        for index in (0, -1) if found else ():
-            interval = found[index]
-            found[index] = cut(interval, max(start, interval.start), min(end, interval.end))
+        if found and found[0].start < start:
+            found[0] = cut(found[0], start, min(end, found[0].end))
+        if found and found[-1].end > end:
+            found[-1] = cut(found[-1], found[-1].start, end)
         return tuple(found)
 
     def truncated(self, start: int, end: int) -> Held:

@@ -25,15 +25,18 @@ Shape = tuple[tuple[Interval, ...], int, int]
 class _Known:
     """What is known of one log: its ``closed`` intervals, which are those of ``held`` to ``at``.
 
-    ``shape`` is the log's shape while ``held`` has ``count`` intervals."""
+    ``shape`` is the log's shape if the log starts at ``start``. ``is_simple``: while ``held`` has
+    ``count`` intervals, the last of them is the log's last interval."""
 
-    __slots__ = ("at", "closed", "count", "held", "shape")
+    __slots__ = ("at", "closed", "count", "held", "is_simple", "shape", "start")
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: Held, start: int) -> None:
         self.held = held
+        self.start = start
         self.closed: tuple[Interval, ...] = ()
         self.at = 0
         self.count = 0
+        self.is_simple = False
         self.shape: Shape | None = None
 
 
@@ -52,27 +55,37 @@ class LogIntervals:
 
         Sizes and timestamps may be those of another replica with the same records. The shape is the
         same object for all logs with this shape, or None if it is unknown."""
-        held = log.kept
-        if not isinstance(held, Held) or not held.intervals:
-            return log.intervals(), None
-        if held.intervals[0].start != log.log_start_offset:
-            return log.intervals(), None
-        known = self._known.get((tp, broker_id))
+        held, known = log.kept, self._known.get((tp, broker_id))
         # A log only appends to ``held``, or changes its last interval; otherwise it replaces it.
+        if (
+            known is not None
+            and known.held is held
+            and known.is_simple
+            and known.count == len(known.held.intervals)
+            and known.start == log.log_start_offset
+        ):
+            return (*known.closed, known.held.intervals[-1]), known.shape
+        start = log.log_start_offset
+        if not isinstance(held, Held) or not held.intervals or held.intervals[0].start != start:
+            return log.intervals(), None
         if known is None or known.held is not held:
-            known = self._known[tp, broker_id] = _Known(held)
-        if len(held.intervals) == known.count and known.at == known.count - 1:
-            return (*known.closed, held.intervals[-1]), known.shape
-        last = held.intervals[known.at]
-        for at, interval in enumerate(islice(held.intervals, known.at + 1, None), known.at + 1):
+            known = self._known[tp, broker_id] = _Known(held, start)
+        return self._read(known)
+
+    def _read(self, known: _Known) -> tuple[tuple[Interval, ...], Shape | None]:
+        intervals = known.held.intervals
+        last = intervals[known.at]
+        for at, interval in enumerate(islice(intervals, known.at + 1, None), known.at + 1):
             if interval.leader_epoch == last.leader_epoch:
                 last = joined(last, interval)
             else:
                 known.closed = (*known.closed, self._share(last))
                 known.at, last = at, interval
-        if len(held.intervals) != known.count:
-            known.count = len(held.intervals)
+                known.shape = None
+        if known.shape is None:
             known.shape = self._share_shape((known.closed, last.leader_epoch, last.start))
+        known.count = len(intervals)
+        known.is_simple = known.at == known.count - 1
         return (*known.closed, last), known.shape
 
     def _share(self, interval: Interval) -> Interval:

@@ -174,7 +174,7 @@ class ReplicaChanged(msgspec.Struct, frozen=True, gc=False):
     """A broker processed an event that mentions a partition, so its replica may have changed.
 
     ``view``: the replica on the broker. ``isr``: the ISR that the broker uses as leader; empty if
-    it is not the leader."""
+    it does not lead at the leader epoch in ZooKeeper."""
 
     partition: TopicPartition
     replicas: PartitionViews
@@ -198,10 +198,15 @@ class RoleChanged(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicasChanged(msgspec.Struct, frozen=True, gc=False):
-    """A replica of a partition, or its state znode, has changed."""
+    """A replica of a partition, or its state znode, has changed.
+
+    ``isr``: the ISR in ZooKeeper. ``leaders``: the replicas that lead at the leader epoch in
+    ZooKeeper."""
 
     partition: TopicPartition
     replicas: PartitionViews
+    isr: tuple[int, ...]
+    leaders: list[ReplicaView]
 
 
 class History:

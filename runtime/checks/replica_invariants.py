@@ -16,44 +16,33 @@ from klamm.runtime.checks.observations import (
     ReplicaChanged,
     ReplicasChanged,
     RoleChanged,
-    State,
     is_current_leader,
 )
 from klamm.runtime.checks.replicas import ReplicaView, records_between
 
 
-def weak_isr(history: History, event: ReplicaChanged) -> Iterable[str]:
+def weak_isr(_: History, event: ReplicaChanged) -> Iterable[str]:
     """WeakIsr: each member of a leader's ISR has all records below the leader's high watermark.
 
     A deposed leader is not checked: a reassignment may have deleted a replica in its ISR."""
-    view = event.view
-    if not is_current_leader(view, history.states.get(event.partition)):
-        return ()
-    return _lacking(event, view, event.isr)
+    return _lacking(event, event.view, event.isr) if event.isr else ()
 
 
-def strong_isr(history: History, event: ReplicasChanged) -> Iterable[str]:
+def strong_isr(_: History, event: ReplicasChanged) -> Iterable[str]:
     """StrongIsr: each member of ZooKeeper's ISR has all records below the leader's high watermark.
 
     A deposed leader is not checked."""
-    state = history.states.get(event.partition)
-    if state is None:
-        return ()
-    leaders = _current_leaders(event, state)
-    return [line for view in leaders for line in _lacking(event, view, state.isr)]
+    return [line for view in event.leaders for line in _lacking(event, view, event.isr)]
 
 
-def isr_reaches_high_watermark(history: History, event: ReplicasChanged) -> Iterable[str]:
+def isr_reaches_high_watermark(_: History, event: ReplicasChanged) -> Iterable[str]:
     """ValidHighWatermark: no log in ZooKeeper's ISR ends before the leader's high watermark."""
-    state = history.states.get(event.partition)
-    if state is None:
-        return ()
     return [
         f"{event.partition}: the log of replica {other.broker_id} ends at {other.end}, "
         f"but the high watermark of leader {view.broker_id} is {view.high_watermark}"
-        for view in _current_leaders(event, state)
+        for view in event.leaders
         for other in event.replicas.views
-        if other.end < view.high_watermark and other.broker_id in state.isr
+        if other.end < view.high_watermark and other.broker_id in event.isr
     ]
 
 
@@ -134,10 +123,6 @@ def applied_epoch_does_not_decrease(history: History, event: RoleChanged) -> Ite
         f"{event.partition}: broker {event.broker} went from leader epoch {before} to "
         f"{view.applied_epoch}",
     )
-
-
-def _current_leaders(event: ReplicasChanged, state: State) -> list[ReplicaView]:
-    return [view for view in event.replicas.views if is_current_leader(view, state)]
 
 
 def _lacking(

@@ -8,6 +8,7 @@ its constant-rate appends, and changes nothing else.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from klamm.brokers.broker import Broker
 from klamm.brokers.logs.errors import ReplicaLogError
@@ -15,16 +16,17 @@ from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.requests import LeaderAndIsrPartitionState
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.runtime.checks.log_intervals import LogIntervals
 from klamm.runtime.checks.replicas import PartitionViews, ReplicaView, views_of_partition
 from klamm.runtime.simulated.world import SimulatedWorld
 
-_Known = tuple[object, tuple[int, ...], ReplicaView]
-"""The contents of a log and its offsets and epochs when it was read, and what was read."""
+_Known = tuple[tuple[object, ...], ReplicaView]
+"""A log's contents and offsets and a replica's state when they were read, and what was read."""
 
-Hosts = list[tuple[int, Broker | None]]
-"""Ids of brokers, with the brokers that are running."""
+Hosts = list[tuple[int, Broker | None, Mapping[TopicPartition, Partition]]]
+"""Ids of brokers; if they are running, the brokers and the partitions that they host."""
 
 
 class ReplicaViews:
@@ -35,26 +37,31 @@ class ReplicaViews:
         self._intervals = LogIntervals()
         self._views: defaultdict[int, dict[TopicPartition, _Known]] = defaultdict(dict)
         self._partitions: dict[TopicPartition, PartitionViews] = {}
+        self._hosts: Hosts = []
+        self._running: tuple[object, object] = ([], [])
 
     def hosts(self) -> Hosts:
         """Return the brokers that may have replicas now. Stopped brokers have in-memory logs."""
-        nodes = self._world.nodes
-        return [
-            (broker_id, None if (running := nodes.get(broker_id)) is None else running.node.broker)
-            for broker_id in self._world.log_stores
-        ]
+        running, stores = list(self._world.nodes.items()), list(self._world.log_stores)
+        if (running, stores) != self._running:
+            self._running, self._hosts = (running, stores), []
+            for broker_id in stores:
+                node = self._world.nodes.get(broker_id)
+                broker = None if node is None else node.node.broker
+                hosted = {} if broker is None else broker.replica_manager.partitions
+                self._hosts.append((broker_id, broker, hosted))
+        return self._hosts
 
     def of(self, tp: TopicPartition, hosts: Hosts) -> PartitionViews:
         """Return all replicas of a partition."""
         found = []
-        for broker_id, broker in hosts:
-            if broker is None:
+        for broker_id, broker, hosted in hosts:
+            if (partition := hosted.get(tp)) is not None and broker is not None:
+                view = self._on_running(tp, broker_id, broker, partition)
+            elif broker is None:
                 view = self._on_stopped(tp, broker_id)
             else:
-                partition = broker.replica_manager.partitions.get(tp)
-                if partition is None:
-                    continue
-                view = self._on_running(tp, broker, partition)
+                continue
             if view is not None:
                 found.append(view)
         views, before = tuple(found), self._partitions.get(tp)
@@ -69,21 +76,15 @@ class ReplicaViews:
             return self._on_stopped(tp, broker_id)
         broker = running.node.broker
         partition = broker.replica_manager.partitions.get(tp)
-        return None if partition is None else self._on_running(tp, broker, partition)
+        return None if partition is None else self._on_running(tp, broker_id, broker, partition)
 
     def _on_running(
-        self, tp: TopicPartition, broker: Broker, partition: Partition
+        self, tp: TopicPartition, broker_id: int, broker: Broker, partition: Partition
     ) -> ReplicaView | None:
         if partition.log is None:
             return None
         broker.rates.materialize(tp)
-        state, broker_id = partition.state, broker.info.id
-        epoch = leading = NO_EPOCH
-        if state is not None:
-            epoch = state.leader_epoch
-            if state.leader == broker_id:
-                leading = epoch
-        return self._view(tp, broker_id, partition.log, partition.high_watermark, leading, epoch)
+        return self._view(tp, broker_id, partition.log, partition.high_watermark, partition.state)
 
     def _on_stopped(self, tp: TopicPartition, broker_id: int) -> ReplicaView | None:
         store = self._world.log_stores[broker_id]
@@ -93,8 +94,7 @@ class ReplicaViews:
             log = logs.current.get(tp)
             if log is not None:
                 stored = store.high_watermarks.get(path, {}).get(tp, 0)
-                high_watermark = min(stored, log.log_end_offset)
-                return self._view(tp, broker_id, log, high_watermark, NO_EPOCH, NO_EPOCH)
+                return self._view(tp, broker_id, log, min(stored, log.log_end_offset), None)
         return None
 
     def _view(
@@ -103,24 +103,46 @@ class ReplicaViews:
         broker_id: int,
         log: ReplicaLog,
         high_watermark: int,
-        leading_epoch: int,
-        applied_epoch: int,
+        state: LeaderAndIsrPartitionState | None,
     ) -> ReplicaView | None:
+        if not isinstance(log, IntervalLog):
+            return self._view_of_segments(tp, broker_id, log, high_watermark, state)
+        end, start, kept = log.log_end_offset, log.log_start_offset, log.kept
+        # While the end is the same, a log has the same intervals if they are in an equal object.
+        key = (end, high_watermark, start, state, kept)
+        views = self._views[broker_id]
+        known = views.get(tp)
+        if known is not None and known[0] == key:
+            return known[1]
+        intervals, shape = self._intervals.of(tp, broker_id, log)
+        leading, applied = _epochs(broker_id, state)
+        view = ReplicaView(
+            tp, broker_id, intervals, high_watermark, leading, applied, start, end, shape
+        )
+        views[tp] = key, view
+        return view
+
+    def _view_of_segments(
+        self,
+        tp: TopicPartition,
+        broker_id: int,
+        log: ReplicaLog,
+        high_watermark: int,
+        state: LeaderAndIsrPartitionState | None,
+    ) -> ReplicaView | None:
+        leading, applied = _epochs(broker_id, state)
         try:
             start, end = log.log_start_offset, log.log_end_offset
-            rest = (high_watermark, leading_epoch, applied_epoch, start, end)
-            if not isinstance(log, IntervalLog):
-                with self._world.log_stores.disk.without_faults():
-                    return ReplicaView(tp, broker_id, log.intervals(), *rest)
-            # While the end is the same, a log has the same intervals if they are still in the same
-            # object.
-            views = self._views[broker_id]
-            known = views.get(tp)
-            if known is not None and known[0] is log.kept and known[1] == rest:
-                return known[2]
-            intervals, shape = self._intervals.of(tp, broker_id, log)
-            view = ReplicaView(tp, broker_id, intervals, *rest, shape)
-            views[tp] = log.kept, rest, view
-            return view
+            with self._world.log_stores.disk.without_faults():
+                return ReplicaView(
+                    tp, broker_id, log.intervals(), high_watermark, leading, applied, start, end
+                )
         except ReplicaLogError:
             return None  # its broker finds the damage when it needs the log
+
+
+def _epochs(broker_id: int, state: LeaderAndIsrPartitionState | None) -> tuple[int, int]:
+    """Return the epoch at which a replica leads, or -1, and the epoch that it has applied."""
+    if state is None:
+        return NO_EPOCH, NO_EPOCH
+    return (state.leader_epoch if state.leader == broker_id else NO_EPOCH), state.leader_epoch

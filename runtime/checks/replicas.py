@@ -213,9 +213,11 @@ class ReplicationChecker:
         if not replicas.are_alike:
             for one, other in combinations(views, 2):
                 self._check_agreement(tp, one, other)
-        leaders = [view for view in views if view.leading_epoch != NO_EPOCH]
-        for view in leaders:
-            self._check_leader(tp, view)
+        leaders = []
+        for view in views:
+            if view.leading_epoch != NO_EPOCH:
+                self._check_leader(tp, view)
+                leaders.append(view)
         # While the latest leader is away, a deposed one may not know that yet.
         for view in leaders:
             if view.leading_epoch == self._latest_epochs[tp]:
@@ -236,7 +238,8 @@ class ReplicationChecker:
 
     def _check_leader(self, tp: TopicPartition, view: ReplicaView) -> None:
         key = (tp, view.leading_epoch)
-        self._latest_epochs[tp] = max(view.leading_epoch, self._latest_epochs.get(tp, NO_EPOCH))
+        if view.leading_epoch > self._latest_epochs.get(tp, NO_EPOCH):
+            self._latest_epochs[tp] = view.leading_epoch
         leader = self._leaders.setdefault(key, view.broker_id)
         if leader != view.broker_id:
             self._report(

@@ -59,10 +59,12 @@ from klamm.runtime.checks.observations import (
     Requested,
     RoleChanged,
     ShutDown,
+    State,
     StateWritten,
     TopicWritten,
     decode_state,
     decode_topic,
+    is_current_leader,
 )
 from klamm.runtime.checks.replica_views import ReplicaViews
 from klamm.runtime.checks.replicas import PartitionViews, ReplicationChecker, ReplicaView
@@ -384,8 +386,8 @@ class Watcher:
                 if (progress := producer.partitions.get(tp)) is not None:
                     progress.materialize(now_ms)
                     acknowledged[tp] = progress.acknowledged
-            replicas = self._replicas.of(tp, hosts)
-            self._on_replica(tp, broker_id, hosted.get(tp), replicas)
+            replicas, state = self._replicas.of(tp, hosts), self._history.states.get(tp)
+            self._on_replica(tp, broker_id, hosted.get(tp), replicas, state)
             self._check_partition(tp, replicas)
 
     def _on_replica(
@@ -394,9 +396,13 @@ class Watcher:
         broker_id: int,
         partition: Partition | None,
         replicas: PartitionViews,
+        state: State | None,
     ) -> None:
-        """Check the replica on the broker whose event it was, and its role only if that changed."""
-        view = next((one for one in replicas.views if one.broker_id == broker_id), None)
+        """Check the replica on the broker whose event it was, as far as something has changed."""
+        view = None
+        for one in replicas.views:
+            if one.broker_id == broker_id:
+                view = one
         isr: tuple[int, ...] = ()
         pending: tuple[int, ...] = ()
         log_epoch: int | None = None
@@ -404,13 +410,17 @@ class Watcher:
             isr = partition.isr
             pending = () if partition.pending is None else partition.pending.isr
             log_epoch = None if partition.log is None else partition.log.latest_epoch
-        if view is not None:
-            self._check(ReplicaChanged(tp, replicas, view, isr))
         epochs = None if view is None else (view.leading_epoch, view.applied_epoch)
-        role = (epochs, isr, pending, log_epoch, self._history.states.get(tp))
-        roles = self._roles[broker_id]
-        if roles.get(tp) != role:
-            roles[tp] = role
+        role = (epochs, isr, pending, log_epoch, state)
+        seen = self._roles[broker_id]
+        before, same = seen.get(tp, (None, None))
+        if before == role and same is replicas:
+            return
+        seen[tp] = role, replicas
+        if view is not None:
+            is_current = is_current_leader(view, state)
+            self._check(ReplicaChanged(tp, replicas, view, isr if is_current else ()))
+        if before != role:
             changed = RoleChanged(tp, broker_id, view, isr, pending, log_epoch)
             self._check(changed)
             self._history.on_role(changed)
@@ -422,7 +432,8 @@ class Watcher:
         if self._checked.get(tp) == seen:
             return
         self._checked[tp] = seen
-        self._check(ReplicasChanged(tp, replicas))
+        leaders = [view for view in replicas.views if is_current_leader(view, state)]
+        self._check(ReplicasChanged(tp, replicas, () if state is None else state.isr, leaders))
         self._checker.check_partition(tp, replicas)
         self._take_reports()
 

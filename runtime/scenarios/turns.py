@@ -87,7 +87,9 @@ class Turns:
             if now_ms + _SAME_TIME_MS >= deadline_ms:
                 return False
             next_ms = min([deadline_ms, *(branch.deadline_ms for branch in self._branches)])
-            self._run(lambda: self._has_turn() or condition(), next_ms)
+            # Branches and observers begin only between two calls of ``_run``.
+            is_alone = not self.observers and not self._branches
+            self._run(condition if is_alone else (lambda: self._has_turn() or condition()), next_ms)
 
     def take(self) -> None:
         """Call the observers, then let every branch continue that no longer has to wait."""
