@@ -8,14 +8,9 @@ it. Actions are faults and requests; each happens at most once, at any time.
 
 from __future__ import annotations
 
-import copyreg
-import io
-import pickle
-import random
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,7 +19,6 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from klamm.controller.timer import Timer
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.actors import Actor
 from klamm.runtime.checks.agreement import check_simulated_world
@@ -57,14 +51,6 @@ _WORDS: Final = {
 }
 """The actions, and the number of their arguments; reassign has one for each partition."""
 _SETTLE_MS: Final = 2_000.0
-_REDUCERS: Final[dict[type, Callable[[Any], Any]]] = {
-    **copyreg.dispatch_table,
-    random.Random: lambda _: (random.Random, (0,)),
-    Timer: lambda _: (Timer, ()),
-}
-"""Leaves out metrics and random generators, on which only delays and backoffs depend."""
-_UNUSED: Final = 3
-"""References to an object of a list in a loop over the list, if there are no others."""
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -139,8 +125,7 @@ class Exploration:
     """A simulated cluster in one state, with all its invariants.
 
     ``choices``: how many steps can follow, and their texts, in a fixed order. ``take`` makes one of
-    them. A saved state (``save``) can be loaded any number of times. A checkpoint resets this
-    object in place, to a state that it was in before.
+    them. A checkpoint resets this object in place, to a state that it was in before.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -167,30 +152,14 @@ class Exploration:
         self._texts = StateText()
         self._steps: list[_Step] | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_steps": None}
+    def checkpoint(self, earlier: Checkpoint | None = None) -> Checkpoint:
+        """Return a checkpoint that resets this object to its state.
 
-    def save(self) -> tuple[bytes, Checkpoint]:
-        """Return the state as bytes, and a checkpoint that resets this object to the state."""
-        # Keep the texts of all actors for the states that follow.
-        self.digest()
-        out = io.BytesIO()
-        pickler = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
-        pickler.dispatch_table = _REDUCERS
-        pickler.dump(self)
-        # The memo has every object that can be reached, except numbers.
-        return out.getvalue(), Checkpoint(value for _, value in pickler.memo.copy().values())
-
-    @staticmethod
-    def load(saved: bytes) -> tuple[Exploration, Checkpoint]:
-        """Return a saved state, and a checkpoint of it. The bytes must come from ``save``."""
-        unpickler = _Unpickler(io.BytesIO(saved))
-        state: Exploration = unpickler.load()
-        objects = list(unpickler.memo.copy().values())
-        del unpickler
-        # The memo also has the dictionaries from which objects got their attributes: nothing else
-        # refers to them.
-        return state, Checkpoint(value for value in objects if sys.getrefcount(value) > _UNUSED)
+        ``earlier``: the checkpoint of a state that this object had shortly before.
+        """
+        # Keep the steps for every time that the checkpoint is used.
+        self._found()
+        return Checkpoint((self,)) if earlier is None else earlier.following()
 
     @property
     def choices(self) -> list[str]:
@@ -263,11 +232,11 @@ class Exploration:
             return []
         due_ms, actor = min(due, key=lambda entry: entry[0])
 
-        def fire() -> None:
-            self._world.clock.advance_to(due_ms)
-            self._run(actor)
+        return [(f"a timer of {actor.address} fires", partial(self._fire, due_ms, actor))]
 
-        return [(f"a timer of {actor.address} fires", fire)]
+    def _fire(self, due_ms: float, actor: Actor) -> None:
+        self._world.clock.advance_to(due_ms)
+        self._run(actor)
 
     def _deliver(self, source: Address, destination: Address) -> None:
         self._world.transport.deliver_next(source, destination)
@@ -318,19 +287,6 @@ class Exploration:
             world.shut_down(int(words[0]))
         else:
             _REQUESTS[verb](world, self._partitions, words)
-
-
-class _Unpickler(pickle.Unpickler):
-    """Remembers classes and functions: importing them takes a third of the time to load."""
-
-    _found: Final[dict[tuple[str, str], object]] = {}
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        key = (module_name, global_name)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = super().find_class(module_name, global_name)
-        return found
 
 
 def _create_topic(world: SimulatedWorld, topic: str, replicas: Sequence[tuple[int, ...]]) -> None:

@@ -78,7 +78,8 @@ class Died(Exception):
 class _Worker(Generic[T, R]):
     """A process that calls ``function`` for each input that it is sent."""
 
-    def __init__(self, function: Callable[[T], R]) -> None:
+    def __init__(self, function: Callable[[T], R], number: int) -> None:
+        self.number = number
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(function, other), daemon=True)
@@ -120,6 +121,7 @@ class Workers(Generic[T, R]):
         self._function = function
         self._idle: list[_Worker[T, R]] = []
         self._busy: dict[object, tuple[_Worker[T, R], T]] = {}
+        self._started = 0
 
     def __enter__(self) -> Workers[T, R]:
         return self
@@ -134,35 +136,47 @@ class Workers(Generic[T, R]):
         An input whose process died is yielded with Died instead of a result. An error that the
         function raises is raised here. With one job, the function runs in this process.
         """
+        rest = iter(inputs)
+        yield from self.run_chosen(lambda _: next(rest, None))
+
+    def run_chosen(self, choose: Callable[[int], T | None]) -> Iterator[tuple[T, R | Died]]:
+        """Like ``run`` with the inputs that ``choose`` returns for idle workers.
+
+        It is called with the number of a worker, and returns None if there is nothing to do for it.
+        """
         if self.jobs == 1:
-            for item in inputs:
+            while (item := choose(0)) is not None:
                 yield item, self._function(item)
             return
-        rest = iter(inputs)
-        for _ in range(self.jobs):
-            self._give_next(rest)
+        idle, self._idle = self._idle, []
+        for worker in (*idle, *[None] * (self.jobs - len(idle))):
+            self._give_next(choose, worker)
         while self._busy:
             for connection in wait([worker.connection for worker, _ in self._busy.values()]):
-                worker, item = self._busy[connection]
+                current, item = self._busy[connection]
+                left: _Worker[T, R] | None = current
                 result: R | Died
                 try:
-                    result = worker.receive()
+                    result = current.receive()
                 except Died as died:
-                    result = died
-                    worker.end()
-                else:
-                    self._idle.append(worker)
+                    result, left = died, None
+                    current.end()
                 del self._busy[connection]
-                self._give_next(rest)
+                self._give_next(choose, left)
                 yield item, result
 
-    def _give_next(self, rest: Iterator[T]) -> None:
-        """Send an idle worker the next input, if there is one. Start a worker if none is idle."""
-        for item in rest:
-            worker = self._idle.pop() if self._idle else _Worker(self._function)
-            self._busy[worker.connection] = worker, item
-            worker.send(item)
+    def _give_next(self, choose: Callable[[int], T | None], worker: _Worker[T, R] | None) -> None:
+        """Send a worker its next input, if there is one; if ``worker`` is None, a new worker."""
+        item = choose(self._started if worker is None else worker.number)
+        if item is None:
+            if worker is not None:
+                self._idle.append(worker)
             return
+        if worker is None:
+            worker = _Worker(self._function, self._started)
+            self._started += 1
+        self._busy[worker.connection] = worker, item
+        worker.send(item)
 
 
 def run_parallel(

@@ -4,112 +4,174 @@ from __future__ import annotations
 
 import random
 import types
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
+from operator import is_not
 from typing import Any, Final
 
 import msgspec
 
-_IMMUTABLE: Final = (
-    str,
-    bytes,
-    tuple,
-    frozenset,
-    Enum,
-    type,
-    partial,
-    types.FunctionType,
-    types.MethodType,
-    types.BuiltinFunctionType,
-    types.UnionType,
-)
+from klamm.controller.timer import Timer
+
 _HEAP_TYPE: Final = 1 << 9
 """Flag of the classes that are defined in Python."""
 
 
-class Checkpoint:
-    """The contents of ``objects``: all objects of a graph that can change.
+class Untracked:
+    """Base of classes whose objects no checkpoint resets, e.g. caches that are always valid."""
 
-    ``reset`` gives them the same contents again, any number of times. Random generators are reset
-    to the seed 0. Raises TypeError for an object whose contents cannot be read.
+
+class Checkpoint:
+    """The contents of all objects that can change and can be reached from some values.
+
+    ``reset`` gives them the same contents again, any number of times. ``following`` returns the
+    checkpoint of a later state, which shares with this one what has not changed. Random generators
+    are reset to the seed 0, metrics are not reset. Raises TypeError for an object whose contents
+    cannot be read.
     """
 
-    def __init__(self, objects: Iterable[object]) -> None:
-        by_kind: defaultdict[type, list[Any]] = defaultdict(list)
-        for value in objects:
-            by_kind[value.__class__].append(value)
-        dicts = by_kind.pop(dict, [])
-        self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
-        self._lists: list[tuple[list[Any], list[Any]]] = []
-        self._sets: list[tuple[set[Any], set[Any]]] = []
-        self._deques: list[tuple[deque[Any], list[Any]]] = []
-        self._slots: list[tuple[object, str, object]] = []
-        self._generators: list[random.Random] = []
-        for kind, values in by_kind.items():
-            keep = _KEEP.get(kind)
-            if keep is None:
-                keep = _KEEP[kind] = _how_to_keep(kind)
-            keep(self, values)
-        kept = {id(attributes) for attributes, _ in self._attributes}
-        self.keep_dicts([value for value in dicts if id(value) not in kept])
+    def __init__(self, values: Iterable[object]) -> None:
+        # Each entry has an object and its contents, and its key is the id of the object.
+        self._attributes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._dicts: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
+        self._lists: dict[int, tuple[list[Any], list[Any]]] = {}
+        self._sets: dict[int, tuple[set[Any], set[Any]]] = {}
+        self._deques: dict[int, tuple[deque[Any], list[Any]]] = {}
+        self._slots: dict[int, tuple[object, tuple[str, ...], list[Any]]] = {}
+        self._generators: dict[int, random.Random] = {}
+        self._add(list(values))
 
     def reset(self) -> None:
         """Give the objects the contents that they had when the checkpoint was made."""
         update = dict.update
-        for attributes, values in self._attributes:
+        for attributes, values in self._attributes.values():
             # Objects rarely get or lose an attribute, and the order of attributes does not matter.
             update(attributes, values)
             if len(attributes) != len(values):
                 attributes.clear()
                 update(attributes, values)
-        for mapping, entries in self._dicts:
+        for mapping, entries in self._dicts.values():
             if mapping:
                 mapping.clear()
             if entries:
                 update(mapping, entries)
-        for items, kept in self._lists:
+        for items, kept in self._lists.values():
             items[:] = kept
-        for members, kept_members in self._sets:
+        for members, kept_members in self._sets.values():
             members.clear()
             members.update(kept_members)
-        for queue, kept in self._deques:
+        for queue, kept in self._deques.values():
             queue.clear()
             queue.extend(kept)
-        for value, name, content in self._slots:
-            setattr(value, name, content)
-        for generator in self._generators:
+        for value, names, contents in self._slots.values():
+            for name, content in zip(names, contents, strict=True):
+                setattr(value, name, content)
+        for generator in self._generators.values():
             generator.seed(0)
 
-    def keep_attributes(self, values: list[dict[str, Any]]) -> None:
-        self._attributes += [(value, dict(value)) for value in values]
+    def following(self) -> Checkpoint:
+        """Return a checkpoint of the current contents, which differ in little from this one's.
 
-    def keep_dicts(self, values: list[dict[Any, Any]]) -> None:
-        self._dicts += [(value, dict(value)) for value in values]
+        It may have objects that can be reached no more."""
+        following = Checkpoint(())
+        found: list[object] = []
+        following._attributes = _with_changes(self._attributes, found)
+        following._dicts = _with_changes(self._dicts, found)
+        following._lists.update(self._lists)
+        for key, (items, kept) in self._lists.items():
+            if len(items) != len(kept) or any(map(is_not, items, kept)):
+                following._lists[key] = items, list(items)
+                found += items
+        following._deques.update(self._deques)
+        for key, (queue, kept) in self._deques.items():
+            if len(queue) != len(kept) or any(map(is_not, queue, kept)):
+                following._deques[key] = queue, list(queue)
+                found += queue
+        following._sets.update(self._sets)
+        for key, (members, kept_members) in self._sets.items():
+            if members != kept_members:
+                following._sets[key] = members, set(members)
+                found += members
+        following._slots.update(self._slots)
+        for key, (value, names, contents) in self._slots.items():
+            now = [getattr(value, name) for name in names]
+            if any(map(is_not, now, contents)):
+                following._slots[key] = value, names, now
+                found += now
+        following._generators.update(self._generators)
+        following._add(found)
+        return following
 
-    def keep_lists(self, values: list[list[Any]]) -> None:
-        self._lists += [(value, list(value)) for value in values]
+    def _add(self, values: list[object]) -> None:
+        """Add the objects that can be reached from ``values``, except those that are known."""
+        seen: set[int] = set()
+        while values:
+            value = values.pop()
+            kind = value.__class__
+            keep = _KEEP.get(kind)
+            if keep is None:
+                keep = _KEEP[kind] = _how_to_keep(kind)
+            if keep is not _NOTHING and id(value) not in seen:
+                seen.add(id(value))
+                keep(self, value, values)
 
-    def keep_sets(self, values: list[set[Any]]) -> None:
-        self._sets += [(value, set(value)) for value in values]
+    def keep_attributes(self, attributes: dict[str, Any], found: list[object]) -> None:
+        if id(attributes) not in self._attributes:
+            self._attributes[id(attributes)] = attributes, dict(attributes)
+            found += attributes.values()
 
-    def keep_deques(self, values: list[deque[Any]]) -> None:
-        self._deques += [(value, list(value)) for value in values]
+    def keep_dict(self, mapping: dict[Any, Any], found: list[object]) -> None:
+        if id(mapping) not in self._dicts:
+            self._dicts[id(mapping)] = mapping, dict(mapping)
+            found += mapping
+            found += mapping.values()
 
-    def keep_slots(self, values: list[Any], names: Iterable[str]) -> None:
-        for name in names:
-            self._slots += [(value, name, getattr(value, name)) for value in values]
+    def keep_list(self, items: list[Any], found: list[object]) -> None:
+        if id(items) not in self._lists:
+            self._lists[id(items)] = items, list(items)
+            found += items
 
-    def keep_generators(self, values: list[random.Random]) -> None:
-        self._generators += values
+    def keep_set(self, members: set[Any], found: list[object]) -> None:
+        if id(members) not in self._sets:
+            self._sets[id(members)] = members, set(members)
+            found += members
 
-    def keep_nothing(self, values: list[Any]) -> None:
+    def keep_deque(self, queue: deque[Any], found: list[object]) -> None:
+        if id(queue) not in self._deques:
+            self._deques[id(queue)] = queue, list(queue)
+            found += queue
+
+    def keep_slots(self, value: object, names: tuple[str, ...], found: list[object]) -> None:
+        if id(value) not in self._slots:
+            contents = [getattr(value, name) for name in names]
+            self._slots[id(value)] = value, names, contents
+            found += contents
+
+    def keep_generator(self, generator: random.Random, found: list[object]) -> None:
+        self._generators[id(generator)] = generator
+
+    def keep_members(self, values: Iterable[object], found: list[object]) -> None:
+        found += values
+
+    def keep_function(self, function: types.FunctionType, found: list[object]) -> None:
+        if function.__closure__:
+            raise TypeError(f"{function} has variables, which cannot be reset")
+
+    def keep_method(self, method: Any, found: list[object]) -> None:
+        found.append(method.__self__)
+
+    def keep_partial(self, function: partial[object], found: list[object]) -> None:
+        found.append(function.func)
+        found += function.args
+        found += function.keywords.values()
+
+    def keep_nothing(self, value: object, found: list[object]) -> None:
         pass
 
 
-_Keep = Callable[[Checkpoint, Any], None]
+_Keep = Callable[[Checkpoint, Any, list[object]], None]
 
 
 def slots_of(kind: type) -> tuple[str, ...]:
@@ -121,20 +183,39 @@ def slots_of(kind: type) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
+_Dicts = dict[int, tuple[dict[Any, Any], dict[Any, Any]]]
+
+
+def _with_changes(known: _Dicts, found: list[object]) -> _Dicts:
+    """Return dictionaries with their contents now. Add the contents that changed to ``found``."""
+    now = dict(known)
+    for key, (mapping, kept) in known.items():
+        if (
+            len(mapping) != len(kept)
+            or any(map(is_not, mapping.values(), kept.values()))
+            or any(map(is_not, mapping, kept))
+        ):
+            now[key] = mapping, dict(mapping)
+            found += mapping
+            found += mapping.values()
+    return now
+
+
 def _how_to_keep(kind: type) -> _Keep:
     for base, keep in _BUILT_IN.items():
         if issubclass(kind, base):
             return keep
-    if issubclass(kind, _IMMUTABLE) or _is_frozen(kind):
-        return Checkpoint.keep_nothing
     if not kind.__flags__ & _HEAP_TYPE:
         raise TypeError(f"{kind} cannot be reset")
-    slots, has_dict = slots_of(kind), kind.__dictoffset__ != 0
+    slots, has_dict, is_frozen = slots_of(kind), kind.__dictoffset__ != 0, _is_frozen(kind)
 
-    def keep_fields(checkpoint: Checkpoint, values: list[Any]) -> None:
-        checkpoint.keep_slots(values, slots)
+    def keep_fields(checkpoint: Checkpoint, value: Any, found: list[object]) -> None:
+        if is_frozen:
+            found += [getattr(value, name) for name in slots]
+        elif slots:
+            checkpoint.keep_slots(value, slots, found)
         if has_dict:
-            checkpoint.keep_attributes([value.__dict__ for value in values])
+            checkpoint.keep_attributes(value.__dict__, found)
 
     return keep_fields
 
@@ -146,11 +227,25 @@ def _is_frozen(kind: Any) -> bool:
     return parameters is not None and bool(parameters.frozen)
 
 
+_NOTHING: Final = Checkpoint.keep_nothing
 _BUILT_IN: Final[dict[type, _Keep]] = {
-    dict: Checkpoint.keep_dicts,
-    list: Checkpoint.keep_lists,
-    set: Checkpoint.keep_sets,
-    deque: Checkpoint.keep_deques,
-    random.Random: Checkpoint.keep_generators,
+    **dict.fromkeys(
+        (
+            *(str, bytes, int, float, types.NoneType, Enum, type, types.UnionType),
+            *(types.ModuleType, Timer, Untracked),
+        ),
+        _NOTHING,
+    ),
+    dict: Checkpoint.keep_dict,
+    list: Checkpoint.keep_list,
+    set: Checkpoint.keep_set,
+    deque: Checkpoint.keep_deque,
+    random.Random: Checkpoint.keep_generator,
+    tuple: Checkpoint.keep_members,
+    frozenset: Checkpoint.keep_members,
+    partial: Checkpoint.keep_partial,
+    types.FunctionType: Checkpoint.keep_function,
+    types.MethodType: Checkpoint.keep_method,
+    types.BuiltinFunctionType: Checkpoint.keep_method,
 }
 _KEEP: Final = dict(_BUILT_IN)

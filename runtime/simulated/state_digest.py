@@ -16,6 +16,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -40,7 +41,7 @@ from klamm.controller.timer import Timer
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal_guard import JournalGuard
-from klamm.runtime.simulated.checkpoint import slots_of
+from klamm.runtime.simulated.checkpoint import Untracked, slots_of
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
 from klamm.runtime.transport import SimulatedTransport
@@ -147,12 +148,9 @@ class StateText:
 
     def __init__(self) -> None:
         self._actors: dict[Address, str] = {}
-        self._frozen: _FrozenTexts = {}
+        self._kept = _KeptTexts()
         self._zxid = 0
         self._znodes = ""
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_frozen": {}}
 
     def changed(self, address: Address) -> None:
         """Forget the text of a broker or controller, because it has run, started or stopped."""
@@ -163,7 +161,7 @@ class StateText:
 
         Call this only between events. The zxids of the world must begin with FIRST_ZXID.
         """
-        writer = _Writer(self._frozen)
+        writer = _Writer(self._kept)
         for part in more:
             writer.write(part)
         writer.out.append(str(world.candidacy.failed_failovers))
@@ -172,7 +170,7 @@ class StateText:
             for role, text_of in _TEXT_OF.items():
                 address = Address(role, broker_id)
                 if address not in self._actors:
-                    self._actors[address] = text_of(_Writer(self._frozen), world, broker_id)
+                    self._actors[address] = text_of(_Writer(self._kept), world, broker_id)
                 writer.out.append(self._actors[address])
             if running is not None:
                 writer.write(running.store)
@@ -241,17 +239,21 @@ def _text_of_znodes(server: MemoryServer) -> str:
     return _TIMESTAMP.sub("", "\n".join(sorted(out)))
 
 
-_FrozenTexts = dict[int, tuple[object, str]]
-"""Immutable objects by their ``id``, and their texts."""
+class _KeptTexts(Untracked):
+    """The texts of immutable objects by their ``id``, and of keys and members of sets."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, tuple[object, str]] = {}
+        self.by_value: dict[object, str] = {}
 
 
 class _Writer:
     """Writes objects as text. Objects with an identity are written once."""
 
-    def __init__(self, frozen: _FrozenTexts) -> None:
+    def __init__(self, kept: _KeptTexts) -> None:
         self.out: list[str] = []
         self._seen: set[int] = set()
-        self._frozen = frozen
+        self._kept = kept
         self._identities = 0
 
     def write(self, value: Any) -> None:
@@ -287,27 +289,36 @@ class _Writer:
         if not values:
             self.out.append("{}")
             return
-        how = _HOW
-        self.out.append("{")
-        keys: Iterable[Any] = values
+        how, out = _HOW, self.out
+        out.append("{")
         if len(values) > 1:
             kinds = set(map(type, values))
-            is_ordered = len(kinds) == 1 and kinds <= _ORDERED
-            keys = sorted(values) if is_ordered else sorted(values, key=repr)
-        for key in keys:
-            value = values[key]
+            if len(kinds) > 1 or not kinds <= _ORDERED:
+                texts = [(self._alone(key), value) for key, value in values.items()]
+                for text, value in sorted(texts, key=itemgetter(0)):
+                    out.append(text)
+                    how[value.__class__](self, value)
+                out.append("}")
+                return
+            values = {key: values[key] for key in sorted(values)}
+        for key, value in values.items():
             how[key.__class__](self, key)
             how[value.__class__](self, value)
-        self.out.append("}")
+        out.append("}")
 
     def set(self, values: Iterable[object]) -> None:
         texts = sorted(map(self._alone, values)) if values else ()
         self.out.append("{" + ",".join(texts) + "}")
 
     def _alone(self, value: object) -> str:
-        writer = _Writer(self._frozen)
-        writer.write(value)
-        return " ".join(writer.out)
+        text = self._kept.by_value.get(value)
+        if text is None:
+            writer = _Writer(self._kept)
+            writer.write(value)
+            text = " ".join(writer.out)
+            if not writer._identities:
+                self._kept.by_value[value] = text
+        return text
 
     def leave_out(self, *values: object) -> None:
         """Do not write these objects."""
@@ -323,14 +334,14 @@ class _Writer:
 
     def frozen(self, value: object, names: Iterable[str]) -> None:
         """Write an immutable object. Keep its text if that has no object with an identity."""
-        kept = self._frozen.get(id(value))
+        kept = self._kept.by_id.get(id(value))
         if kept is not None:
             self.out.append(kept[1])
             return
         start, identities = len(self.out), self._identities
         self.fields(value, [(name, getattr(value, name, None)) for name in names])
         if self._identities == identities:
-            self._frozen[id(value)] = (value, "\n".join(self.out[start:]))
+            self._kept.by_id[id(value)] = (value, "\n".join(self.out[start:]))
 
     def fields(self, value: object, fields: Iterable[tuple[str, object]]) -> None:
         out, kinds, how = self.out, _FIELD_KINDS, _HOW

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import pickle
 import shlex
 import signal
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +22,7 @@ from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
 from klamm.drills.exploration import Exploration, Scope, parse_scope
-from klamm.drills.exploring import Progress, explore, replay
+from klamm.drills.exploring import Progress, _Chunk, _Expander, explore, replay
 from klamm.runtime.simulated.checkpoint import Checkpoint
 from klamm.runtime.simulated.state_digest import StateText
 
@@ -73,49 +75,79 @@ def test_workers_end_with_the_process_that_explores() -> None:
         run.communicate(timeout=60)
 
 
+def copied(saved: bytes) -> Exploration:
+    """Return an independent copy of a pickled state, without the texts that it keeps."""
+    state: Exploration = pickle.loads(saved)  # noqa: S301
+    state._texts = StateText()
+    return state
+
+
 @pytest.mark.parametrize("scope", [DELETION, RESTART])
 def test_states_with_equal_digests_have_equal_successors(scope: Scope) -> None:
-    """What the digest leaves out changes nothing that follows; kept texts are not stale."""
+    """What the digest leaves out changes nothing that follows."""
     successors: dict[bytes, list[bytes]] = {}
-    start = Exploration(scope)
-    queue = deque([start.save()[0]])
+    queue = deque([pickle.dumps(Exploration(scope))])
     compared = 0
     while compared < 100:
         saved = queue.popleft()
-        state, _ = Exploration.load(saved)
+        state = copied(saved)
         after = []
         for choice in range(len(state.choices)):
-            following, _ = Exploration.load(saved)
+            following = copied(saved)
             following.take(choice)
-            digest = following.digest()
-            following._texts = StateText()
-            assert following.digest() == digest
-            after.append(digest)
-            queue.append(following.save()[0])
+            after.append(following.digest())
+            queue.append(pickle.dumps(following))
         compared += state.digest() in successors
         assert successors.setdefault(state.digest(), after) == after
 
 
-def test_a_reset_state_has_the_successors_of_a_loaded_one() -> None:
-    """Steps that kill and start a broker are undone as well, again and again."""
+def test_a_reset_state_has_the_successors_of_a_copy() -> None:
+    """Steps that kill and start a broker are undone as well; kept texts are not stale."""
     state = Exploration(RESTART)
+    first, checkpoint = state.digest(), state.checkpoint()
+    checkpoints = [checkpoint]
     for number in range(40):
-        saved, checkpoint = state.save()
+        saved = pickle.dumps(state)
         digest, choices = state.digest(), state.choices
         for choice in range(len(choices)):
-            loaded, _ = Exploration.load(saved)
-            loaded.take(choice)
+            copy = copied(saved)
+            copy.take(choice)
             state.take(choice)
-            assert state.text() == loaded.text()
+            assert state.text() == copy.text()
+            following = state.checkpoint(checkpoint)
             checkpoint.reset()
             assert (state.digest(), state.choices) == (digest, choices)
+            following.reset()
+            assert (state.text(), state.choices) == (copy.text(), copy.choices)
+            checkpoint.reset()
         state.take(number % len(choices))
+        checkpoint = state.checkpoint(checkpoint)
+        checkpoints.append(checkpoint)
     assert not state._actions
+    checkpoints[0].reset()
+    assert state.digest() == first
+
+
+def test_a_state_that_another_worker_found_is_reached_by_its_path() -> None:
+    finder, other = _Expander(RESTART), _Expander(RESTART)
+    path = b""
+    after: Sequence[object] = (None,)
+    while after:
+        chunk = _Chunk(0, (0,), (path,))
+        (after,) = finder(chunk)
+        if len(path) % 5 == 4:
+            assert other(chunk) == [after]
+        if after:
+            path += bytes((len(path) % len(after),))
+    assert len(path) > 20
 
 
 def test_an_object_that_cannot_be_reset_is_refused() -> None:
     with pytest.raises(TypeError, match="cannot be reset"):
         Checkpoint([itertools.count()])
+    with pytest.raises(TypeError, match="cannot be reset"):
+        local = 1
+        Checkpoint([lambda: local])
 
 
 @pytest.mark.parametrize("part", ["context", "metadata_cache", "leaderships"])
