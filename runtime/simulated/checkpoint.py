@@ -36,9 +36,8 @@ class Checkpoint:
         # Each entry has an object and its contents, and its key is the id of the object.
         self._attributes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._dicts: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
-        self._lists: dict[int, tuple[list[Any], list[Any]]] = {}
+        self._sequences: dict[int, tuple[list[Any] | deque[Any], list[Any]]] = {}
         self._sets: dict[int, tuple[set[Any], set[Any]]] = {}
-        self._deques: dict[int, tuple[deque[Any], list[Any]]] = {}
         self._slots: dict[int, tuple[object, tuple[str, ...], list[Any]]] = {}
         self._generators: dict[int, random.Random] = {}
         self._add(list(values))
@@ -57,14 +56,12 @@ class Checkpoint:
                 mapping.clear()
             if entries:
                 update(mapping, entries)
-        for items, kept in self._lists.values():
-            items[:] = kept
+        for items, kept in self._sequences.values():
+            items.clear()
+            items.extend(kept)
         for members, kept_members in self._sets.values():
             members.clear()
             members.update(kept_members)
-        for queue, kept in self._deques.values():
-            queue.clear()
-            queue.extend(kept)
         for value, names, contents in self._slots.values():
             for name, content in zip(names, contents, strict=True):
                 setattr(value, name, content)
@@ -77,29 +74,40 @@ class Checkpoint:
         It may have objects that can be reached no more."""
         following = Checkpoint(())
         found: list[object] = []
-        following._attributes = _with_changes(self._attributes, found)
-        following._dicts = _with_changes(self._dicts, found)
-        following._lists.update(self._lists)
-        for key, (items, kept) in self._lists.items():
+        following._attributes = now = dict(self._attributes)
+        for key, (attributes, values) in self._attributes.items():
+            # No attribute is ever deleted: they have the same names if there are as many.
+            if len(attributes) != len(values) or any(
+                map(is_not, attributes.values(), values.values())
+            ):
+                now[key] = attributes, dict(attributes)
+                found += _others(attributes.values(), values.values())
+        following._dicts = now = dict(self._dicts)
+        for key, (mapping, entries) in self._dicts.items():
+            if (mapping or entries) and (
+                len(mapping) != len(entries)
+                or any(map(is_not, mapping.values(), entries.values()))
+                or any(map(is_not, mapping, entries))
+            ):
+                now[key] = mapping, dict(mapping)
+                found += _others(mapping, entries)
+                found += _others(mapping.values(), entries.values())
+        following._sequences.update(self._sequences)
+        for key, (items, kept) in self._sequences.items():
             if len(items) != len(kept) or any(map(is_not, items, kept)):
-                following._lists[key] = items, list(items)
-                found += items
-        following._deques.update(self._deques)
-        for key, (queue, kept) in self._deques.items():
-            if len(queue) != len(kept) or any(map(is_not, queue, kept)):
-                following._deques[key] = queue, list(queue)
-                found += queue
+                following._sequences[key] = items, list(items)
+                found += _others(items, kept)
         following._sets.update(self._sets)
         for key, (members, kept_members) in self._sets.items():
             if members != kept_members:
                 following._sets[key] = members, set(members)
-                found += members
+                found += _others(members, kept_members)
         following._slots.update(self._slots)
         for key, (value, names, contents) in self._slots.items():
-            now = [getattr(value, name) for name in names]
-            if any(map(is_not, now, contents)):
-                following._slots[key] = value, names, now
-                found += now
+            contents_now = [getattr(value, name) for name in names]
+            if any(map(is_not, contents_now, contents)):
+                following._slots[key] = value, names, contents_now
+                found += _others(contents_now, contents)
         following._generators.update(self._generators)
         following._add(found)
         return following
@@ -128,20 +136,15 @@ class Checkpoint:
             found += mapping
             found += mapping.values()
 
-    def keep_list(self, items: list[Any], found: list[object]) -> None:
-        if id(items) not in self._lists:
-            self._lists[id(items)] = items, list(items)
+    def keep_sequence(self, items: list[Any] | deque[Any], found: list[object]) -> None:
+        if id(items) not in self._sequences:
+            self._sequences[id(items)] = items, list(items)
             found += items
 
     def keep_set(self, members: set[Any], found: list[object]) -> None:
         if id(members) not in self._sets:
             self._sets[id(members)] = members, set(members)
             found += members
-
-    def keep_deque(self, queue: deque[Any], found: list[object]) -> None:
-        if id(queue) not in self._deques:
-            self._deques[id(queue)] = queue, list(queue)
-            found += queue
 
     def keep_slots(self, value: object, names: tuple[str, ...], found: list[object]) -> None:
         if id(value) not in self._slots:
@@ -183,22 +186,10 @@ def slots_of(kind: type) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
-_Dicts = dict[int, tuple[dict[Any, Any], dict[Any, Any]]]
-
-
-def _with_changes(known: _Dicts, found: list[object]) -> _Dicts:
-    """Return dictionaries with their contents now. Add the contents that changed to ``found``."""
-    now = dict(known)
-    for key, (mapping, kept) in known.items():
-        if (
-            len(mapping) != len(kept)
-            or any(map(is_not, mapping.values(), kept.values()))
-            or any(map(is_not, mapping, kept))
-        ):
-            now[key] = mapping, dict(mapping)
-            found += mapping
-            found += mapping.values()
-    return now
+def _others(values: Iterable[object], kept: Iterable[object]) -> list[object]:
+    """Return the values that are not among the kept ones."""
+    known = set(map(id, kept))
+    return [value for value in values if id(value) not in known]
 
 
 def _how_to_keep(kind: type) -> _Keep:
@@ -237,9 +228,9 @@ _BUILT_IN: Final[dict[type, _Keep]] = {
         _NOTHING,
     ),
     dict: Checkpoint.keep_dict,
-    list: Checkpoint.keep_list,
+    list: Checkpoint.keep_sequence,
     set: Checkpoint.keep_set,
-    deque: Checkpoint.keep_deque,
+    deque: Checkpoint.keep_sequence,
     random.Random: Checkpoint.keep_generator,
     tuple: Checkpoint.keep_members,
     frozenset: Checkpoint.keep_members,
