@@ -51,6 +51,7 @@ FIRST_ZXID: Final = 1_000_000_000
 """The zxid with which a world must begin: greater zxids are recognized by their ten digits."""
 NEVER_MS: Final = 1_000_000_000.0
 """Timers that are due later never fire, and do not count."""
+_MAX_KEPT: Final = 50_000
 _RANKED: Final = re.compile(r"(#[a-z]?[0-9]+)")
 _TIMESTAMP: Final = re.compile(r'"timestamp":"?[0-9]+"?')
 _IGNORED_TYPES: Final = (
@@ -142,8 +143,8 @@ _CORRELATIONS: Final = frozenset({"correlation_id"})
 class StateText:
     """The text of a world's state.
 
-    The texts of brokers and controllers are kept until ``changed`` is called, and the texts of
-    immutable objects as long as this object.
+    The texts of brokers and controllers are kept until ``changed`` is called, and those of
+    immutable objects until there are many.
     """
 
     def __init__(self) -> None:
@@ -161,6 +162,7 @@ class StateText:
 
         Call this only between events. The zxids of the world must begin with FIRST_ZXID.
         """
+        self._kept.limit()
         writer = _Writer(self._kept)
         for part in more:
             writer.write(part)
@@ -245,6 +247,12 @@ class _KeptTexts(Untracked):
     def __init__(self) -> None:
         self.by_id: dict[int, tuple[object, str]] = {}
         self.by_value: dict[object, str] = {}
+
+    def limit(self) -> None:
+        """Forget all texts if there are very many."""
+        if len(self.by_id) + len(self.by_value) > _MAX_KEPT:
+            self.by_id.clear()
+            self.by_value.clear()
 
 
 class _Writer:
