@@ -18,10 +18,11 @@ from klamm.drills.exploration import parse_scope
 from klamm.drills.exploring import explore
 
 REPLICAS = ("0,1",)
-ACTIONS = ("kill 1", "start 1", "elect")
+ACTIONS = ("kill 1", "start 1", "create 1")
 EXPECTED = {
-    (2, ACTIONS): (42_928, 134_298, 44),
-    (1, ("kill 1", "start 1", "create 1")): (56_958, 145_531, 57),
+    (2, ACTIONS): (112_318, 342_683, 58),
+    (2, ("kill 1", "start 1", "elect")): (42_928, 134_298, 44),
+    (1, ACTIONS): (56_958, 145_531, 57),
 }
 """States, transitions and depth by the number of candidates and the actions."""
 
@@ -29,7 +30,7 @@ EXPECTED = {
 def main() -> int:
     """Explore one scope and print the figures."""
     parser = argparse.ArgumentParser(prog="python -m bench.explore", description=__doc__)
-    parser.add_argument("--action", action="append", help="default: kill 1, start 1, elect")
+    parser.add_argument("--action", action="append", help="default: kill 1, start 1, create 1")
     parser.add_argument("--candidates", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--max-states", type=int)
