@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from klamm.replay.engines import Engine, spark_blocks
 from klamm.replay.engines import rows as rows_in
+from klamm.replay.engines.spark_blocks import Division, from_stream, splits_of
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.filters import Filters
 from klamm.replay.run import Answers, answer
@@ -16,6 +21,9 @@ from tests.spark.journals import as_run, eventful_journal, generated_journal, sp
 
 BLOCK_ROWS = 300
 ARROW_BYTES = 1 << 14
+ROWS = 20_000
+BATCH_ROWS = 2_048
+"""DuckDB returns no fewer rows at once."""
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +75,31 @@ def rows_of(table: EventTable, answers: Answers, name: str) -> list[str]:
 
 def in_order(rows: Any) -> list[str]:
     return sorted(str(sorted(row.items())) for row in rows)
+
+
+@pytest.mark.parametrize(("split_rows", "is_one"), [(ROWS, True), (BATCH_ROWS, False)])
+def test_a_task_sends_one_stream_to_each_block_unless_it_reads_very_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_rows: int, is_one: bool
+) -> None:
+    rows = pa.table({"n": pa.array(range(ROWS), pa.int64())})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    (splits,) = splits_of(tmp_path)
+    monkeypatch.setattr(spark_blocks, "_SORTED_ROWS", BATCH_ROWS)
+    monkeypatch.setattr(spark_blocks, "SPLIT_ROWS", split_rows)
+    divide = Division(
+        root="stored",
+        schema=rows.schema,
+        given={},
+        views={},
+        summaries={},
+        selected="FROM stored",
+        key="n",
+        blocks=3,
+        memory_mb=64,
+    )
+    sent = defaultdict(list)
+    for number, (_, stream) in divide(splits):
+        sent[number].append(from_stream(stream)["n"].to_pylist())
+    assert {len(streams) == 1 for streams in sent.values()} == {is_one}
+    found = {number: sorted(chain(*streams)) for number, streams in sent.items()}
+    assert found == {block + 1: list(range(block, ROWS, 3)) for block in range(3)}
