@@ -6,7 +6,7 @@ which are looked up for all listings together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
@@ -19,17 +19,18 @@ from klamm.replay.event_table import EventTable
 def in_words(found: Mapping[str, Sequence[Row]], table: EventTable) -> dict[str, tuple[Row, ...]]:
     """Replace the codes and hashes in some rows with strings. Null values become None.
 
-    A hash without a name, which a complete table does not contain, is shown as a number.
+    The rows of a name have the same columns. A hash without a name, which a complete table does not
+    contain, is shown as a number.
     """
     codes = {
         at[column]
-        for listed in found.values()
+        for listed in filter(None, found.values())
+        for column in DOMAINS.keys() & listed[0].keys()
         for at in listed
-        for column in at
-        if column in DOMAINS and at[column] is not None
+        if at[column] is not None
     }
     known = _names(sorted(codes), table)
-    return {name: tuple(_in_words(at, known) for at in listed) for name, listed in found.items()}
+    return {name: tuple(_in_words(listed, known)) for name, listed in found.items()}
 
 
 def _names(codes: Sequence[int], table: EventTable) -> dict[tuple[str, int], str]:
@@ -41,15 +42,19 @@ def _names(codes: Sequence[int], table: EventTable) -> dict[tuple[str, int], str
     return known
 
 
-def _in_words(row: Row, known: Mapping[tuple[str, int], str]) -> Row:
-    return {
-        column: known.get((DOMAINS[column], value), str(value))
-        if column in DOMAINS and value is not None
-        else WORDS[column].get(value)
-        if column in WORDS
-        else value
-        for column, value in row.items()
-    }
+def _in_words(listed: Sequence[Row], known: Mapping[tuple[str, int], str]) -> Iterator[Row]:
+    if not listed:
+        return
+    hashed = [(column, DOMAINS[column]) for column in listed[0] if column in DOMAINS]
+    coded = [(column, WORDS[column]) for column in listed[0] if column in WORDS]
+    for row in listed:
+        words = dict(row)
+        for column, domain in hashed:
+            if (value := row[column]) is not None:
+                words[column] = known.get((domain, value), str(value))
+        for column, names in coded:
+            words[column] = names.get(row[column])
+        yield words
 
 
 _LOOKED_UP: Final = 10_000

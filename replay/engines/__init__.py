@@ -144,13 +144,14 @@ def rows_together(engine: Engine, queries: Mapping[str, str]) -> dict[str, list[
         own = set(columns[name])
         shown = ", ".join(at if at in own else f"NULL AS {at}" for at in every)
         parts.append(f"SELECT {number} AS query_number, {shown} FROM ({sql}) AS query_{number}")
+    found = engine.fetch(" UNION ALL ".join(parts))
+    places = {column: place for place, column in enumerate(found.columns)}
+    own_places = [[(column, places[column]) for column in names] for names in columns.values()]
     numbered: list[list[Row]] = [[] for _ in queries]
-    for found in rows(engine, " UNION ALL ".join(parts)):
-        numbered[found["query_number"]].append(found)
-    return {
-        name: [{column: found[column] for column in columns[name]} for found in listed]
-        for name, listed in zip(queries, numbered, strict=True)
-    }
+    for values in found.rows:
+        number = values[places["query_number"]]
+        numbered[number].append({column: values[place] for column, place in own_places[number]})
+    return dict(zip(queries, numbered, strict=True))
 
 
 def literal(text: str) -> str:
