@@ -10,9 +10,9 @@ The checks only read logs and messages. After every step of the simulation they 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -189,14 +189,14 @@ class ReplicationChecker:
         known = list(self.acknowledged.get(tp, ()))
         for one in found:
             # A leader acknowledges a batch again if the producer resends it, and a deposed leader
-            # may do so late. check_has_all needs stretches that do not overlap.
+            # may do so late. check_has_all needs sorted stretches that do not overlap.
             if any(map(one.is_within, known)):
                 continue
             last = known[-1] if known else None
             if last and (last.leader_epoch, last.end) == (one.leader_epoch, one.start):
                 known[-1] = last._replace(end=one.end)
             else:
-                known.append(one)
+                insort(known, one, key=_START)
         self.acknowledged[tp] = known
 
     def check(self, views: Iterable[ReplicaView]) -> None:
@@ -262,11 +262,8 @@ class ReplicationChecker:
         found = self._found.get(tp)
         if found is None or not found.is_part_of(view, stretches):
             found = self._found[tp] = _Found(view.start, stretches[:0], ())
-        rest = stretches[len(found.stretches) :]
-        if any(one.start > other.start for one, other in pairwise((*found.stretches[-1:], *rest))):
-            rest = stretches = sorted(stretches, key=_START)
-            found = self._found[tp] = _Found(view.start, [], ())
         at = len(found.intervals)
+        rest = stretches[len(found.stretches) :]
         for number, stretch in enumerate(rest, len(found.stretches)):
             start = max(stretch.start, view.start)
             if start >= stretch.end:
