@@ -30,7 +30,7 @@ _STOLEN_FROM: Final = 2
 """A worker takes states that another found only if that one has so many chunks left."""
 
 _Path = bytes
-"""The choices that lead to a state, from the first state on."""
+"""The choices that lead to a state, from the first state on, each of them below 256."""
 _Expanded = tuple[tuple[bytes, Violation | None], ...]
 """The digest and violation after each choice in a state."""
 
