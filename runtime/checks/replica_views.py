@@ -16,6 +16,7 @@ from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.records import Interval
 from klamm.cluster.requests import LeaderAndIsrPartitionState
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.runtime.checks.log_intervals import LogIntervals
@@ -106,7 +107,12 @@ class ReplicaViews:
         state: LeaderAndIsrPartitionState | None,
     ) -> ReplicaView | None:
         if not isinstance(log, IntervalLog):
-            return self._view_of_segments(tp, broker_id, log, high_watermark, state)
+            read = self._read_segments(log)
+            if read is None:
+                return None
+            intervals, start, end = read
+            epochs = _epochs(broker_id, state)
+            return ReplicaView(tp, broker_id, intervals, high_watermark, *epochs, start, end)
         end, start, kept = log.log_end_offset, log.log_start_offset, log.kept
         # While the end is the same, a log has the same intervals if they are in an equal object.
         key = (end, high_watermark, start, state, kept)
@@ -115,28 +121,17 @@ class ReplicaViews:
         if known is not None and known[0] == key:
             return known[1]
         intervals, shape = self._intervals.of(tp, broker_id, log)
-        leading, applied = _epochs(broker_id, state)
-        view = ReplicaView(
-            tp, broker_id, intervals, high_watermark, leading, applied, start, end, shape
-        )
+        epochs = _epochs(broker_id, state)
+        view = ReplicaView(tp, broker_id, intervals, high_watermark, *epochs, start, end, shape)
         views[tp] = key, view
         return view
 
-    def _view_of_segments(
-        self,
-        tp: TopicPartition,
-        broker_id: int,
-        log: ReplicaLog,
-        high_watermark: int,
-        state: LeaderAndIsrPartitionState | None,
-    ) -> ReplicaView | None:
-        leading, applied = _epochs(broker_id, state)
+    def _read_segments(self, log: ReplicaLog) -> tuple[tuple[Interval, ...], int, int] | None:
+        """Return the intervals, start and end of a log. None if it is damaged."""
         try:
             start, end = log.log_start_offset, log.log_end_offset
             with self._world.log_stores.disk.without_faults():
-                return ReplicaView(
-                    tp, broker_id, log.intervals(), high_watermark, leading, applied, start, end
-                )
+                return log.intervals(), start, end
         except ReplicaLogError:
             return None  # its broker finds the damage when it needs the log
 

@@ -48,8 +48,7 @@ class Agenda:
     def runnable(self) -> list[Actor]:
         """Return the runnable actors, in the order in which they were added to the scheduler."""
         now_ms = self._clock.monotonic_ms()
-        if self._due and self._due[0][0] <= now_ms:
-            self._take_due(now_ms)
+        self._take_due(now_ms)
         if not self._to_recheck:
             return []
         found = []

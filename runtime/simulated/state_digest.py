@@ -246,7 +246,8 @@ class _KeptTexts(Untracked):
 
     def __init__(self) -> None:
         self.by_id: dict[int, tuple[object, str]] = {}
-        self.by_value: dict[object, str] = {}
+        # By class too: 1, 1.0 and True are equal, but have different texts.
+        self.by_value: dict[tuple[type, object], str] = {}
 
     def limit(self) -> None:
         """Forget all texts if there are very many."""
@@ -319,13 +320,14 @@ class _Writer:
         self.out.append("{" + ",".join(texts) + "}")
 
     def _alone(self, value: object) -> str:
-        text = self._kept.by_value.get(value)
+        key = value.__class__, value
+        text = self._kept.by_value.get(key)
         if text is None:
             writer = _Writer(self._kept)
             writer.write(value)
             text = " ".join(writer.out)
             if not writer._identities:
-                self._kept.by_value[value] = text
+                self._kept.by_value[key] = text
         return text
 
     def leave_out(self, *values: object) -> None:
