@@ -163,6 +163,7 @@ class Consumer:
         self._retry_ms: dict[TopicPartition, float] = {}
         self._asked: dict[TopicPartition, int] = {}
         self._fetched: dict[TopicPartition, Read] = {}
+        self._validated = 0
 
     # -- interface for callers
 
@@ -229,10 +230,13 @@ class Consumer:
         """Do everything that is due: time out requests, look up positions, fetch."""
         for ended in self.network.on_timer(now_ms):
             self._on_ended(ended, now_ms)
-        for tp, state in self._states.items():
-            epoch = self.network.metadata.leader_of(tp).epoch
-            if isinstance(state, Fetching) and state.position.must_be_validated(epoch):
-                self._states[tp] = AwaitValidation(state.position)
+        metadata = self.network.metadata
+        if self._validated != metadata.update_count:
+            self._validated = metadata.update_count
+            for tp, state in self._states.items():
+                epoch = metadata.leader_of(tp).epoch
+                if isinstance(state, Fetching) and state.position.must_be_validated(epoch):
+                    self._states[tp] = AwaitValidation(state.position)
         self._ask(now_ms)
 
     def next_due_ms(self) -> float | None:
@@ -240,19 +244,19 @@ class Consumer:
 
         Return None if nothing is due before a message arrives.
         """
-        due_ms = self.network.next_due_ms()
+        due_ms, leader_of = self.network.next_due_ms(), self.network.metadata.leader_of
         for tp in self._states:
-            due_ms = min(due_ms, self._ready_ms(tp))
+            if tp not in self._asked:
+                due_ms = min(due_ms, self._ready_ms(tp, leader_of(tp).leader))
         return None if due_ms == math.inf else due_ms
 
-    def _ready_ms(self, tp: TopicPartition) -> float:
-        """Return the time from which the next request for a partition may be sent.
+    def _ready_ms(self, tp: TopicPartition, leader: int) -> float:
+        """Return the time from which a request for a partition without a request may be sent.
 
         Return infinity if the partition must wait for a message or for a call such as ``seek``.
         """
-        leader = self.network.metadata.leader_of(tp).leader
         state = self._states[tp]
-        if tp in self._asked or tp in self.errors or leader < 0:
+        if tp in self.errors or leader < 0:
             return math.inf
         if isinstance(state, Fetching) and (
             self.is_paused or tp in self._fetched or self.network.in_flight_to(leader, FetchRequest)
@@ -265,14 +269,15 @@ class Consumer:
     def _ask(self, now_ms: float) -> None:
         """Send each leader at most one request of each type for the partitions that are ready."""
         ready: dict[tuple[int, type[PartitionState]], list[TopicPartition]] = {}
-        invalid_topics = self.network.metadata.invalid_topics
+        metadata = self.network.metadata
+        invalid_topics = metadata.invalid_topics
         for tp, state in self._states.items():
-            leader = self.network.metadata.leader_of(tp).leader
+            leader = metadata.leader_of(tp).leader
             if tp.topic in invalid_topics:
                 self.errors[tp] = f"Invalid topics: [{tp.topic}]"
             elif leader < 0:
-                self.network.metadata.request_update()
-            elif self._ready_ms(tp) <= now_ms:
+                metadata.request_update()
+            elif tp not in self._asked and self._ready_ms(tp, leader) <= now_ms:
                 ready.setdefault((leader, type(state)), []).append(tp)
         for (leader, _), tps in ready.items():
             number = self.network.send(leader, self._request_for(tps), now_ms)

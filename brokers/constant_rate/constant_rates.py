@@ -10,8 +10,7 @@ that were passed to ``look_up``, and returns the messages to be sent.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +19,7 @@ from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.bandwidth.replication_quotas import constant_traffic
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.constant_rate.connections import CertainConnections
-from klamm.brokers.constant_rate.replica_rates import FollowerRate, LeaderRate
+from klamm.brokers.constant_rate.replica_rates import FollowerRate, LeaderRate, enough_ms
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.record_parts import end_of
 from klamm.brokers.partitions.partition import Partition
@@ -101,7 +100,8 @@ class ConstantRates:
             if rate.materialized_ms != now_ms:
                 rate.materialized_ms = now_ms
                 rate.materialize(now_ms)
-                self.leaders.increment_high_watermark(tp, rate.partition, now_ms)
+                foreseen = rate.is_acknowledged  # by enough_ms
+                self.leaders.increment_high_watermark(tp, rate.partition, now_ms, foreseen)
         elif (following := self._following.get(tp)) is not None:
             following.materialize(self._now_ms())
 
@@ -112,26 +112,14 @@ class ConstantRates:
         return bool(self._leading or self._following)
 
     def enough_ms(
-        self, tps: Iterable[TopicPartition], missing_bytes: int, now_ms: float, until_ms: float
+        self, room: Mapping[TopicPartition, int], missing_bytes: int, now_ms: float, until_ms: float
     ) -> float:
         """Return the time at which schedules will have added ``missing_bytes`` for a fetch.
 
-        Return infinity if they add fewer bytes by ``until_ms``, or if they have already added the
-        bytes: the fetch is then delayed only because of a size limit in the request.
-        """
-        rates = [self._leading[tp] for tp in tps if tp in self._leading]
-
-        def is_enough(at_ms: float) -> bool:
-            return sum(rate.bytes_to_come(at_ms) for rate in rates) >= missing_bytes
-
-        if not rates or not is_enough(until_ms) or is_enough(now_ms):
-            return math.inf
-        while now_ms < (middle_ms := (now_ms + until_ms) / 2) < until_ms:
-            if is_enough(middle_ms):
-                until_ms = middle_ms
-            else:
-                now_ms = middle_ms
-        return until_ms
+        At most ``room`` bytes count for each partition. See replica_rates.enough_ms."""
+        leading = self._leading
+        rates = [(leading[tp], most) for tp, most in room.items() if tp in leading]
+        return enough_ms(rates, missing_bytes, now_ms, until_ms)
 
     # -- messages
 

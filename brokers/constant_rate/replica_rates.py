@@ -7,6 +7,9 @@ I/O and reads no clock.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 import msgspec
 
 from klamm.brokers.logs.interval_log import IntervalLog
@@ -41,7 +44,14 @@ class LeaderRate(msgspec.Struct, gc=False):
     @property
     def followers(self) -> tuple[int, ...]:
         """The ids of the followers that follow the schedule."""
-        return tuple(one.replica_id for one in self.partition.remotes if one.keeps_up)
+        return tuple([one.replica_id for one in self.partition.remotes if one.keeps_up])
+
+    @property
+    def commit_delay_ms(self) -> float:
+        """How long after a record is due it is below the high watermark.
+
+        Valid while ``is_acknowledged`` is True."""
+        return 2 * RATE_MARGIN_MS if self.followers else 0.0
 
     def materialize(self, now_ms: float) -> None:
         """Append all records due by now, and update the known log ends of followers.
@@ -57,17 +67,6 @@ class LeaderRate(msgspec.Struct, gc=False):
                     remote.log_end_offset = known
                 remote.last_fetched_epoch = partition.leader_epoch
                 remote.caught_up_ms = now_ms
-
-    def bytes_to_come(self, at_ms: float) -> int:
-        """Return the number of bytes by which the high watermark will have advanced at ``at_ms``.
-
-        The result is valid if nothing else changes. Call ``materialize`` first.
-        """
-        if not self.is_acknowledged:
-            return 0
-        known_ms = at_ms - 2 * RATE_MARGIN_MS if self.followers else at_ms
-        records = self.schedule.end_at(known_ms) - self.partition.high_watermark
-        return max(0, records) * self.schedule.record_size_bytes
 
     def take_acknowledged(self) -> tuple[Stretch, ...]:
         """Return the acknowledged offsets of which the producer has not been notified yet.
@@ -121,6 +120,39 @@ class FollowerRate(msgspec.Struct, gc=False):
         known = min(offset, partition.log.log_end_offset)
         if known > partition.high_watermark:
             partition.set_high_watermark(known, now_ms)
+
+
+def enough_ms(
+    rates: Iterable[tuple[LeaderRate, int]], missing_bytes: int, now_ms: float, until_ms: float
+) -> float:
+    """Return the time at which schedules will have added ``missing_bytes`` below high watermarks.
+
+    Each rate counts for a number of bytes at most. The result is valid if nothing else changes.
+    Call ``materialize`` first. Return infinity if the schedules add fewer bytes by ``until_ms``, or
+    if a schedule that would have added them by ``now_ms`` is about to end.
+    """
+    acknowledged = [
+        (rate.schedule, rate.commit_delay_ms, rate.partition.high_watermark, most)
+        for rate, most in rates
+        if rate.is_acknowledged
+    ]
+
+    def is_enough(at_ms: float) -> bool:
+        left_bytes = missing_bytes
+        for schedule, delay_ms, high_watermark, most in acknowledged:
+            records = schedule.end_at(at_ms - delay_ms) - high_watermark
+            if records > 0:
+                left_bytes -= min(records * schedule.record_size_bytes, most)
+        return left_bytes <= 0
+
+    if not is_enough(until_ms) or is_enough(now_ms):
+        return math.inf
+    while now_ms < (middle_ms := (now_ms + until_ms) / 2) < until_ms:
+        if is_enough(middle_ms):
+            until_ms = middle_ms
+        else:
+            now_ms = middle_ms
+    return until_ms
 
 
 def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:

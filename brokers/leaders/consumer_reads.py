@@ -1,15 +1,16 @@
 """Consumer requests at a leader: Fetch, ListOffsets and OffsetsForLeaderEpoch.
 
-A fetch that finds too few bytes is delayed: it is stored here and retried when the high watermark
-advances. This module reads no clock and appends to no log. Mirrors kafka.server.DelayedFetch,
-readFromLocalLog of kafka.server.ReplicaManager, and fetchOffsetForTimestamp and
-lastOffsetForLeaderEpoch of kafka.cluster.Partition.
+A fetch that finds too few bytes is delayed: it is stored here until enough bytes are below the high
+watermarks. Only the sizes are looked up when a high watermark advances; the records are read once,
+for the response. This module reads no clock and appends to no log. Mirrors
+kafka.server.DelayedFetch, readFromLocalLog of kafka.server.ReplicaManager, and
+fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of kafka.cluster.Partition.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -40,11 +41,11 @@ from klamm.cluster.requests import Message
 from klamm.cluster.types import TopicPartition
 
 Find = Callable[[TopicPartition, int], Partition | Errors]
-EnoughMs = Callable[[Iterable[TopicPartition], int, float, float], float]
+EnoughMs = Callable[[Mapping[TopicPartition, int], int, float, float], float]
 """Returns the time at which constant-rate workloads will have added enough bytes to partitions.
 
-The arguments are the partitions, the number of bytes, the current time and the latest time. Returns
-infinity if fewer bytes are added by the latest time.
+The arguments are how many bytes count at most for each partition, the number of bytes, the current
+time and the latest time. Returns infinity if fewer bytes are added by the latest time.
 """
 
 
@@ -52,7 +53,6 @@ class _Waiting(msgspec.Struct):
     """A delayed fetch, which times out at ``due_ms``.
 
     It is answered earlier, at ``enough_ms``, if constant-rate workloads add enough bytes.
-    ``is_tried``: its partitions are being read to see whether they have enough bytes.
     """
 
     message: Message
@@ -60,7 +60,6 @@ class _Waiting(msgspec.Struct):
     session: FetchSession | None
     due_ms: float
     enough_ms: float = math.inf
-    is_tried: bool = False
 
 
 class _Read(msgspec.Struct):
@@ -110,14 +109,15 @@ class ConsumerReads:
             return begun
         request, session = begun
         read = self._read(request)
-        if request.max_wait_ms <= 0 or not request.partitions or _is_enough(request, read):
+        is_enough = read.is_final or read.size_bytes >= self._min_bytes(request)
+        if request.max_wait_ms <= 0 or not request.partitions or is_enough:
             return self._sessions.respond(request, session, read.partitions, now_ms)
         self._added += 1
         waiting = _Waiting(message, request, session, now_ms + request.max_wait_ms)
         self._waiting[self._added] = waiting
-        self._look_ahead(waiting, read, now_ms)
         for tp in request.partitions:
             self._by_partition.setdefault(tp, {})[self._added] = None
+        self._try(self._added, now_ms)
         return None
 
     def on_high_watermark(self, tp: TopicPartition, now_ms: float) -> None:
@@ -135,10 +135,10 @@ class ConsumerReads:
         The response for the partition contains ``error``. Call this before the partition is removed
         or this broker becomes a follower.
         """
-        for number in list(self._by_partition.get(tp, ())):
-            request = self._waiting[number].request
-            refused = FetchedPartition.refused(error, request.partitions[tp])
-            self._answer(number, {**self._read(request).partitions, tp: refused})
+        while numbers := self._by_partition.get(tp):
+            number = next(iter(numbers))
+            asked = self._waiting[number].request.partitions[tp]
+            self._answer(number, {tp: FetchedPartition.refused(error, asked)})
 
     def take_answers(self) -> list[tuple[Message, FetchResponse]]:
         """Remove and return the delayed fetches that can be answered, with their responses."""
@@ -163,41 +163,67 @@ class ConsumerReads:
         self._due_ms = min(waiting_until, default=math.inf)
 
     def _try(self, number: int, now_ms: float) -> None:
-        """Answer a delayed fetch if enough bytes are available or if it has timed out."""
-        waiting = self._waiting.get(number)
-        # Reading materializes constant-rate appends, and each would try the same fetch again.
-        if waiting is None or waiting.is_tried:
-            return
-        waiting.is_tried = True
-        read = self._read(waiting.request)
-        waiting.is_tried = False
-        if number not in self._waiting:
-            return
-        if waiting.due_ms <= now_ms or _is_enough(waiting.request, read):
-            self._answer(number, read.partitions)
-        else:
-            self._look_ahead(waiting, read, now_ms)
+        """Answer a delayed fetch if enough bytes are available or if it has timed out.
 
-    def _look_ahead(self, waiting: _Waiting, read: _Read, now_ms: float) -> None:
-        """Set ``enough_ms`` of a delayed fetch, and the time at which the next fetch is due."""
-        request = waiting.request
-        missing_bytes = request.min_bytes - read.size_bytes
-        waiting.enough_ms = self._enough_ms(
-            request.partitions, missing_bytes, now_ms, waiting.due_ms
-        )
+        Otherwise set the time at which constant-rate workloads will have added enough bytes.
+        """
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            return
+        request, available = waiting.request, None
+        if waiting.due_ms > now_ms:
+            available = self._available(request)
+            if number not in self._waiting:
+                return  # finding a partition has advanced its high watermark
+        missing_bytes = 0
+        if available is not None:
+            missing_bytes = self._min_bytes(request) - sum(available.values())
+        if available is None or missing_bytes <= 0:
+            self._answer(number, {})
+            return
+        room = {tp: request.partitions[tp].max_bytes - size for tp, size in available.items()}
+        waiting.enough_ms = self._enough_ms(room, missing_bytes, now_ms, waiting.due_ms)
         self._due_ms = min(self._due_ms, waiting.due_ms, waiting.enough_ms)
 
-    def _answer(self, number: int, partitions: Fetched) -> None:
+    def _available(self, request: FetchRequest) -> dict[TopicPartition, int] | None:
+        """Return how many bytes of each partition a response may have.
+
+        Return None if the fetch must be answered at once: a partition has an error, or its high
+        watermark is in another segment than the fetch offset.
+        """
+        available: dict[TopicPartition, int] = {}
+        for tp, asked in request.partitions.items():
+            partition = self._find(tp, asked.current_leader_epoch)
+            if isinstance(partition, Errors):
+                return None
+            assert partition.log is not None
+            try:
+                size = partition.log.size_between(asked.fetch_offset, partition.high_watermark)
+            except ReplicaLogError as error:
+                self._on_log_error(tp, error)
+                return None
+            if size is None:
+                return None
+            available[tp] = min(size, asked.max_bytes)
+        return available
+
+    def _min_bytes(self, request: FetchRequest) -> int:
+        return min(request.min_bytes, request.max_bytes, self._max_bytes)
+
+    def _answer(self, number: int, refused: Fetched) -> None:
+        """Answer a delayed fetch: with records, or for ``refused`` partitions with an error."""
+        # Reading advances high watermarks, too: this fetch must not be tried again.
         waiting = self._waiting.pop(number)
         request, session = waiting.request, waiting.session
-        asked_ms = waiting.due_ms - request.max_wait_ms
-        response = self._sessions.respond(request, session, partitions, asked_ms)
-        self._answers.append((waiting.message, response))
-        for tp in waiting.request.partitions:
+        for tp in request.partitions:
             numbers = self._by_partition[tp]
             del numbers[number]
             if not numbers:
                 del self._by_partition[tp]
+        asked_ms = waiting.due_ms - request.max_wait_ms
+        fetched = {**self._read(request).partitions, **refused}
+        response = self._sessions.respond(request, session, fetched, asked_ms)
+        self._answers.append((waiting.message, response))
 
     def _read(self, request: FetchRequest) -> _Read:
         """Read the partitions of a request in order, up to its ``max_bytes``.
@@ -271,10 +297,6 @@ class ConsumerReads:
             return LeaderEpochEnd(partition)
         assert partition.log is not None
         return LeaderEpochEnd(Errors.NONE, partition.log.end_offset_for(asked.leader_epoch))
-
-
-def _is_enough(request: FetchRequest, read: _Read) -> bool:
-    return read.is_final or read.size_bytes >= request.min_bytes
 
 
 def _offset_at(partition: Partition, timestamp_ms: int) -> ListedOffset:

@@ -331,14 +331,17 @@ class LeaderReplicas:
     # -- the high watermark and the ISR
 
     def increment_high_watermark(
-        self, tp: TopicPartition, partition: Partition, now_ms: float
+        self, tp: TopicPartition, partition: Partition, now_ms: float, foreseen: bool = False
     ) -> None:
-        """Advance the high watermark if the ISR allows it, and notify followers and clients."""
+        """Advance the high watermark if the ISR allows it, and notify followers and clients.
+
+        If it was ``foreseen`` by ConstantRates.enough_ms, delayed fetches need no retry."""
         lag_time_max_ms = self._config.replica_lag_time_max_ms
         if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
             self._fetches.add_pending(tp, self._rates.to_notify(tp, partition))
             self.produces.complete(tp, partition)
-            self.consumers.on_high_watermark(tp, now_ms)
+            if not foreseen:
+                self.consumers.on_high_watermark(tp, now_ms)
 
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
         """Apply the controller's decision on an ISR proposal.
@@ -354,8 +357,7 @@ class LeaderReplicas:
     ) -> None:
         """Notify followers and retry delayed fetches when a schedule begins or ceases to apply.
 
-        While the schedule of a constant-rate workload applies, the high watermark is a function of
-        time, and no messages are needed to advance it.
+        While a schedule applies, the high watermark is a function of time: no messages advance it.
         """
         self._fetches.add_pending(tp, followers)
         self.consumers.on_high_watermark(tp, now_ms)

@@ -15,7 +15,7 @@ Three things are approximate:
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -216,6 +216,17 @@ class IntervalLog(msgspec.Struct, gc=False):
         found = held.between(offset, limit)
         end = self._end_of_read(found, offset, limit, max_bytes)
         return self._records(found if end == limit else held.between(offset, end), offset, end)
+
+    def size_between(self, offset: int, end_offset: int) -> int | None:
+        """Return the size of the records between two offsets (see ReplicaLog)."""
+        self._check_may_read(offset)
+        held = self.held
+        if offset >= end_offset:
+            return 0
+        rolled = held.rolled
+        if rolled and bisect_right(rolled, offset) != bisect_left(rolled, end_offset):
+            return None
+        return sum(interval.size_bytes for interval in held.between(offset, end_offset))
 
     def read_all(self, offset: int) -> IntervalRecords:
         """Read all intervals from ``offset`` to the log end, across segments."""

@@ -108,6 +108,14 @@ class ReplicaLog(Protocol):
         """
         ...
 
+    def size_between(self, offset: int, end_offset: int) -> int | None:
+        """Return the size of the records from ``offset`` to ``end_offset``, without reading them.
+
+        Return None if they are not all in one segment. A segment log counts whole batches. Raises
+        OffsetOutOfRange like ``read``, and CorruptRecord for a corrupt header.
+        """
+        ...
+
     def start_epoch(self, leader_epoch: int) -> None:
         """Record that a new leader epoch starts at the log end.
 

@@ -220,6 +220,17 @@ class LogSegment:
             return b""
         return self.log.read(found, max_bytes, end_offset)
 
+    def size_between(self, offset: int, end_offset: int) -> int:
+        """Return the size of the batches from the one that contains ``offset`` to ``end_offset``.
+
+        Raises CorruptRecord.
+        """
+        first = self.find(offset)
+        if first is None:
+            return 0
+        end = self.log.find(end_offset, self.offset_index.lookup(end_offset).position)
+        return (self.size_bytes if end is None else end.position) - first.position
+
     def next_offset(self) -> int:
         """Return the offset after the last batch. Raises CorruptRecord."""
         offset = self.base_offset

@@ -159,11 +159,7 @@ class SegmentLog:
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> bytes:
         """Read whole batches (see ReplicaLog). Raises CorruptRecord for a corrupt header."""
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(
-                f"Received request for offset {offset} for partition {self.name}, but we only have "
-                f"log segments in the range {self.log_start_offset} to {self.log_end_offset}."
-            )
+        self._check_may_read(offset)
         end = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
         if offset >= end:
             return b""
@@ -173,6 +169,22 @@ class SegmentLog:
                 if records is not None:
                     return records
         return b""
+
+    def size_between(self, offset: int, end_offset: int) -> int | None:
+        """Return the size of the batches between two offsets (see ReplicaLog)."""
+        self._check_may_read(offset)
+        if offset >= end_offset:
+            return 0
+        first, last = self._floor(offset), self._floor(end_offset - 1)
+        with self._storage_errors("reading from {}"):
+            return self._segments[first].size_between(offset, end_offset) if first == last else None
+
+    def _check_may_read(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Received request for offset {offset} for partition {self.name}, but we only have "
+                f"log segments in the range {self.log_start_offset} to {self.log_end_offset}."
+            )
 
     def start_epoch(self, leader_epoch: int) -> None:
         """Record that a new leader epoch starts at the log end (see ReplicaLog)."""

@@ -32,6 +32,12 @@ def is_empty(records: Records) -> bool:
     return not (records.intervals if isinstance(records, IntervalRecords) else records)
 
 
+def bytes_of(records: Records) -> int:
+    if isinstance(records, bytes):
+        return len(records)
+    return sum(interval.size_bytes for interval in records.intervals)
+
+
 def joined(parts: list[Records]) -> Records:
     """One set of records from several."""
     whole = b""
@@ -98,6 +104,16 @@ def test_a_read_ends_at_its_limit(log_factory: LogFactory, log: ReplicaLog) -> N
     assert epochs_of(follower) == [(0, 0, 4), (1, 4, 8)]
     assert is_empty(log.read(8, MIB, 8))
     assert is_empty(log.read(12, MIB, 8))
+
+
+def test_sizes_are_those_of_what_a_read_returns(log_factory: LogFactory) -> None:
+    log = log_factory.create(small_segments(log_factory, batches=2))
+    lead(log_factory, log, *[(0, 10)] * 3)
+    for offset, end in ((0, 0), (0, 10), (0, 20), (10, 20), (20, 30), (30, 30), (30, 20)):
+        assert log.size_between(offset, end) == bytes_of(log.read(offset, MIB, end))
+    assert log.size_between(0, 30) is None, "they are in two segments"
+    with pytest.raises(OffsetOutOfRange, match=r"offset 31\b.* range 0 to 30"):
+        log.size_between(31, 31)
 
 
 def test_a_read_outside_of_the_log_is_refused(log_factory: LogFactory, log: ReplicaLog) -> None:

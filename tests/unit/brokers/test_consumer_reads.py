@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from klamm.cluster.api_errors import Errors
@@ -144,6 +145,31 @@ def test_a_fetch_waits_for_min_bytes_and_no_longer_than_it_wants(replicas: Consu
     replicas.pass_time(1)
     assert bounds(replicas.fetched(many)) == [(3, 0, 2)]
     assert replicas.brokers[1].replica_manager.leaders.consumers.next_due_ms() is None
+
+
+def test_a_fetch_waits_for_no_more_bytes_than_it_may_get(replicas: Consumed) -> None:
+    replicas.produce(1, 10)
+    replicas.settle()
+    limited = replicas.send_fetch(0, min_bytes=500, max_bytes=250)
+    assert bounds(replicas.fetched(limited)) == [(3, 0, 2)], "as in KafkaApis.handleFetchRequest"
+    waits = replicas.send_fetch(0, min_bytes=500, partition_max_bytes=250)
+    assert replicas.fetched(waits) is None
+    replicas.produce(1, 10)
+    replicas.settle()
+    assert replicas.fetched(waits) is None, "no more of this partition is ever in the response"
+    replicas.pass_time(500)
+    assert bounds(replicas.fetched(waits)) == [(3, 0, 2)]
+
+
+def test_a_fetch_does_not_wait_if_the_log_goes_on_in_another_segment(replicas: Consumed) -> None:
+    log = replicas.replica(1).log
+    assert log is not None
+    log.config = msgspec.structs.replace(log.config, segment_bytes=500)
+    for _ in range(2):
+        replicas.produce(1, 3)
+        replicas.settle()
+    assert bounds(replicas.fetched(replicas.send_fetch(0, min_bytes=10_000))) == [(3, 0, 3)]
+    assert replicas.fetched(replicas.send_fetch(3, min_bytes=10_000)) is None
 
 
 def test_who_does_not_wait_is_answered_at_once(replicas: Consumed) -> None:
