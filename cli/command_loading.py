@@ -212,7 +212,7 @@ def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]
     return LazyGroup
 
 
-def command_group(help: str, epilog: str | None = None) -> typer.Typer:
+def command_group(help: str, epilog: str) -> typer.Typer:
     """Return the Typer app for a new group of commands."""
     app = _CommandGroup(
         cls=Group,

@@ -17,7 +17,7 @@ def print_interrupted(
     *,
     hint: str | None = None,
     exit_code: int = INTERRUPTED,
-    as_json: bool = False,
+    as_json: bool,
 ) -> None:
     """Print to standard error, as text or JSON, that a signal has ended the command."""
     if as_json:

@@ -56,14 +56,12 @@ def parse_replica_assignment(text: str) -> Assignment:
     return assignment
 
 
-def check_new_topic_assignment(
-    assignment: Mapping[int, Sequence[int]], *, negative_ids_pass: bool = False
-) -> None:
+def check_new_topic_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
     """Check the manual assignment of a new topic, like AdminZkClient.validateTopicCreate.
 
-    As in Kafka, unknown brokers are accepted, and so are replica lists that are all empty. If
-    `negative_ids_pass` is True, partition ids such as {-1, 1, 2} are accepted: 2.8.2 checks only
-    the sum of the non-negative ids. Raises InvalidReplicaAssignment.
+    As in Kafka, unknown brokers are accepted, and so are replica lists that are all empty, and
+    partition ids such as {-1, 1, 2}: 2.8.2 checks only the sum of the non-negative ids. Raises
+    InvalidReplicaAssignment.
     """
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
@@ -73,9 +71,7 @@ def check_new_topic_assignment(
                 f"Duplicate replica assignment found: {_scala_map_text(assignment)}"
             )
     count = len(assignment)
-    ids = [partition for partition in assignment if partition >= 0]
-    consecutive = sum(ids) == count * (count - 1) // 2
-    if not consecutive or (len(ids) < count and not negative_ids_pass):
+    if sum(partition for partition in assignment if partition >= 0) != count * (count - 1) // 2:
         raise InvalidReplicaAssignment(
             "partitions should be a consecutive 0-based integer sequence"
         )

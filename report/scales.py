@@ -23,6 +23,7 @@ TIME_STEPS_MS: Final = (
     *(n * _HOUR for n in (1, 2, 3, 6, 12)),
     *(n * _DAY for n in (1, 2, 7, 14, 30, 60, 120, 365)),
 )
+_NUMBER_STEPS: Final = 4
 _PRECISION: Final = ((_MINUTE, "minutes"), (_SECOND, "seconds"), (0, "milliseconds"))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -70,9 +71,9 @@ def time_marks(
     return [Mark(t_ms, _clock(t_ms, step, with_date=t_ms in dated)) for t_ms in times]
 
 
-def number_marks(high: float, most: int = 4) -> list[Mark]:
+def number_marks(high: float) -> list[Mark]:
     """Return axis marks at round integers from 0 to at least ``high``."""
-    rough = max(high, 1) / most
+    rough = max(high, 1) / _NUMBER_STEPS
     power = 10 ** math.floor(math.log10(rough)) if rough > 1 else 1
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough)
     return [Mark(n * step, f"{n * step:,}") for n in range(math.ceil(max(high, 1) / step) + 1)]

@@ -47,14 +47,14 @@ def build_node(
     transport: Transport,
     clock: Clock,
     journal: Journal,
-    state_change_log: StateChangeLog | None = None,
-    incarnation: int = 0,
-    log_store: LogStore | None = None,
+    state_change_log: StateChangeLog | None,
+    incarnation: int,
+    log_store: LogStore | None,
     connections: CertainConnections | None = None,
-    log_journal: LogJournal | None = None,
-    copying: Copying | None = None,
-    candidacy: Candidacy | None = None,
-    request_taps: Iterable[RequestTap] = (),
+    log_journal: LogJournal | None,
+    copying: Copying | None,
+    candidacy: Candidacy | None,
+    request_taps: Iterable[RequestTap],
 ) -> Node:
     """Create a node's broker and, if the broker is a controller candidate, its controller.
 

@@ -7,6 +7,7 @@ is handling an event.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from klamm.brokers.broker import Broker
 from klamm.brokers.logs.interval_log import IntervalLog
@@ -17,13 +18,11 @@ from klamm.cluster.protocols import Clock
 from klamm.cluster.records import Interval, IntervalRecords
 from klamm.cluster.types import TopicPartition
 
+_RECORD_BYTES: Final = 1000
+
 
 def preload_replicas(
-    brokers: Iterable[Broker],
-    tp: TopicPartition,
-    size_bytes: int,
-    clock: Clock,
-    record_bytes: int = 1000,
+    brokers: Iterable[Broker], tp: TopicPartition, size_bytes: int, clock: Clock
 ) -> None:
     """Add records to all replicas of a partition, as if they had been produced long ago.
 
@@ -38,16 +37,11 @@ def preload_replicas(
         raise WrongState(f"{tp} has no running leader, so its replicas cannot be preloaded")
     now_ms, wall_ms = clock.monotonic_ms(), clock.now_ms()
     for broker, partition in replicas:
-        preload(partition, broker.info.id, size_bytes, record_bytes, now_ms, wall_ms)
+        _preload(partition, broker.info.id, size_bytes, now_ms, wall_ms)
 
 
-def preload(
-    partition: Partition,
-    broker_id: int,
-    size_bytes: int,
-    record_bytes: int,
-    now_ms: float,
-    wall_ms: int,
+def _preload(
+    partition: Partition, broker_id: int, size_bytes: int, now_ms: float, wall_ms: int
 ) -> None:
     """Add ``size_bytes`` of records to one replica.
 
@@ -58,11 +52,11 @@ def preload(
     if not isinstance(log, IntervalLog):
         raise WrongState("only in-memory logs can be preloaded, not log segments on disk")
     epoch = partition.leader_epoch
-    per_segment = max(1, log.config.segment_bytes // record_bytes)
-    left = size_bytes // record_bytes
+    per_segment = max(1, log.config.segment_bytes // _RECORD_BYTES)
+    left = size_bytes // _RECORD_BYTES
     while left:
         count, start = min(left, per_segment), log.log_end_offset
-        interval = Interval(epoch, start, start + count, count * record_bytes, wall_ms)
+        interval = Interval(epoch, start, start + count, count * _RECORD_BYTES, wall_ms)
         log.append_as_follower(IntervalRecords((interval,)))
         left -= count
     log.flush()

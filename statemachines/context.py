@@ -355,7 +355,7 @@ class ControllerContext:
             self.offline_partition_count += -1 if was_offline else 1
 
     def partitions_in_states(
-        self, states: Collection[PartitionState], topic: str | None = None
+        self, states: Collection[PartitionState], topic: str | None
     ) -> list[TopicPartition]:
         """Return the partitions of ``topic``, or of all topics, that are in one of ``states``."""
         wanted = tuple(states)

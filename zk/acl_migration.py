@@ -22,8 +22,8 @@ def set_acls(
     session: KazooSession,
     *,
     is_secure: bool,
-    more_paths: Iterable[str] = (),
-    on_progress: Callable[[int], None] = lambda _: None,
+    more_paths: Iterable[str],
+    on_progress: Callable[[int], None],
 ) -> int:
     """Set the ACLs of the chroot and of the trees rooted at SECURE_ROOT_PATHS and ``more_paths``.
 

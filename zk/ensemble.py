@@ -107,14 +107,14 @@ class EmbeddedEnsemble:
                     raise
         raise AssertionError("unreachable")
 
-    def await_quorum(self, timeout_s: float = QUORUM_TIMEOUT_S) -> None:
+    def await_quorum(self) -> None:
         """Wait until the servers have a leader. Raises ZooKeeperUnavailable after the timeout."""
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + QUORUM_TIMEOUT_S
         while self.leader_id() is None:
             if time.monotonic() > deadline_s:
                 states = ", ".join(f"{s.id}: {s.state}" for s in self.states())
                 raise ZooKeeperUnavailable(
-                    f"no ZooKeeper server was elected leader in {timeout_s:g} s ({states})",
+                    f"no ZooKeeper server was elected leader in {QUORUM_TIMEOUT_S:g} s ({states})",
                     hint=f"their logs are in {self._data_dir}",
                 )
             time.sleep(PROBE_INTERVAL_S)

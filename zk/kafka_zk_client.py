@@ -175,9 +175,9 @@ class KafkaZkClient(ZNodeClient):
             hint="another session registered this broker id; wait until that session ends",
         )
 
-    def get_sorted_broker_list(self, watch: bool = False) -> list[int]:
+    def get_sorted_broker_list(self) -> list[int]:
         """Return the sorted ids of the live brokers. Other children of /brokers/ids are ignored."""
-        return self._broker_ids(watch)[0]
+        return self._broker_ids(watch=False)[0]
 
     def _broker_ids(self, watch: bool) -> tuple[list[int], list[MalformedZNode]]:
         ids: list[int] = []
@@ -323,7 +323,7 @@ class KafkaZkClient(ZNodeClient):
 
     # Reassignment and preferred leaders
 
-    def get_partition_reassignment(self, watch: bool = False) -> ReassignmentTargets:
+    def get_partition_reassignment(self) -> ReassignmentTargets:
         """Return the target replicas in /admin/reassign_partitions, keyed by partition.
 
         The result is empty if the znode is missing or is not JSON. Raises MalformedZNode where
@@ -331,7 +331,7 @@ class KafkaZkClient(ZNodeClient):
         """
         path, decode = ReassignPartitionsZNode.path, ReassignPartitionsZNode.decode
         try:
-            return self._read_one(path, decode, watch) or {}
+            return self._read_one(path, decode) or {}
         except UnparsableJson:
             return {}
 
@@ -346,10 +346,10 @@ class KafkaZkClient(ZNodeClient):
         """Return True if /admin/reassign_partitions exists."""
         return self.path_exists(ReassignPartitionsZNode.path)
 
-    def get_preferred_replica_election(self, watch: bool = False) -> list[TopicPartition]:
+    def get_preferred_replica_election(self) -> list[TopicPartition]:
         """Return the partitions in /admin/preferred_replica_election. Raises MalformedZNode."""
         path, decode = PreferredReplicaElectionZNode.path, PreferredReplicaElectionZNode.decode
-        return self._read_one(path, decode, watch) or []
+        return self._read_one(path, decode) or []
 
     def create_preferred_replica_election(self, partitions: Iterable[TopicPartition]) -> bool:
         """Create /admin/preferred_replica_election. Return False if the znode already exists."""

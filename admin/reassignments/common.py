@@ -67,7 +67,7 @@ def calculate_assignment(
     current: Assignment,
     brokers: Sequence[BrokerMetadata],
     source: IntSource,
-    pools: Pools | None = None,
+    pools: Pools | None,
 ) -> dict[TopicPartition, Replicas]:
     """Compute a new replica assignment for each topic, inside the topic's pool.
 

@@ -72,7 +72,7 @@ def validate_topic_create(
             raise InvalidTopic(
                 f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}"
             )
-    check_new_topic_assignment(assignment, negative_ids_pass=True)
+    check_new_topic_assignment(assignment)
     validate_topic_configs(configs)
 
 
@@ -165,7 +165,6 @@ class TopicAdmin:
         topic: str,
         configs: Mapping[str, str],
         assignment: Mapping[int, Sequence[int]],
-        topic_id: str | None = None,
     ) -> None:
         """Validate a new topic; write its config znode, then its topic znode.
 
@@ -181,7 +180,7 @@ class TopicAdmin:
             TopicPartition(topic, partition): ReplicaAssignment(tuple(ids))
             for partition, ids in assignment.items()
         }
-        if not self._client.create_topic_assignment(topic, topic_id, replicas):
+        if not self._client.create_topic_assignment(topic, None, replicas):
             raise TopicExists(f"Topic '{topic}' already exists.")
 
     def add_partitions(

@@ -52,7 +52,6 @@ _PERSISTENT: Final = (
     "/config",
     "/isr_change_notification",
 )
-_Ops = list[TxnOp]
 
 
 def write_zookeeper(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
@@ -102,7 +101,7 @@ class _Writer:
 
     # Transactions
 
-    def _txn(self, session: int, *ops: TxnOp, mark: int = -1, is_multi: bool | None = None) -> None:
+    def _txn(self, session: int, *ops: TxnOp, mark: int = -1) -> None:
         if self._log is None or self._in_file >= TXNS_A_FILE:
             if self._log is not None:
                 self._log.close()
@@ -111,7 +110,7 @@ class _Writer:
             self._in_file = 0
         if mark >= 0:
             self._places.record(mark, self._path, self._log.offset)
-        self._log.write(self._zxid, self._t_ms, session, ops, is_multi=is_multi)
+        self._log.write(self._zxid, self._t_ms, session, ops)
         self._zxid += 1
         self._in_file += 1
 

@@ -52,7 +52,7 @@ SELECT {EPOCH}, count(*) FILTER (WHERE {in_time(from_ms)}) AS rows,
 FROM {events} GROUP BY {EPOCH}"""
 
 
-def rows_of_topics(events: str, from_ms: int | None = None) -> str:
+def rows_of_topics(events: str, from_ms: int | None) -> str:
     """Return a query with a row for each topic.
 
     ``rows``, ``leader_changes``: numbers of events at or after ``from_ms``. ``partitions``: number
