@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
+from itertools import repeat
 from operator import is_not
 from typing import Any, Final
 
@@ -73,42 +74,40 @@ class Checkpoint:
 
         It may have objects that can be reached no more."""
         following = Checkpoint(())
+        following._attributes = dict(self._attributes)
+        following._dicts = dict(self._dicts)
+        following._sequences = dict(self._sequences)
+        following._sets = dict(self._sets)
+        following._slots = dict(self._slots)
+        following._generators = dict(self._generators)
         found: list[object] = []
-        following._attributes = now = dict(self._attributes)
         for key, (attributes, values) in self._attributes.items():
             # No attribute is ever deleted: they have the same names if there are as many.
             if len(attributes) != len(values) or any(
                 map(is_not, attributes.values(), values.values())
             ):
-                now[key] = attributes, dict(attributes)
-                found += _others(attributes.values(), values.values())
-        following._dicts = now = dict(self._dicts)
+                del following._attributes[key]
+                following.keep_attributes(attributes, found)
         for key, (mapping, entries) in self._dicts.items():
             if (mapping or entries) and (
                 len(mapping) != len(entries)
                 or any(map(is_not, mapping.values(), entries.values()))
                 or any(map(is_not, mapping, entries))
             ):
-                now[key] = mapping, dict(mapping)
-                found += _others(mapping, entries)
-                found += _others(mapping.values(), entries.values())
-        following._sequences.update(self._sequences)
+                del following._dicts[key]
+                following.keep_dict(mapping, found)
         for key, (items, kept) in self._sequences.items():
             if len(items) != len(kept) or any(map(is_not, items, kept)):
-                following._sequences[key] = items, list(items)
-                found += _others(items, kept)
-        following._sets.update(self._sets)
+                del following._sequences[key]
+                following.keep_sequence(items, found)
         for key, (members, kept_members) in self._sets.items():
             if members != kept_members:
-                following._sets[key] = members, set(members)
-                found += _others(members, kept_members)
-        following._slots.update(self._slots)
+                del following._sets[key]
+                following.keep_set(members, found)
         for key, (value, names, contents) in self._slots.items():
-            contents_now = [getattr(value, name) for name in names]
-            if any(map(is_not, contents_now, contents)):
-                following._slots[key] = value, names, contents_now
-                found += _others(contents_now, contents)
-        following._generators.update(self._generators)
+            if any(map(is_not, map(getattr, repeat(value), names), contents)):
+                del following._slots[key]
+                following.keep_slots(value, names, found)
         following._add(found)
         return following
 
@@ -184,12 +183,6 @@ def slots_of(kind: type) -> tuple[str, ...]:
         slots = base.__dict__.get("__slots__", ())
         names.update(dict.fromkeys((slots,) if isinstance(slots, str) else slots))
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
-
-
-def _others(values: Iterable[object], kept: Iterable[object]) -> list[object]:
-    """Return the values that are not among the kept ones."""
-    known = set(map(id, kept))
-    return [value for value in values if id(value) not in known]
 
 
 def _how_to_keep(kind: type) -> _Keep:
