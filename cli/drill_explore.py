@@ -24,7 +24,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks
 from klamm.drills import exploring
 from klamm.drills.exploration import Scope, parse_scope
-from klamm.drills.exploring import Progress
+from klamm.drills.exploring import Explored
 from klamm.drills.run import Outcome
 
 EXAMPLES: Final = """
@@ -106,10 +106,10 @@ def explore(
 
 def _explore(
     scope: Scope, jobs: int, max_states: int | None, *, quiet: bool
-) -> tuple[Progress, float]:
+) -> tuple[Explored, float]:
     is_live = not quiet and sys.stderr.isatty()
     began_s = time.monotonic()
-    progress = Progress()
+    progress = Explored()
     try:
         with nullcontext() if is_live or quiet else waiting("all states to be explored"):
             for progress in exploring.explore(scope, jobs, max_states):
@@ -125,13 +125,13 @@ def _explore(
     return progress, time.monotonic() - began_s
 
 
-def _outcome(progress: Progress) -> Outcome:
+def _outcome(progress: Explored) -> Outcome:
     if progress.violation is not None:
         return Outcome.UNSAFE
     return Outcome.PASSED if progress.is_complete else Outcome.INCONCLUSIVE
 
 
-def _summary(progress: Progress, seconds: float) -> str:
+def _summary(progress: Explored, seconds: float) -> str:
     rate = progress.states / max(seconds, 0.001)
     text = (
         f"{counted(progress.states, 'state')}, {counted(progress.transitions, 'transition')}, "
@@ -167,7 +167,7 @@ def _choices(path: str) -> tuple[int, ...]:
         raise UsageError(f"--path {path} is not a list of choices", hint="e.g. 0.0.1") from None
 
 
-def _values(scope: Scope, progress: Progress, quirks: str | None, seconds: float) -> dict[str, Any]:
+def _values(scope: Scope, progress: Explored, quirks: str | None, seconds: float) -> dict[str, Any]:
     violation = progress.violation
     values: dict[str, Any] = {
         "states": progress.states,

@@ -21,8 +21,9 @@ from klamm.brokers.metadata_cache import MetadataCache
 from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
+from klamm.drills.expander import Chunk, Expander
 from klamm.drills.exploration import Exploration, Scope, parse_scope
-from klamm.drills.exploring import Progress, _Chunk, _Expander, explore, replay
+from klamm.drills.exploring import Explored, explore, replay
 from klamm.runtime.simulated.checkpoint import Checkpoint
 from klamm.runtime.simulated.state_digest import StateText
 
@@ -30,13 +31,13 @@ DELETION = Scope(2, 1, ((0,),), ("delete",), NO_QUIRKS)
 RESTART = Scope(2, 2, ((0, 1),), ("kill 1", "start 1"), NO_QUIRKS)
 
 
-def last(scope: Scope, jobs: int = 1, max_states: int | None = None) -> Progress:
+def last(scope: Scope, jobs: int = 1, max_states: int | None = None) -> Explored:
     """Explore a scope and return the result."""
     *_, result = explore(scope, jobs, max_states)
     return result
 
 
-def counts(result: Progress) -> tuple[int, int, int, bool]:
+def counts(result: Explored) -> tuple[int, int, int, bool]:
     return result.states, result.transitions, result.depth, result.is_complete
 
 
@@ -129,11 +130,11 @@ def test_a_reset_state_has_the_successors_of_a_copy() -> None:
 
 
 def test_a_state_that_another_worker_found_is_reached_by_its_path() -> None:
-    finder, other = _Expander(RESTART), _Expander(RESTART)
+    finder, other = Expander(RESTART), Expander(RESTART)
     path = b""
     after: Sequence[object] = (None,)
     while after:
-        chunk = _Chunk(0, (0,), (path,))
+        chunk = Chunk(0, (0,), (path,))
         (after,) = finder(chunk)
         if len(path) % 5 == 4:
             assert other(chunk) == [after]
