@@ -29,6 +29,7 @@ from klamm.cluster.quirks import NAMES, parse_quirks
 from klamm.cluster.types import LeaderAndIsr
 from klamm.controller import loader, on_alter_isr, on_broker_change
 from klamm.drills.hunting import HuntOptions, run_seed
+from klamm.drills.processes import print_no_warnings
 from klamm.statemachines import election, reassignment, topic_deletion
 from klamm.zk import data_tree, fenced_writes
 from klamm.zk.data_tree import DataTree
@@ -239,6 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=("mutants", "quirks"), help="these bugs")
     parser.add_argument("--bug", action="append", help="only this bug (repeatable)")
     options = parser.parse_args(arguments)
+    print_no_warnings()
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {machine()}\n", flush=True)
 
     def search_mutant(name: str) -> tuple[int, str] | None:

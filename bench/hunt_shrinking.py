@@ -6,6 +6,7 @@ than five drills were shrunk from at least 40 steps to at most 6.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ from bench.machine import machine
 from klamm.cluster.quirks import NAMES, parse_quirks
 from klamm.drills.drawing import draw_drill
 from klamm.drills.hunting import run_text, shrink_failure
+from klamm.drills.processes import print_no_warnings
 
 MOST_STEPS: Final = 6
 FEWEST_STEPS: Final = 40
@@ -37,6 +39,8 @@ FOUND: Final = {
 
 def main() -> int:
     """Shrink, print a table, and judge."""
+    argparse.ArgumentParser(prog="python -m bench.hunt_shrinking", description=__doc__).parse_args()
+    print_no_warnings()
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {machine()}\n")
     print("| bug | seed | steps before | steps after | runs | CPU time |")
     print("|---|---|---|---|---|---|", flush=True)

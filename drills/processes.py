@@ -32,6 +32,11 @@ class OutOfTime(BaseException):
     """
 
 
+def print_no_warnings() -> None:
+    """From now on, this process does not print what simulated brokers log."""
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Context manager: raise OutOfTime if the body takes more CPU time. For the main thread.
@@ -189,7 +194,7 @@ def run_parallel(
 
 def _serve(function: Callable[[T], R], connection: Connection) -> None:
     """Serve one _Worker, and print no warnings."""
-    logging.getLogger().addHandler(logging.NullHandler())
+    print_no_warnings()
     # The parent has closed its end of the connection if it has ended.
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
