@@ -48,8 +48,8 @@ def _elect_any(assignment: Sequence[int], _: object, live: Sequence[int], __: ob
 
 def _done_while_running(context: Any, topic: str) -> Any:
     found = _progress_of(context, topic)
-    is_running = found is topic_deletion.Progress.RUNNING
-    return topic_deletion.Progress.DONE if is_running else found
+    is_running = found is topic_deletion.DeletionProgress.RUNNING
+    return topic_deletion.DeletionProgress.DONE if is_running else found
 
 
 def _check_no_epoch(manager: Any, partition: Any, state: Any, topic_id: Any) -> Any:

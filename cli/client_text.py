@@ -20,7 +20,7 @@ _QUIET_S: Final = 2.0
 _SHOWN_LINES: Final = 20
 
 
-class Progress:
+class ClientProgress:
     """Prints the progress of a producer or consumer to standard error.
 
     - On a terminal, the number of records sent and acknowledged is shown once a second.

@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from klamm.cli.client import ServerClient, ServerUnavailable, find_server
-from klamm.cli.client_text import Progress
+from klamm.cli.client_text import ClientProgress
 from klamm.cli.completion import complete_partition_id, complete_topic
 from klamm.cli.options import DataDirectory, Server
 from klamm.cluster.errors import Interrupted, KlammError, UsageError
@@ -155,7 +155,7 @@ def _records(
 
     Raises KlammError if a partition cannot be read any further.
     """
-    progress = Progress()
+    progress = ClientProgress()
     said: dict[str, None] = {}
     came_s = time.monotonic()
     while True:

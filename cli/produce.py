@@ -19,7 +19,7 @@ import typer
 
 from klamm.brokers.logs.record_batch import COMPRESSIONS
 from klamm.cli.client import ServerClient, ServerUnavailable, find_server
-from klamm.cli.client_text import Progress, not_acknowledged_lines, offsets_lines, rate_text
+from klamm.cli.client_text import ClientProgress, not_acknowledged_lines, offsets_lines, rate_text
 from klamm.cli.completion import complete_partition_id, complete_topic, word_completion
 from klamm.cli.errors import FAILED
 from klamm.cli.options import AsJson, DataDirectory, Server, finite, print_json
@@ -183,7 +183,7 @@ class _Sending:
     def __init__(self, client: ServerClient, wanted: dict[str, Any]) -> None:
         self._client = client
         self._path = f"/producers/{client.post('/producers', wanted)['id']}"
-        self._progress = Progress()
+        self._progress = ClientProgress()
         self._status = {**_NOTHING_SENT}
         self._asked_count = 0
 

@@ -341,7 +341,7 @@ def _serve(server_config: ServerConfig) -> NoReturn:
     """
     assert server_config.data_dir is not None
     log_to(server_config.data_dir / OWN_LOG_FILE)
-    progress = Progress(HarmlessConsole(file=sys.stderr, highlight=False))
+    progress = StartupOutput(HarmlessConsole(file=sys.stderr, highlight=False))
     try:
         code = serve(server_config, progress.say, progress.on_up)
     except KlammError:
@@ -396,7 +396,7 @@ def parse_configs(words: Iterable[str]) -> dict[str, str]:
     return configs
 
 
-class Progress:
+class StartupOutput:
     """Prints startup progress on standard error, with a spinner on a terminal.
 
     Standard output gets only the addresses of the cluster.

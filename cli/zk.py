@@ -163,7 +163,7 @@ def load_command(
     if mark:
         now_ms = round(time.time() * 1000)
         last.append(Create(MARKER_PATH, marker(RunInfo("zk load", now_ms, klamm_version()))))
-    progress = _Progress()
+    progress = _CountLine()
     session = open_session(zookeeper, waits_if_lost=True)
     session.add_listener(_report_disconnection)
     store = KazooStore(session)
@@ -220,7 +220,7 @@ def unsecure(zookeeper: Chroot, as_json: AsJson = False) -> None:
 
 
 def _set_acls(zookeeper: str, *, is_secure: bool, as_json: bool) -> None:
-    progress = _Progress()
+    progress = _CountLine()
     with contextlib.closing(open_session(zookeeper)) as session:
         check_may_run_in(KafkaZkClient(KazooStore(session)))
         count = set_acls(
@@ -322,7 +322,7 @@ def _some(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_SHOWN_PATHS]) + more
 
 
-class _Progress:
+class _CountLine:
     """Prints progress to standard error at most once a second (on a terminal: as a status line)."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.topic_deletion import (
     DeletionCounts,
-    Progress,
+    DeletionProgress,
     count_deletions,
     plan_deletions,
     plan_start,
@@ -231,7 +231,9 @@ class TopicDeletionManager:
         """
         controller = self._controller
         # Deleting the znodes is irrevocable: a replica left on a broker would have no topic.
-        assert all(progress_of(controller.context, topic) is Progress.DONE for topic in topics)
+        assert all(
+            progress_of(controller.context, topic) is DeletionProgress.DONE for topic in topics
+        )
         # Otherwise the event for the changed znode could be processed for a new topic of that name.
         controller.watches.topics.difference_update(topics)
         deleted = replicas_in_state(controller.context, topics, ReplicaState.DELETION_SUCCESSFUL)

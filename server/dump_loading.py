@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 """Function that prints a line about a startup step."""
 
 
-class _Progress:
+class _LoadedLines:
     """Reports the progress of loading a dump: about ten times, or never if the dump is small."""
 
     def __init__(self, say: Say) -> None:
@@ -47,7 +47,7 @@ def load_dump(
         say(f"Dump: {note}")
     session = config.session(connect_string)
     session.add_listener(lambda event: _report_lost_connection(event, say))
-    progress = _Progress(say)
+    progress = _LoadedLines(say)
     try:
         run_on_thread(
             lambda: load(

@@ -16,7 +16,7 @@ from klamm.statemachines.context import ControllerContext, ReplicasByBroker
 from klamm.statemachines.replica_state import ReplicaState
 
 
-class Progress(Enum):
+class DeletionProgress(Enum):
     """Progress of a topic deletion, derived from the states of the topic's replicas."""
 
     DONE = "every replica is deleted"
@@ -71,30 +71,32 @@ def plan_deletions(context: ControllerContext) -> DeletionPlan:
     plan = DeletionPlan([], [], [])
     for topic in sorted(context.topics_to_be_deleted):
         progress = progress_of(context, topic)
-        if progress is Progress.DONE:
+        if progress is DeletionProgress.DONE:
             plan.completed.append(topic)
             continue
-        if progress is Progress.FAILED:
+        if progress is DeletionProgress.FAILED:
             plan.to_retry.append(topic)
-        if progress is not Progress.RUNNING and context.is_topic_eligible_for_deletion(topic):
+        if progress is not DeletionProgress.RUNNING and context.is_topic_eligible_for_deletion(
+            topic
+        ):
             plan.to_start.append(topic)
     return plan
 
 
-def progress_of(context: ControllerContext, topic: str) -> Progress:
+def progress_of(context: ControllerContext, topic: str) -> DeletionProgress:
     """Return the progress of a topic's deletion. A topic without replicas is DONE."""
-    progress = Progress.DONE
+    progress = DeletionProgress.DONE
     for tp in context.partitions_for_topic(topic):
         for broker_id in context.partition_replica_assignment(tp):
             state = context.replica_state(broker_id, tp)
             if state is ReplicaState.DELETION_SUCCESSFUL:
                 continue
             if state is ReplicaState.DELETION_STARTED:
-                return Progress.RUNNING
+                return DeletionProgress.RUNNING
             if state is ReplicaState.DELETION_INELIGIBLE:
-                progress = Progress.FAILED
-            elif progress is Progress.DONE:
-                progress = Progress.IDLE
+                progress = DeletionProgress.FAILED
+            elif progress is DeletionProgress.DONE:
+                progress = DeletionProgress.IDLE
     return progress
 
 

@@ -50,7 +50,7 @@ class Rate(NamedTuple):
     record_size_bytes: int = 100
 
 
-class Progress(msgspec.Struct, gc=False):
+class RateOutcome(msgspec.Struct, gc=False):
     """Outcome of one partition's records so far.
 
     - ``decided``: number of records that were acknowledged or given up.
@@ -118,7 +118,7 @@ class ConstantRateProducer:
         since_timestamp_ms: int,
     ) -> None:
         self.address = address
-        self.partitions = {tp: Progress(rate) for tp, rate in rates.items()}
+        self.partitions = {tp: RateOutcome(rate) for tp, rate in rates.items()}
         self._brokers = tuple(bootstrap)
         self._connections = connections
         self._since_ms = since_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.server.dump_loading import _Progress
+from klamm.server.dump_loading import _LoadedLines
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from klamm.server.dump_loading import _Progress
 )
 def test_progress_is_reported_about_ten_times(total: int, reported: list[int]) -> None:
     lines: list[str] = []
-    progress = _Progress(lines.append)
+    progress = _LoadedLines(lines.append)
     for done in (*range(0, total, 500), total):
         progress(done, total)
     assert lines == [f"Znodes loaded: {done}/{total}" for done in reported]

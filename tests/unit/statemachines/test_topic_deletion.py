@@ -8,7 +8,7 @@ from klamm.statemachines.context import ControllerContext
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.statemachines.topic_deletion import (
     DeletionCounts,
-    Progress,
+    DeletionProgress,
     count_deletions,
     plan_deletions,
     plan_start,
@@ -37,21 +37,21 @@ def queued(*states: ReplicaState) -> ControllerContext:
 
 
 CASES = [
-    ((SUCCESSFUL, SUCCESSFUL, SUCCESSFUL), False, Progress.DONE, "c"),
-    ((SUCCESSFUL, SUCCESSFUL, SUCCESSFUL), True, Progress.DONE, "c"),
-    ((SUCCESSFUL, SUCCESSFUL, STARTED), False, Progress.RUNNING, ""),
-    ((INELIGIBLE, SUCCESSFUL, STARTED), False, Progress.RUNNING, ""),
-    ((STARTED, INELIGIBLE, SUCCESSFUL), False, Progress.RUNNING, ""),
-    ((SUCCESSFUL, INELIGIBLE, SUCCESSFUL), False, Progress.FAILED, "rs"),
-    ((OFFLINE, INELIGIBLE, ONLINE), True, Progress.FAILED, "r"),
-    ((SUCCESSFUL, OFFLINE, SUCCESSFUL), False, Progress.IDLE, "s"),
-    ((ONLINE, ONLINE, ONLINE), True, Progress.IDLE, ""),
+    ((SUCCESSFUL, SUCCESSFUL, SUCCESSFUL), False, DeletionProgress.DONE, "c"),
+    ((SUCCESSFUL, SUCCESSFUL, SUCCESSFUL), True, DeletionProgress.DONE, "c"),
+    ((SUCCESSFUL, SUCCESSFUL, STARTED), False, DeletionProgress.RUNNING, ""),
+    ((INELIGIBLE, SUCCESSFUL, STARTED), False, DeletionProgress.RUNNING, ""),
+    ((STARTED, INELIGIBLE, SUCCESSFUL), False, DeletionProgress.RUNNING, ""),
+    ((SUCCESSFUL, INELIGIBLE, SUCCESSFUL), False, DeletionProgress.FAILED, "rs"),
+    ((OFFLINE, INELIGIBLE, ONLINE), True, DeletionProgress.FAILED, "r"),
+    ((SUCCESSFUL, OFFLINE, SUCCESSFUL), False, DeletionProgress.IDLE, "s"),
+    ((ONLINE, ONLINE, ONLINE), True, DeletionProgress.IDLE, ""),
 ]
 
 
 @pytest.mark.parametrize(("states", "halted", "progress", "next_"), CASES)
 def test_what_is_next(
-    states: tuple[ReplicaState, ...], halted: bool, progress: Progress, next_: str
+    states: tuple[ReplicaState, ...], halted: bool, progress: DeletionProgress, next_: str
 ) -> None:
     context = queued(*states)
     if halted:
