@@ -11,7 +11,7 @@ import typer
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_broker, complete_log_dir
-from klamm.cli.options import Answered, asks_server
+from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
 from klamm.runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, SkewClock, Start, Stop

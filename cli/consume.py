@@ -18,7 +18,7 @@ import typer
 from klamm.cli.client import ServerClient, ServerUnavailable, find_server
 from klamm.cli.client_text import ClientProgress
 from klamm.cli.completion import complete_partition_id, complete_topic
-from klamm.cli.options import DataDirectory, Server
+from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import Interrupted, KlammError, UsageError
 
 EXAMPLES = """

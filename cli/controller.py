@@ -17,9 +17,9 @@ from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.connect import security_of
 from klamm.cli.kafka_tools import ask_before_write
-from klamm.cli.options import Answered, asks_server
 from klamm.cli.own_log import log_to
 from klamm.cli.running import stopped_by_signals
+from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.up import Configs, SessionTimeout, parse_configs
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import KlammError

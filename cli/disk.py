@@ -13,7 +13,7 @@ from klamm.brokers.storage.faults import FaultKind
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_broker, complete_log_dir
-from klamm.cli.options import Answered, asks_server
+from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.status import fault_text
 from klamm.cluster.errors import UsageError
 from klamm.runtime.actions import Action, FailDisk, HealDisks, SlowDisk

@@ -21,7 +21,8 @@ from klamm.cli.explanations.explain import Chosen, Explained, explain_event, exp
 from klamm.cli.explanations.linked_events import Cause, Change, Step
 from klamm.cli.explanations.rows import PartitionStatus, is_unclean
 from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
-from klamm.cli.options import AsJson, DataDirectory, Server, print_json
+from klamm.cli.options import AsJson, print_json
+from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow

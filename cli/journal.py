@@ -13,7 +13,7 @@ import typer
 
 from klamm.cli.client import ServerClient, find_server, server_variable
 from klamm.cli.command_loading import command_group
-from klamm.cli.options import DataDirectory, Server
+from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import KlammError
 from klamm.runtime.journal_text import EventNames, row_text
 from klamm.server.data_dir import JOURNAL_FILE, default_data_dir, read_address

@@ -12,7 +12,8 @@ import typer
 from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_broker
-from klamm.cli.options import Answered, asks_server, finite
+from klamm.cli.options import finite
+from klamm.cli.server_options import Answered, asks_server
 from klamm.cluster.errors import UsageError
 from klamm.runtime.actions import (
     PAUSED,

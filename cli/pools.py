@@ -24,7 +24,8 @@ from klamm.admin.reassignments.reassignment_json import (
 from klamm.cli.command_loading import command_group
 from klamm.cli.connect import open_store, zookeeper_of
 from klamm.cli.errors import FINDINGS, INCONCLUSIVE
-from klamm.cli.options import AsJson, DataDirectory, Server, print_json, table_lines
+from klamm.cli.options import AsJson, print_json, table_lines
+from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError

@@ -22,7 +22,8 @@ from klamm.cli.client import ServerClient, ServerUnavailable, find_server
 from klamm.cli.client_text import ClientProgress, not_acknowledged_lines, offsets_lines, rate_text
 from klamm.cli.completion import complete_partition_id, complete_topic, word_completion
 from klamm.cli.errors import FAILED
-from klamm.cli.options import AsJson, DataDirectory, Server, finite, print_json
+from klamm.cli.options import AsJson, finite, print_json
+from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cluster.errors import Interrupted, UsageError
 

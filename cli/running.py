@@ -14,16 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from klamm.cli.own_log import OwnLog
 from klamm.cluster.errors import EnvironmentProblem, Interrupted, UsageError
 from klamm.runtime.interrupts import temporary_folder
-from klamm.server.data_dir import OWN_LOG_FILE
 from klamm.server.signals import ending_signals_handled
 
 
 @contextlib.contextmanager
 def own_log(folder: Path) -> Iterator[logging.Handler]:
     """Context manager that sends warnings of libraries to klamm.log instead of the terminal."""
+    from klamm.cli.own_log import OwnLog
+    from klamm.server.data_dir import OWN_LOG_FILE
+
     handler = OwnLog(folder / OWN_LOG_FILE)
     root = logging.getLogger()
     root.addHandler(handler)

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from klamm.cli.client import ServerClient
-from klamm.cli.options import Answered, asks_server, table_lines
+from klamm.cli.options import table_lines
+from klamm.cli.server_options import Answered, asks_server
 from klamm.cluster.counting import counted
 from klamm.cluster.plain_text import harmless_line
 

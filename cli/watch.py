@@ -22,7 +22,8 @@ from rich.text import Text
 from klamm.cli.client import find_server
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.journal import ServerSource
-from klamm.cli.options import DataDirectory, Server, finite
+from klamm.cli.options import finite
+from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.status import (
     counts,
     dead_leader_lines,

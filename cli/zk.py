@@ -22,7 +22,8 @@ from klamm.cli.client import ServerClient
 from klamm.cli.command_loading import command_group
 from klamm.cli.completion import complete_zookeeper_server
 from klamm.cli.connect import open_session, security_of, zookeeper_of
-from klamm.cli.options import Answered, AsJson, DataDirectory, Server, asks_server, table_lines
+from klamm.cli.options import AsJson, table_lines
+from klamm.cli.server_options import Answered, DataDirectory, Server, asks_server
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import Interrupted, UsageError

@@ -10,7 +10,7 @@ from msgspec import Meta
 from typer.testing import CliRunner
 
 from klamm.cli.client import ServerClient
-from klamm.cli.options import Answered, asks_server
+from klamm.cli.server_options import Answered, asks_server
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.drills import step_language
 from klamm.drills.actions import ACTIONS as DRILL_ACTIONS
