@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 import tempfile
 import time
@@ -27,11 +26,11 @@ from bench.live_cluster import (
     Up,
     leftovers,
     output_of,
-    remove,
     wait_for,
 )
 from bench.live_ledger import compare
 from bench.live_load import ConsumerLoad, ProducerLoad, read_all
+from bench.live_run import INTERRUPTED, Outcome, conclude, new_parser, sayer
 
 EXAMPLES = """
 examples:
@@ -42,7 +41,6 @@ examples:
 exit codes: 0 no violation, 10 safety violated, 11 liveness violated, 1 could not be run,
 130 Ctrl-C
 """
-SAFETY, LIVENESS, INTERRUPTED = 10, 11, 130
 LOAD_TOPICS = ("load-0", "load-1", "load-2")
 PARTITIONS = 4
 UP_TIMEOUT_S = 90.0
@@ -60,30 +58,21 @@ CONTROLLER_MARGIN_S = 5.0
 
 
 @dataclass
-class Outcome:
+class ChaosOutcome(Outcome):
     """Result of a run. ``figures`` are for the table, in their order."""
 
-    safety: list[str] = field(default_factory=list)
-    liveness: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code of the process."""
-        if self.safety:
-            return SAFETY
-        return LIVENESS if self.liveness else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, judge and print the result."""
     options = _parse(arguments)
-    say = _sayer(options.json)
+    say = sayer(as_json=options.json)
     with contextlib.ExitStack() as stack:
         data_dir = options.data_dir
         if data_dir is None:
             data_dir = Path(tempfile.mkdtemp(prefix="klamm-chaos-"))
-        outcome = Outcome()
+        outcome = ChaosOutcome()
         try:
             run = stack.enter_context(_opened(options, data_dir, say))
             run.go(outcome)
@@ -96,57 +85,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         stack.close()
         run.judge_end(outcome)
-    _report(outcome, options, say)
-    if options.data_dir is None and not outcome.exit_code:
-        remove(data_dir)
-    else:
-        say(f"data directory kept: {data_dir}")
-    return outcome.exit_code
+    settings = {name: getattr(options, name) for name in ("seed", "minutes", "brokers", "segments")}
+    return conclude(outcome, outcome.figures, settings, options, data_dir, say)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.chaos",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("chaos", __doc__, EXAMPLES)
     parser.add_argument("--minutes", type=float, default=5.0, help="duration (%(default)s)")
-    parser.add_argument("--seed", type=int, default=7, help="seed of the actions (%(default)s)")
     parser.add_argument("--brokers", type=int, default=6, help="at least 4 (%(default)s)")
-    parser.add_argument("--segments", action="store_true", help="brokers keep records in files")
     parser.add_argument("--rate", type=float, default=40.0, help="records/s a topic (%(default)s)")
     parser.add_argument("--session-timeout-ms", type=int, default=4_000, help="(%(default)s)")
-    parser.add_argument("--cluster-seed", type=int, help="--seed of klamm up")
     parser.add_argument("--zookeeper", help="HOST:PORT/CHROOT of an existing server")
-    parser.add_argument("--data-dir", type=Path, help="kept at the end; otherwise only if it fails")
-    parser.add_argument(
-        "--up-argument",
-        action="append",
-        default=[],
-        metavar="WORD",
-        help="for klamm up",
-    )
     parser.add_argument(
         "--plant",
         choices=sorted(PLANTS),
         help="write a fault into ZooKeeper halfway that the checker must find",
     )
-    parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
     options = parser.parse_args(arguments)
     if options.brokers < 4:
         parser.error("--brokers: at least 4, so that three replicas can move")
     return options
-
-
-def _sayer(as_json: bool) -> Callable[[str], None]:
-    started_s = time.monotonic()
-
-    def say(line: str) -> None:
-        file = sys.stderr if as_json else sys.stdout
-        print(f"{time.monotonic() - started_s:7.1f} s  {line}", file=file, flush=True)
-
-    return say
 
 
 class Run:
@@ -165,7 +123,7 @@ class Run:
         self._consumers: dict[str, ConsumerLoad] = {}
         self.chaos: Chaos | None = None
 
-    def go(self, outcome: Outcome) -> None:
+    def go(self, outcome: ChaosOutcome) -> None:
         """Run everything up to the cluster's end."""
         self.checker.start()
         self._create_load_topics()
@@ -236,7 +194,7 @@ class Run:
 
     # -- judging
 
-    def _judge_convergence(self, outcome: Outcome) -> None:
+    def _judge_convergence(self, outcome: ChaosOutcome) -> None:
         left: list[str] = []
         begun_s = told_s = time.monotonic()
 
@@ -259,7 +217,7 @@ class Run:
             return left
         return what_brokers_know_otherwise(self.api, sweep)
 
-    def _judge_records(self, outcome: Outcome) -> None:
+    def _judge_records(self, outcome: ChaosOutcome) -> None:
         for load in self._producers:
             load.end()
         for load in self._producers:
@@ -283,7 +241,7 @@ class Run:
         outcome.figures["records in doubt"] = sum(p.in_doubt + p.undecided for p in producers)
         outcome.figures["records failed"] = sum(p.failed for p in producers)
 
-    def _judge_what_was_watched(self, outcome: Outcome) -> None:
+    def _judge_what_was_watched(self, outcome: ChaosOutcome) -> None:
         assert self.chaos is not None
         self.watch.close()
         self.checker.close()
@@ -303,7 +261,7 @@ class Run:
             if not growth.is_flat:
                 outcome.liveness.append(f"{name} grows: {growth.rise:.1f} of {growth.bound:.1f}")
 
-    def _fill_figures(self, outcome: Outcome) -> None:
+    def _fill_figures(self, outcome: ChaosOutcome) -> None:
         assert self.chaos is not None
         judge, watch, figures = self.checker.judge, self.watch, outcome.figures
         figures["actions"] = self.chaos.done.total()
@@ -338,7 +296,7 @@ class Run:
             ),
         ]
 
-    def judge_end(self, outcome: Outcome) -> None:
+    def judge_end(self, outcome: ChaosOutcome) -> None:
         """Report leftovers after an orderly end of the cluster."""
         code = self.up.process.returncode
         if code != INTERRUPTED:
@@ -453,30 +411,6 @@ PLANTS: dict[str, Callable[[Run], None]] = {
     "leader-epoch": _plant_leader_epoch,
     "controller-epoch": _plant_controller_epoch,
 }
-
-
-def _report(outcome: Outcome, options: argparse.Namespace, say: Callable[[str], None]) -> None:
-    if options.json:
-        result = {
-            "seed": options.seed,
-            "minutes": options.minutes,
-            "brokers": options.brokers,
-            "segments": options.segments,
-            "safety": outcome.safety,
-            "liveness": outcome.liveness,
-            "figures": outcome.figures,
-            "exit_code": outcome.exit_code,
-        }
-        print(json.dumps(result, indent=2))
-        return
-    say("result")
-    for name, value in outcome.figures.items():
-        shown = f"{value:,}" if isinstance(value, int) else value
-        print(f"  {name:<42} {shown}")
-    for kind, lines in (("SAFETY", outcome.safety), ("LIVENESS", outcome.liveness)):
-        print(f"  {kind + ' violations':<42} {len(lines)}")
-        for line in lines:
-            print(f"    {line}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import random
 import signal
 import statistics
@@ -32,11 +31,11 @@ from bench.live_cluster import (
     free_port,
     leftovers,
     output_of,
-    remove,
     wait_for,
 )
 from bench.live_ledger import Produced, compare
 from bench.live_load import ProducerLoad, read_all
+from bench.live_run import INTERRUPTED, Outcome, conclude, new_parser, sayer
 
 EXAMPLES = """
 examples:
@@ -46,7 +45,6 @@ examples:
 exit codes: 0 no violation, 10 safety violated (data lost or leftovers), 11 a restart did not
 serve, 1 could not be run, 130 Ctrl-C
 """
-SAFETY, LIVENESS, INTERRUPTED = 10, 11, 130
 LOAD_TOPICS = ("load-0", "load-1")
 PARTITIONS = 3
 RATE = 150.0
@@ -63,24 +61,15 @@ MOMENTS = {"serving": 55, "startup": 20, "shutdown": 15, "rotation": 10}
 
 
 @dataclass
-class Outcome:
+class KillsOutcome(Outcome):
     """Results of all cycles."""
 
-    safety: list[str] = field(default_factory=list)
-    liveness: list[str] = field(default_factory=list)
     kills: Counter[str] = field(default_factory=Counter)
     serve_s: list[float] = field(default_factory=list)
     first_acknowledged_s: list[float] = field(default_factory=list)
     gone_s: list[float] = field(default_factory=list)
     rows: int = 0
     acknowledged: int = 0
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code of the process."""
-        if self.safety:
-            return SAFETY
-        return LIVENESS if self.liveness else 0
 
 
 class Kill9:
@@ -89,7 +78,7 @@ class Kill9:
     def __init__(
         self, options: argparse.Namespace, data_dir: Path, say: Callable[[str], None]
     ) -> None:
-        self.outcome = Outcome()
+        self.outcome = KillsOutcome()
         self.judge = Judge()
         self.options, self._say = options, say
         self._data_dir = data_dir
@@ -377,12 +366,7 @@ def _median_and_longest(values: Sequence[float]) -> list[float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, judge and print the result."""
     options = parse(arguments)
-    started_s = time.monotonic()
-    file = sys.stderr if options.json else sys.stdout
-
-    def say(line: str) -> None:
-        print(f"{time.monotonic() - started_s:7.1f} s  {line}", file=file, flush=True)
-
+    say = sayer(as_json=options.json)
     data_dir = options.data_dir or Path(tempfile.mkdtemp(prefix="klamm-kill9-"))
     run = Kill9(options, data_dir, say)
     try:
@@ -390,66 +374,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return INTERRUPTED
-    _report(run, options, say)
-    if options.data_dir is None and not run.outcome.exit_code:
-        remove(data_dir)
-    else:
-        say(f"data directory kept: {data_dir}")
-    return run.outcome.exit_code
+    settings = {name: getattr(options, name) for name in ("seed", "segments", "cluster_seed")}
+    return conclude(run.outcome, run.figures(), settings, options, data_dir, say)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.kill9",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("kill9", __doc__, EXAMPLES)
     parser.add_argument("--kills", type=int, default=20, help="(%(default)s)")
-    parser.add_argument("--seed", type=int, default=7, help="seed of the run (%(default)s)")
     parser.add_argument("--brokers", type=int, default=3, help="at least 3 (%(default)s)")
-    parser.add_argument("--segments", action="store_true", help="brokers keep records in files")
-    parser.add_argument("--cluster-seed", type=int, help="--seed of klamm up")
     parser.add_argument("--session-timeout-ms", type=int, default=1_000, help="(%(default)s)")
-    parser.add_argument("--data-dir", type=Path, help="kept at the end; otherwise only if it fails")
-    parser.add_argument(
-        "--up-argument",
-        action="append",
-        default=[],
-        metavar="WORD",
-        help="for klamm up",
-    )
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
-    parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
     options = parser.parse_args(arguments)
     if options.brokers < 3:
         parser.error("--brokers: at least 3, for topics of three replicas")
     return options
-
-
-def _report(run: Kill9, options: argparse.Namespace, say: Callable[[str], None]) -> None:
-    outcome, figures = run.outcome, run.figures()
-    if options.json:
-        result = {
-            "seed": options.seed,
-            "segments": options.segments,
-            "cluster_seed": options.cluster_seed,
-            "safety": outcome.safety,
-            "liveness": outcome.liveness,
-            "figures": figures,
-            "exit_code": outcome.exit_code,
-        }
-        print(json.dumps(result, indent=2))
-        return
-    say("result")
-    for name, value in figures.items():
-        shown = f"{value:,}" if isinstance(value, int) else value
-        print(f"  {name:<48} {shown}")
-    for kind, lines in (("SAFETY", outcome.safety), ("LIVENESS", outcome.liveness)):
-        print(f"  {kind + ' violations':<48} {len(lines)}")
-        for line in lines:
-            print(f"    {line}")
 
 
 if __name__ == "__main__":
