@@ -8,12 +8,12 @@ time. Records, pauses, disk faults, configs and requested elections are not repe
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.cluster.types import TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 
 _NOTICED_AFTER_MS: Final = 3_000
@@ -55,15 +55,17 @@ def drill_from_journal(rows: Sequence[JournalRow], name: str) -> str:
 class _Recorder:
     """Collects the cluster and the steps of a drill from journal rows.
 
-    ``_replicas``: the first replicas of each partition, the preferred leader first. ``_down``:
-    brokers that are not running. ``_leaving``: brokers in a controlled shutdown.
+    ``_replicas``: the result of ``_first_replicas``. ``_creations``: how often each topic has been
+    created so far. ``_down``: brokers that are not running. ``_leaving``: brokers in a controlled
+    shutdown.
     """
 
     def __init__(self, rows: Sequence[JournalRow]) -> None:
         self.brokers = sorted(_brokers(rows))
         self._replicas = _first_replicas(rows)
         self._ended = {(row.controller, row.epoch) for row in rows if row.kind in _LAST_ROWS}
-        self._initial: dict[str, None] = {}
+        self._creations: Counter[str] = Counter()
+        self._initial: dict[str, list[list[int]]] = {}
         self._steps: list[_Step] = []
         self._down: set[int] = set()
         self._leaving: set[int] = set()
@@ -73,6 +75,8 @@ class _Recorder:
     def take(self, row: JournalRow) -> None:
         """Add the step, if any, whose effect this row shows."""
         detail, topic = row.detail or "", row.topic or ""
+        if row.kind == Kind.TOPIC_CREATED:
+            self._creations[topic] += 1
         match row.kind:
             case Kind.CONTROLLER_ELECTED:
                 self._take_election(row)
@@ -85,16 +89,18 @@ class _Recorder:
                 running = [one for one in self.brokers if one not in self._down]
                 self._add(row.t_ms, f"start: {row.replica}", f"brokers: {running}")
             case Kind.PARTITION_SNAPSHOT | Kind.TOPIC_CREATED if not self._steps:
-                self._initial[topic] = None
+                if topic not in self._initial:
+                    self._initial[topic] = self._assignment(topic)
             case Kind.TOPIC_CREATED:
+                if topic in self._deleting:
+                    self._deleting.remove(topic)
+                    self._add(row.t_ms, f"until: {{deleted: {_scalar(topic)}}}")
                 replicas = ",".join(":".join(map(str, one)) for one in self._assignment(topic))
                 words = f"--create --topic {topic} --replica-assignment {replicas}"
                 self._add(row.t_ms, f"run: topics --zookeeper {{zk}} {words}")
             case Kind.TOPIC_DELETION_STARTED if topic not in self._deleting:
                 self._deleting.add(topic)
                 self._add(row.t_ms, f"run: topics --zookeeper {{zk}} --delete --topic {topic}")
-            case Kind.TOPIC_DELETED:
-                self._deleting.discard(topic)
             case Kind.REASSIGNMENT_PHASE if row.to == "U1":
                 partition, _, target = str(row.reassignment_id).rpartition("->")
                 listed = target.replace(",", ", ")
@@ -108,8 +114,8 @@ class _Recorder:
         yield f"  brokers: {self.brokers}"
         if self._initial:
             yield "  topics:"
-            for topic in self._initial:
-                yield f"    {_scalar(topic)}: {self._assignment(topic)}"
+            for topic, assignment in self._initial.items():
+                yield f"    {_scalar(topic)}: {assignment}"
         yield "steps:"
         at_ms = self._steps[0].begin_ms if self._steps else 0
         for step in self._steps:
@@ -147,7 +153,8 @@ class _Recorder:
         self._steps.append(_Step(t_ms, t_ms, action, until))
 
     def _assignment(self, topic: str) -> list[list[int]]:
-        return [self._replicas[tp] for tp in sorted(self._replicas) if tp.topic == topic]
+        replicas = self._replicas[topic, self._creations[topic]]
+        return [replicas[partition] for partition in sorted(replicas)]
 
 
 def _scalar(topic: str) -> str:
@@ -165,23 +172,34 @@ def _brokers(rows: Iterable[JournalRow]) -> set[int]:
     return {id_ for ids in named for id_ in ids if id_ is not None and id_ >= 0}
 
 
-def _first_replicas(rows: Iterable[JournalRow]) -> dict[TopicPartition, list[int]]:
+def _first_replicas(
+    rows: Iterable[JournalRow],
+) -> defaultdict[tuple[str, int], dict[int, list[int]]]:
     """Return the first replicas of each partition, the preferred leader first.
 
-    The replicas are known from the rows about each of them, their order from the first ISR. After
-    the start of a reassignment, rows may be about replicas that were added later.
+    They are keyed by topic and by how often it had been created, then by partition: a topic that
+    was deleted may have been created again elsewhere. The replicas are known from the rows about
+    each of them, their order from the first ISR. After the start of a reassignment, rows may be
+    about replicas that were added later.
     """
-    found: dict[TopicPartition, list[int]] = {}
-    moved: set[TopicPartition] = set()
+    found: defaultdict[tuple[str, int], dict[int, list[int]]] = defaultdict(dict)
+    creations: Counter[str] = Counter()
+    moved: set[tuple[str, int, int]] = set()
     for row in rows:
-        if row.topic is None or row.partition < 0:
+        topic, partition = row.topic, row.partition
+        if topic is None:
             continue
-        tp = TopicPartition(row.topic, row.partition)
-        is_first = tp not in found or row.from_ == PartitionState.NEW.value
-        replicas = found.setdefault(tp, [])
+        if row.kind == Kind.TOPIC_CREATED:
+            creations[topic] += 1
+        if partition < 0:
+            continue
+        number = creations[topic]
+        of_topic = found[topic, number]
+        is_first = partition not in of_topic or row.from_ == PartitionState.NEW.value
+        replicas = of_topic.setdefault(partition, [])
         if row.kind == Kind.REASSIGNMENT_PHASE:
-            moved.add(tp)
-        if tp in moved:
+            moved.add((topic, number, partition))
+        if (topic, number, partition) in moved:
             continue
         if is_first and row.isr:
             replicas[:] = [*row.isr, *(one for one in replicas if one not in row.isr)]

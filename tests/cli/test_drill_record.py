@@ -31,6 +31,10 @@ steps:
   - run: topics --zookeeper {zk} --create --topic v --replica-assignment 0:1,2:3
   - run: topics --zookeeper {zk} --delete --topic u
     until: {deleted: u}
+  - run: topics --zookeeper {zk} --create --topic u --replica-assignment 1:0
+    until: {leader: {u-0: 1}}
+  - run: topics --zookeeper {zk} --delete --topic u
+    until: {deleted: u}
 """
 STEPS = """\
 cluster:
@@ -51,6 +55,9 @@ steps:
     until: {brokers: [0, 1, 2, 3]}
   - reassign: {1-0: [2, 3]}
   - run: topics --zookeeper {zk} --create --topic v --replica-assignment 0:1,2:3
+  - run: topics --zookeeper {zk} --delete --topic u
+  - until: {deleted: u}
+  - run: topics --zookeeper {zk} --create --topic u --replica-assignment 1:0
   - run: topics --zookeeper {zk} --delete --topic u
 eventually: {healthy: true}
 """

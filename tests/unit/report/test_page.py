@@ -10,6 +10,7 @@ from klamm.report.page import MOST_TABLE_ROWS, page_html
 from klamm.report.plots import WIDTH, frame_of
 from klamm.report.plots import drawn as draw
 from klamm.report.values import (
+    Arrow,
     Bar,
     Block,
     Figure,
@@ -22,6 +23,7 @@ from klamm.report.values import (
     Marker,
     Page,
     Section,
+    SequenceDiagram,
     Span,
     StepPlot,
     StepRows,
@@ -209,6 +211,18 @@ def test_every_label_of_a_lane_is_shown_beside_its_moment_and_covers_no_other() 
         assert x + length <= WIDTH - 50
         assert all(y != row or x >= end or x + length <= start for row, start, end in taken)
         taken.append((y, x, x + length))
+
+
+def test_a_lifeline_shows_the_state_at_each_arrow_and_at_a_change_the_new_one() -> None:
+    states = [Span(5, 10, "alive"), Span(10, 20, "dead", Tone.BAD), Span(40, 60, "alive")]
+    arrows = [Arrow(t_ms, f"at {t_ms}", ("broker 1",)) for t_ms in (0, 5, 9, 10, 20, 30, 40)]
+    root = drawn(SequenceDiagram("s", {"broker 1": states}, arrows))
+    lines = root.all("line", "lifeline")
+    ends = [[float(str(line.attributes[name])) for name in ("y1", "y2")] for line in lines]
+    (top, _), *_ = ends
+    height = (ends[0][1] - top) / 2
+    assert [line.only("title").text for line in lines] == ["alive", "dead", "alive"]
+    assert [[(y - top) / height for y in pair] for pair in ends] == [[0, 2], [2, 4], [5, 6]]
 
 
 def test_a_label_stays_inside_the_picture() -> None:
