@@ -7,6 +7,7 @@ import random
 from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
 from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.runtime.clock import VirtualClock
+from klamm.runtime.network import LinkFault, Traffic, effect_of, one_way
 from klamm.runtime.transport import RoutedTransport, SimulatedTransport
 from tests.sim.faults import degraded
 
@@ -93,3 +94,18 @@ def test_a_bad_network_breaks_connections_of_clients_and_reorders_nothing_on_the
         assert (len(numbers) == 10) == (answered == [])
         broken += bool(answered)
     assert 0 < broken < 30
+
+
+def test_delays_of_a_link_add_up_and_of_several_rates_or_lags_the_highest_counts() -> None:
+    links = one_way([1], [2])
+    faults = [
+        LinkFault(links=links, delay_ms=100, lag_ms=7, loss=0.1, repetition=0.2, reordering=0.3),
+        LinkFault(links=links, delay_ms=50, lag_ms=9, loss=0.3, repetition=0.1, reordering=0.2),
+        LinkFault(delay_ms=20),
+        LinkFault(links=links, only=Traffic.RECORDS, is_cut=True),
+        LinkFault(links=one_way([2], [1]), delay_ms=1_000, is_clogged=True),
+    ]
+    assert effect_of(faults, (1, 2)) == (False, False, 170, 9, 0.3, 0.2, 0.3)
+    assert effect_of(faults, (1, 2), Traffic.RECORDS) == (True, False, 170, 9, 0.3, 0.2, 0.3)
+    assert effect_of(faults, (2, 1)) == (False, True, 1_020, 0, 0, 0, 0)
+    assert effect_of(faults, (1, 1)) is None

@@ -77,13 +77,20 @@ def test_rows_beyond_the_limit_are_counted_in_a_row(tmp_path: Path) -> None:
             refused(journal, a_row(seq, size=900 if seq == 5 else 40))
     assert journal.retry()
     journal.append([a_row(50)])
+    journal.flush()
+    with files_limited_to(path.stat().st_size):
+        journal.append([a_row(51)])
+        refused_flush(journal)
+        refused(journal, a_row(52))
+    assert journal.retry()
     journal.close()
     rows = read_journal(path)
     lost = next(row for row in rows if row.kind == Kind.JOURNAL_ROWS_LOST)
     count = msgspec.json.decode(str(lost.detail))["rows"]
     kept = [row.seq for row in rows[: rows.index(lost)]]
     assert (kept, count) == ([1, 2, 3, 4], 45)
-    assert [row.seq for row in rows[rows.index(lost) + 1 :]] == [50]
+    # The next failure has room for as many rows again.
+    assert [row.seq for row in rows[rows.index(lost) + 1 :]] == [50, 51, 52]
     assert (lost.run_id, lost.t_ms) == ("run", 1_049)
 
 
