@@ -8,7 +8,7 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
-from klamm.zk.store import Create, GetData
+from klamm.zk.store import Create, GetChildren, GetData
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster, broker_info
 
@@ -84,6 +84,29 @@ def test_a_known_topic_that_becomes_malformed_goes_on(cluster: Cluster) -> None:
     cluster.run()
     assert cluster.state(TopicPartition("t", 1)).leader == 2
     assert not cluster.active.malformed
+    cluster.assert_nothing_failed()
+
+
+def test_a_malformed_topic_that_is_deleted_and_at_once_created_again_is_served(
+    cluster: Cluster,
+) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1))
+    path = "/brokers/topics/t"
+    cluster.admin.set_data(path, b"")
+    cluster.run()
+    assert list(cluster.active.malformed) == [path]
+
+    def before_op(_: int, op: object) -> None:
+        # The controller lists the topics because one was deleted.
+        listed = isinstance(op, GetChildren) and op.path == "/brokers/topics"
+        if listed and path not in cluster.server.tree.nodes:
+            cluster.admin.create(path, b'{"version":3,"partitions":{"0":[2]}}')
+
+    cluster.server.before_op = before_op
+    cluster.admin.create_delete_topic_path("t")
+    cluster.run()
+    assert not cluster.active.malformed
+    assert cluster.state(tp) == LeaderAndIsr(2, 0, (2,), 0)
     cluster.assert_nothing_failed()
 
 
