@@ -394,11 +394,12 @@ def assignments_with_strays(context: ControllerContext) -> Assignments:
     """Return assignments that remove stray replicas once the assigned replicas are in sync.
 
     They are for the partitions that would be leaderless without their stray replicas, because
-    another client changed the assignment while there was no controller.
+    another client changed the assignment while there was no controller. Topics to be deleted are
+    omitted.
     """
     assignments: Assignments = {}
     for tp, strays, is_needed in _strays(context):
-        if is_needed:
+        if is_needed and tp.topic not in context.topics_to_be_deleted:
             found = context.partition_full_replica_assignment(tp)
             assignments[tp] = ReplicaAssignment(
                 found.replicas + strays, found.adding_replicas, found.removing_replicas + strays
@@ -414,7 +415,7 @@ def _strays(
         state = leadership.leader_and_isr
         replicas = context.partition_replica_assignment(tp)
         strays = tuple(r for r in state.isr if r not in replicas)
-        if not strays or tp.topic in context.topics_to_be_deleted:
+        if not strays:
             continue
         remaining = tuple(r for r in state.isr if r in replicas)
         can_lead = state.leader in replicas or context.online_replicas(tp, remaining)

@@ -5,7 +5,6 @@ says where it fails.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from klamm.cluster.quirks import Quirks
@@ -135,6 +134,17 @@ def topic_znode_is_written_by_an_old_tool(quirks: Quirks) -> None:
 def cancel_is_cut_short(quirks: Quirks) -> None:
     """The controller crashes just after it has stored that a reassignment is cancelled."""
     world = pending(quirks)
+    crash_at_the_cancel(world)
+    alter(world, {T0: None})
+    world.run_for(5_000)
+    assert stored(world, T0).assignment.replicas == (1, 2)
+    assert sorted(stored(world, T0).state.isr) == [1, 2], "a replica without a place is in sync"
+
+
+def crash_at_the_cancel(
+    world: SimulatedWorld, and_then: Callable[[], None] = lambda: None
+) -> None:
+    """The controller will crash just after it has stored a reassignment's cancellation."""
     path, session_id = TopicZNode.path("t"), world.nodes[0].store.session_id
 
     def after_op(session: int, op: ReadOp | Transaction, _: ReadResult | TxnResult) -> None:
@@ -144,12 +154,12 @@ def cancel_is_cut_short(quirks: Quirks) -> None:
             world.server.after_op = None
             raise Crashed
 
-    world.on_crash = partial(crash_controller, world)
+    def on_crash(broker_id: int) -> None:
+        crash_controller(world, broker_id)
+        and_then()
+
+    world.on_crash = on_crash
     world.server.after_op = after_op
-    alter(world, {T0: None})
-    world.run_for(5_000)
-    assert stored(world, T0).assignment.replicas == (1, 2)
-    assert sorted(stored(world, T0).state.isr) == [1, 2], "a replica without a place is in sync"
 
 
 def entry_has_no_replicas(quirks: Quirks) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import Message, StopReplicaRequest
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
@@ -18,6 +19,7 @@ from tests.sim.deletions import (
     topic_id,
     topic_znodes,
 )
+from tests.sim.reassignment_drills import crash_at_the_cancel, pending
 from tests.sim.reassignments import alter, hold, reassign, reassignment_znode, release
 from tests.sim.worlds import active_controller, create_topic, state_of, three_brokers
 
@@ -320,3 +322,13 @@ def test_one_of_several_reassignments_that_ends_does_not_begin_the_deletion() ->
     release(world, 2)
     world.run_for(10_000)
     assert_gone(world, "t")
+
+
+def test_a_replica_that_a_crash_left_in_the_isr_goes_with_its_topic() -> None:
+    world = pending(NO_QUIRKS)
+    crash_at_the_cancel(world, and_then=lambda: delete_topics(world, "t"))
+    alter(world, {T0: None})
+    world.run_for(10_000)
+    assert not topic_znodes(world, "t")
+    # 4 was not in sync, so that the next controller could not know of its replica.
+    assert hosts(world, "t") == [4]

@@ -13,6 +13,7 @@ from klamm.statemachines.reassignment import (
     add_requests,
     adding_rounds,
     apply_epoch_bumps,
+    assignments_with_strays,
     build_reassignment,
     is_reassignment_complete,
     plan_epoch_bumps,
@@ -192,12 +193,22 @@ def test_strays_are_in_sync_and_not_assigned() -> None:
     assert stray_replicas(context) == {A: (3,)}
     context.put_partition_leadership_info(A, leadership(3, 6, (3,)))
     assert stray_replicas(context) == {}, "nobody else could lead"
+    kept = {A: ReplicaAssignment((*CANCEL.replicas, 3), (), (3,))}
+    assert assignments_with_strays(context) == kept
     context.put_partition_leadership_info(A, leadership(3, 6, (3, 1)))
-    assert stray_replicas(context) == {A: (3,)}
+    assert (stray_replicas(context), assignments_with_strays(context)) == ({A: (3,)}, {})
     context.remove_live_brokers([1])
     assert stray_replicas(context) == {}, "the only other in-sync replica is dead"
+    assert assignments_with_strays(context) == kept
+
+
+def test_a_stray_of_a_topic_to_be_deleted_is_removed_and_never_kept() -> None:
+    context = moving(isr=(1, 2, 3))
+    context.update_partition_full_replica_assignment(A, CANCEL)
     context.topics_to_be_deleted.add("t")
-    assert stray_replicas(context) == {}
+    assert stray_replicas(context) == {A: (3,)}
+    context.put_partition_leadership_info(A, leadership(3, 6, (3,)))
+    assert (stray_replicas(context), assignments_with_strays(context)) == ({}, {})
 
 
 def test_an_id_lasts_as_long_as_the_target() -> None:
