@@ -203,13 +203,18 @@ def test_a_load_that_ended_is_not_taken_away() -> None:
     assert tree_of(store) == before
 
 
-def test_who_writes_at_the_same_time_is_noticed() -> None:
+@pytest.mark.parametrize(
+    "written", [SetData("/a/1", b"mine"), Create("/a/1", b"1", ephemeral=True)]
+)
+def test_who_writes_at_the_same_time_is_noticed(written: SetData | Create) -> None:
     store = new_store()
     fails_at(store, 20, StoreError)
     with pytest.raises(PartlyLoaded):
         load(store, plan())
     store.server.before_op = None
-    store.write([[SetData("/a/1", b"mine")]])
+    if isinstance(written, Create):
+        store.write([[Delete("/a/1")]])
+    store.write([[written]])
     with pytest.raises(PartlyLoaded, match="another client is writing to the target: /a/1 differs"):
         load(store, plan())
 
