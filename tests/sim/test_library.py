@@ -76,6 +76,15 @@ def test_a_record_in_doubt_is_never_sent_again_by_klamm() -> None:
         cluster.check()
 
 
+def test_each_call_of_consume_reads_what_is_there_by_then() -> None:
+    with klamm.SimulatedCluster() as cluster:
+        cluster.create_topic("t", replicas=[[0, 1]])
+        for count in range(3):
+            assert [record.offset for record in cluster.consume("t-0")] == list(range(count))
+            cluster.wait("1s")  # until the last fetch has been answered
+            cluster.send("t-0", b"1")
+
+
 def test_a_topic_that_does_not_exist_is_named_at_once() -> None:
     with klamm.SimulatedCluster() as cluster:
         began_ms = cluster.elapsed_ms

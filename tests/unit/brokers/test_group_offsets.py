@@ -5,6 +5,8 @@ Sources: GroupCoordinator, GroupMetadata and GroupMetadataManager (kafka.coordin
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from klamm.cluster.api_errors import Errors
@@ -225,6 +227,23 @@ def test_offsets_of_a_group_without_members_expire_by_their_commits() -> None:
     assert groups.offsets() == {U0: 42}
     groups.network.pass_time(31_000)
     assert groups.state() == ("Dead", 0)
+
+
+def test_an_offset_does_not_expire_while_a_newer_commit_is_appended(tmp_path: Path) -> None:
+    minutes = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    groups = Groups(minutes, tmp_path)
+    groups.commit()
+    groups.network.pass_time(57_000)
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    number = groups.send(OffsetCommitRequest(group_id="g", offsets={T0: CommittedOffset(43)}))
+    groups.network.pass_time(4_000)
+    fetched = fetch_of(2, OFFSETS, leader_epoch=4, offset=2, epoch=4)
+    groups.network.request(BROKER, fetched, Address("broker", 2))
+    assert groups.answer(number) == OffsetCommitResponse({T0: Errors.NONE})
+    assert groups.offsets() == {T0: 43}
+    groups.lead(leader=2, leader_epoch=5)
+    groups.lead(leader_epoch=6)
+    assert groups.offsets() == {T0: 43}, "its tombstone came after the commit"
 
 
 def test_offsets_of_deleted_partitions_are_removed(groups: Groups) -> None:
