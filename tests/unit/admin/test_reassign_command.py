@@ -15,7 +15,7 @@ from klamm.admin.reassignments.common import OwnOptions
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.admin.reassignments.text import CANNOT_EXECUTE, NEEDS_BOOTSTRAP_SERVER
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.errors import UsageError
+from klamm.cluster.errors import StoreError, UsageError
 from klamm.cluster.requests import ApiError
 from klamm.cluster.types import TopicPartition
 from klamm.zk.dump import dump
@@ -290,6 +290,16 @@ def test_throttles_are_put_back_as_they_were(tool: Tool) -> None:
     assert "  broker 3: leader.replication.throttled.rate=8, " in still.stdout
     assert file.exists()
     tool.complete()
+
+    def before_op(_: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, list) and any(part.path == "/config/topics/a" for part in op):
+            raise StoreError("the topics cannot be written")
+
+    assert isinstance(client.store, MemoryStore)
+    client.store.server.before_op = before_op
+    failed = tool(SERVER, "verify", restore_throttles=file)
+    assert (failed.exit_code, client.get_entity_configs("brokers", "0")[rate]) == (1, "5")
+    client.store.server.before_op = None
     over = tool(SERVER, "verify", restore_throttles=file, show_throttles=True)
     assert over.stdout.endswith(
         "Restoring broker-level throttles on brokers 0,1,3\n"
