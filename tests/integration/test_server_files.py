@@ -108,12 +108,16 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
     first.open()
     first.write_address(ServerAddress("http://127.0.0.1:1", 42, "t"))
     running = r"process 42 \(http://127.0.0.1:1\) is running in"
-    with pytest.raises(EnvironmentProblem, match=running):
-        second.open()
+    for take in (second.open, second.check_not_held):
+        with pytest.raises(EnvironmentProblem, match=running):
+            take()
     assert read_address(tmp_path / "d") == ServerAddress("http://127.0.0.1:1", 42, "t")
     first.close()
     first.close()
     assert read_address(tmp_path / "d") is None
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "klamm.lock").touch()  # of a process that was killed
+    second.check_not_held()
     second.open()
     second.close()
 
