@@ -10,7 +10,8 @@ import pytest
 
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.data_requests import FetchResponse
+from klamm.cluster.data_requests import FetchResponse, ProduceRequest
+from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import (
     Address,
     AlterIsrRequest,
@@ -266,6 +267,20 @@ def test_who_caught_up_with_an_older_epoch_is_not_proposed(network: Network) -> 
     answer(network, t0=LeaderAndIsr(1, 4, (1, 2), 10))
     assert len(asked(network)) == 2
     assert hosted(network).leader_and_isr == LeaderAndIsr(1, 4, (1, 2), 10)
+
+
+def test_who_lacks_records_of_earlier_epochs_is_not_proposed(network: Network) -> None:
+    """The high watermark of a new leader may be below the start of its epoch."""
+    for leader_epoch in (4, 5):
+        led = state(leader_epoch=leader_epoch, isr=(1, 3), zk_version=9, replicas=REPLICAS)
+        network.request(1, leader_and_isr(led))
+        if leader_epoch == 4:
+            produced = ProduceRequest(1, 1_000, {T0: CountedBatch(10, 1_000)})
+            network.request(1, produced, Address("client", 5))
+    for offset, is_proposed in ((0, False), (9, False), (10, True)):
+        fetched = fetch_of(2, leader_epoch=5, offset=offset, epoch=4 if offset else -1)
+        network.request(1, fetched, Address("broker", 2))
+        assert (bool(asked(network)), hosted(network).high_watermark) == (is_proposed, 0)
 
 
 def test_a_partition_missing_in_the_answer_is_sent_again(network: Network) -> None:
