@@ -213,13 +213,17 @@ def test_copies_are_left_out_and_contradictions_reported(engine: Engine, coded: 
         on(kind="isr_changed", seq=2, leader=7, t_ms=20),
         on(kind="isr_changed", seq=2, leader=1, controller=5),
         on(kind="isr_changed", seq=3, leader=1, run="another"),
+        on(kind="isr_changed", seq=4, leader=1),
+        on(kind="isr_changed", seq=4, leader=1, t_ms=70, file="other", line=7),
     )
     found = engine.keep(duplicates(events))
     assert rows_of(engine, found, "seq", "copies", "is_contradiction", "line", "copy_line") == [
         (1, 2, False, 1, 3),
         (2, 2, True, 2, 4),
+        (4, 2, False, 7, 7),
     ]
-    assert rows_of(engine, without(events, found), "line") == [(1,), (2,), (5,), (6,)]
+    lines = [(1,), (2,), (5,), (6,), (7,)]
+    assert rows_of(engine, without(events, found), "line") == lines
 
 
 def test_two_controllers_and_late_writes(engine: Engine, coded: Coded) -> None:
