@@ -141,9 +141,7 @@ def cancel_is_cut_short(quirks: Quirks) -> None:
     assert sorted(stored(world, T0).state.isr) == [1, 2], "a replica without a place is in sync"
 
 
-def crash_at_the_cancel(
-    world: SimulatedWorld, and_then: Callable[[], None] = lambda: None
-) -> None:
+def crash_at_the_cancel(world: SimulatedWorld, and_then: Callable[[], None] = lambda: None) -> None:
     """The controller will crash just after it has stored a reassignment's cancellation."""
     path, session_id = TopicZNode.path("t"), world.nodes[0].store.session_id
 

@@ -584,8 +584,8 @@ def test_a_wrong_option_of_crash_is_refused(klamm: Any, words: list[str], messag
             12,
             "d is inconclusive without a crash",
         ),
-        ("  - lose_request: 0\n", 2, "'lose_request: 0' breaks a connection at an operation itself"),
-        ("  - lose_reply: 0\n", 2, "'lose_reply: 0' breaks a connection at an operation itself"),
+        ("  - lose_request: 0\n", 2, "breaks a connection at an operation itself"),
+        ("  - lose_reply: 0\n", 2, "breaks a connection at an operation itself"),
     ],
 )
 def test_a_drill_that_fails_or_breaks_connections_itself_has_no_crash_points(
