@@ -395,8 +395,8 @@ class SimulatedTransport(RoutedTransport):
 
     def deliver_due(self) -> int:
         """Deliver all messages that are due, and return how many there were."""
-        delivered = 0
-        while self._in_flight and self._in_flight[0][0] <= self._clock.monotonic_ms():
+        delivered, now_ms = 0, self._clock.monotonic_ms()
+        while self._in_flight and self._in_flight[0][0] <= now_ms:
             self.deliver(heapq.heappop(self._in_flight)[2])
             delivered += 1
         return delivered

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -245,21 +245,23 @@ class Consumer:
         Return None if nothing is due before a message arrives.
         """
         due_ms, leader_of = self.network.next_due_ms(), self.network.metadata.leader_of
+        busy = self.network.in_flight_of(FetchRequest)
         for tp in self._states:
             if tp not in self._asked:
-                due_ms = min(due_ms, self._ready_ms(tp, leader_of(tp).leader))
+                due_ms = min(due_ms, self._ready_ms(tp, leader_of(tp).leader, busy))
         return None if due_ms == math.inf else due_ms
 
-    def _ready_ms(self, tp: TopicPartition, leader: int) -> float:
+    def _ready_ms(self, tp: TopicPartition, leader: int, busy: Container[int]) -> float:
         """Return the time from which a request for a partition without a request may be sent.
 
         Return infinity if the partition must wait for a message or for a call such as ``seek``.
+        ``busy``: the brokers that have a fetch in flight.
         """
         state = self._states[tp]
         if tp in self.errors or leader < 0:
             return math.inf
         if isinstance(state, Fetching) and (
-            self.is_paused or tp in self._fetched or self.network.in_flight_to(leader, FetchRequest)
+            self.is_paused or tp in self._fetched or leader in busy
         ):
             return math.inf
         return max(self._retry_ms.get(tp, 0.0), self.network.ready_ms(leader))
@@ -270,14 +272,14 @@ class Consumer:
         """Send each leader at most one request of each type for the partitions that are ready."""
         ready: dict[tuple[int, type[PartitionState]], list[TopicPartition]] = {}
         metadata = self.network.metadata
-        invalid_topics = metadata.invalid_topics
+        invalid_topics, busy = metadata.invalid_topics, self.network.in_flight_of(FetchRequest)
         for tp, state in self._states.items():
             leader = metadata.leader_of(tp).leader
             if tp.topic in invalid_topics:
                 self.errors[tp] = f"Invalid topics: [{tp.topic}]"
             elif leader < 0:
                 metadata.request_update()
-            elif tp not in self._asked and self._ready_ms(tp, leader) <= now_ms:
+            elif tp not in self._asked and self._ready_ms(tp, leader, busy) <= now_ms:
                 ready.setdefault((leader, type(state)), []).append(tp)
         for (leader, _), tps in ready.items():
             number = self.network.send(leader, self._request_for(tps), now_ms)

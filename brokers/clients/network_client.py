@@ -75,12 +75,9 @@ class NetworkClient:
         """Return the time at which the reconnect backoff of a broker ends."""
         return self._ready_ms.get(broker_id, 0.0)
 
-    def in_flight_to(self, broker_id: int, kind: type[Request]) -> int:
-        """Return the number of in-flight requests of one type to a broker."""
-        return sum(
-            one.broker_id == broker_id and isinstance(one.body, kind)
-            for one in self._in_flight.values()
-        )
+    def in_flight_of(self, kind: type[Request]) -> list[int]:
+        """Return the brokers of the in-flight requests of one type, once for each request."""
+        return [one.broker_id for one in self._in_flight.values() if isinstance(one.body, kind)]
 
     def take_messages(self) -> list[Message]:
         """Remove and return the messages to be sent."""

@@ -338,7 +338,7 @@ class Producer:
         if not partition.waiting or leader < 0:
             return math.inf
         most = self.config.max_in_flight_requests_per_connection
-        if self.network.in_flight_to(leader, ProduceRequest) >= most:
+        if self.network.in_flight_of(ProduceRequest).count(leader) >= most:
             return math.inf
         if most == 1 and partition.sent:
             return math.inf

@@ -357,6 +357,7 @@ class ConstantRates:
         """Notify followers and producers if a schedule begins or ceases to acknowledge records."""
         looked_up, self._looked_up = self._looked_up, {}
         lag_time_max_ms = self._config.replica_lag_time_max_ms
+        changed: dict[TopicPartition, tuple[int, ...]] = {}
         for tp in looked_up:
             rate = self._leading.get(tp)
             if rate is None:
@@ -369,10 +370,12 @@ class ConstantRates:
             is_acknowledged = counted is not None and all(remote.keeps_up for remote in counted)
             if is_acknowledged != rate.is_acknowledged:
                 rate.is_acknowledged = is_acknowledged
-                self.leaders.on_schedule_acknowledged(tp, rate.followers, now_ms)
+                changed[tp] = rate.followers
             elif is_acknowledged or partition.high_watermark <= rate.notified_offset:
                 continue
             self._send_progress(tp, rate)
+        if changed:
+            self.leaders.on_schedules_acknowledged(changed, now_ms)
 
     # -- as a leader: bandwidth
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from klamm.cluster.constant_rate import RATE_MARGIN_MS, RateAgreement, RateSched
 from klamm.cluster.data_requests import MAX_BYTES
 from klamm.cluster.records import IntervalRecords, Stretch
 from klamm.cluster.requests import Address
+
+_KNOWN_AFTER_MS: Final = 2 * RATE_MARGIN_MS
+"""How long after a record is due the leader knows that a follower has it."""
 
 
 class LeaderRate(msgspec.Struct, gc=False):
@@ -51,7 +55,7 @@ class LeaderRate(msgspec.Struct, gc=False):
         """How long after a record is due it is below the high watermark.
 
         Valid while ``is_acknowledged`` is True."""
-        return 2 * RATE_MARGIN_MS if self.followers else 0.0
+        return _KNOWN_AFTER_MS if self.followers else 0.0
 
     def materialize(self, now_ms: float) -> None:
         """Append all records due by now, and update the known log ends of followers.
@@ -60,12 +64,12 @@ class LeaderRate(msgspec.Struct, gc=False):
         """
         partition = self.partition
         _append(partition, self.schedule, now_ms)
-        known = self.schedule.end_at(now_ms - 2 * RATE_MARGIN_MS)
+        known, leader_epoch = self.schedule.end_at(now_ms - _KNOWN_AFTER_MS), partition.leader_epoch
         for remote in partition.remotes:
             if remote.keeps_up:
                 if known > remote.log_end_offset:
                     remote.log_end_offset = known
-                remote.last_fetched_epoch = partition.leader_epoch
+                remote.last_fetched_epoch = leader_epoch
                 remote.caught_up_ms = now_ms
 
     def take_acknowledged(self) -> tuple[Stretch, ...]:
@@ -160,13 +164,15 @@ def _append(partition: Partition, schedule: RateSchedule, at_ms: float) -> None:
 
     max.message.bytes does not apply, because one append represents many small batches.
     """
-    log = partition.log
+    log, end = partition.log, schedule.end_at(at_ms)
     assert isinstance(log, IntervalLog), "only in-memory logs follow schedules"
-    end = schedule.end_at(at_ms)
-    if end <= log.log_end_offset:
+    start = log.log_end_offset
+    if end <= start:
         return
     size_bytes = schedule.record_size_bytes
     at_once = max(1, log.config.segment_bytes // size_bytes)
     timestamp_ms, epoch = schedule.timestamp_at(at_ms), partition.leader_epoch
-    while (start := log.log_end_offset) < end:
-        log.append_analytically(epoch, min(end, start + at_once), size_bytes, timestamp_ms)
+    while end - start > at_once:
+        start += at_once
+        log.append_analytically(epoch, start, size_bytes, timestamp_ms)
+    log.append_analytically(epoch, end, size_bytes, timestamp_ms)

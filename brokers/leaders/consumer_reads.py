@@ -10,7 +10,7 @@ fetchOffsetForTimestamp and lastOffsetForLeaderEpoch of kafka.cluster.Partition.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -120,13 +120,14 @@ class ConsumerReads:
         self._try(self._added, now_ms)
         return None
 
-    def on_high_watermark(self, tp: TopicPartition, now_ms: float) -> None:
-        """Retry the delayed fetches of a partition.
+    def on_high_watermarks(self, tps: Iterable[TopicPartition], now_ms: float) -> None:
+        """Retry the delayed fetches of some partitions.
 
-        Call this when the high watermark has advanced, or when a constant-rate workload starts or
-        stops advancing it.
+        Call this when high watermarks have advanced, or when constant-rate workloads start or stop
+        advancing them.
         """
-        for number in list(self._by_partition.get(tp, ())):
+        numbers = [number for tp in tps for number in self._by_partition.get(tp, ())]
+        for number in dict.fromkeys(numbers):
             self._try(number, now_ms)
 
     def end(self, tp: TopicPartition, error: Errors) -> None:

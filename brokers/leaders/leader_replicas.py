@@ -335,13 +335,13 @@ class LeaderReplicas:
     ) -> None:
         """Advance the high watermark if the ISR allows it, and notify followers and clients.
 
-        If it was ``foreseen`` by ConstantRates.enough_ms, delayed fetches need no retry."""
-        lag_time_max_ms = self._config.replica_lag_time_max_ms
-        if partition.maybe_increment_high_watermark(self._broker_id, now_ms, lag_time_max_ms):
+        If ConstantRates.enough_ms has ``foreseen`` it, delayed fetches need no retry."""
+        max_lag_ms = self._config.replica_lag_time_max_ms
+        if partition.maybe_increment_high_watermark(self._broker_id, now_ms, max_lag_ms):
             self._fetches.add_pending(tp, self._rates.to_notify(tp, partition))
             self.produces.complete(tp, partition)
             if not foreseen:
-                self.consumers.on_high_watermark(tp, now_ms)
+                self.consumers.on_high_watermarks((tp,), now_ms)
 
     def on_alter_isr_result(self, result: AlterIsrResult, now_ms: float) -> None:
         """Apply the controller's decision on an ISR proposal.
@@ -352,15 +352,15 @@ class LeaderReplicas:
         if self.isr_changes.on_result(result) and not self._stalls_after_shrinking:
             self.increment_high_watermark(tp, self._partitions[tp], now_ms)
 
-    def on_schedule_acknowledged(
-        self, tp: TopicPartition, followers: Iterable[int], now_ms: float
+    def on_schedules_acknowledged(
+        self, followers: Mapping[TopicPartition, Iterable[int]], now_ms: float
     ) -> None:
-        """Notify followers and retry delayed fetches when a schedule begins or ceases to apply.
+        """Notify followers and retry delayed fetches when schedules begin or cease to apply.
 
-        While a schedule applies, the high watermark is a function of time: no messages advance it.
-        """
-        self._fetches.add_pending(tp, followers)
-        self.consumers.on_high_watermark(tp, now_ms)
+        While a schedule applies, the high watermark is a function of time, without messages."""
+        for tp, replica_ids in followers.items():
+            self._fetches.add_pending(tp, replica_ids)
+        self.consumers.on_high_watermarks(followers, now_ms)
 
     # -- timers
 
