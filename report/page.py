@@ -182,7 +182,7 @@ def _caption(block: Plot) -> Iterator[str]:
         here, most = len(block.bars), MOST_BARS
     else:
         here, most = len(block.lanes if isinstance(block, Lanes) else block.rows), MOST_ROWS
-    total = here if block.total is None else block.total
+    total = (block.total if isinstance(block, StepRows) else None) or here
     if total > min(here, most):
         yield f"Only the first {min(here, most):,} of {total:,} are drawn."
 
@@ -203,8 +203,7 @@ def _beside(block: Plot, frame: Frame) -> Table:
             sums = [0] * len(block.rows)
             for (row, _), count in block.counts.items():
                 sums[row] += count
-            total = list(zip(block.rows, sums, strict=True))
-            return Table(block.title, ("", block.unit), total, block.total)
+            return Table(block.title, ("", "changes"), list(zip(block.rows, sums, strict=True)))
         case Gantt():
             bars = [
                 (
@@ -217,7 +216,7 @@ def _beside(block: Plot, frame: Frame) -> Table:
                 for bar in block.bars
             ]
             heads = ("", "begin (UTC)", "end (UTC)", "took", "outcome")
-            return Table(block.title, heads, bars, block.total)
+            return Table(block.title, heads, bars)
         case Lanes():
             return _beside_lanes(block, elapsed_text if frame.is_elapsed else time_text)
         case LifeLines():

@@ -210,13 +210,13 @@ def _heat_map(plot: HeatMap, x: Scale) -> dict[str, Any]:
             "y": row * _CELL_HEIGHT + _CELL_GAP / 2,
             "opacity": _opacity(count, high),
             "summary": f"{rows[row]}, from {time_text(plot.begin_ms + column * plot.width_ms)}: "
-            f"{_counted(count, plot.unit)}",
+            f"{counted(count, 'change')}",
         }
         for (row, column), count in sorted(shown.items())
     ]
     summary = (
-        f"{plot.unit} in {len(rows)} rows of cells; each cell covers "
-        f"{duration_text(plot.width_ms)} and has at most {_counted(high, plot.unit)}"
+        f"changes in {len(rows)} rows of cells; each cell covers "
+        f"{duration_text(plot.width_ms)} and has at most {counted(high, 'change')}"
     )
     counts = sorted({max(1, round(high * share)) for share in (0.1, 0.5, 1)}) if high else []
     return {
@@ -227,13 +227,8 @@ def _heat_map(plot: HeatMap, x: Scale) -> dict[str, Any]:
         "cells": cells,
         "cell_width": max(width - min(_CELL_GAP, width / 4), 0.5),
         "cell_height": _CELL_HEIGHT,
-        "legend": [(_counted(count, plot.unit), _opacity(count, high)) for count in counts],
+        "legend": [(counted(count, "change"), _opacity(count, high)) for count in counts],
     }
-
-
-def _counted(count: int, unit: str) -> str:
-    """Return a number with its unit, which is a plural."""
-    return counted(count, unit.removesuffix("s"))
 
 
 def _gantt(plot: Gantt, x: Scale) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class StepRows:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """A plot of counts for each row and time interval.
+    """A plot of numbers of changes for each row and time interval.
 
     Column n covers the interval of ``width_ms`` that begins at ``begin_ms + n * width_ms``.
     ``counts`` is keyed by (row, column), both from 0; a missing entry means 0. If ``end_ms`` is
@@ -101,9 +101,7 @@ class HeatMap:
     begin_ms: int
     width_ms: int
     counts: Mapping[tuple[int, int], int]
-    unit: str = "changes"
     note: str = ""
-    total: int | None = None
     marks: tuple[Marker, ...] = ()
     end_ms: int | None = None
 
@@ -126,15 +124,13 @@ class Bar:
 class Gantt:
     """A Gantt chart, with one bar for each entry.
 
-    If only some bars are included, ``total`` is the total number of bars. If ``begin_ms`` is None,
-    the chart begins with the first bar.
+    If ``begin_ms`` is None, the chart begins with the first bar.
     """
 
     title: str
     bars: Sequence[Bar]
     end_ms: int
     note: str = ""
-    total: int | None = None
     marks: tuple[Marker, ...] = ()
     begin_ms: int | None = None
 
@@ -197,17 +193,13 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A timeline with one lane for each actor.
-
-    If only some lanes are included, ``total`` is the total number of lanes.
-    """
+    """A timeline with one lane for each actor."""
 
     title: str
     lanes: Sequence[Lane]
     begin_ms: int
     end_ms: int
     note: str = ""
-    total: int | None = None
     marks: tuple[Marker, ...] = ()
 
 

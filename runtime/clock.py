@@ -58,13 +58,12 @@ class MachineClocks:
 class VirtualClock:
     """The clock of a simulated world. Time advances only in ``advance_to``."""
 
-    def __init__(self, start_ms: int = SIMULATION_START_MS) -> None:
-        self._start_ms = start_ms
+    def __init__(self) -> None:
         self._elapsed_ms = 0.0
 
     def now_ms(self) -> int:
         """Return the simulated time in milliseconds since the Unix epoch."""
-        return self._start_ms + int(self._elapsed_ms)
+        return SIMULATION_START_MS + int(self._elapsed_ms)
 
     def monotonic_ms(self) -> float:
         """Return simulated milliseconds since the start of the world."""

@@ -34,17 +34,17 @@ JOURNAL_FILE: Final = "journal.jsonl"
 LOGS_FOLDER: Final = "logs"
 ZOOKEEPER_FOLDER: Final = "zookeeper"
 _RUN_ID: Final = "demo"
+_SESSION_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """Options of the demo. ``data_dir`` must exist and be empty. Times are in milliseconds."""
+    """Options of the demo. ``data_dir`` must exist and be empty."""
 
     data_dir: Path
     klamm_version: str
     brokers: int = 6
     seed: int = 0
-    session_timeout_ms: int = 5_000
 
 
 class Stage:
@@ -77,7 +77,7 @@ class Stage:
         spec = ClusterSpec(
             broker_ids=ids,
             racks=rack_map(ids, RACKS),
-            session_timeout_ms=options.session_timeout_ms,
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
             seed=options.seed,
             run_id=_RUN_ID,
             cluster_id=new_topic_id(self.random),

@@ -113,11 +113,10 @@ class RunLoop:
         clock: VirtualClock,
         resume: Callable[[Actor], None],
         rng: random.Random,
-        choose: Chooser | None,
     ) -> None:
         self.choices: list[int] = []
         self.steps_run = 0
-        self.choose = choose
+        self.choose: Chooser | None = None
         self._agenda = agenda
         self._transport = transport
         self._server = server

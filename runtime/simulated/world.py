@@ -80,8 +80,6 @@ class SimulatedWorld:
 
     A step resumes one actor, or delivers messages, or advances the time to the next due event.
 
-    - ``choose(n)`` returns the index of the actor to run, out of n runnable actors. By default the
-      seed determines the choice.
     - ``on_crash`` is called with the broker id if a hook of the ZooKeeper server raises Crashed in
       an actor. By default the node is killed.
     - ``log_stores`` has the logs of the brokers, which survive when a broker crashes.
@@ -93,7 +91,6 @@ class SimulatedWorld:
         self,
         spec: ClusterSpec,
         *,
-        choose: Chooser | None = None,
         has_memory_disk: bool = False,
         open_log: OpenLog | None = None,
     ) -> None:
@@ -137,9 +134,7 @@ class SimulatedWorld:
         self._halted: list[int] = []
         self._incarnations = 0
         rng, resume = self._rng, self._resume
-        self._loop = RunLoop(
-            self._agenda, self.transport, self.server, self.clock, resume, rng, choose
-        )
+        self._loop = RunLoop(self._agenda, self.transport, self.server, self.clock, resume, rng)
 
     # -- steps
 
@@ -154,9 +149,9 @@ class SimulatedWorld:
         return self._loop.steps_run
 
     def choose_by(self, choose: Chooser | None) -> None:
-        """Use ``choose`` from now on to choose actors.
+        """Let ``choose(n)`` return the index of the next actor out of n runnable ones, from now on.
 
-        If ``choose`` is None, the choices are random and determined by the seed."""
+        If ``choose`` is None, as at first, the seed determines the choice."""
         self._loop.choose = choose
 
     def step(self) -> bool:

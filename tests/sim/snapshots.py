@@ -23,7 +23,7 @@ class Snapshot:
         self._world = copy.deepcopy(world)
 
     def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
-        """A world that continues from the snapshot; ``choose`` as in SimulatedWorld."""
+        """A world that continues from the snapshot; ``choose`` as in SimulatedWorld.choose_by."""
         world = copy.deepcopy(self._world)
         world.choose_by(choose)
         return world
