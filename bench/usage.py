@@ -10,7 +10,6 @@ import os
 import threading
 from collections import defaultdict
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 _INTERVAL_S: Final = 1.0
@@ -31,12 +30,7 @@ class Usage:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
         self.cpu_s += family_cpu_s()

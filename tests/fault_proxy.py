@@ -13,7 +13,6 @@ import struct
 import threading
 from collections.abc import Callable
 from io import BufferedReader
-from types import TracebackType
 from typing import Final, Self
 
 HOST: Final = "127.0.0.1"
@@ -131,12 +130,7 @@ class FaultProxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _spawn(self, work: Callable[..., None], *arguments: object) -> threading.Thread:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from io import SEEK_CUR
 from pathlib import Path
 from struct import Struct
-from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from klamm.zk.txn_log import MAGIC, VERSION, TxnOp, TxnType
@@ -80,12 +79,7 @@ class TxnLogWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:
