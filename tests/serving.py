@@ -57,6 +57,21 @@ def klamm(data_dir: Path, *args: str, **environ: str) -> subprocess.CompletedPro
     return done
 
 
+def start_klamm(
+    data_dir: Path, *args: str, stdin: int | None = None, stderr: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    """Start a command, with pipes for its output."""
+    return subprocess.Popen(
+        [*KLAMM, *args],
+        cwd=ROOT,
+        env=environ_for(data_dir),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+
+
 @contextlib.contextmanager
 def on_terminal(
     data_dir: Path, *args: str, columns: int = 100, **environ: str

@@ -14,7 +14,7 @@ import pytest
 
 from klamm.cli.client_text import not_acknowledged_lines, offsets_lines, rate_text
 from klamm.cli.main import main
-from tests.serving import KLAMM, ROOT, Up, environ_for, klamm_up
+from tests.serving import Up, klamm_up, start_klamm
 from tests.waiting import wait_until
 
 
@@ -33,16 +33,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 def process(up: Up, *args: str) -> subprocess.Popen[str]:
     """A command that runs on, with a pipe as its input."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [*KLAMM, *args],
-        cwd=ROOT,
-        env=environ_for(up.data_dir),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-    )
+    return start_klamm(up.data_dir, *args, stdin=subprocess.PIPE)
 
 
 def parsed(output: str) -> list[dict[str, Any]]:

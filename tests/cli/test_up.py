@@ -27,6 +27,7 @@ from tests.serving import (
     klamm_up,
     on_terminal,
     processes_naming,
+    start_klamm,
 )
 from tests.waiting import wait_until
 
@@ -247,14 +248,7 @@ def test_journal_tail_from_file_and_from_server_agree(up: Up) -> None:
 
 @pytest.mark.parametrize("command", [("journal", "tail", "-f"), ("watch",)])
 def test_following_shows_what_happens_and_ends_with_ctrl_c(up: Up, command: tuple[str]) -> None:
-    process = subprocess.Popen(
-        [*KLAMM, *command],
-        cwd=ROOT,
-        env=environ_for(up.data_dir),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start_klamm(up.data_dir, *command)
     try:
         assert process.stdout is not None
         assert process.stdout.readline()

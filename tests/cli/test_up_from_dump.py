@@ -16,7 +16,7 @@ from klamm.cluster.types import Broker, EndPoint, ReplicaAssignment, TopicPartit
 from klamm.server.data_dir import read_address
 from klamm.zk.dump import ZNode
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicZNode
-from tests.serving import KLAMM, ROOT, environ_for, klamm, klamm_up
+from tests.serving import klamm, klamm_up, start_klamm
 from tests.waiting import wait_until
 
 SESSION = "0x100000000000001"
@@ -148,15 +148,9 @@ def test_ctrl_c_while_it_is_loaded_and_the_same_command_again(
     root = f"/{chroot.rpartition('/')[2]}/copy"
     more = [ZNode(f"/config/users/{number:06}", "x" * 300) for number in range(60_000)]
     path = write(tmp_path / "dump.json", [*cluster(), *more])
-    command = [*KLAMM, "up", "--from-dump", str(path), "--zookeeper", f"{chroot}/copy"]
-    process = subprocess.Popen(
-        [*command, "--port", "0", "--data-dir", str(tmp_path / "data")],
-        cwd=ROOT,
-        env=environ_for(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    words = ("up", "--from-dump", str(path), "--zookeeper", f"{chroot}/copy")
+    more_words = ("--port", "0", "--data-dir", str(tmp_path / "data"))
+    process = start_klamm(tmp_path, *words, *more_words, stderr=subprocess.STDOUT)
     try:
         wait_until(lambda: zookeeper_client.exists(f"{root}/config/users/000000"), 60)
         process.send_signal(signal.SIGINT)
@@ -172,7 +166,7 @@ def test_ctrl_c_while_it_is_loaded_and_the_same_command_again(
     assert ended == "klamm has ended before the cluster was up; nothing is left running"
     assert not (tmp_path / "data").exists()
     assert zookeeper_client.exists(f"{root}/klamm-loading")
-    with klamm_up(tmp_path / "data", *command[4:]) as up:
+    with klamm_up(tmp_path / "data", *words[1:]) as up:
         status: Any = up.json("status")
         assert status["controller"]["epoch"] == 42
         assert not zookeeper_client.exists(f"{root}/klamm-loading")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from tests.serving import KLAMM, ROOT, environ_for, klamm_up, processes_naming
+from tests.serving import KLAMM, ROOT, environ_for, klamm_up, processes_naming, start_klamm
 from tests.waiting import wait_until
 
 CHANGES = "/config/changes"
@@ -46,14 +46,8 @@ def test_what_every_broker_says_is_said_once_and_stays_in_the_status(tmp_path: P
 
 @pytest.mark.slow
 def test_an_interrupt_while_it_starts_leaves_nothing_and_says_so(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*KLAMM, "up", "--port", "0", "--brokers", "3"],
-        cwd=ROOT,
-        env=environ_for(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    words = ("up", "--port", "0", "--brokers", "3")
+    process = start_klamm(tmp_path, *words, stderr=subprocess.STDOUT)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "Starting ZooKeeper\n"

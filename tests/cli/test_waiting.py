@@ -16,7 +16,7 @@ import pytest
 
 from klamm.cli.main import main
 from klamm.cli.waiting import waiting
-from tests.serving import KLAMM, ROOT, environ_for, klamm_up, on_terminal
+from tests.serving import KLAMM, ROOT, environ_for, klamm_up, on_terminal, start_klamm
 
 SLOW_BODY = b'{"error":{"error":"WrongState","message":"the answer"}}'
 WAITS = [
@@ -229,14 +229,7 @@ def test_up_shows_its_start_on_standard_error_and_ends_with_one_line(tmp_path: P
             process.expect_exact(line)
         process.expect_exact("Ctrl-C ends the cluster.\r\n")
         assert_interrupted(process, "klamm has ended")
-    with subprocess.Popen(
-        [*KLAMM, "up", "--brokers", "1", "--port", "0"],
-        cwd=ROOT,
-        env=environ_for(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start_klamm(tmp_path, "up", "--brokers", "1", "--port", "0") as process:
         try:
             assert process.stdout is not None
             addresses = [process.stdout.readline() for _ in range(2)]
