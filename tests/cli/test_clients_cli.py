@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from klamm.cli.client import ServerClient
 from klamm.cli.client_text import not_acknowledged_lines, offsets_lines, rate_text
+from klamm.cli.consume import _records
 from klamm.cli.main import main
 from tests.serving import Up, klamm_up, start_klamm
 from tests.waiting import wait_until
@@ -87,6 +90,21 @@ def test_lines_of_the_input_with_keys_go_where_kafka_puts_them(up: Up) -> None:
         _, errors = running.communicate("a:1\nno key\n", timeout=60)
     assert running.returncode == 2
     assert "error: No key found on line number 2: no key" in errors
+
+
+@pytest.mark.slow
+def test_the_timeout_of_a_consumer_begins_again_with_each_record(up: Up) -> None:
+    up.ok("topics", "--create", "--topic", "paced", "--replica-assignment", "0:1:2")
+    up.ok("produce", "--topic", "paced", "--records", "1")
+    client = ServerClient(up.url)
+    number = client.post("/consumers", {"topic": "paced", "start": "beginning"})["id"]
+    records = _records(client, f"/consumers/{number}", timeout_ms=700)
+    assert next(records)["offset"] == 0
+    seen_s = time.monotonic()
+    wait_until(lambda: time.monotonic() - seen_s >= 0.3)
+    resumed_s = time.monotonic()
+    assert list(records) == []
+    assert time.monotonic() - resumed_s >= 0.7
 
 
 @pytest.mark.slow
