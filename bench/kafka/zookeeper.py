@@ -145,13 +145,13 @@ class BenchClient:
 
     def zxid(self) -> str:
         """The last transaction the server did."""
-        lines = four_letter_word(self.port, "srvr").splitlines()
+        lines = four_letter_word(self.port, "srvr", SESSION_TIMEOUT_S).splitlines()
         return next(line for line in lines if line.startswith("Zxid:"))
 
     def counters(self) -> dict[str, float]:
         """The server's own numbers, by ZooKeeper's names."""
         numbers = {}
-        for line in four_letter_word(self.port, "mntr").splitlines():
+        for line in four_letter_word(self.port, "mntr", SESSION_TIMEOUT_S).splitlines():
             name, _, value = line.partition("\t")
             try:
                 numbers[name] = float(value)
