@@ -106,7 +106,7 @@ def broker_failure(peer: Peer, _: int | None) -> Result:
         Job(
             "broker_failure",
             lambda: Started(peer.brokers.ask(f"drop {VICTIM}")["at"], details=_hosted(peer)),
-            is_sent=lambda stats: stats["requests"]["LEADER_AND_ISR"]["requests"] > 0,
+            is_sent=_is_sent("LEADER_AND_ISR"),
             is_right=_is_without_victim,
         ),
     )
@@ -135,6 +135,7 @@ def broker_leaves(peer: Peer, _: int | None) -> Result:
         Job(
             "broker_leaves",
             lambda: Started(peer.brokers.ask(f"drop {VICTIM}")["at"], details=details),
+            is_sent=_is_sent("UPDATE_METADATA"),
             is_right=_is_without_victim,
             n=details["hosted"],
         ),
@@ -306,6 +307,10 @@ def _ask_by_znode(peer: Peer, path: str, data: bytes) -> Started:
     at_s = time.time()
     peer.client.kazoo.create(path, data)
     return Started(at_s, details={"znode_bytes": len(data)})
+
+
+def _is_sent(api: str) -> Callable[[Stats], bool]:
+    return lambda stats: stats["requests"][api]["requests"] > 0
 
 
 def _leader_and_isr_sent(replicas: int) -> Callable[[Stats], bool]:
