@@ -81,9 +81,9 @@ Examples:
 
 \b
 Exit codes: 0 all drills passed, 1 a step failed or an expectation did not hold, 2 a file or an
-option is invalid, 10 a broker or the controller disagrees with ZooKeeper at the end, 11 a wait
-timed out, 12 inconclusive, 13 the two runs of --twice differ. With --until and --step: 0 unless
-the drill has ended.
+option is invalid, 10 an invariant was violated, or a broker or the controller disagrees with
+ZooKeeper at the end, 11 a wait timed out, 12 inconclusive, 13 the two runs of --twice differ. With
+--until and --step: 0 unless the drill has ended.
 """
 _EXAMPLES: Final = """
 \b
@@ -293,7 +293,7 @@ def check(
         drill = library.find_drill(word)
         checked.append({"file": word, "drill": drill.name, "worlds": drill.worlds})
         if not json:
-            typer.echo(f"{word}: {drill.name} is well-formed{where.get(drill.worlds, '')}")
+            typer.echo(f"{word}: {drill.name} is valid{where.get(drill.worlds, '')}")
     if json:
         print_json(checked)
 

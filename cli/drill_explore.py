@@ -34,7 +34,7 @@ Examples:
   klamm drill explore --candidates 1 --replicas 0 --action delete       # seconds
   klamm drill explore --replicas 0,1 --action "kill 1" --action "start 1"  # minutes
   klamm drill explore --action "shutdown 1" --quirks C7
-  klamm drill explore --replicas 0,1 --action "kill 1" --path 0.0.1
+  klamm drill explore --replicas 0,1 --action "kill 1" --path 0.0.0
 
 \b
 Exit codes: 0 all states were explored and no invariant is violated, 2 an option is invalid, 10 an
@@ -143,14 +143,11 @@ def _summary(progress: Explored, seconds: float) -> str:
 def _replay(scope: Scope, path: tuple[int, ...], *, as_json: bool) -> int:
     steps: list[str] = []
     violation = None
-    try:
-        for text, state in exploring.replay(scope, path):
-            steps.append(text)
-            violation = state.violation()
-            if not as_json:
-                typer.echo(f"{len(steps)}. {text}")
-    except IndexError:
-        raise UsageError(f"--path: choice {len(steps) + 1} does not exist") from None
+    for text, state in exploring.replay(scope, path):
+        steps.append(text)
+        violation = state.violation()
+        if not as_json:
+            typer.echo(f"{len(steps)}. {text}")
     code = int(Outcome.PASSED if violation is None else Outcome.UNSAFE)
     if as_json:
         found = None if violation is None else violation._asdict()
@@ -161,10 +158,10 @@ def _replay(scope: Scope, path: tuple[int, ...], *, as_json: bool) -> int:
 
 
 def _choices(path: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in path.split(".") if word)
-    except ValueError:
-        raise UsageError(f"--path {path} is not a list of choices", hint="e.g. 0.0.1") from None
+    words = path.split(".")
+    if not all(word.isdecimal() for word in words):
+        raise UsageError(f"--path {path} is not a list of choices", hint="e.g. 0.0.1")
+    return tuple(map(int, words))
 
 
 def _values(scope: Scope, progress: Explored, quirks: str | None, seconds: float) -> dict[str, Any]:

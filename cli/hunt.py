@@ -235,7 +235,7 @@ class _Report:
         if self._quiet:
             print_json(self.values())
         else:
-            typer.echo(self.counts())
+            typer.echo(self.counts() if self._seeds else "no seed was run")
 
     def values(self) -> dict[str, Any]:
         """Return the counts and violations as plain values, for JSON."""

@@ -104,8 +104,10 @@ def parse_scope(
 
 def _broker_ids(text: str, brokers: int, where: str) -> tuple[int, ...]:
     words = text.split(",")
-    if not all(word.isdecimal() and int(word) < brokers for word in words):
-        raise UsageError(f"{where}: {text} must be ids of brokers, from 0 to {brokers - 1}")
+    for word in words:
+        if not word.isdecimal() or int(word) >= brokers:
+            ids = f"the ids of brokers are 0 to {brokers - 1}"
+            raise UsageError(f"{where}: there is no broker '{word}'", hint=ids)
     if len(set(words)) < len(words):
         raise UsageError(f"{where}: {text} names a broker twice")
     return tuple(map(int, words))

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from klamm.cluster.errors import KlammError
+from klamm.cluster.errors import KlammError, UsageError
 from klamm.drills.expander import Chunk, Expanded, Expander, Path
 from klamm.drills.exploration import Exploration, Scope, Violation
 from klamm.drills.processes import Died, Workers
@@ -92,9 +92,16 @@ def explore(scope: Scope, jobs: int, max_states: int | None = None) -> Iterator[
 def replay(scope: Scope, path: Sequence[int]) -> Iterator[tuple[str, Exploration]]:
     """Make the steps of a path, one after the other. Yield the text of each and the state after it.
 
-    Raises IndexError if a step does not exist."""
+    Raises UsageError if a state does not have the choice."""
     state = Exploration(scope)
-    for choice in path:
+    for number, choice in enumerate(path, 1):
+        if choice >= len(state.choices):
+            shown = ".".join(map(str, path))
+            raise UsageError(
+                f"path {shown}: step {number} cannot be {choice}",
+                hint=f"choices after step {number - 1}: "
+                + (", ".join(f"{n} = {text}" for n, text in enumerate(state.choices)) or "none"),
+            )
         text = state.choices[choice]
         state.take(choice)
         yield text, state

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Final
 
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import TopicPartition
 from klamm.drills.values import Drill, DrillCluster
@@ -268,5 +269,5 @@ def check_triggers(compiled: Sequence[Step]) -> None:
         if isinstance(step.trigger, AtStep) and step.trigger.step > in_turn + 1:
             raise UsageError(
                 f"{step.place}: there is no step {step.trigger.step}",
-                hint=f"the steps without a trigger are 1 to {in_turn}; {in_turn + 1} is their end",
+                hint=f"{counted(in_turn, 'step')} without a trigger; {in_turn + 1} is their end",
             )

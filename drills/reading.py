@@ -72,13 +72,13 @@ def read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", hint=HINT) from error
+        raise UsageError(f"{path}: {error.strerror or error}") from error
     if len(data) > MAX_BYTES:
-        raise UsageError(f"{path}: a drill has at most {MAX_BYTES} bytes", hint=HINT)
+        raise UsageError(f"{path}: a drill has at most {MAX_BYTES} bytes")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text: {error.reason}", hint=HINT) from error
+        raise UsageError(f"{path}: not UTF-8 text: {error.reason}") from error
 
 
 class DrillReader:
@@ -224,7 +224,9 @@ class DrillReader:
         match = _DURATION.fullmatch(text)
         if match is None:
             raise self.error(
-                node, f"{what} must be a duration, not '{text}'", "as in 500ms, 2s or 5min"
+                node,
+                f"{what} must be a duration, not '{text}'",
+                "as in 500ms, 2s or 5min, with at most 9 digits",
             )
         return float(match[1]) * _UNIT_MS[match[2]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from klamm.cluster.counting import counted
 from klamm.drills.run import Outcome, Verdict
 from klamm.runtime.scenarios.partition_times import PartitionAvailability
 from klamm.runtime.scenarios.runner import CheckResult, StepResult
@@ -68,7 +69,7 @@ def _partition_words(result: PartitionAvailability) -> str:
         f"under-replicated {result.under_replicated_ms / 1000:.3f} s",
     ]
     for count, what in ((result.records_in_doubt, "in doubt"), (result.records_lost, "lost")):
-        words += [] if count is None else [f"{count} records {what}"]
+        words += [] if count is None else [f"{counted(count, 'record')} {what}"]
     return ", ".join(words)
 
 

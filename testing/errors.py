@@ -71,7 +71,8 @@ class ErrorsAsClusterErrors:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if not isinstance(error, KlammError) or isinstance(error, ClusterError):
             return
-        message = _POSITION.sub(": ", error.message, count=1).removeprefix(f"{self._call}: ")
+        name = f"{self._call}: "  # of the file in drills, and of the action
+        message = _POSITION.sub(": ", error.message, count=1).removeprefix(name).removeprefix(name)
         for words, python in _PYTHON_WORDS.items():
             message = message.replace(words, python)
         if isinstance(error, InvariantViolated):

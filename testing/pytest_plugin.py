@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pytest
 
 if TYPE_CHECKING:
+    from klamm.cluster.errors import KlammError
     from klamm.drills.values import Drill
     from klamm.testing.cluster import LocalCluster, ScriptedCluster, SimulatedCluster
     from klamm.testing.run_drill import DrillError
@@ -89,7 +90,7 @@ def klamm_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
         server.start()
     except KlammError as error:
-        failure = f"{error.message}\nhint: {python_hint(error.hint, f'@pytest.mark.{MARKER}')}"
+        failure = _text(error, python_hint(error.hint, f"@pytest.mark.{MARKER}"))
     if failure:  # outside of the except clause: pytest would show both errors
         pytest.fail(failure, pytrace=False)
     with server:
@@ -127,9 +128,15 @@ def _cluster(kind: type[_Cluster], options: Mapping[str, Any]) -> _Cluster:
 
     try:
         return kind(**options)
-    except (ClusterError, TypeError) as error:
-        failure = f"@pytest.mark.{MARKER}: {error}"
-    pytest.fail(failure, pytrace=False)
+    except ClusterError as error:
+        failure = _text(error, error.hint)
+    except TypeError as error:
+        failure = str(error)
+    pytest.fail(f"@pytest.mark.{MARKER}: {failure}", pytrace=False)
+
+
+def _text(error: KlammError, hint: str | None) -> str:
+    return "\n".join([error.message, *([f"hint: {hint}"] if hint else [])])
 
 
 def _opened(
@@ -205,7 +212,7 @@ class DrillFile(pytest.File):
         try:
             drill = read_drill(self.path)
         except UsageError as error:
-            raise self.CollectError(f"{error.message}\nhint: {error.hint}") from error
+            raise self.CollectError(_text(error, error.hint)) from error
         yield DrillItem.from_parent(self, name=drill.name, drill=drill)
 
 
@@ -263,9 +270,13 @@ class DrillItem(pytest.Item):
                     raise DrillFailed("\n".join((*first[:1], *lines)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the output of the drill, or the traceback of an internal error."""
+        """Return the drill's output, the text of an error, or an internal error's traceback."""
+        from klamm.cluster.errors import KlammError
+
         if isinstance(excinfo.value, DrillFailed):
             return str(excinfo.value)
+        if isinstance(excinfo.value, KlammError):
+            return _text(excinfo.value, excinfo.value.hint)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:

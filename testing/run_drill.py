@@ -44,7 +44,9 @@ def run_drill(text: str, *, seed: int = 0, quirks: Sequence[str] = ()) -> None:
     *results, verdict = play(drill, driver)
     assert isinstance(verdict, Verdict), "a drill ends with a verdict"
     if verdict.outcome is not Outcome.PASSED:
-        found = [f"{one.place}: {one.expected}: {one.seen}" for one in verdict.failures]
+        found = [
+            f"{one.place}: expected {one.expected}, seen {one.seen}" for one in verdict.failures
+        ]
         steps = [one for one in results if not isinstance(one, Verdict)]
         page = run_page(drill_headline(drill, verdict, f"seed {seed}", replay), trace, steps)
         raise DrillError("\n".join(found), replay=replay, page=page)

@@ -356,7 +356,7 @@ def test_a_shipped_drill_is_checked_and_shrunk_by_its_name(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run("check", "leader-loss") == (0, "leader-loss: leader-loss is well-formed\n", "")
+    assert run("check", "leader-loss") == (0, "leader-loss: leader-loss is valid\n", "")
     code, out, _ = run("shrink", "idle-broker-dies", "--quirks", "KAFKA-13225")
     assert (code, " runs: idle-broker-dies-shrunk.yaml\n" in out) == (0, True)
     assert run("run", "idle-broker-dies-shrunk.yaml", "--quirks", "KAFKA-13225")[0] == 10

@@ -110,6 +110,20 @@ def test_an_invalid_marker_is_an_error_without_the_source_of_the_plugin(
     done.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
+def test_a_drill_file_without_a_zookeeper_server_fails_with_a_hint_and_no_traceback(
+    project: pytest.Pytester,
+) -> None:
+    project.makeconftest("import sys; sys.modules['pyspark'] = None")
+    (project.path / "real.drill.yaml").write_text(
+        "drill: real\nabout: x\ncluster: {zookeeper_servers: 3}\n"
+        "steps:\n  - kill_zookeeper: leader\n"
+    )
+    done = run(project, "real.drill.yaml")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*pyspark*", "hint: pip install 'klamm[[]zookeeper]'*"])
+    assert len(done.outlines) < 30
+
+
 @pytest.mark.slow
 def test_a_test_runs_on_a_real_zookeeper(project: pytest.Pytester) -> None:
     run(project, "test_real.py").assert_outcomes(passed=1)

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from klamm.brokers.metadata_cache import MetadataCache
+from klamm.cli.drill_explore import EXAMPLES
 from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
@@ -211,7 +212,7 @@ def test_too_many_states_are_inconclusive(states: int) -> None:
     [
         (["0"], "explode 1", "'explode 1' is not an action"),
         (["0"], "kill", "'kill' has 0 arguments, expected 1"),
-        (["0"], "kill 7", "7 must be ids of brokers, from 0 to 1"),
+        (["0"], "kill 7", "kill 7: there is no broker '7'"),
         (["0,0"], "delete", "names a broker twice"),
         (["0", "1"], "reassign 1", "'reassign 1' has 1 arguments, expected 2"),
         (["0"], "kill 0,1", "names more than one broker"),
@@ -277,11 +278,21 @@ def test_the_printed_line_repeats_a_violation_in_another_process(klamm: Any) -> 
     assert repeated.stdout.splitlines() == [*(step.strip() for step in steps), violation]
 
 
+def test_the_path_of_the_help_text_exists(klamm: Any) -> None:
+    (line,) = (line for line in EXAMPLES.splitlines() if "--path" in line)
+    code, out, _ = klamm(*shlex.split(line)[3:])
+    assert (code, out.splitlines()[0]) == (0, "1. kill 1")
+
+
 @pytest.mark.parametrize(
     "words, problem",
     [
         (["--path", "x"], "--path x is not a list of choices"),
-        (["--path", "0.99"], "--path: choice 2 does not exist"),
+        (["--path=-1"], "--path -1 is not a list of choices"),
+        (
+            ["--path", "0.99"],
+            "path 0.99: step 2 cannot be 99\nhint: choices after step 1: 0 = the session",
+        ),
         (["--action", "explode"], "'explode' is not an action"),
         (["--action", "start 1"], "'start 1' never happens: no action ends broker 1"),
         (["--action", "kill 0", "--action", "start 1"], "hint: add --action 'kill 1'"),

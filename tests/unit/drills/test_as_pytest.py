@@ -35,7 +35,9 @@ def test_the_test_fails_as_long_as_the_drill_does(tmp_path: Path) -> None:
     passes["test_stop_replica"]()
     never = DRILL.replace("leader: {t-0: 1}", "leader: {t-0: 2}")
     fails = runpy.run_path(str(written(tmp_path, never, [])))
-    with pytest.raises(klamm.ClusterError, match=r"drill:6:\d+: leader: \{t-0: 2\}: ") as raised:
+    with pytest.raises(
+        klamm.ClusterError, match=r"drill:6:\d+: expected leader: \{t-0: 2\},"
+    ) as raised:
         fails["test_stop_replica"]()
     assert raised.value.replay == "klamm.run_drill(DRILL, seed=0)"
 
