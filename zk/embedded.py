@@ -323,12 +323,12 @@ class EmbeddedZooKeeper:
         return f"dataDir={self.data_dir / 'version-2'}" in answer.splitlines()
 
 
-def four_letter_word(port: int, word: str) -> str:
+def four_letter_word(port: int, word: str, timeout_s: float = PROBE_TIMEOUT_S) -> str:
     """Send a four-letter word (``conf``, ``mntr`` or ``srvr``) to a server on loopback.
 
     Return the server's response. Raises OSError if the connection fails.
     """
-    with socket.create_connection((HOST, port), PROBE_TIMEOUT_S) as connection:
+    with socket.create_connection((HOST, port), timeout_s) as connection:
         connection.sendall(word.encode())
         with connection.makefile("rb") as answer:
             return answer.read().decode(errors="replace")
