@@ -11,6 +11,7 @@ import pytest
 
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
+from klamm.server import admin_channel
 from klamm.server.admin_channel import admin_of
 from klamm.server.api import create_app
 from klamm.server.cluster_server import ClusterServer
@@ -252,11 +253,21 @@ def test_brokers_that_do_not_exist_are_named_at_once(api: AsgiClient) -> None:
     assert found["configs"] == rate, "brokers that exist are changed, in any order"
 
 
-@pytest.mark.parametrize(("end", "again"), [("kill", "start"), ("pause", "resume")])
+@pytest.mark.parametrize(
+    ("end", "again", "is_back_at_once"),
+    [("kill", "start", False), ("pause", "resume", False), ("kill", "start", True)],
+)
 def test_another_controller_is_asked_if_one_is_lost_before_it_answers(
-    api: AsgiClient, server: ClusterServer, end: str, again: str
+    api: AsgiClient,
+    server: ClusterServer,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
+    again: str,
+    is_back_at_once: bool,
 ) -> None:
-    topic = f"survives-{end}"
+    if is_back_at_once:  # before anyone looks
+        monkeypatch.setattr(admin_channel, "POLL_S", 1.0)
+    topic = f"survives-{end}-{is_back_at_once}"
     create(api, topic, [2])
     cluster = server.cluster
     controller_id = cluster.active_controller
@@ -280,10 +291,13 @@ def test_another_controller_is_asked_if_one_is_lost_before_it_answers(
         assert asked.wait(10)
         assert not answer.done()
         getattr(cluster, end)(controller_id)
+        if is_back_at_once:
+            getattr(cluster, again)(controller_id)
         assert answer.result(20) == {}
     wait_until(lambda: not server.admin.list_partition_reassignments())
     wait_until(lambda: replicas_of(api, topic) == [2, 1 - controller_id])
-    getattr(cluster, again)(controller_id)
+    if not is_back_at_once:
+        getattr(cluster, again)(controller_id)
 
 
 def test_a_broker_that_was_restarted_before_it_answered_is_asked_again(
