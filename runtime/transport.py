@@ -208,8 +208,10 @@ class RoutedTransport:
         with _LOCK:
             return self.request_faults.take_named(api, client_id, broker_id)
 
-    def _has_request_fault(self, message: Message) -> bool:
-        """Carry out the fault of a request, if it has one and its receiver is alive."""
+    def _has_request_fault(self, message: Message, delay_ms: float = 0.0) -> bool:
+        """Carry out the fault of a request, if it has one and its receiver is alive.
+
+        ``delay_ms``: delay of the link."""
         source, destination = message.source, message.destination
         if destination not in self._receivers:
             return False
@@ -221,9 +223,10 @@ class RoutedTransport:
             self._break(source, destination)
         elif fault.error is not None and getattr(message.body, "acks", None) != 0:
             refused = fault.response(message.body)
-            self._put(Message(destination, source, message.correlation_id, refused))
+            answer = Message(destination, source, message.correlation_id, refused)
+            self._put(answer, delay_ms=delay_ms)
         elif fault.delay_ms:
-            self._put(message, delay_ms=fault.delay_ms)
+            self._put(message, delay_ms=delay_ms + fault.delay_ms)
         return True
 
     def _is_broken(self, message: Message) -> bool:
@@ -244,6 +247,8 @@ class RoutedTransport:
                 if now is not None and now.is_clogged:
                     self._clogged.append(message)
                     return
+        if self.request_faults and self._has_request_fault(message, delay_ms):
+            return
         if has_connection:
             self._put(message, delay_ms=delay_ms)
             return

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import ProduceRequest, ProduceResponse
 from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.network import LinkFault, Traffic, effect_of, one_way
+from klamm.runtime.request_faults import RequestFault
 from klamm.runtime.transport import RoutedTransport, SimulatedTransport
 from tests.sim.faults import degraded
 
@@ -94,6 +96,21 @@ def test_a_bad_network_breaks_connections_of_clients_and_reorders_nothing_on_the
         assert (len(numbers) == 10) == (answered == [])
         broken += bool(answered)
     assert 0 < broken < 30
+
+
+def test_a_request_on_a_bad_link_has_its_own_fault_too() -> None:
+    transport, clock, answered, asked = simulated(seed=0)
+    transport.faults = (LinkFault(delay_ms=100),)
+    refused = RequestFault("Produce", None, None, 1, error=Errors.NOT_LEADER_OR_FOLLOWER)
+    for fault in (refused, RequestFault("Produce", None, None, 1, delay_ms=50)):
+        transport.request_faults.add(fault)
+    for number in range(3):
+        transport.send(request(number))
+    assert not transport.request_faults
+    deliver_all(transport, clock)
+    assert [message.correlation_id for message in answered] == [0], "it was refused"
+    assert [message.correlation_id for message in asked] == [1, 2]
+    assert clock.monotonic_ms() >= 150
 
 
 def test_delays_of_a_link_add_up_and_of_several_rates_or_lags_the_highest_counts() -> None:
