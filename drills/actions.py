@@ -391,7 +391,9 @@ ACTIONS: Final[Mapping[str, DrillAction]] = {
     "set_topic_partitions": DrillAction(
         _set_topic_partitions,
         "set_topic_partitions: {t-1: [0, 2]}",
-        "Add partitions to a topic's znode manually.",
+        "Write partitions of a topic's znode manually: new ones, which the controller creates, or "
+        "other replicas of existing ones, which it replaces by the old ones (`--quirks "
+        "KAFKA-12493`: which the next controller takes over).",
     ),
     "preload": DrillAction(
         _preload,

@@ -417,7 +417,9 @@ class Actions:
         self.act("delete_znode", paths)
 
     def set_topic_partitions(self, replicas: Mapping[str, Sequence[int]]) -> None:
-        """Add partitions to a topic's znode manually."""
+        """Write partitions of a topic's znode manually: new ones, which the controller creates,
+        or other replicas of existing ones, which it replaces by the old ones (`--quirks
+        KAFKA-12493`: which the next controller takes over)."""
         self.act("set_topic_partitions", replicas)
 
     def preload(self, sizes: Mapping[str, str]) -> None:
