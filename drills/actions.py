@@ -211,6 +211,9 @@ def _run(reader: DrillReader, node: yaml.Node) -> Actions:
     topic = option(args, "--topic")
     if name == "topics" and topic is not None and not {"--create", "--if-exists"} & {*args}:
         reader.mentions.append(Mention(node, Noun.TOPIC_PATTERN, topic))
+    factor = option(args, "--replication-factor") or ""
+    if "--create" in args and "--if-not-exists" not in args and factor.isdecimal():
+        reader.mentions.append(Mention(node, Noun.FACTOR, wanted=int(factor)))
     return (steps.RunTool(name, tuple(args)),)
 
 
@@ -223,6 +226,7 @@ def _cancel(reader: DrillReader, node: yaml.Node) -> Actions:
     partitions = reader.partitions(node)
     if not partitions:
         raise reader.error(node, "name at least one partition")
+    reader.mentions.append(Mention(node, Noun.REASSIGNMENT))
     return (steps.Reassign(dict.fromkeys(partitions)),)
 
 
@@ -240,10 +244,14 @@ def _elect(election_type: ElectionType) -> Read:
 
 def _znodes(make: Callable[[str, bytes | None], Action]) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
-        return tuple(
-            make(reader.path(entry.key, "a key"), reader.znode_data(entry.value))
-            for entry in reader.entries(node, "znodes with their data").values()
-        )
+        made: list[Action] = []
+        for key, value in reader.entries(node, "znodes with their data").values():
+            path = reader.path(key, "a key")
+            needed = path if make is steps.SetZnode else path.rpartition("/")[0]
+            if needed:
+                reader.mentions.append(Mention(key, Noun.ZNODE, needed))
+            made.append(make(path, reader.znode_data(value)))
+        return tuple(made)
 
     return read
 
@@ -252,6 +260,7 @@ def _delete(reader: DrillReader, node: yaml.Node) -> Actions:
     paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
     if not paths:
         raise reader.error(node, "name at least one znode")
+    reader.mentions += (Mention(node, Noun.ZNODE, path) for path in paths)
     return tuple(steps.DeleteZnode(path) for path in paths)
 
 

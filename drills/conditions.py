@@ -129,15 +129,17 @@ def _records(reader: DrillReader, node: yaml.Node) -> Any:
     )
 
 
-def _acknowledged(reader: DrillReader, node: yaml.Node) -> Any:
-    """Return numbers of records, each of which must be produced.
+def _produced(noun: Noun) -> Read:
+    """Return the parser of numbers of records, which the steps must produce."""
 
-    More records than that may be consumed: after an unclean election some are sent again."""
-    found = _records(reader, node)
-    for key, value in reader.entries(node, "partitions with their values").values():
-        tp = reader.partition(key, "a key")
-        reader.mentions.append(Mention(value, Noun.ACKNOWLEDGED, *tp, found[str(tp)]))
-    return found
+    def read(reader: DrillReader, node: yaml.Node) -> Any:
+        found = _records(reader, node)
+        for key, value in reader.entries(node, "partitions with their values").values():
+            tp = reader.partition(key, "a key")
+            reader.mentions.append(Mention(value, noun, *tp, found[str(tp)]))
+        return found
+
+    return read
 
 
 def _offline_partitions(reader: DrillReader, node: yaml.Node) -> int:
@@ -146,8 +148,11 @@ def _offline_partitions(reader: DrillReader, node: yaml.Node) -> int:
     return count
 
 
-def _count(what: str) -> Read:
-    return lambda reader, node: reader.integer(node, what)
+def _epoch(reader: DrillReader, node: yaml.Node) -> int:
+    epoch = reader.integer(node, "an epoch")
+    if not epoch:
+        reader.mentions.append(Mention(node, Noun.NO_EPOCH))
+    return epoch
 
 
 def _controller(reader: DrillReader, node: yaml.Node) -> int | str:
@@ -295,21 +300,21 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "began.",
     ),
     "controller_epoch": ConditionKind(
-        _count("an epoch"), "controller_epoch: 2", "The number in /controller_epoch."
+        _epoch, "controller_epoch: 2", "The number in /controller_epoch."
     ),
     "acknowledged": ConditionKind(
-        _acknowledged,
+        _produced(Noun.ACKNOWLEDGED),
         "acknowledged: {t-0: 500}",
         "The whole ISR has acknowledged exactly this number of records of the drill's producer.",
     ),
     "acknowledged_at_least": ConditionKind(
-        _acknowledged,
+        _produced(Noun.ACKNOWLEDGED),
         "acknowledged_at_least: {t-0: 500}",
         "The whole ISR has acknowledged at least this number of records. Use it for constant-rate "
         "producers, which never stop.",
     ),
     "consumed": ConditionKind(
-        _records,
+        _produced(Noun.CONSUMED),
         "consumed: {t-0: 500}",
         "The drill's consumer has read exactly this number of records.",
     ),
@@ -352,7 +357,7 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "Controller and running brokers agree with ZooKeeper, as is checked at the end of a drill.",
     ),
     "exit_code": ConditionKind(
-        _count("an exit code"),
+        lambda reader, node: reader.integer(node, "an exit code"),
         "exit_code: 1",
         "The exit code of the step's tool (1 if the controller refused a request). If it is not "
         "given, 0 is expected.",

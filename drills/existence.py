@@ -25,7 +25,17 @@ from klamm.drills.values import DrillCluster
 from klamm.runtime.actions import Action
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import Step, every_step
-from klamm.zk.znodes import ControllerZNode, ReassignPartitionsZNode
+from klamm.zk.znodes import (
+    PERSISTENT_ZK_PATHS,
+    AclZNode,
+    ClusterIdZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+    DelegationTokenAuthZNode,
+    ExtendedAclZNode,
+    FeatureZNode,
+    ReassignPartitionsZNode,
+)
 
 _ASSIGNMENT: Final = re.compile(r"[0-9]+([:,][0-9]+)*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -44,21 +54,42 @@ class Noun(Enum):
     CONTROLLER = "controller"
     REPLICA = "replica"
     ACKNOWLEDGED = "acknowledged records"
+    CONSUMED = "consumed records"
     OFFLINE = "offline partitions"
     REASSIGNMENT = "reassignment"
     DELETION = "deletion of a topic"
+    FACTOR = "replication factor"
+    ZNODE = "znode"
+    NO_EPOCH = "controller epoch 0"
 
 
-OCCURRENCES: Final = (Noun.REASSIGNMENT, Noun.DELETION)
-"""What need not happen in a tolerant drill, whose triggers may be left over."""
+OCCURRENCES: Final = (Noun.REASSIGNMENT, Noun.DELETION, Noun.FACTOR, Noun.ZNODE)
+"""What need not happen in a tolerant drill, whose triggers may be left over and whose steps may
+fail."""
+_ROOTS: Final = frozenset(
+    path.split("/")[1]
+    for path in (
+        *PERSISTENT_ZK_PATHS,
+        AclZNode.path,
+        ClusterIdZNode.path,
+        ControllerEpochZNode.path,
+        ControllerZNode.path,
+        DelegationTokenAuthZNode.path,
+        ExtendedAclZNode.path,
+        FeatureZNode.path,
+        "/zookeeper",
+    )
+)
+"""First names of the paths of znodes that the cluster or ZooKeeper may create."""
 
 
 class Mention(NamedTuple):
     """A place in the drill's file that names a topic, a partition, its producer, or a broker.
 
-    ``topic``: for a deletion, empty if any topic is meant. ``number``: the number of the partition,
-    or the id of the broker. ``wanted``: the broker that the drill expects to have a replica of the
-    partition, or how many of its records must be acknowledged, or how many partitions offline.
+    ``topic``: for a deletion, empty if any topic is meant; for a znode, its path. ``number``: the
+    number of the partition, or the id of the broker. ``wanted``: the broker that the drill expects
+    to have a replica of the partition, or how many of its records must be acknowledged or consumed,
+    or how many partitions offline, or a replication factor.
     """
 
     node: yaml.Node
@@ -156,14 +187,21 @@ class Existing:
                 return self._no_candidate(node, number)
             case Noun.REPLICA:
                 return self._no_replica(node, TopicPartition(topic, number), wanted)
-            case Noun.ACKNOWLEDGED:
-                return self._too_many_records(node, TopicPartition(topic, number), wanted)
+            case Noun.ACKNOWLEDGED | Noun.CONSUMED:
+                word = noun.value.partition(" ")[0]
+                return self._too_many_records(node, TopicPartition(topic, number), wanted, word)
             case Noun.OFFLINE:
                 return self._too_many_partitions(node, wanted)
             case Noun.REASSIGNMENT:
                 return self._no_reassignment(node)
             case Noun.DELETION:
                 return self._no_deletion(node, topic)
+            case Noun.FACTOR:
+                return self._too_few_brokers(node, wanted)
+            case Noun.ZNODE:
+                return self._no_znode(node, topic)
+            case Noun.NO_EPOCH:
+                return self._has_epoch(node)
             case Noun.TOPIC_PATTERN if self._matches(topic):
                 return None
         return self._no_partition(node, TopicPartition(topic, number), noun)
@@ -210,13 +248,15 @@ class Existing:
             node, f"broker {broker_id} never has a replica of {tp}", f"replicas of {tp}: {ids}"
         )
 
-    def _too_many_records(self, node: yaml.Node, tp: TopicPartition, wanted: int) -> Missing | None:
+    def _too_many_records(
+        self, node: yaml.Node, tp: TopicPartition, wanted: int, word: str
+    ) -> Missing | None:
         produced = self._records.get(tp, 0)
         if wanted <= produced:
             return None
         return Missing(
             node,
-            f"{wanted} records of {tp} can never be acknowledged: the steps produce {produced}",
+            f"{wanted} records of {tp} can never be {word}: the steps produce {produced}",
             f"add a step produce: {{{tp}: {wanted - int(produced)}}}",
         )
 
@@ -246,6 +286,26 @@ class Existing:
         problem = f"this never happens: no step deletes {what}"
         return Missing(node, problem, f"add a step such as {step}")
 
+    def _too_few_brokers(self, node: yaml.Node, wanted: int) -> Missing | None:
+        count = len(self._broker_ids)
+        if wanted <= count:
+            return None
+        has = f"the cluster has {counted(count, 'broker')}"
+        hint = "add expect: {exit_code: 1} if that is the purpose of the step"
+        return Missing(node, f"Kafka refuses the replication factor {wanted}: {has}", hint)
+
+    def _no_znode(self, node: yaml.Node, path: str) -> Missing | None:
+        is_created = any(isinstance(a, steps.CreateZnode) and a.path == path for a in self._actions)
+        if is_created or path.split("/")[1] in _ROOTS:
+            return None
+        hint = f"add a step create_znode: {{{path}: null}} before it"
+        return Missing(node, f"znode {path} never exists: no step creates it", hint)
+
+    def _has_epoch(self, node: yaml.Node) -> Missing | None:
+        if any(map(edits_epoch, self._actions)):
+            return None
+        return Missing(node, "the controller epoch is never 0", "the first controller's epoch is 1")
+
     def _matches(self, pattern: str) -> bool:
         return any(_matches(pattern, topic) for topic in self._partitions)
 
@@ -258,7 +318,7 @@ def _possible_replicas(actions: Sequence[Action]) -> dict[TopicPartition, set[in
     """
     found: dict[TopicPartition, set[int]] = {}
     for action in actions:
-        for tp, ids in _created_replicas(action):
+        for tp, ids in created_replicas(action):
             found.setdefault(tp, set()).update(ids)
     for action in actions:
         for tp, ids in _moved_replicas(action):
@@ -272,7 +332,7 @@ def _possible_replicas(actions: Sequence[Action]) -> dict[TopicPartition, set[in
     }
 
 
-def _created_replicas(action: Action) -> Iterator[tuple[TopicPartition, Iterable[int]]]:
+def created_replicas(action: Action) -> Iterator[tuple[TopicPartition, Iterable[int]]]:
     """Yield the partitions that an action creates with known replicas, and those replicas."""
     if isinstance(action, steps.RunTool) and action.tool == "topics":
         topic = option(action.args, "--topic")
@@ -297,7 +357,7 @@ def _unknown_topics(action: Action) -> str | None:
         if action.tool == "reassign-partitions":
             return ".*"
         chooses = {"--create", "--alter"}.intersection(action.args)
-        if action.tool != "topics" or not chooses or any(_created_replicas(action)):
+        if action.tool != "topics" or not chooses or any(created_replicas(action)):
             return None
         topic = option(action.args, "--topic") or ""
         return topic if _NAME.fullmatch(topic) else ".*"
@@ -317,10 +377,18 @@ def _may_reassign(action: Action) -> bool:
     """Return True if an action may start a reassignment."""
     if isinstance(action, steps.RunTool):
         return action.tool == "reassign-partitions"
+    if isinstance(action, steps.Reassign):
+        return any(target is not None for target in action.targets.values())
     # Other replicas in a topic znode may become a reassignment (KAFKA-12493).
     path = _path_of(action)
     is_edit = path == ReassignPartitionsZNode.path or _TOPIC_ZNODE.fullmatch(path) is not None
-    return is_edit or isinstance(action, steps.Reassign | steps.SetTopicPartitions)
+    return is_edit or isinstance(action, steps.SetTopicPartitions)
+
+
+def edits_epoch(action: Action) -> bool:
+    """Return True if an action writes or deletes the znode with the controller epoch."""
+    path = action.path if isinstance(action, steps.DeleteZnode) else _path_of(action)
+    return path == ControllerEpochZNode.path
 
 
 def _may_delete(action: Action, topic: str) -> bool:

@@ -15,12 +15,13 @@ import yaml
 from klamm.cluster.errors import UsageError
 from klamm.drills.clusters import ClusterCompiler, Topic, creation_of, start_of
 from klamm.drills.conditions import CONDITIONS
-from klamm.drills.existence import OCCURRENCES, Existing
+from klamm.drills.existence import OCCURRENCES, Existing, Noun
 from klamm.drills.possible_states import (
     check_logs_survive,
     check_producers,
     check_states,
     check_triggers,
+    check_unchanged,
 )
 from klamm.drills.reading import FAST_LOADER, DrillReader, Entry, read_text
 from klamm.drills.step_language import StepCompiler
@@ -112,15 +113,18 @@ class _File:
 
     def _check_possible(self, drill: Drill) -> None:
         """Raise UsageError if the drill contains something that can never happen."""
-        mentions = self._reader.mentions
-        if drill.is_tolerant:
-            mentions = [mention for mention in mentions if mention.noun not in OCCURRENCES]
+        ignored = [*OCCURRENCES] if drill.is_tolerant else []
+        if not drill.is_checked:
+            # Otherwise the check at the end refuses that a record is consumed twice.
+            ignored.append(Noun.CONSUMED)
+        mentions = [one for one in self._reader.mentions if one.noun not in ignored]
         missing = Existing(drill.cluster, drill.steps).first_missing(mentions)
         if missing is not None:
             raise self._reader.error(*missing)
         check_producers(drill.steps)
         check_triggers(drill.steps[drill.preparations :])
         check_logs_survive(drill)
+        check_unchanged(drill)
         if not drill.is_tolerant:
             check_states(drill)
 

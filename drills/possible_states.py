@@ -1,4 +1,4 @@
-"""Checks that no step comes at a time at which it cannot have its effect.
+"""Checks that no step or condition comes at a time at which it is impossible.
 
 Follows the states that each broker may have from step to step: running, paused or dead. Steps
 inside ``parallel`` and steps with a trigger may act at any time from their turn on, so they only
@@ -7,20 +7,23 @@ add possible states. A step is refused only if its action is impossible in all o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from typing import Final
+from typing import Any, Final
 
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import TopicPartition
+from klamm.drills.existence import created_replicas, edits_epoch
 from klamm.drills.values import Drill, DrillCluster
 from klamm.runtime import actions
 from klamm.runtime.action_target import BrokerRef, InRack
 from klamm.runtime.actions import DEAD, ENDED, PAUSED, RUNNING, Action, BrokerAction
 from klamm.runtime.cluster_spec import rack_map
 from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.steps import Step, every_step
+from klamm.runtime.scenarios.conditions import MOVED
+from klamm.runtime.scenarios.steps import Check, Condition, Step, every_step, plain_text
 from klamm.runtime.scenarios.triggers import AtStep
 
 Placed = Sequence[tuple[str, Action]]
@@ -46,6 +49,9 @@ _HARMLESS: Final = (
     steps.HealAll,
 )
 """Actions after which no broker halts by itself. After others, e.g. disk faults, one may."""
+_IDLE: Final = (steps.Wait, steps.Advance)
+"""Actions after which the cluster is as before."""
+_STARTING: Final = (actions.Start, steps.UpAgain, steps.HealAll)
 _OF_RUNNING: Final = (
     actions.Kill,
     actions.Stop,
@@ -73,6 +79,7 @@ class _States:
 
     def __init__(self, cluster: DrillCluster) -> None:
         self._racks = rack_map(cluster.broker_ids, cluster.racks)
+        self._candidates = cluster.controllers or cluster.broker_ids
         self.possible = {id_: {DEAD} for id_ in cluster.broker_ids}
         self.paused: set[int] = set()
         """Brokers that a step may have paused, even if they have been resumed."""
@@ -136,6 +143,11 @@ class _States:
 
     def _problem_of(self, action: Action) -> tuple[str, str] | None:
         """Return why an action is impossible, with a hint, or None."""
+        refs = _refs(action)
+        if DEAD in refs and not any(DEAD in states for states in self.possible.values()):
+            return _never_before("kills, stops or powers off a broker", "kill: 1")
+        if PAUSED in refs and not self.paused:
+            return _never_before("pauses a broker", "pause: 1")
         match action:
             case actions.Start(broker=ref):
                 return self._problem_of_start(ref)
@@ -160,14 +172,42 @@ class _States:
                     return f"broker {id_} is not running: an earlier step ended it", hint
         return None
 
+    def check_branches(self, placed: Placed, armed: Iterable[Placed]) -> None:
+        """Raise UsageError if the branches of a step kill a broker twice, and nothing starts any.
+
+        ``armed``: the actions of steps that wait for their triggers."""
+        concurrent = itertools.chain(placed, *armed)
+        if any(isinstance(action, _STARTING) for _, action in concurrent):
+            return
+        killed: set[int] = set()
+        for place, action in placed:
+            if isinstance(action, actions.Kill | actions.PowerOff):
+                ids = self.named(action.broker) or []
+                for id_ in killed.intersection(ids):
+                    hint = "a broker that is killed twice must be started in between"
+                    raise UsageError(f"{place}: another branch kills broker {id_}", hint=hint)
+                killed.update(ids)
+
+    def has_candidate(self) -> bool:
+        """Return True if a controller candidate may be running."""
+        return any(self.possible[id_] != {DEAD} for id_ in self._candidates)
+
     def _problem_of_start(self, ref: BrokerRef) -> tuple[str, str] | None:
-        if ref == DEAD and not any(DEAD in states for states in self.possible.values()):
-            return _never_before("kills, stops or powers off a broker", "kill: 1")
         for id_ in self.named(ref) or ():
             if DEAD not in self.possible[id_] and not self.may_halt:
                 problem = f"broker {id_} is already running: no earlier or concurrent step ends it"
                 return problem, f"add a step such as kill: {id_} before it"
         return None
+
+
+def _refs(action: Action) -> tuple[object, ...]:
+    """Return the references to brokers in an action."""
+    match action:
+        case actions.Isolate():
+            return action.isolated
+        case actions.LinkAction():
+            return (*action.sources, *action.destinations, *itertools.chain(*action.between))
+    return (getattr(action, "broker", None),)
 
 
 def _never_before(does: str, example: str) -> tuple[str, str]:
@@ -181,14 +221,17 @@ def check_states(drill: Drill) -> None:
     Raises UsageError."""
     states = _States(drill.cluster)
     armed: list[tuple[Placed, _States]] = []
+    sets_epoch = any(edits_epoch(action) for step in drill.steps for _, action in _placed(step))
     for step in drill.steps:
         placed = _placed(step)
+        had_candidate = states.has_candidate()
         if step.trigger is not None:
             armed.append((placed, deepcopy(states)))
         elif step.branches:
             states.may_apply(placed)
             for place, action in placed:
                 states.check(place, action)
+            states.check_branches(placed, (background for background, _ in armed))
         else:
             for place, action in placed:
                 states.check(place, action)
@@ -196,9 +239,58 @@ def check_states(drill: Drill) -> None:
         for background, seen in armed:
             states.may_apply(background)
             seen.add(states)
+        if not (had_candidate or states.has_candidate() or sets_epoch):
+            _check_no_election(step)
     for placed, seen in armed:
         for place, action in placed:
             seen.check(place, action)
+
+
+def _check_no_election(step: Step) -> None:
+    """Raise UsageError if a step without a possible controller expects an election."""
+    for check in _checks([step]):
+        if check.condition == Condition("controller", MOVED):
+            problem = "no controller can be elected: earlier steps ended all that could become it"
+            raise UsageError(f"{check.place}: {problem}", hint="add a step such as start: 0 before")
+
+
+def check_unchanged(drill: Drill) -> None:
+    """Check the conditions of a drill in which nothing changes once its topics are created.
+
+    Raises UsageError."""
+    own = (*drill.steps[drill.preparations :], *drill.recovery[1:])
+    if not all(isinstance(action, _IDLE) for _, action in itertools.chain(*map(_placed, own))):
+        return
+    replicas = {
+        str(tp): list(ids)
+        for step in drill.steps
+        for action in step.actions
+        for tp, ids in created_replicas(action)
+    }
+    states: dict[str, dict[str, Any]] = {
+        "leader": {tp: ids[0] for tp, ids in replicas.items()},
+        "isr": {tp: sorted(ids) for tp, ids in replicas.items()},
+        "replicas": replicas,
+    }
+    for check in (*_checks(own), *drill.sometimes):
+        kind, wanted = check.condition.kind, check.condition.wanted
+        if kind == "brokers" and wanted != sorted(drill.cluster.broker_ids):
+            raise _unchanged(check, "all brokers run")
+        for tp, state in states.get(kind, {}).items():
+            expected = wanted.get(tp, state)
+            if (sorted(expected) if kind == "isr" else expected) != state:
+                raise _unchanged(check, f"{kind} of {tp} is {plain_text(state)}")
+
+
+def _unchanged(check: Check, state: str) -> UsageError:
+    hint = "add a step that changes it, such as kill: 0"
+    return UsageError(f"{check.place}: {state}, and no step changes anything", hint=hint)
+
+
+def _checks(compiled: Iterable[Step]) -> Iterator[Check]:
+    return (
+        check for step in every_step(compiled) for check in step.checks if isinstance(check, Check)
+    )
 
 
 def _placed(step: Step) -> Placed:

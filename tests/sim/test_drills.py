@@ -154,7 +154,7 @@ def test_what_happened_once_counts_even_if_it_ended_before_the_step_did() -> Non
 
 
 def test_a_drill_in_which_something_never_happens_is_inconclusive() -> None:
-    verdict = run_whole("sometimes: {leader: {t-0: 1}}\n", "  - wait: 10s\n")
+    verdict = run_whole("sometimes: {leader: {t-0: 1}}\n", "  - move_controller\n")
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.failures == (Failure("d.yaml:4:13", "sometimes leader: {t-0: 1}", "{t-0: 0}"),)
 
@@ -165,7 +165,7 @@ def test_what_happened_before_the_first_step_does_not_count() -> None:
 
 
 def test_a_failure_is_worse_than_what_never_happened() -> None:
-    steps = "  - {until: {leader: {t-0: 1}}, within: 1s}\n"
+    steps = "  - {move_controller: , until: {leader: {t-0: 1}}, within: 1s}\n"
     verdict = run_whole("sometimes: {leader: {t-0: 1}}\n", steps)
     assert verdict.outcome is Outcome.STUCK
 
@@ -207,10 +207,10 @@ def test_a_failure_in_a_branch_ends_the_drill_at_once() -> None:
     )
     assert (verdict.outcome, verdict.at_ms) == (Outcome.STUCK, pytest.approx(7_000))
     assert [failure.place for failure in verdict.failures] == ["d.yaml:7:26"]
-    verdict = run_text("  - parallel: [{wait: 60s}, {delete_znode: /x}]\n")
+    verdict = run_text("  - parallel: [{wait: 60s}, {delete_znode: /admin/x}]\n")
     assert (verdict.outcome, verdict.failures[0].seen) == (
         Outcome.FAILED,
-        "cannot write /x: NONODE",
+        "cannot write /admin/x: NONODE",
     )
 
 
@@ -429,7 +429,7 @@ def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
         ("stop: leader of u-0", "cannot act on the leader of u-0: it has no leader"),
         ("produce: {u-0: 5}", "cannot produce to u-0: the partition does not exist"),
         ("create_znode: {/brokers: null}", "cannot write /brokers: NODEEXISTS"),
-        ("set_znode: {/nowhere: null}", "cannot write /nowhere: NONODE"),
+        ("set_znode: {/admin/nowhere: null}", "cannot write /admin/nowhere: NONODE"),
         (
             "set_topic_partitions: {u-0: [0]}",
             "cannot set partitions: znode /brokers/topics/u does not exist",

@@ -285,7 +285,7 @@ def test_a_step_after_the_end_is_not_found() -> None:
         ("{at: 3s, kill: 1}", "'at' cannot be given here"),
         ("{every: 3s, kill: 1}", "a step has at most one trigger"),
         ("start: 1", "broker 1 is already running: no earlier or concurrent step ends it"),
-        ("delete_znode: /x", "to succeed, seen cannot write /x: NONODE"),
+        ("delete_znode: /admin/x", "to succeed, seen cannot write /admin/x: NONODE"),
         ("{wait: 1s, until: {leader: {t-0: 1}}, within: 1s}", "seen {t-0: 0} after 2.000 s"),
     ],
 )

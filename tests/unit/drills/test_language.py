@@ -246,7 +246,7 @@ def test_each_stands_for_brokers_in_conditions() -> None:
     steps_ = parse_drill(RACKS + lines, "d.yaml").steps[2:]
     wanted = [c.condition.wanted for s in steps_ for c in s.checks if isinstance(c, Check)]
     assert wanted == [[0, 2], [1, 3]]
-    lines = "  - {for_each: [1], until: {leader: {t-0: each}, hosts: {each: [t-0]}}}\n"
+    lines = "  - {for_each: [1], kill: 0, until: {leader: {t-0: each}, hosts: {each: [t-0]}}}\n"
     (step,) = parse_drill(RACKS + lines, "d.yaml").steps[2:]
     found = [check.condition for check in step.checks if isinstance(check, Check)]
     assert found == [Condition("leader", {"t-0": 1}), Condition("hosts", {"1": ["t-0"]})]
@@ -315,6 +315,12 @@ def test_a_trigger_at_a_phase_needs_a_reassignment() -> None:
         ("  - {repeat: 2, kill: 1}\n", "5:17: broker 1 is not running"),
         ("  - kill: [0, 1]\n  - up_again\n", "6:5: broker 2 is running"),
         ("  - kill_all\n  - up_again\n  - up_again\n", "7:5: broker 0 is running"),
+        ("  - kill: dead\n  - kill: 1\n", "5:5: no earlier or concurrent step kills, stops or"),
+        ("  - cut: {from: [0, paused], to: 1}\n", "5:5: no earlier or concurrent step pauses"),
+        ("  - isolate: dead\n", "5:5: no earlier or concurrent step kills, stops or"),
+        ("  - parallel: [kill: 0, kill: 0]\n", "5:25: another branch kills broker 0"),
+        ("  - parallel: [kill: 0, [wait: 1s, power_off: [1, 0]]]\n", "5:36: another branch kills"),
+        ("  - kill: [0, 1, 2]\n  - until: {controller: moved}\n", "6:13: no controller can be"),
         ("  - regain_quorum\n", "5:.* kills or pauses ZooKeeper servers"),
         ("  - pause_zookeeper: 1\n  - start_zookeeper: 1\n", "6:.* kills a ZooKeeper server"),
         ("  - lose_quorum\n  - resume_zookeeper: 1\n", "6:.* pauses a ZooKeeper server"),
@@ -344,7 +350,16 @@ def test_a_state_that_no_broker_can_have_is_refused(lines: str, problem: str) ->
         "  - fail_disk: {broker: 1, kind: eio}\n  - start: 1\n",
         "  - expire_session: 1\n  - up_again\n",
         "  - kill: [0, 1]\n  - stop: 2\n  - up_again\n  - kill: 1\n",
-        "  - kill: paused\n  - pause: 1\n  - kill: 1\n  - start: dead\n  - kill: 1\n",
+        "  - pause: 1\n  - kill: paused\n  - start: dead\n  - kill: 1\n",
+        "  - stop: 1\n  - kill: dead\n",
+        "  - {at: 1s, isolate: paused}\n  - pause: 1\n",
+        "  - parallel: [kill: 0, [stop: 0, kill: 1]]\n",
+        "  - parallel: [kill: 0, [start: dead, kill: 0]]\n",
+        "  - {at: 1s, start: 0}\n  - parallel: [kill: 0, [wait: 1s, power_off: 0]]\n",
+        "  - kill: [0, 1, 2]\n    until: {controller: moved}\n",
+        "  - {at: 1s, start: 0}\n  - kill: [0, 1, 2]\n  - until: {controller: moved}\n",
+        "  - {at: 1s, set_znode: {/controller_epoch: 9}}\n  - kill: [0, 1, 2]\n"
+        "  - until: {controller: moved}\n",
         "  - kill_all\n  - up_again\n  - produce: {t-0: 5}\n",
         "  - lose_quorum\n  - start_zookeeper: 1\n  - regain_quorum\n",
     ],
@@ -565,6 +580,37 @@ WRONG = {
         "9 records of t-0 can never be acknowledged: the steps produce 5",
         "produce: {t-0: 4}",
     ),
+    "- {produce: {t-0: 5}, until: {consumed: {t-0: 9}}}": (
+        "5:49",
+        "9 records of t-0 can never be consumed: the steps produce 5",
+        "produce: {t-0: 4}",
+    ),
+    "- cancel_reassignment: [t-0]": (
+        "5:26",
+        "this never happens: no step reassigns a partition",
+        "reassign: {t-0: [1, 2]}",
+    ),
+    "- run: topics --zookeeper {zk} --create --topic u --partitions 1 --replication-factor 9": (
+        "5:10",
+        "Kafka refuses the replication factor 9: the cluster has 3 brokers",
+        "exit_code: 1",
+    ),
+    "- {until: {controller_epoch: 0}}": ("5:32", "the controller epoch is never 0", "is 1"),
+    "- set_znode: {/nope/x: 1}": (
+        "5:17",
+        "znode /nope/x never exists: no step creates it",
+        "create_znode: {/nope/x: null}",
+    ),
+    "- create_znode: {/nope/x: 1}": ("5:20", "znode /nope never exists: no step creates it", ""),
+    "- delete_znode: [/nope]": ("5:19", "znode /nope never exists: no step creates it", ""),
+    "- {wait: 1s, expect: {leader: {t-0: 1}}}": (
+        "5:25",
+        "leader of t-0 is 0, and no step changes anything",
+        "such as kill: 0",
+    ),
+    "- {until: {isr: {t-0: [0]}}}": ("5:14", "isr of t-0 is [0, 1], and no step changes", ""),
+    "- {expect: {replicas: {t-0: [1, 0]}}}": ("5:15", "replicas of t-0 is [0, 1], and", ""),
+    "- {until: {brokers: [0, 1]}}": ("5:14", "all brokers run, and no step changes anything", ""),
     "- {expect: {offline_partitions: 7}}": (
         "5:35",
         "7 partitions can never be offline: the drill has 1 partition",
@@ -791,6 +837,9 @@ WRONG_WHOLE_RUNS = {
     "eventually: {within: 5s}": ("4:13", "eventually has no condition", "as in healthy: true"),
     "eventually: {within: soon, healthy: true}": ("4:22", "within must be a duration", "500ms"),
     "eventually: {healty: true}": ("4:14", "unknown word in eventually 'healty'", "mean healthy?"),
+    "eventually: {consumed: {t-0: 9}}": ("4:25", "no step produces to t-0", "produce"),
+    "eventually: {brokers: [0]}": ("4:14", "all brokers run, and no step changes", "kill: 0"),
+    "sometimes: {isr: {t-0: [1]}}": ("4:13", "isr of t-0 is [0, 1], and no step", "kill: 0"),
     "eventually: {isr: {t-5: [0]}}": ("4:20", "topic t has no partition 5", "partitions: t-0"),
 }
 
@@ -837,6 +886,32 @@ def test_a_producer_that_is_repeated_or_never_stops_may_have_any_number_acknowle
     for step in ("produce_constantly: {t-0: 1}", "{every: 1s, produce: {t-0: 1}}"):
         assert drill_of(f"  - {step}\n{wanted}").steps
     assert drill_of(f"  - {{repeat: 9, produce: {{t-0: 100}}}}\n{wanted}").steps
+
+
+POSSIBLE = (
+    "produce: {t-0: 5}\n    until: {isr: {t-0: [0]}}",  # a follower may lag
+    "until: {isr: {t-0: [1, 0]}, leader: {t-0: 0}, replicas: {t-0: [0, 1]}, brokers: [2, 1, 0]}",
+    "parallel: [wait: 1s, kill: 2]\n  - until: {brokers: [0, 1]}",
+    "delete_znode: /controller_epoch\n    until: {controller_epoch: 0}",
+    "create_znode: {/nope: 1, /nope/x: 2}\n  - set_znode: {/nope/x: 1}\n  - delete_znode: /nope/x",
+    "set_znode: {/kafka-acl/x: 1}",
+    "set_topic_partitions: {t-0: [0, 2]}\n  - cancel_reassignment: [t-0]",
+    "cancel_reassignment: [t-0]\n    expect: {exit_code: 1}",
+    "run: topics --zookeeper {zk} --create --topic u --partitions 1 --replication-factor 9\n"
+    "    expect: {exit_code: 1}",
+    "run: topics --zookeeper {zk} --create --if-not-exists --topic t --partitions 1"
+    " --replication-factor 9",
+)
+
+
+@pytest.mark.parametrize("step", POSSIBLE)
+def test_what_may_happen_is_accepted(step: str) -> None:
+    assert drill_of(f"  - {step}\n").steps
+
+
+def test_a_record_may_be_consumed_twice_only_without_the_check_at_the_end() -> None:
+    lines = "  - {produce: {t-0: 5}, until: {consumed: {t-0: 9}}}\n"
+    assert parse_drill(f"checks: false\n{HEAD}{lines}", "d.yaml").steps
 
 
 def test_the_isr_of_a_journal_row_is_compared_as_the_row_has_it() -> None:
