@@ -25,7 +25,7 @@ from klamm.cli.options import (
     comma_separated,
     print_json,
 )
-from klamm.cli.running import ending_signals_raise, own_log, work_folder
+from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
@@ -33,6 +33,7 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks
 from klamm.drills import crashing, library
 from klamm.drills.crashing import Crashing, Point, PointResult, Undisturbed
+from klamm.drills.processes import print_no_warnings
 from klamm.drills.run import Outcome, worst
 from klamm.runtime.simulated.crash_points import CRASHES
 
@@ -78,7 +79,8 @@ def crash(
     without a crash.
     """
     plan = Crashing(library.find_text(drill), drill, seed, parse_quirks(comma_separated(quirks)))
-    with ending_signals_raise(), work_folder(None, "klamm-crash-") as folder, own_log(folder):
+    print_no_warnings()
+    with ending_signals_raise():
         with waiting("the drill to run without a crash"):
             undisturbed = crashing.run_undisturbed(plan)
         chosen = _chosen(points, undisturbed)

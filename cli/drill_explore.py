@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, print_json
-from klamm.cli.running import ending_signals_raise, own_log, work_folder
+from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
@@ -25,6 +25,7 @@ from klamm.cluster.quirks import parse_quirks
 from klamm.drills import exploring
 from klamm.drills.exploration import Scope, parse_scope
 from klamm.drills.exploring import Explored
+from klamm.drills.processes import print_no_warnings
 from klamm.drills.run import Outcome
 
 EXAMPLES: Final = """
@@ -87,7 +88,8 @@ def explore(
     names = parse_quirks(comma_separated(quirks))
     actions = _ACTIONS if action is None else action
     scope = parse_scope(brokers, candidates or brokers, replicas or ["0,1"], actions, names)
-    with ending_signals_raise(), work_folder(None, "klamm-explore-") as folder, own_log(folder):
+    print_no_warnings()
+    with ending_signals_raise():
         if path is not None:
             raise typer.Exit(_replay(scope, _choices(path), as_json=json))
         progress, seconds = _explore(scope, jobs or os.cpu_count() or 1, max_states, quiet=json)

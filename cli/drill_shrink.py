@@ -9,7 +9,7 @@ import typer
 
 from klamm.cli.completion import complete_drill
 from klamm.cli.options import QuirkNames, Seed, comma_separated
-from klamm.cli.running import ending_signals_raise, own_log, work_folder, write_file
+from klamm.cli.running import ending_signals_raise, write_file
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
@@ -17,6 +17,7 @@ from klamm.cluster.quirks import parse_quirks
 from klamm.drills import library
 from klamm.drills.as_pytest import pytest_path, pytest_text
 from klamm.drills.hunting import run_text, shrink_failure
+from klamm.drills.processes import print_no_warnings
 
 EXAMPLES: Final = """
 \b
@@ -55,7 +56,8 @@ def shrink(
     for one in (path, test):
         if one.exists() and not overwrite:
             raise UsageError(f"{one} already exists", hint="--overwrite replaces it")
-    with ending_signals_raise(), work_folder(None, "klamm-shrink-") as folder, own_log(folder):
+    print_no_warnings()
+    with ending_signals_raise():
         with waiting(f"{drill} to run"):
             violated = run_text(content, str(file), seed, parsed).violated
         if not violated:

@@ -29,7 +29,7 @@ from klamm.cli.options import (
     finite,
     print_json,
 )
-from klamm.cli.running import ending_signals_raise, own_log, work_folder
+from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
@@ -39,7 +39,7 @@ from klamm.drills.as_pytest import pytest_text
 from klamm.drills.drawn_steps import check_faults
 from klamm.drills.hunting import TIME_LIMIT_S, HuntOptions, RunAll, SeedResult, page_of_text
 from klamm.drills.hunting import hunt as run_hunt
-from klamm.drills.processes import run_parallel
+from klamm.drills.processes import print_no_warnings, run_parallel
 from klamm.drills.run import Outcome, worst
 
 EXAMPLES: Final = """
@@ -131,7 +131,8 @@ def hunt(
     run_all = _run_all(jobs, spark, memory_mb)
     report = _Report(out, quirks, faults, reproduced, quiet=json)
     report.check_out()
-    with ending_signals_raise(), work_folder(None, "klamm-hunt-") as folder, own_log(folder):
+    print_no_warnings()
+    with ending_signals_raise():
         try:
             with nullcontext() if report.is_live else waiting("the hunt to end"):
                 for result in run_hunt(chosen, options, run_all, seconds):

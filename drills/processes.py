@@ -10,7 +10,9 @@ import contextlib
 import gc
 import logging
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
@@ -118,7 +120,7 @@ class _Worker(Generic[T, R]):
 class Workers(Generic[T, R]):
     """Up to ``jobs`` processes that call ``function``, until the context manager is left.
 
-    A worker waits for its next input at a pipe, and ends if the process at the other end has ended.
+    A worker ends when this process has ended, even if that was killed and the worker is busy.
     """
 
     def __init__(self, function: Callable[[T], R], jobs: int) -> None:
@@ -195,6 +197,7 @@ def run_parallel(
 def _serve(function: Callable[[T], R], connection: Connection) -> None:
     """Serve one _Worker, and print no warnings."""
     print_no_warnings()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     # The parent has closed its end of the connection if it has ended.
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
@@ -205,3 +208,10 @@ def _serve(function: Callable[[T], R], connection: Connection) -> None:
             except Exception as error:
                 answer = (None, error)
             connection.send(answer)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker is a child process"
+    parent.join()
+    os._exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -461,6 +462,23 @@ def test_a_process_that_dies_costs_only_its_input() -> None:
     results = dict(run_parallel(signal.raise_signal, sent, 2))
     assert str(results.pop(signal.SIGKILL)) == "its process ended with exit code -9"
     assert results == {signal.SIGURG: None, signal.SIGCONT: None, signal.SIGWINCH: None}
+
+
+def test_a_killed_hunt_leaves_no_process_and_no_directory(tmp_path: Path) -> None:
+    """The workers have its output, which ends when the last of them has ended."""
+    words = ("hunt", "--seeds", "100000", "--jobs", "2", "--no-shrink", "--quirks", "2.8.2")
+    (folder := tmp_path / "tmp").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-m", "klamm", *words, "--out", str(tmp_path / "hunt")],
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline().startswith("seed ")
+        run.kill()
+        run.communicate(timeout=60)
+    assert not list(folder.glob("klamm-hunt-*"))
 
 
 @pytest.mark.parametrize("seed", [192, 529])

@@ -1,9 +1,10 @@
-"""The limit of CPU time that one run of a drill has."""
+"""The limit of CPU time that one run of a drill has, and the end of processes that run drills."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -35,3 +36,22 @@ def test_time_that_other_processes_take_does_not_count() -> None:
     other = "import time\nwhile time.process_time() < 0.3: pass"
     with time_limit(0.1):
         subprocess.run([sys.executable, "-c", other], check=True)
+
+
+def hang(number: int) -> None:
+    print(number, flush=True)
+    threading.Event().wait(600)
+
+
+def test_a_busy_worker_ends_when_its_parent_is_killed() -> None:
+    """The workers have the output of the parent, which ends when the last of them has ended."""
+    code = (
+        "from klamm.drills.processes import run_parallel\n"
+        "from tests.unit.drills.test_processes import hang\n"
+        "if __name__ == '__main__': list(run_parallel(hang, (1, 2), 2))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        assert {run.stdout.readline(), run.stdout.readline()} == {"1\n", "2\n"}
+        run.kill()
+        run.communicate(timeout=60)
