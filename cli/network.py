@@ -28,6 +28,7 @@ from klamm.runtime.actions import (
     LinkAction,
 )
 from klamm.runtime.network import Party, Traffic
+from klamm.runtime.request_faults import KAFKAS_ERRORS
 
 _RUNNING: Final = (RUNNING, PAUSED, "starting", "stopping")
 """States of brokers whose process exists, even if it is paused."""
@@ -48,6 +49,9 @@ Examples:
   klamm network delay --ms 200 zookeeper others
   klamm network degrade --loss 0.1 --reordering 0.3
   klamm network fail-requests --api Produce --error NOT_LEADER_OR_FOLLOWER --times 3
+  klamm network fail-requests --api Fetch --drop --broker 1
+  klamm network fail-requests --client-id billing --cut --times 1
+  klamm network fail-requests --api Heartbeat --delay-ms 5000
   klamm network heal
 """,
 )
@@ -139,7 +143,10 @@ def fail_requests(
     ] = None,
     error: Annotated[
         str | None,
-        typer.Option(help="Refuse requests with this error, e.g. NOT_LEADER_OR_FOLLOWER."),
+        typer.Option(
+            help="Refuse requests with this error, e.g. NOT_LEADER_OR_FOLLOWER; Kafka's errors are "
+            f"listed at {KAFKAS_ERRORS}"
+        ),
     ] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Lose requests.")] = False,
     cut: Annotated[
@@ -154,6 +161,11 @@ def fail_requests(
     ] = None,
 ) -> Answered:
     """Let requests of clients fail: give one of --error, --drop, --cut and --delay-ms."""
+    if sum(map(bool, (error, drop, cut, delay_ms))) != 1:
+        raise UsageError(
+            "give exactly one of --error, --drop, --cut and --delay-ms",
+            hint="klamm network fail-requests --help has examples",
+        )
     try:
         action = FailRequests(
             api=api,

@@ -109,6 +109,9 @@ REFUSALS: Final[Mapping[type[Any], Refusal]] = {
         "DeleteGroups",
         lambda request, error: group.DeleteGroupsResponse(dict.fromkeys(request.group_ids, error)),
     ),
+    group.OffsetDeleteRequest: Refusal(
+        "OffsetDelete", lambda _, error: group.OffsetDeleteResponse(error)
+    ),
     admin.CreateTopicsRequest: Refusal(
         "CreateTopics",
         lambda request, error: admin.CreateTopicsResponse(

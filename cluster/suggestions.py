@@ -12,10 +12,11 @@ def suggestion(
     """Return a hint such as "did you mean orders?" with the known name that is closest to ``word``.
 
     If no known name is similar, return ``otherwise`` or, if that is None, a list of all names.
-    ``likeness``: from 0 to 1, how similar a name must be.
+    ``likeness``: from 0 to 1, how similar a name must be, apart from upper and lower case.
     """
     names = list(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=likeness)
+    by_folded = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=likeness)
     if close:
-        return f"did you mean {close[0]}?"
+        return f"did you mean {by_folded[close[0]]}?"
     return f"known: {', '.join(names)}" if otherwise is None else otherwise

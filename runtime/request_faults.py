@@ -14,6 +14,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest
 from klamm.cluster.refusals import APIS_OF_BROKERS, REFUSALS, refusal
 from klamm.cluster.requests import Message
+from klamm.cluster.suggestions import suggestion
 
 _CLIENT: Final = "client"
 
@@ -37,6 +38,7 @@ LISTENER_APIS: Final = frozenset(
     )
 )
 """The APIs that listeners answer themselves (wire/): their requests are not messages."""
+KAFKAS_ERRORS: Final = "https://kafka.apache.org/28/protocol.html"
 CLIENT_APIS: Final = tuple(
     sorted({one.api for one in REFUSALS.values()} - APIS_OF_BROKERS | LISTENER_APIS)
 )
@@ -74,21 +76,27 @@ class RequestFault(msgspec.Struct):
     @property
     def text(self) -> str:
         """Description for users, with the number of requests that will still have the fault."""
+        if self.left == 1:
+            return f"the next {self._text(is_one=True)}"
         count = "all" if self.left is None else f"the next {self.left}"
         return f"{count} {self.effect_text}"
 
     @property
     def effect_text(self) -> str:
         """Description of the requests and of what happens to them."""
-        effect = "are dropped"
+        return self._text(is_one=False)
+
+    def _text(self, is_one: bool) -> str:
+        be = "is" if is_one else "are"
+        effect = f"{be} dropped"
         if self.error is not None:
-            effect = f"fail with {self.error.name}"
+            effect = f"{'fails' if is_one else 'fail'} with {self.error.name}"
         elif self.is_cut:
-            effect = "break their connections"
+            effect = "breaks its connection" if is_one else "break their connections"
         elif self.delay_ms:
-            effect = f"are delayed by {self.delay_ms} ms"
+            effect = f"{be} delayed by {self.delay_ms} ms"
         return (
-            f"{self.api or 'client'} requests"
+            f"{self.api or 'client'} {'request' if is_one else 'requests'}"
             + ("" if self.client_id is None else f" of client {self.client_id}")
             + ("" if self.broker_ids is None else f" to broker {_joined(self.broker_ids)}")
             + f" {effect}"
@@ -107,9 +115,12 @@ def check_request_fault(
     if sum(map(bool, (error, drop, cut, delay_ms))) != 1:
         raise ValueError("give one of error, drop, cut and delay_ms")
     if api is not None and api not in CLIENT_APIS:
-        raise ValueError(f"{api} is not one of the APIs {', '.join(CLIENT_APIS)}")
+        hint = suggestion(api, CLIENT_APIS, "see the list of APIs in docs/clients-and-tools.md")
+        raise ValueError(f"{api} is not an API of clients; {hint}")
     if error and not Errors.__members__.get(error):
-        raise ValueError(f"{error} is not an error that klamm's brokers know")
+        names = (one.name for one in Errors if one)
+        hint = suggestion(error, names, f"see the list of errors in {KAFKAS_ERRORS}")
+        raise ValueError(f"{error} is not an error of Kafka 2.8.2; {hint}")
 
 
 class RequestFaults:

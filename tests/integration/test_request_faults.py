@@ -12,12 +12,12 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from klamm.cli.main import main
 from klamm.cluster.errors import KlammError
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.drills.language import parse_drill
 from klamm.drills.run import Outcome, play
 from klamm.runtime.actions import FailRequests, HealNetwork
-from klamm.runtime.request_faults import CLIENT_APIS
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.server.cluster_server import ClusterServer
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
@@ -59,6 +59,8 @@ def test_the_next_three_produce_requests_of_a_client_fail(server: ClusterServer)
 def test_requests_are_refused_lost_or_late(server: ClusterServer) -> None:
     perform = server.operations.perform
     perform(FailRequests(api="Metadata", client="x", broker=1, cut=True, times=1))
+    told = "the next Metadata request of client x to broker 1 breaks its connection"
+    assert faults(server) == [told]
     assert ask(server, 0, METADATA_V1) != b""
     assert ask(server, 1, METADATA_V1) == b""
     assert faults(server) == []
@@ -83,6 +85,7 @@ API_VERSIONS_V0 = struct.pack(">hhih1s", 18, 0, 9, 1, b"x")
 CONFIGS_V0 = struct.pack(">hhih1sibh1si", 32, 0, 9, 1, b"x", 1, 2, 1, b"t", -1)
 """Of topic t."""
 CLUSTER_V0 = struct.pack(">hhih1sbbb", 60, 0, 9, 1, b"x", 0, 0, 0)
+OFFSET_DELETE_V0 = struct.pack(">hhih1sh1si", 47, 0, 9, 1, b"x", 1, b"g", 0)
 LOG_DIRS_V0 = struct.pack(">hhih1si", 35, 0, 9, 1, b"x", -1)
 
 
@@ -101,6 +104,10 @@ def test_requests_that_the_listener_answers_itself_have_faults(server: ClusterSe
     began_s = time.monotonic()
     assert ask(server, 1, API_VERSIONS_V0) != b""
     assert time.monotonic() - began_s >= 0.3
+    perform(FailRequests(api="OffsetDelete", error="GROUP_AUTHORIZATION_FAILED", times=1))
+    # The error follows the correlation id.
+    errors = [struct.unpack_from(">h", ask(server, 0, OFFSET_DELETE_V0), 4) for _ in range(2)]
+    assert errors == [(30,), (16,)]
     perform(FailRequests(api="DescribeLogDirs", error="INVALID_REQUEST", times=1))
     assert struct.pack(">ih", 1, 42) in ask(server, 0, LOG_DIRS_V0)
     assert struct.pack(">ih", 1, 0) in ask(server, 0, LOG_DIRS_V0)
@@ -121,9 +128,14 @@ def test_requests_that_the_listener_answers_itself_have_faults(server: ClusterSe
     [
         ({"times": 1}, "give one of error, drop, cut and delay_ms"),
         ({"drop": True, "error": "NOT_CONTROLLER"}, "give one of error, drop, cut and delay_ms"),
-        ({"error": "NOBODY_HOME"}, "NOBODY_HOME is not an error that klamm's brokers know"),
-        ({"error": "NONE"}, "NONE is not an error that klamm's brokers know"),
-        ({"cut": True, "api": "Produced"}, f"Produced is not one of the APIs {CLIENT_APIS[0]},"),
+        ({"error": "NOBODY_HOME"}, "NOBODY_HOME is not an error of Kafka 2.8.2; see the list of "),
+        ({"error": "NONE"}, "NONE is not an error of Kafka 2.8.2"),
+        (
+            {"error": "not_leader_or_follower"},
+            r"2\.8\.2; did you mean NOT_LEADER_OR_FOLLOWER\?",
+        ),
+        ({"cut": True, "api": "produce"}, r"not an API of clients; did you mean Produce\?"),
+        ({"cut": True, "api": "LeaderAndIsr"}, "not an API of clients; see the list of APIs in"),
     ],
 )
 def test_faults_that_make_no_sense_are_refused(given: dict[str, object], message: str) -> None:
@@ -138,6 +150,21 @@ def test_faults_that_make_no_sense_are_refused(given: dict[str, object], message
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--api Produce", "give exactly one of --error, --drop, --cut and --delay-ms\n"),
+        ("--drop --cut", "give exactly one of --error, --drop, --cut and --delay-ms\n"),
+        ("--api produce --drop", "produce is not an API of clients; did you mean Produce?\n"),
+    ],
+)
+def test_the_command_says_which_options_it_takes(
+    options: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["network", "fail-requests", "--server", "localhost:1", *options.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}hint: ")
+
+
+@pytest.mark.parametrize(
     "fault",
     [
         "error: NOT_LEADER_OR_FOLLOWER, api: Produce, broker: leader of t-0",
@@ -145,6 +172,7 @@ def test_faults_that_make_no_sense_are_refused(given: dict[str, object], message
         "cut: true",
         "delay_ms: 700",
         "error: COORDINATOR_NOT_AVAILABLE",
+        "error: THROTTLING_QUOTA_EXCEEDED",
     ],
 )
 def test_a_drills_clients_survive_failed_requests(fault: str) -> None:

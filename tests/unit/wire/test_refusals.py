@@ -28,6 +28,7 @@ from klamm.cluster.group_requests import (
     ListGroupsRequest,
     MemberIdentity,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
@@ -75,6 +76,7 @@ REQUESTS = (
     ListGroupsRequest(),
     DescribeGroupsRequest(("g",)),
     DeleteGroupsRequest(("g",)),
+    OffsetDeleteRequest("g", (T0,)),
     CreateTopicsRequest((CreatableTopic("t"),), 0),
     DeleteTopicsRequest(("t",), 0),
     AlterPartitionReassignmentsRequest({T0: (0,)}),
