@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +24,9 @@ from klamm.cli.running import stopped_by_signals
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.up import Configs, SessionTimeout, parse_configs
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import counted
 from klamm.cluster.errors import KlammError
+from klamm.cluster.plain_text import harmless_line
 from klamm.runtime.actions import MoveController
 from klamm.server.config import DEFAULT_SESSION_TIMEOUT_MS
 from klamm.server.data_dir import OWN_LOG_FILE, default_data_dir
@@ -33,8 +37,15 @@ from klamm.zk.kazoo_store import KazooStore
 
 if TYPE_CHECKING:
     from klamm.server.controller_server import ControllerServer, ControllerServerConfig
+    from klamm.server.own_replicas import OwnReplicas
 
 _POLL_S = 0.1
+_REPLICAS_POLL_S = 1.0
+_TOPICS_SHOWN = 5
+_UNCLEAN_ADVICE = (
+    "hint: the partitions without another replica then need a leader: kafka-leader-election "
+    "--election-type UNCLEAN loses nothing, because nothing was stored"
+)
 _RUN_EXAMPLES = """
 \b
 Examples:
@@ -173,18 +184,58 @@ def _run(config: ControllerServerConfig) -> None:
 def _report(server: ControllerServer, stop: threading.Event) -> None:
     """Print every change of the controller until ``stop`` is set."""
     config, known = server.config, None
+    warnings = _ReplicaWarnings(config)
     typer.echo(
         f"controller {config.broker_id} is registered, listening on "
         f"{', '.join(f'{one.host}:{one.port}' for one in config.listeners)}; "
         f"journal and logs: {config.data_dir}"
     )
+    checked_s = 0.0
     while not stop.is_set():
         found = server.known_controller()
         if found not in (None, known):
             who = "this process" if found.broker_id == config.broker_id else "a Kafka broker"
             typer.echo(f"broker {found.broker_id} ({who}) is the controller, epoch {found.epoch}")
             known = found
+        if time.monotonic() - checked_s >= _REPLICAS_POLL_S:
+            warnings.show(server.own_replicas())
+            checked_s = time.monotonic()
         stop.wait(_POLL_S)
+    warnings.show_left(server.own_replicas())
+
+
+class _ReplicaWarnings:
+    """Prints a warning about each topic that has replicas on the controller's broker."""
+
+    def __init__(self, config: ControllerServerConfig) -> None:
+        self._where = f"broker {config.broker_id}"
+        self._advice = (
+            "hint: move these replicas to other brokers: klamm reassign-partitions --zookeeper "
+            f"{config.zookeeper} --execute --reassignment-json-file FILE, or "
+            "kafka-reassign-partitions"
+        )
+        self._known: frozenset[str] = frozenset()
+
+    def show(self, found: Sequence[OwnReplicas]) -> None:
+        """Print a warning about topics that had no such replicas at the last call."""
+        new = [one for one in found if one.topic not in self._known]
+        self._known = frozenset(one.topic for one in found)
+        self._print(f"{self._where} is this controller, which stores nothing", new)
+
+    def show_left(self, found: Sequence[OwnReplicas]) -> None:
+        """Print a warning about the topics that have such replicas at the end."""
+        self._print(f"{self._where} ends, and stored nothing", found)
+
+    def _print(self, what: str, topics: Sequence[OwnReplicas]) -> None:
+        for one in topics[:_TOPICS_SHOWN]:
+            typer.echo(harmless_line(f"warning: {what}: {one.text}"), err=True)
+        if len(topics) > _TOPICS_SHOWN:
+            more = counted(len(topics) - _TOPICS_SHOWN, "more topic")
+            typer.echo(f"warning: {what}: {more} with replicas there", err=True)
+        if topics:
+            typer.echo(self._advice, err=True)
+        if any(one.alone for one in topics):
+            typer.echo(_UNCLEAN_ADVICE, err=True)
 
 
 def _is_active(server: ControllerServer) -> bool:

@@ -42,6 +42,7 @@ from klamm.server.closing import Closing
 from klamm.server.cluster_server import new_run_id
 from klamm.server.data_dir import DataDir
 from klamm.server.kafka_cluster import JoinedCluster, check_rack, join_cluster, secured
+from klamm.server.own_replicas import OwnReplicas, own_replicas
 from klamm.server.remote_brokers import remote_brokers_driven
 from klamm.wire.broker_connection import check_brokers
 from klamm.wire.broker_security import BrokerSecurity, broker_security, check_own_certificate
@@ -174,6 +175,8 @@ class ControllerServer:
         self._stop = stop
         self._on_failure = on_failure
         self._stack = contextlib.ExitStack()
+        self._own_replicas: list[OwnReplicas] = []
+        self._updates_seen = 0
 
     def __enter__(self) -> ControllerServer:
         try:
@@ -203,6 +206,18 @@ class ControllerServer:
         if cache.controller_id in (None, self.config.broker_id):
             return None
         return KnownController(cache.controller_id, cache.controller_epoch)
+
+    def own_replicas(self) -> list[OwnReplicas]:
+        """Return the topics that have replicas on this broker, as far as this process knows."""
+        running = self.cluster.nodes.get(self.config.broker_id)
+        if running is None:
+            return self._own_replicas
+        cache = running.node.broker.metadata_cache
+        if cache.update_count != self._updates_seen:
+            with self.cluster.broker_thread_paused():
+                self._own_replicas = own_replicas(self.config.broker_id, cache)
+                self._updates_seen = cache.update_count
+        return self._own_replicas
 
     def _open(self) -> None:
         config = self.config

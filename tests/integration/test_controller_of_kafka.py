@@ -225,15 +225,41 @@ def test_a_replica_that_kafkas_tools_put_on_klamm(cluster: KafkaCluster) -> None
     wait_until(lambda: "is complete" in cluster.move("misplaced", (1, 2), "--verify"), PATIENCE_S)
 
 
+def test_partitions_that_kafkas_tools_put_only_on_klamm(cluster: KafkaCluster) -> None:
+    done = run_topic_command(
+        cluster.zookeeper, ["--create", "--topic", "alone", "--replica-assignment", "1000,1000,1"]
+    )
+    assert done.returncode == 0, done.stdout
+    klamm = cluster.klamm
+    assert klamm is not None
+    klamm.await_line(
+        "^warning: broker 1000 is this controller, which stores nothing: 2 of 3 partitions of topic"
+        " alone have a replica there, 2 of them no other, and so no leader$"
+    )
+    cluster.await_partitions("alone", {0: (-1, [1000]), 1: (-1, [1000]), 2: (1, [1])})
+    # As the warning advises.
+    cluster.move("alone", (1, 2), "--execute")
+    partition = confluent_kafka.TopicPartition("alone", 0)
+    unclean = confluent_kafka.ElectionType.UNCLEAN
+    results = cluster.admin.elect_leaders(unclean, [partition]).result(PATIENCE_S)
+    assert list(results.values()) == [None]
+    wait_until(lambda: "is complete" in cluster.move("alone", (1, 2), "--verify"), PATIENCE_S)
+    cluster.await_partitions("alone", {0: (1, [1, 2]), 1: (-1, [1000]), 2: (1, [1])})
+    assert klamm.printed.count("of topic alone") == 1
+
+
 def test_klamm_leaves_and_waits_for_an_election(cluster: KafkaCluster) -> None:
     klamm = cluster.klamm
     assert klamm is not None
     assert klamm.end(signal.SIGINT) == 130
+    left = "1 of 3 partitions of topic alone has a replica there, 1 of them no other, "
+    assert f"warning: broker 1000 ends, and stored nothing: {left}" in klamm.printed
     successor = re.search(r"^broker ([123]) is the controller now, epoch \d+$", klamm.printed, re.M)
     assert successor is not None
     cluster.await_controller(int(successor[1]))
     cluster.create("without", {0: (1, 2)})
     waiting = cluster.run_klamm()
+    waiting.await_line(f"^warning: broker 1000 is this controller, which stores nothing: {left}")
     waiting.await_line(rf"^broker {successor[1]} \(a Kafka broker\) is the controller, epoch \d+$")
     # Kafka's controller has sent UpdateMetadata to klamm's listener.
     at_klamm = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.port}", "log_level": 0})

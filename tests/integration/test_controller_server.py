@@ -5,6 +5,8 @@ The brokers are simulated ones with listeners, which stand for brokers of anothe
 
 from __future__ import annotations
 
+import json
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ from klamm.server.controller_server import (
 )
 from klamm.server.kafka_cluster import parse_listener
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ClusterIdZNode
+from tests.kafka_cluster import KlammController
 from tests.listeners import BROKERS, config_of, create_everywhere, free_ports
 from tests.waiting import wait_until
 
@@ -187,3 +190,40 @@ def test_brokers_of_another_process_are_driven(
         assert successor.broker_id in range(BROKERS)
         assert successor.epoch == 3
     assert failures == []
+
+
+@pytest.mark.slow
+def test_topics_with_replicas_on_the_controller_are_warned_of(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    root, port = chroot[chroot.index("/") :], free_ports(BROKERS + 1)
+
+    def create(topic: str, *replicas: list[int]) -> None:
+        data = {"version": 2, "partitions": {str(n): one for n, one in enumerate(replicas)}}
+        zookeeper_client.create(f"{root}/brokers/topics/{topic}", json.dumps(data).encode())
+
+    with ClusterServer(config_of(chroot, tmp_path / "brokers", str(port))):
+        zookeeper_client.delete(root + MARKER_PATH)
+        for number in range(7):
+            create(f"t{number}", [1000, 0], [0])
+        listener = f"127.0.0.1:{port + BROKERS}"
+        klamm = KlammController(chroot, listener, tmp_path, (), ("--take-over",))
+        try:
+            klamm.await_line("^warning: .* 2 more topics")
+            create("u", [1000], [0, 1000], [1000], [1, 2])
+            klamm.await_line("of topic u have .*\n.*\n.*UNCLEAN")
+            assert klamm.end(signal.SIGTERM) == 0
+        finally:
+            klamm.kill()
+    here, left = (
+        f"warning: broker 1000 {what}: "
+        for what in ("is this controller, which stores nothing", "ends, and stored nothing")
+    )
+    of_t = [f"1 of 2 partitions of topic t{n} has a replica there" for n in range(5)]
+    of_u = "3 of 4 partitions of topic u have a replica there, 2 of them no other, and so no leader"
+    assert [line for line in klamm.printed.splitlines() if line.startswith("warning:")] == [
+        *(here + text for text in (*of_t, "2 more topics with replicas there", of_u)),
+        *(left + text for text in (*of_t, "3 more topics with replicas there")),
+    ]
+    advice = f"klamm reassign-partitions --zookeeper {chroot} --execute"
+    assert klamm.printed.count(advice) == 3
