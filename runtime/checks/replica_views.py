@@ -8,20 +8,36 @@ its constant-rate appends, and changes nothing else.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
+from klamm.brokers.bandwidth.copying import Arrived
 from klamm.brokers.broker import Broker
 from klamm.brokers.logs.errors import ReplicaLogError
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.partitions.partition import Partition
+from klamm.cluster.data_requests import (
+    CONSUMER_REPLICA_ID,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+)
 from klamm.cluster.records import Interval
-from klamm.cluster.requests import LeaderAndIsrPartitionState
+from klamm.cluster.requests import (
+    AlterIsrResponse,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    Message,
+    StopReplicaRequest,
+)
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 from klamm.runtime.checks.log_intervals import LogIntervals
 from klamm.runtime.checks.replicas import PartitionViews, ReplicaView, views_of_partition
 from klamm.runtime.simulated.world import SimulatedWorld
+
+_BY_PARTITION: Final = (FetchRequest, FetchResponse, ProduceRequest, AlterIsrResponse)
 
 _Known = tuple[tuple[object, ...], ReplicaView]
 """A log's contents and offsets and a replica's state when they were read, and what was read."""
@@ -141,3 +157,17 @@ def _epochs(broker_id: int, state: LeaderAndIsrPartitionState | None) -> tuple[i
     if state is None:
         return NO_EPOCH, NO_EPOCH
     return (state.leader_epoch if state.leader == broker_id else NO_EPOCH), state.leader_epoch
+
+
+def changed_partitions(event: object) -> Sequence[TopicPartition]:
+    """Return the partitions whose replicas a broker may have changed in an event."""
+    if not isinstance(event, Message):
+        return (event.copy_id.topic_partition,) if isinstance(event, Arrived) else ()
+    body = event.body
+    if isinstance(body, FetchRequest) and body.replica_id == CONSUMER_REPLICA_ID:
+        return ()
+    if isinstance(body, _BY_PARTITION):
+        return tuple(body.partitions)
+    if isinstance(body, LeaderAndIsrRequest | StopReplicaRequest):
+        return tuple(state.topic_partition for state in body.partition_states)
+    return ()

@@ -13,15 +13,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from klamm.brokers.bandwidth.copying import Arrived
 from klamm.brokers.broker import Broker
 from klamm.brokers.constant_rate.producer import ConstantRateProducer
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, UNCLEAN
 from klamm.cluster.data_requests import (
-    FetchRequest,
-    FetchResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -66,7 +63,7 @@ from klamm.runtime.checks.observations import (
     decode_topic,
     is_current_leader,
 )
-from klamm.runtime.checks.replica_views import ReplicaViews
+from klamm.runtime.checks.replica_views import ReplicaViews, changed_partitions
 from klamm.runtime.checks.replicas import PartitionViews, ReplicationChecker, ReplicaView
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.replica_state import ReplicaState
@@ -99,7 +96,6 @@ _ANSWERS: Final = (
 _WATCHED: Final = frozenset(
     (*_ASKED, *_ANSWERS, ElectLeadersRequest, ProduceRequest, ProduceResponse)
 )
-_BY_PARTITION: Final = (FetchRequest, FetchResponse, ProduceRequest, AlterIsrResponse)
 _MAX_REQUESTS: Final = 10_000
 _IMBALANCE: Final = "leader.imbalance.per.broker.percentage"
 _MAX_LAG: Final = "replica.lag.time.max.ms"
@@ -335,7 +331,7 @@ class Watcher:
             self._on_event_ended(actor.address.id)
         elif actor.address.role == "broker":
             event = self._current.pop(actor.address, None)
-            if tps := _partitions_of(event):
+            if tps := changed_partitions(event):
                 self._on_replicas(tps, actor.address.id)
             if isinstance(event, Message) and isinstance(event.body, AlterIsrResponse):
                 self._on_isrs(actor.address.id, event.body)
@@ -486,15 +482,3 @@ class Watcher:
             elif row.kind in _FAILED:
                 self._failed[row.controller] = row.epoch
         self._rows = len(rows)
-
-
-def _partitions_of(event: object) -> Sequence[TopicPartition]:
-    """Return the partitions that a broker's event mentions."""
-    if not isinstance(event, Message):
-        return (event.copy_id.topic_partition,) if isinstance(event, Arrived) else ()
-    body = event.body
-    if isinstance(body, _BY_PARTITION):
-        return tuple(body.partitions)
-    if isinstance(body, LeaderAndIsrRequest | StopReplicaRequest):
-        return tuple(state.topic_partition for state in body.partition_states)
-    return ()
