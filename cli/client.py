@@ -31,8 +31,10 @@ from klamm.server.data_dir import (
     DATA_DIR_VARIABLE,
     DEFAULT_HOST,
     DEFAULT_PORT,
+    JOURNAL_FILE,
     ServerAddress,
     default_data_dir,
+    is_held,
     read_address,
 )
 
@@ -167,6 +169,13 @@ def find_server(
     if named is not None:
         return ServerClient(named, _token_for(named, folder, environ))
     address = read_address(folder)
+    if address is None and is_held(folder):
+        raise EnvironmentProblem(
+            f"the klamm that runs in {folder} has no HTTP API: klamm up opens it when its cluster "
+            "is up, and klamm controller run has none",
+            hint=f"klamm journal tail and klamm explain read {folder / JOURNAL_FILE}; --server "
+            "selects a klamm up",
+        )
     if address is None:
         raise EnvironmentProblem(
             f"no running klamm found: {_not_named(data_dir)}, and {folder / ADDRESS_FILE} does "

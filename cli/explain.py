@@ -56,6 +56,7 @@ EARLIER_RUN: Final = (
 )
 OLD_ROWS: Final = "this is its last state; --server or --data-dir selects another cluster"
 REQUESTS_NOTE: Final = "not recorded; klamm up --journal-messages records them"
+CONTROLLER_NOTE: Final = "not recorded by klamm controller run; its state-change.log counts them"
 _EVENT: Final = re.compile(r"(?:([0-9]+)?#)?([0-9]+)")
 _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 _ELAPSED: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
@@ -108,7 +109,7 @@ def explain(
     first line names the journal.
     """
     rows = CountedRows(chosen_source(journal, server, data_dir))
-    if rows.cluster is None and journal is None:
+    if not rows.is_written and journal is None:
         typer.echo(f"warning: the cluster of {rows.path} has ended: {OLD_ROWS}", err=True)
     with waiting("the whole journal"):
         explained = explain_subject(subject, rows.lines, show_all, at)
@@ -260,7 +261,7 @@ def _change_lines(change: Change) -> Iterator[str]:
     yield "  Znodes written"
     yield from _znode_lines(change.steps)
     yield "  Requests sent"
-    yield from _request_lines(change.requests)
+    yield from _request_lines(change)
     if change.followed:
         yield "  Led to"
         for cause in change.followed[:FOLLOWED_SHOWN]:
@@ -279,9 +280,10 @@ def _znode_lines(steps: Sequence[Step]) -> Iterator[str]:
     yield f"    {WRITES_NOTE}" if writes else "    none derived from these rows"
 
 
-def _request_lines(requests: Sequence[JournalRow] | None) -> Iterator[str]:
+def _request_lines(change: Change) -> Iterator[str]:
+    requests = change.requests
     if requests is None:
-        yield f"    {REQUESTS_NOTE}"
+        yield f"    {CONTROLLER_NOTE if change.is_of_controller_run else REQUESTS_NOTE}"
         return
     by_text: dict[str, list[int]] = {}
     for row in requests:

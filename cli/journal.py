@@ -16,7 +16,7 @@ from klamm.cli.command_loading import command_group
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import KlammError
 from klamm.runtime.journal_text import EventNames, row_text
-from klamm.server.data_dir import JOURNAL_FILE, default_data_dir, read_address
+from klamm.server.data_dir import JOURNAL_FILE, default_data_dir, is_held, read_address
 from klamm.server.journal_tail import JournalPage, JournalPart, last_rows, rows_after
 
 FOLLOW_INTERVAL_S = 0.3
@@ -91,7 +91,7 @@ def tail(
     directory, which remains when the cluster has ended. Times are local.
     """
     source = journal_source(server, data_dir, os.environ)
-    if isinstance(source, FileSource) and writer_of(source.path) is None:
+    if isinstance(source, FileSource) and not has_writer(source.path):
         ended = f"warning: the cluster of {source.path} has ended: these are its last rows"
         typer.echo(ended, err=True)
     names = EventNames()
@@ -123,7 +123,7 @@ def journal_source(
 
 
 def writer_of(path: Path) -> str | None:
-    """Return the URL of the running klamm that writes a journal, or None.
+    """Return the URL of the HTTP API of the running klamm that writes a journal, or None.
 
     Ask the server itself: server.json is left behind if klamm is killed, and the process id in it
     may be reused.
@@ -136,6 +136,12 @@ def writer_of(path: Path) -> str | None:
     except KlammError:
         return None
     return status["url"] if status["data_dir"] == str(folder) else None
+
+
+def has_writer(path: Path) -> bool:
+    """Return True if a running klamm writes a journal, also if it has no HTTP API."""
+    is_own = path.name == JOURNAL_FILE and is_held(path.parent)
+    return is_own or writer_of(path) is not None
 
 
 class DamageWarnings:

@@ -19,6 +19,7 @@ from klamm.cli.journal import (
     FileSource,
     JournalSource,
     ServerSource,
+    has_writer,
     journal_source,
     writer_of,
 )
@@ -37,12 +38,13 @@ JournalFile = Annotated[
 class JournalOrigin(msgspec.Struct, frozen=True):
     """A journal and the range of rows that were read from it.
 
-    ``cluster`` is the URL of the running klamm that writes the journal, or None if no running klamm
-    writes it: its cluster has ended, or the file is a copy.
+    ``is_written``: a running klamm writes the journal. If not, its cluster has ended, or the file
+    is a copy. ``cluster`` is the URL of that klamm, or None if it has no HTTP API.
     """
 
     path: str
     cluster: str | None
+    is_written: bool
     row_count: int
     first_ms: int | None
     last_ms: int | None
@@ -53,20 +55,21 @@ class JournalOrigin(msgspec.Struct, frozen=True):
         rows = f"{self.row_count:,} row{'' if self.row_count == 1 else 's'}"
         if self.first_ms is not None and self.last_ms is not None:
             rows += f" from {_time(self.first_ms)} to {_time(self.last_ms)} {time_zone()}"
-        if self.cluster is None:
-            return f"Journal: {self.path}, {rows}; no running klamm writes to this file"
-        return f"Journal: {self.path}, {rows}; its cluster runs at {self.cluster}"
+        if self.cluster is not None:
+            return f"Journal: {self.path}, {rows}; its cluster runs at {self.cluster}"
+        who = "a" if self.is_written else "no"
+        return f"Journal: {self.path}, {rows}; {who} running klamm writes to this file"
 
 
 class CountedRows:
     """The rows of a journal, counted while they are read.
 
-    ``path`` and ``cluster`` mean the same as in JournalOrigin. ``origin`` describes the rows of the
+    ``is_written`` means the same as in JournalOrigin. ``origin`` describes the rows of the
     last complete pass through the journal.
     """
 
     def __init__(self, source: JournalSource) -> None:
-        self.path, self.cluster = _origin_of(source)
+        self.path, self._cluster, self.is_written = _origin_of(source)
         self._source = source
         self._warnings = DamageWarnings()
         self._count = 0
@@ -96,7 +99,7 @@ class CountedRows:
     def origin(self) -> JournalOrigin:
         """The journal, and which of its rows were read."""
         times = _time_of(self._first), _time_of(self._last)
-        return JournalOrigin(self.path, self.cluster, self._count, *times)
+        return JournalOrigin(self.path, self._cluster, self.is_written, self._count, *times)
 
 
 def chosen_source(journal: Path | None, server: str | None, data_dir: Path | None) -> JournalSource:
@@ -110,15 +113,15 @@ def chosen_source(journal: Path | None, server: str | None, data_dir: Path | Non
     return FileSource(journal)
 
 
-def _origin_of(source: JournalSource) -> tuple[str, str | None]:
-    """Return the path of the journal, and the URL of the running cluster that writes it.
+def _origin_of(source: JournalSource) -> tuple[str, str | None, bool]:
+    """Return ``path``, ``cluster`` and ``is_written`` of the JournalOrigin.
 
     Raises KlammError if the journal is read from a server that does not respond.
     """
     if isinstance(source, ServerSource):
         status = source.client.get("/status")
-        return f"{status['data_dir']}/{JOURNAL_FILE}", status["url"]
-    return str(source.path), writer_of(source.path)
+        return f"{status['data_dir']}/{JOURNAL_FILE}", status["url"], True
+    return str(source.path), writer_of(source.path), has_writer(source.path)
 
 
 def _time_of(line: bytes) -> int | None:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,8 @@ JOURNAL_FILE: Final = "journal.jsonl"
 OWN_LOG_FILE: Final = "klamm.log"
 """klamm's own log: warnings and internal errors."""
 _LOCK_FILE: Final = "klamm.lock"
+_READER_MS: Final = 20
+"""More than the time for which a reader holds the lock."""
 _RUNS_FILE: Final = "runs"
 """File that contains the number of runs in this data directory."""
 
@@ -60,6 +63,21 @@ def read_address(data_dir: Path) -> ServerAddress | None:
         raise UsageError(
             f"{path} cannot be read: {error}", hint="give the address with --server"
         ) from error
+
+
+def is_held(data_dir: Path) -> bool:
+    """Return True if a running klamm has locked a data directory; write nothing."""
+    try:
+        lock = os.open(data_dir / _LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 class DataDir:
@@ -132,7 +150,7 @@ class DataDir:
         ]
         try:
             self._disk.make_dirs(self._path)
-            self._lock = _lock(self._path / _LOCK_FILE)
+            self._lock = _lock_unless_held(self._path / _LOCK_FILE)
             (self._path / ADDRESS_FILE).unlink(missing_ok=True)
         except BlockingIOError:
             raise self._held_by_another() from None
@@ -146,16 +164,8 @@ class DataDir:
 
     def check_not_held(self) -> None:
         """Raise EnvironmentProblem if another cluster has locked the directory; write nothing."""
-        try:
-            lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise self._held_by_another() from None
-        finally:
-            os.close(lock)
+        if is_held(self.path):
+            raise self._held_by_another()
 
     def write_address(self, address: ServerAddress) -> None:
         """Publish the API's address in server.json. Raises EnvironmentProblem if that fails."""
@@ -237,6 +247,15 @@ def _is_there(folder: Path) -> bool:
     except OSError:
         return True
     return True
+
+
+def _lock_unless_held(path: Path) -> int:
+    """Lock a file as ``_lock`` does, also if ``is_held`` holds the lock at this moment."""
+    try:
+        return _lock(path)
+    except BlockingIOError:
+        time.sleep(_READER_MS / 1000)
+        return _lock(path)
 
 
 def _lock(path: Path) -> int:

@@ -22,7 +22,7 @@ from klamm.cli.explanations.linked_events import (
     key_of,
     read_rows,
 )
-from klamm.cli.explanations.rows import PartitionStatus, partition_status
+from klamm.cli.explanations.rows import PartitionStatus, only_controller, partition_status
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
@@ -206,6 +206,7 @@ class _Seen:
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
         self._dead: set[int] = set()
+        self._stores_nothing: int | None = None
         self._replicas: dict[tuple[int, int], str] = {}
         self._state: str | None = None
         self._leader: int | None = None
@@ -221,6 +222,7 @@ class _Seen:
         match row.kind:
             case Kind.RUN_START:
                 self._dead.clear()
+                self._stores_nothing = only_controller(row)
             case Kind.BROKER_OFFLINE:
                 self._dead.add(row.replica)
             case Kind.BROKER_ONLINE:
@@ -297,6 +299,13 @@ class _Seen:
         if self._deletion is not None:
             return (
                 "the partition has no leader; the topic is queued for deletion, so none is elected"
+            )
+        if self._isr == (self._stores_nothing,):
+            return (
+                "the partition has no leader, because its ISR is only broker "
+                f"{self._stores_nothing}, klamm's controller, which stores nothing; reassign it to "
+                "other brokers, and elect a leader there with kafka-leader-election "
+                "--election-type UNCLEAN"
             )
         isr = _brokers(self._isr)
         return f"the partition has no leader until a broker in its ISR is live again: {isr}"

@@ -17,6 +17,7 @@ from klamm.cli.explanations.rows import (
     event_meaning,
     event_name,
     failed_dir_text,
+    only_controller,
     rules_of,
     trigger_of,
     znodes_of,
@@ -87,6 +88,7 @@ class Change(msgspec.Struct, frozen=True):
 
     ``steps`` are the event's rows without control requests and responses. ``requests`` is None if
     the run's journal does not record requests. ``followed`` are the events that this event caused.
+    ``is_of_controller_run``: a `klamm controller run` wrote the rows.
     """
 
     key: EventKey
@@ -96,6 +98,7 @@ class Change(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     requests: tuple[JournalRow, ...] | None
     followed: tuple[Cause, ...]
+    is_of_controller_run: bool
 
 
 class LinkedEvents:
@@ -110,6 +113,7 @@ class LinkedEvents:
         self.ended: dict[tuple[str, str], list[EventKey]] = {}
         self._place: dict[EventKey, int] = {}
         self.with_messages: set[str] = set()
+        self._controller_runs: set[str] = set()
         self._logs: list[JournalRow] = []
         self._failed_dirs: dict[EventKey, list[JournalRow]] = {}
         self._unlinked_dirs: list[JournalRow] = []
@@ -142,6 +146,8 @@ class LinkedEvents:
         self._link_failed_dirs(key, row)
         if row.kind == Kind.REQUEST_SENT:
             self.with_messages.add(row.run_id)
+        if only_controller(row) is not None:
+            self._controller_runs.add(row.run_id)
 
     def _link_failed_dirs(self, key: EventKey, row: JournalRow) -> None:
         """Link failed log directories to the event in which the controller detects the failures.
@@ -225,6 +231,7 @@ class LinkedEvents:
             tuple(steps),
             tuple(requests) if key.run_id in self.with_messages else None,
             tuple(self._link("then", other) for other in self.caused.get(key, ())),
+            key.run_id in self._controller_runs,
         )
 
     def _causes(self, key: EventKey, rows: Sequence[JournalRow]) -> Iterator[Cause]:

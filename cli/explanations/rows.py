@@ -48,6 +48,10 @@ _LEADERSHIPS = frozenset(
 )
 
 
+class _Started(msgspec.Struct):
+    controller: int | None = None
+
+
 class _FailedDir(msgspec.Struct):
     log_dir: str = "?"
     reason: str = "reason not recorded"
@@ -76,6 +80,16 @@ class PartitionStatus(NamedTuple):
     leader_epoch: int | None
     zk_version: int | None
     replicas: dict[int, str]
+
+
+def only_controller(row: JournalRow) -> int | None:
+    """Return the broker id of the `klamm controller run` whose start a row records, or None."""
+    if row.kind != Kind.RUN_START:
+        return None
+    try:
+        return msgspec.json.decode(row.detail or "{}", type=_Started).controller
+    except msgspec.DecodeError:
+        return None
 
 
 def event_name(row: JournalRow) -> str:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from klamm.admin.guard import MARKER_PATH
+from klamm.cli.main import main
 from klamm.cluster.errors import EnvironmentProblem, KlammError, NotKlamm, UsageError
 from klamm.cluster.types import Broker, EndPoint
 from klamm.server.cluster_server import ClusterServer
@@ -227,3 +228,45 @@ def test_topics_with_replicas_on_the_controller_are_warned_of(
     ]
     advice = f"klamm reassign-partitions --zookeeper {chroot} --execute"
     assert klamm.printed.count(advice) == 3
+
+
+@pytest.mark.slow
+def test_commands_know_that_the_controller_runs(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, port, folder = chroot[chroot.index("/") :], free_ports(BROKERS + 1), tmp_path / "klamm"
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main([*words, "--data-dir", str(folder)])
+        return code, *capsys.readouterr()
+
+    with ClusterServer(config_of(chroot, tmp_path / "brokers", str(port))):
+        zookeeper_client.delete(root + MARKER_PATH)
+        listener = f"127.0.0.1:{port + BROKERS}"
+        klamm = KlammController(chroot, listener, tmp_path, (), ("--take-over",))
+        try:
+            klamm.await_line("is the controller")
+            data = b'{"version": 2, "partitions": {"0": [1000]}}'
+            zookeeper_client.create(f"{root}/brokers/topics/alone", data)
+            klamm.await_line("of topic alone")
+            wait_until(lambda: "no leader" in run("explain", "alone-0")[1], PATIENCE_S)
+            code, out, err = run("explain", "alone-0")
+            tail, status = run("journal", "tail"), run("status")
+        finally:
+            klamm.kill()
+    assert (code, err) == (0, "")
+    first, _, wait, *_ = out.splitlines()
+    assert first.endswith("; a running klamm writes to this file")
+    assert wait == (
+        "  the partition has no leader, because its ISR is only broker 1000, klamm's controller, "
+        "which stores nothing; reassign it to other brokers, and elect a leader there with "
+        "kafka-leader-election --election-type UNCLEAN"
+    )
+    assert "    not recorded by klamm controller run; its state-change.log counts them" in out
+    assert (tail[0], tail[2]) == (0, "")
+    assert (status[0], status[1]) == (1, "")
+    assert status[2].startswith(f"error: the klamm that runs in {folder} has no HTTP API: ")
+    ended = f"warning: the cluster of {folder}/journal.jsonl has ended: "
+    assert run("explain", "alone-0")[2].startswith(ended)
+    assert run("journal", "tail")[2].startswith(ended)
+    assert run("status")[2].startswith("error: no running klamm found: ")

@@ -11,7 +11,13 @@ import msgspec
 import pytest
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
-from klamm.server.data_dir import DataDir, ServerAddress, default_data_dir, read_address
+from klamm.server.data_dir import (
+    DataDir,
+    ServerAddress,
+    default_data_dir,
+    is_held,
+    read_address,
+)
 from klamm.server.journal_tail import last_rows, rows_after
 from tests.disk_limits import files_limited_to
 
@@ -120,6 +126,19 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
     second.check_not_held()
     second.open()
     second.close()
+
+
+def test_a_reader_that_looks_at_the_lock_does_not_prevent_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = os.open(tmp_path / "klamm.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda _: os.close(reader))
+    starting = DataDir(tmp_path)
+    starting.open()
+    assert is_held(tmp_path)
+    starting.close()
+    assert not is_held(tmp_path)
 
 
 def test_the_address_file_is_for_this_user_alone(tmp_path: Path) -> None:
