@@ -38,6 +38,8 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
         f"Cluster:     {values['cluster_id']} at {values['url']}, data in {values['data_dir']}",
         f"ZooKeeper:   {zookeeper['connect']} ({zookeeper['state'].lower()}{embedded})",
     ]
+    if values["bootstrap_servers"]:
+        lines.insert(1, f"Clients:     {bootstrap_text(values)}")
     if len(zookeeper["servers"]) > 1:
         servers = (f"{one['id']} {one['state']}" for one in zookeeper["servers"])
         lines.append(f"             servers: {', '.join(servers)}")
@@ -46,6 +48,13 @@ def status_lines(values: Mapping[str, Any]) -> list[str]:
             "             ZooKeeper is unreachable; the values below are the last known ones"
         )
     return lines + state_lines(values)
+
+
+def bootstrap_text(values: Mapping[str, Any]) -> str:
+    """Return the options with which Kafka's tools connect."""
+    protocol = values["security_protocol"]
+    secured = "" if protocol == "PLAINTEXT" else f" (security.protocol={protocol})"
+    return f"--bootstrap-server {','.join(values['bootstrap_servers'])}{secured}"
 
 
 def state_lines(values: Mapping[str, Any]) -> list[str]:

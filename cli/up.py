@@ -24,6 +24,7 @@ from klamm.cli.console import HarmlessConsole
 from klamm.cli.interrupted import NOTHING_STARTED, erase_typed
 from klamm.cli.options import QuirkNames, comma_separated
 from klamm.cli.own_log import log_to
+from klamm.cli.status import bootstrap_text
 from klamm.cli.waiting import waiting
 from klamm.cluster.errors import Interrupted, KlammError, UsageError
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
@@ -54,6 +55,8 @@ Examples:
   klamm up --brokers 3 --journal-fsync --journal-retention-bytes 1000000000
   klamm up --brokers 9 --max-partitions 50000 --max-partitions-per-request 5000
   klamm up --brokers 3 --host 0.0.0.0 --allowed-host klamm.example.org --token-file token.txt
+  klamm up --brokers 3 --listen 9092
+  klamm up --brokers 3 --listen 0.0.0.0:9092 --advertised-listener kafka.example.org
   klamm up --brokers 3 --listen SSL://9092 --config ssl.keystore.location=brokers.pem
   klamm up --brokers 3 --listen SASL_SSL://9092 --config ssl.keystore.location=brokers.pem \\
     --config klamm.sasl.plain.users.location=users.txt
@@ -152,7 +155,8 @@ Segments = Annotated[
     typer.Option(
         "--segments",
         help="Brokers keep records in segment files in the data directory, as Kafka does. "
-        "Without it, logs are in memory and are lost when klamm up ends.",
+        "Without it, logs are in memory, or with --listen in temporary files, and are lost when "
+        "klamm up ends.",
     ),
 ]
 Listen = Annotated[
@@ -424,6 +428,9 @@ class StartupOutput:
         self.stop()
         path = server.data_dir.path
         self.print_plain_line(f"Journal and logs: {path}")
+        addresses = server.kafka_addresses()
+        if addresses["bootstrap_servers"]:
+            self.print_plain_line(f"Kafka's clients: {bootstrap_text(addresses)}")
         self.print_plain_line(f"klamm is up: {server.url}")
         if self._console.is_terminal:
             where = "" if path == default_data_dir(os.environ) else f" --data-dir {path}"

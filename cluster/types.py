@@ -50,6 +50,11 @@ class PartitionAndReplica(NamedTuple):
         return f"[Topic={tp.topic},Partition={tp.partition},Replica={self.replica}]"
 
 
+def host_and_port(host: str, port: int) -> str:
+    """Return HOST:PORT, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class EndPoint(msgspec.Struct, frozen=True, gc=False):
     """Listener address of a broker (kafka.cluster.EndPoint)."""
 
@@ -61,8 +66,7 @@ class EndPoint(msgspec.Struct, frozen=True, gc=False):
     @property
     def connection_string(self) -> str:
         """The address as in the config listeners, e.g. ``PLAINTEXT://localhost:9092``."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener_name}://{host}:{self.port}"
+        return f"{self.listener_name}://{host_and_port(self.host, self.port)}"
 
 
 class Broker(msgspec.Struct, frozen=True):

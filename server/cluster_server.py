@@ -30,6 +30,7 @@ from klamm.cluster.errors import (
 )
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.cluster.quirks import NAMES
+from klamm.cluster.types import host_and_port
 from klamm.cluster.version import klamm_version
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.archive import Archive
@@ -46,7 +47,7 @@ from klamm.server.closing import Closing
 from klamm.server.config import ServerConfig
 from klamm.server.data_dir import DataDir, ServerAddress
 from klamm.server.dump_loading import Say, load_dump
-from klamm.server.states import Status
+from klamm.server.states import KafkaAddresses, Status
 from klamm.server.status import cluster_status
 from klamm.server.zookeeper_guard import ZooKeeperGuard
 from klamm.server.zookeeper_monitor import ZooKeeperMonitor
@@ -61,6 +62,7 @@ ELECTION_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 5.0
 ZNODES_A_SECOND = 1_000
 _NO_CONTROLLER = -1
+_BOOTSTRAP_SERVERS = 3
 
 
 class ClusterServer:
@@ -368,9 +370,24 @@ class ClusterServer:
         return {
             "klamm_version": klamm_version(),
             "url": self.url,
+            **self.kafka_addresses(),
             "data_dir": str(self.data_dir.path),
             "uptime_ms": round((time.monotonic() - self._started_s) * 1000),
             **cluster_status(self.cluster, self.operations, last_known),
+        }
+
+    def kafka_addresses(self) -> KafkaAddresses:
+        """Return where Kafka's clients connect."""
+        if self.config.listen is None:
+            return {"bootstrap_servers": [], "security_protocol": None}
+        spec = self.cluster.spec
+        end_points = [
+            spec.broker_info(broker_id).end_points[0]
+            for broker_id in spec.broker_ids[:_BOOTSTRAP_SERVERS]
+        ]
+        return {
+            "bootstrap_servers": [host_and_port(one.host, one.port) for one in end_points],
+            "security_protocol": self.config.listen_protocol,
         }
 
 

@@ -208,8 +208,8 @@ class ServerConfig:
                 f"--listen {self.listen}: unknown security protocol {self.listen_protocol}",
                 hint=f"use one of {', '.join(SECURITY_PROTOCOLS)}",
             )
-        _ = self.listener_security(), self.broker_security()
         self._check_first_port("--listen", self.listen, self.listen_place(0))
+        _ = self.listener_security(), self.broker_security()
         advertised = self._advertised_place()
         self._check_first_port("--advertised-listener", self.advertised_listener, advertised)
         if _is_any(advertised[0]):
@@ -219,7 +219,12 @@ class ServerConfig:
             )
 
     def _check_first_port(self, option: str, value: str | None, place: tuple[str, int]) -> None:
-        _, port = place
+        host, port = place
+        if ":" in host and _address(host) is None:
+            raise UsageError(
+                f"{option} {value}: {host} is not a valid host",
+                hint="write HOST:PORT, or [ADDRESS]:PORT for an IPv6 address",
+            )
         last = MAX_PORT - max(self.broker_ids)
         if port not in range(1, last + 1):
             raise UsageError(

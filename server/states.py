@@ -215,7 +215,14 @@ class ClusterState(TypedDict):
     errors: list[str]
 
 
-class Status(ClusterState):
+class KafkaAddresses(TypedDict):
+    """Where Kafka's clients connect: HOST:PORT of up to three brokers, none without --listen."""
+
+    bootstrap_servers: list[str]
+    security_protocol: str | None
+
+
+class Status(ClusterState, KafkaAddresses):
     """Response to GET /status: the state of the cluster and of the server."""
 
     klamm_version: str

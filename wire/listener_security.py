@@ -90,7 +90,21 @@ def load_keystore(context: ssl.SSLContext, path: str, password_path: str | None)
     try:
         context.load_cert_chain(path, password=password)
     except (OSError, ValueError) as error:
-        raise unusable_files(path, "private key and certificate of the brokers", error) from error
+        raise unusable_files(
+            path, "private key and certificate of the brokers", _missing(path) or error
+        ) from error
+
+
+def _missing(path: str) -> ValueError | None:
+    """Return what a PEM file lacks, which OpenSSL does not tell."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError:
+        return None
+    for part in (b"PRIVATE KEY", b"CERTIFICATE"):
+        if b"%s-----" % part not in text:
+            return ValueError(f"it has no {part.decode().lower()} in PEM format")
+    return None
 
 
 def read_users(path: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ accepts requests and does not answer. Mirrors kafka.network.SocketServer.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -21,9 +22,11 @@ from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.errors import EnvironmentProblem, WrongState
 from klamm.cluster.requests import Address
+from klamm.cluster.types import host_and_port
 from klamm.runtime.real.cluster import RealCluster
 from klamm.wire.config import listener_config
 from klamm.wire.connection import Connection, ConnectionLost, Served
+from klamm.wire.connection_warnings import ConnectionWarnings
 from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.listener_security import (
     UNSECURED,
@@ -40,8 +43,6 @@ HANDSHAKE_S: Final = 30.0
 """How long a TLS handshake may take."""
 
 logger = logging.getLogger(__name__)
-
-WARNING_INTERVAL_S: Final = 1.0
 
 
 class Listener(NamedTuple):
@@ -81,8 +82,7 @@ class Listeners:
         self._sockets: dict[int, list[socket.socket]] = {}
         self._connections: dict[int, set[asyncio.Task[None]]] = {}
         self._by_host: Counter[tuple[int, str]] = Counter()
-        self._next_warning_s = 0.0
-        self._not_logged = 0
+        self._warnings = ConnectionWarnings()
         self._many_elements: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def open(self) -> None:
@@ -93,6 +93,8 @@ class Listeners:
         for broker_id in self._cluster.spec.broker_ids:
             for listener in self._listeners:
                 _check_port(listener, broker_id)
+        for listener in self._listeners:
+            self._check_users(listener)
         self._loop = asyncio.new_event_loop()
         self._memory = RequestMemory(self._config.socket_request_max_bytes)
         self._thread = threading.Thread(target=self._loop.run_forever, name="listeners")
@@ -111,6 +113,20 @@ class Listeners:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that serves the connections, from ``open`` to ``close``."""
         return self._loop
+
+    def _check_users(self, listener: Listener) -> None:
+        """Warn if nobody can log in yet."""
+        mechanisms, users = listener.security.mechanisms, listener.security.plain_users
+        if not mechanisms or (users and "PLAIN" in mechanisms):
+            return
+        if not SCRAM_MECHANISMS.keys().isdisjoint(mechanisms) and self._credentials.has_any():
+            return
+        logger.warning(
+            "nobody can log in to the listener %s, because there are no users for %s: name a file "
+            "of users in klamm.sasl.plain.users.location, or add users of SCRAM with klamm configs",
+            listener.name,
+            ", ".join(mechanisms),
+        )
 
     # -- brokers
 
@@ -244,14 +260,9 @@ class Listeners:
         return SaslAuthenticator({name: servers[name] for name in security.mechanisms})
 
     def _warn(self, broker_id: int, why: str) -> None:
-        """Log a closed connection, at most one a second, so that a client cannot fill the log."""
-        if self._loop.time() < self._next_warning_s:
-            self._not_logged += 1
-            return
-        more = f" (and {self._not_logged} more)" if self._not_logged else ""
-        logger.warning("broker %d closed a connection: %s%s", broker_id, why, more)
-        self._next_warning_s = self._loop.time() + WARNING_INTERVAL_S
-        self._not_logged = 0
+        text = self._warnings.to_log(why, self._loop.time())
+        if text is not None:
+            logger.warning("broker %d closed a connection: %s", broker_id, text)
 
     async def _opened(
         self, client: socket.socket, tls: ssl.SSLContext | None
@@ -277,9 +288,12 @@ def _check_port(listener: Listener, broker_id: int) -> None:
         _listen(listener, broker_id).close()
     except OSError as error:
         host, port = listener.place(broker_id)
+        hint = f"{host} is no address of this machine: choose another host"
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            hint = "choose another port"
+        reason, *_ = (error.strerror or "").partition(" (while ")  # which repeats the address
         raise EnvironmentProblem(
-            f"broker {broker_id} cannot listen on {host}:{port}: {error.strerror}",
-            hint="choose another port",
+            f"broker {broker_id} cannot listen on {host_and_port(host, port)}: {reason}", hint=hint
         ) from error
 
 

@@ -123,6 +123,13 @@ class StoredCredentials:
         self._admin = admin
         self._known: dict[str, dict[str, str]] = {}
 
+    def has_any(self) -> bool:
+        """Return False if no user has a credential. While ZooKeeper is lost, some may have one."""
+        try:
+            return bool(self._admin.user_scram_credentials.describe(None))
+        except KlammError:
+            return True
+
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """Return a user's credential. Raises InvalidCredentials if it cannot be read."""
         try:

@@ -21,12 +21,13 @@ from confluent_kafka.admin._scram import (
 )
 
 from bench.kafka.locate import SKIP_REASON, run_tool
+from klamm.admin.configs.scram_credentials import MIN_ITERATIONS, CredentialUpsertion
 from klamm.cluster.api_errors import Errors
 from klamm.drills.kafka.jars import kafka_libs
 from klamm.runtime.actions import FailRequests
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
-from klamm.wire import connection, listeners
+from klamm.wire import connection, connection_warnings
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
 from tests.security_clients import (
     ROUND_TRIP_PARAMS,
@@ -41,6 +42,7 @@ from tests.zookeeper_tls import Certificates
 ALL_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 ALICE = Login("PLAIN", "alice", "of alice: secret")
 FAILED = "broker 0 closed a connection: authentication of 127.0.0.1 failed: "
+NOBODY = "nobody can log in to the listener SASL_PLAINTEXT, because there are no users"
 METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 9, -1)
 TOKEN = b"\0alice\0of alice: secret"
@@ -63,7 +65,7 @@ def server(
 
     The parameter is the security protocol and the mechanisms.
     """
-    monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 0.0)
+    monkeypatch.setattr(connection_warnings, "INTERVAL_S", 0.0)
     users = tmp_path / "users.txt"
     users.write_text(f"# users\n\n{ALICE.user}:{ALICE.password}\nbob:b\n")
     config = {
@@ -85,6 +87,37 @@ def handshake(mechanism: bytes, version: int = 1) -> bytes:
 
 def authenticate(token: bytes, version: int = 0) -> bytes:
     return struct.pack(">hhihi", 36, version, 9, -1, len(token)) + token
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "users", "is_warned"),
+    [
+        (ALL_MECHANISMS, None, True),
+        (ALL_MECHANISMS, "# nobody\n", True),
+        ("SCRAM-SHA-256", "bob:b\n", True),
+        (ALL_MECHANISMS, "bob:b\n", False),
+    ],
+)
+def test_listeners_without_users_warn(
+    chroot: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    mechanisms: str,
+    users: str | None,
+    is_warned: bool,
+) -> None:
+    config = {"sasl.enabled.mechanisms": mechanisms}
+    if users is not None:
+        config["klamm.sasl.plain.users.location"] = str(tmp_path / "users.txt")
+        (tmp_path / "users.txt").write_text(users)
+    listen = f"SASL_PLAINTEXT://{free_ports(BROKERS)}"
+    with ClusterServer(config_of(chroot, tmp_path / "data", listen, config=config)) as server:
+        assert (NOBODY in caplog.text) == is_warned
+        alice = CredentialUpsertion("alice", 1, MIN_ITERATIONS, b"salt", b"salted")
+        server.admin.user_scram_credentials.alter([alice], [])
+    caplog.clear()
+    with ClusterServer(config_of(chroot, tmp_path / "data", listen, config=config)):
+        assert NOBODY not in caplog.text
 
 
 class Exchange:

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from klamm.cluster.errors import UsageError
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
-from klamm.wire import listeners
+from klamm.wire import connection_warnings, listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
 from tests.security_clients import ROUND_TRIP_PARAMS, trusting
 from tests.waiting import wait_until
@@ -52,7 +52,7 @@ def server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[ClusterServer]:
     """A cluster with TLS that logs every failure; the parameter is ssl.client.auth."""
-    monkeypatch.setattr(listeners, "WARNING_INTERVAL_S", 0.0)
+    monkeypatch.setattr(connection_warnings, "INTERVAL_S", 0.0)
     client_auth = getattr(request, "param", "none")
     with ClusterServer(tls_config(chroot, tmp_path, certificates, client_auth)) as opened:
         create(opened, (0, 1, 2))
@@ -197,7 +197,12 @@ def test_an_encrypted_private_key_needs_its_password(
         (
             "SSL://9092",
             {"ssl.keystore.location": "{encrypted}"},
-            "cannot be used as private key and certificate of the brokers: ",
+            "cannot be used as private key and certificate of the brokers: it has no certificate",
+        ),
+        (
+            "SSL://9092",
+            {"ssl.keystore.location": "{ca}"},
+            "cannot be used as private key and certificate of the brokers: it has no private key",
         ),
         (
             "SSL://9092",
@@ -218,7 +223,11 @@ def test_an_encrypted_private_key_needs_its_password(
 def test_settings_that_cannot_be_used_are_refused(
     tmp_path: Path, certificates: Certificates, listen: str, config: dict[str, str], message: str
 ) -> None:
-    files = {"encrypted": certificates.encrypted_key, "server": certificates.server}
+    files = {
+        "encrypted": certificates.encrypted_key,
+        "server": certificates.server,
+        "ca": certificates.ca,
+    }
     given = {name: text.format(**files) for name, text in config.items()}
     with pytest.raises(UsageError, match=re.escape(message)):
         config_of("localhost:2181", tmp_path, listen, config=given)

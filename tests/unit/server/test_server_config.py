@@ -73,6 +73,12 @@ def test_the_last_values_that_are_accepted(values: dict[str, Any]) -> None:
         ({"brokers": 1, "zookeeper_tls": TLS}, "the embedded ZooKeeper does not support TLS"),
         ({"brokers": 1, "advertised_listener": "h"}, "--advertised-listener requires --listen"),
         ({**LISTEN, "listen": "0"}, "--listen 0: it is not a valid port"),
+        ({**LISTEN, "listen": "h:99999"}, "--listen h:99999: 99999 is not a valid port"),
+        ({**LISTEN, "listen": "1:2:3"}, "--listen 1:2:3: 1:2 is not a valid host"),
+        (
+            {**LISTEN, "listen": "9092", "advertised_listener": "1:2:3"},
+            "--advertised-listener 1:2:3: 1:2 is not a valid host",
+        ),
         ({**LISTEN, "listen": "65534"}, "--listen 65534: 65534 is not a valid port"),
         (
             {**LISTEN, "listen": "9092", "advertised_listener": "h:65534"},
