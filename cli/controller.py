@@ -22,7 +22,7 @@ from klamm.cli.kafka_tools import ask_before_write
 from klamm.cli.own_log import log_to
 from klamm.cli.running import stopped_by_signals
 from klamm.cli.server_options import Answered, asks_server
-from klamm.cli.up import Configs, SessionTimeout, parse_configs
+from klamm.cli.up import Configs, parse_configs
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import KlammError
@@ -113,7 +113,9 @@ def run(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: Configs = None,
-    session_timeout_ms: SessionTimeout = DEFAULT_SESSION_TIMEOUT_MS,
+    session_timeout_ms: Annotated[
+        int, typer.Option(help="ZooKeeper session timeout of this controller, in ms.")
+    ] = DEFAULT_SESSION_TIMEOUT_MS,
     data_dir: Annotated[
         Path | None,
         typer.Option(

@@ -54,6 +54,7 @@ from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 from klamm.zk.znode_client import NodeExists
+from klamm.zk.znodes.brokers import uses_sasl
 
 SUCCESSOR_TIMEOUT_S: Final = 20.0
 """How long to wait for a broker to be elected after the controller has resigned."""
@@ -268,6 +269,7 @@ class ControllerServer:
         Raises KlammError if a file cannot be used, or a broker refuses the controller.
         """
         properties, name = self.config.config, self.config.control_listener_name
+        _check_user_is_needed(properties, end_points)
         listeners = [_listener(one, listener_config(properties)) for one in end_points]
         control = next(one for one in end_points if one.listener_name == name)
         security = broker_security(control.security_protocol, inter_broker_config(properties))
@@ -311,6 +313,18 @@ def await_successor(config: ControllerServerConfig) -> KnownController | None:
         return None
     finally:
         session.close()
+
+
+def _check_user_is_needed(properties: Mapping[str, str], listeners: tuple[EndPoint, ...]) -> None:
+    """Raise UsageError if the controller has a user, but no listener uses SASL."""
+    name = "klamm.sasl.inter.broker.user.location"
+    if name in properties and not any(uses_sasl(one.security_protocol) for one in listeners):
+        texts = ", ".join(f"{one.listener_name} ({one.security_protocol})" for one in listeners)
+        raise UsageError(
+            f"--config {name}={properties[name]}: the controller would not log in, because no "
+            f"--listener uses SASL: {texts}",
+            hint="name a SASL listener of the brokers with --listener NAME://HOST:PORT",
+        )
 
 
 def _listener(end_point: EndPoint, config: ListenerConfig) -> Listener:

@@ -64,6 +64,7 @@ class Connection(ConnectionHandler):
     - ``silence_limit_ms``: the connection is dropped if the server does not respond within two
       thirds of this limit. A limit longer than the session timeout has no effect.
     - ``on_watch_event``: called with the bytes of every watch event.
+    - ``is_resolved``: False if no address of any server was found at the last attempt.
     - ``refusals``: number of consecutive connections that a server accepted but closed instead of
       responding to the handshake.
     """
@@ -85,7 +86,13 @@ class Connection(ConnectionHandler):
         self._on_watch_event = on_watch_event
         self._unanswered_since_s: float | None = None
         self.refusals = 0
+        self.is_resolved = True
         client._connection = self
+
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        found: list[tuple[str, str, int]] = super()._expand_client_hosts()
+        self.is_resolved = bool(found)
+        return found
 
     @property
     def attempt_timeout_s(self) -> float:

@@ -109,8 +109,10 @@ class KazooSession:
             error = self._client.handler.connection_error
             if isinstance(error, ssl.SSLError | ConnectionResetError) and self._tls is not None:
                 raise tls_failure(self._hosts, error)
+            unknown = "" if self._client._connection.is_resolved else ": unknown host"
             raise ZooKeeperUnavailable(
-                f"no ZooKeeper server responds at {self._hosts} within {connection_timeout_ms} ms",
+                f"no ZooKeeper server responds at {self._hosts} within {connection_timeout_ms} ms"
+                f"{unknown}",
                 hint="start it, or name another server with --zookeeper host:port/chroot",
             )
 

@@ -270,3 +270,17 @@ def test_commands_know_that_the_controller_runs(
     assert run("explain", "alone-0")[2].startswith(ended)
     assert run("journal", "tail")[2].startswith(ended)
     assert run("status")[2].startswith("error: no running klamm found: ")
+
+
+def test_a_user_without_sasl_is_refused(configure: Configure, root: str) -> None:
+    name = "klamm.sasl.inter.broker.user.location"
+    error = refusal(configure(config={name: "/nope"}))
+    assert error.message == (
+        f"--config {name}=/nope: the controller would not log in, because no --listener uses SASL: "
+        "PLAINTEXT (PLAINTEXT)"
+    )
+
+
+def test_the_session_timeout_is_the_controllers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["controller", "run", "--help"]) == 0
+    assert "session timeout of this controller" in " ".join(capsys.readouterr().out.split())

@@ -116,6 +116,18 @@ def test_no_server_is_one_clear_line() -> None:
     assert str(raised.value) == f"no ZooKeeper server responds at 127.0.0.1:{port} within 200 ms"
 
 
+@pytest.mark.usefixtures("nothing_left")
+def test_an_unknown_host_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> list[object]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    with pytest.raises(ZooKeeperUnavailable) as raised:
+        KazooSession("garbage", TIMEOUT_MS, connection_timeout_ms=1000)
+    said = "no ZooKeeper server responds at garbage within 1000 ms: unknown host"
+    assert str(raised.value) == said
+
+
 def test_the_biggest_transaction_goes_and_one_byte_more_does_not(
     session: KazooSession, store: KazooStore
 ) -> None:
