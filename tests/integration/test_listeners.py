@@ -272,6 +272,18 @@ def test_a_bad_advertised_listener_is_refused(
         config_of("z:1", tmp_path, listen, advertised)
 
 
+def test_transactions_are_refused(server: ClusterServer) -> None:
+    create(server, (0, 1, 2))
+    coordinator = struct.pack(">hhihh1sb", 10, 1, 9, -1, 1, b"x", 1)
+    # The error follows the correlation id and the throttle time.
+    assert struct.unpack_from(">h", ask(server, 0, coordinator), 8) == (35,)
+    producer_id = struct.pack(">hhihh1si", 22, 0, 9, -1, 1, b"x", 60_000)
+    assert struct.unpack_from(">h", ask(server, 0, producer_id), 8) == (35,)
+    end = struct.pack(">hhihh1sqhb", 26, 0, 9, -1, 1, b"x", 1, 0, 1)
+    assert ask(server, 0, end) == b""
+    assert_serves(server)
+
+
 def test_without_segments_records_do_not_outlive_the_cluster(chroot: str, tmp_path: Path) -> None:
     async def produce(server: ClusterServer, value: bytes) -> int:
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap(server), acks="all")
