@@ -82,17 +82,17 @@ class CountedRows:
         """
         count, first, last = 0, b"", b""
         part = self._source.after(0)
-        self._warnings.show(part)
         while part.lines:
+            self._warnings.show(part)
             count, first, last = count + len(part.lines), first or part.lines[0], part.lines[-1]
             yield from part.lines
             part = self._source.after(part.next)
-            self._warnings.show(part)
         if not count:
             raise UsageError(
                 f"{self.path} has no journal rows",
                 hint="klamm up writes the journal to journal.jsonl in its data directory",
             )
+        self._warnings.show(part)
         self._count, self._first, self._last = count, first, last
 
     @property

@@ -7,6 +7,7 @@ time. Records, pauses, disk faults, configs and requested elections are not repe
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +27,9 @@ _HAS_CONTROLLER: Final = "exists: [/controller]"
 
 
 class _Step(NamedTuple):
-    """A step, the time of its action, and the time at which its conditions hold."""
+    """A step, the time of its action, and the time at which its conditions hold.
+
+    If another action comes before that time, the drill does not wait for the conditions."""
 
     begin_ms: int
     end_ms: int
@@ -69,6 +72,7 @@ class _Recorder:
         self._steps: list[_Step] = []
         self._down: set[int] = set()
         self._leaving: set[int] = set()
+        self._alive_ms: dict[int, int] = {}
         self._deleting: set[str] = set()
         self._controller: tuple[int, int] | None = None
 
@@ -86,8 +90,8 @@ class _Recorder:
                 self._take_end(row.t_ms, row.replica)
             case Kind.BROKER_ONLINE if row.replica in self._down:
                 self._down.remove(row.replica)
-                running = [one for one in self.brokers if one not in self._down]
-                self._add(row.t_ms, f"start: {row.replica}", f"brokers: {running}")
+                self._alive_ms[row.replica] = row.t_ms
+                self._add(row.t_ms, f"start: {row.replica}", f"exists: /brokers/ids/{row.replica}")
             case Kind.PARTITION_SNAPSHOT | Kind.TOPIC_CREATED if not self._steps:
                 if topic not in self._initial:
                     self._initial[topic] = self._assignment(topic)
@@ -117,13 +121,15 @@ class _Recorder:
             for topic, assignment in self._initial.items():
                 yield f"    {_scalar(topic)}: {assignment}"
         yield "steps:"
-        at_ms = self._steps[0].begin_ms if self._steps else 0
-        for step in self._steps:
+        steps = sorted(self._steps, key=lambda step: step.begin_ms)
+        at_ms = steps[0].begin_ms if steps else 0
+        for step, following in itertools.zip_longest(steps, steps[1:]):
             if step.begin_ms - at_ms >= _MIN_WAIT_MS:
                 yield f"  - wait: {step.begin_ms - at_ms}ms"
-            at_ms = max(at_ms, step.end_ms)
             yield f"  - {step.action}"
-            if step.until:
+            at_ms = max(at_ms, step.begin_ms)
+            if step.until and (following is None or step.end_ms <= following.begin_ms):
+                at_ms = max(at_ms, step.end_ms)
                 yield f"    until: {{{', '.join(step.until)}}}"
         if not self._steps:
             yield "  - wait: 1s"
@@ -137,7 +143,9 @@ class _Recorder:
             self._leaving.remove(broker)
             self._add(t_ms, f"stop: {broker}", *until)
         else:
-            self._steps.append(_Step(t_ms - _NOTICED_AFTER_MS, t_ms, f"kill: {broker}", until))
+            # It cannot have died before it started or acted.
+            died_ms = max(t_ms - _NOTICED_AFTER_MS, self._alive_ms.get(broker, 0))
+            self._steps.append(_Step(died_ms, t_ms, f"kill: {broker}", until))
 
     def _take_election(self, row: JournalRow) -> None:
         """Add the end of the previous controller. It died if it did not write that it ended."""
