@@ -24,7 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _REPEAT_S: Final = 1.0
-_RARELY: Final = (200_000, 20, 20)
+_RARELY: Final = (200_000, 5, 20)
 
 
 class OutOfTime(BaseException):

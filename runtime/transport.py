@@ -394,10 +394,6 @@ class SimulatedTransport(RoutedTransport):
         """Return the delivery time of the next message, in monotonic milliseconds, or None."""
         return self._in_flight[0][0] if self._in_flight else None
 
-    def in_flight_before(self, due_ms: float) -> bool:
-        """Return True if a message will be delivered by ``due_ms``."""
-        return bool(self._in_flight) and self._in_flight[0][0] <= due_ms
-
     def deliver_due(self) -> int:
         """Deliver all messages that are due, and return how many there were."""
         delivered, now_ms = 0, self._clock.monotonic_ms()

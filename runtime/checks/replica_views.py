@@ -73,12 +73,13 @@ class ReplicaViews:
         """Return all replicas of a partition."""
         found = []
         for broker_id, broker, hosted in hosts:
-            if (partition := hosted.get(tp)) is not None and broker is not None:
-                view = self._on_running(tp, broker_id, broker, partition)
-            elif broker is None:
+            if broker is None:
                 view = self._on_stopped(tp, broker_id)
-            else:
+            elif (partition := hosted.get(tp)) is None or (log := partition.log) is None:
                 continue
+            else:
+                broker.rates.materialize(tp)
+                view = self._view(tp, broker_id, log, partition.high_watermark, partition.state)
             if view is not None:
                 found.append(view)
         views, before = tuple(found), self._partitions.get(tp)
@@ -93,12 +94,7 @@ class ReplicaViews:
             return self._on_stopped(tp, broker_id)
         broker = running.node.broker
         partition = broker.replica_manager.partitions.get(tp)
-        return None if partition is None else self._on_running(tp, broker_id, broker, partition)
-
-    def _on_running(
-        self, tp: TopicPartition, broker_id: int, broker: Broker, partition: Partition
-    ) -> ReplicaView | None:
-        if partition.log is None:
+        if partition is None or partition.log is None:
             return None
         broker.rates.materialize(tp)
         return self._view(tp, broker_id, partition.log, partition.high_watermark, partition.state)

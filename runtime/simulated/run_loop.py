@@ -129,24 +129,25 @@ class RunLoop:
         self._agenda.recheck_all()
         return self.do_next(self._agenda.runnable())
 
-    def do_next(self, runnable: list[Actor], due_ms: float | None = None) -> bool:
+    def do_next(self, runnable: list[Actor]) -> bool:
         """Run one of the runnable actors. If there are none, deliver messages or advance the time.
 
-        ``due_ms``: what ``next_due_ms`` has just returned, if it was called. Return False if
-        nothing is left to do."""
+        Return False if nothing is left to do."""
         if runnable:
             index = self._pick(len(runnable))
             self.choices.append(index)
             self._resume(runnable[index])
         elif not self._transport.deliver_due():
-            if due_ms is None:
-                due_ms = self._next_due_ms()
+            due_ms = self._next_due_ms()
             if due_ms is None:
                 return False
-            self._clock.advance_to(due_ms)
-            self._server.expire_due()
+            self._advance_to(due_ms)
         self.steps_run += 1
         return True
+
+    def _advance_to(self, due_ms: float) -> None:
+        self._clock.advance_to(due_ms)
+        self._server.expire_due()
 
     def next_due_ms(self) -> float | None:
         """Return the due time of the next timer, message or session expiry, in monotonic ms."""
@@ -180,13 +181,16 @@ class RunLoop:
         """Run one step if it is due by the deadline.
 
         Otherwise advance the time to the deadline and return False."""
-        runnable, due_ms = self._agenda.runnable(), None
-        if not runnable and not self._transport.in_flight_before(deadline_ms):
+        runnable = self._agenda.runnable()
+        if runnable:
+            return self.do_next(runnable)
+        if not self._transport.deliver_due():
             due_ms = self._next_due_ms()
             if due_ms is None or due_ms > deadline_ms:
                 self._clock.advance_to(deadline_ms)
                 return False
-        self.do_next(runnable, due_ms)
+            self._advance_to(due_ms)
+        self.steps_run += 1
         return True
 
     def _pick(self, count: int) -> int:
