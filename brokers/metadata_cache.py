@@ -22,7 +22,6 @@ class MetadataCache:
         "alive_brokers",
         "controller_epoch",
         "controller_id",
-        "update_count",
     )
 
     def __init__(self) -> None:
@@ -32,11 +31,9 @@ class MetadataCache:
         self.alive_brokers: dict[int, Broker] = {}
         self.controller_id: int | None = None
         self.controller_epoch = 0
-        self.update_count = 0
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Apply an UpdateMetadata request; return the partitions that it deletes (leader -2)."""
-        self.update_count += 1
         self.controller_id = request.controller_id if request.controller_id >= 0 else None
         self.controller_epoch = request.controller_epoch
         self.alive_brokers = {broker.id: broker for broker in request.live_brokers}

@@ -177,7 +177,7 @@ class ControllerServer:
         self._on_failure = on_failure
         self._stack = contextlib.ExitStack()
         self._own_replicas: list[OwnReplicas] = []
-        self._updates_seen = 0
+        self._seen_brokers: object = None
 
     def __enter__(self) -> ControllerServer:
         try:
@@ -214,10 +214,10 @@ class ControllerServer:
         if running is None:
             return self._own_replicas
         cache = running.node.broker.metadata_cache
-        if cache.update_count != self._updates_seen:
+        if cache.alive_brokers is not self._seen_brokers:  # each UpdateMetadata has a new dict
             with self.cluster.broker_thread_paused():
                 self._own_replicas = own_replicas(self.config.broker_id, cache)
-                self._updates_seen = cache.update_count
+                self._seen_brokers = cache.alive_brokers
         return self._own_replicas
 
     def _open(self) -> None:
