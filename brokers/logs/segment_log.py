@@ -235,20 +235,18 @@ class SegmentLog:
             self.truncate_fully_and_start_at(offset)
             return before - self.log_end_offset
         with self._storage_errors(f"truncating log to offset {offset} for {{}}"):
-            # After a crash, a recovery point above the new log end would look like lost records.
             found = self._segments[self._floor(offset)].find(offset)
-            self._lower_recovery_point(offset if found is None else found.header.base_offset)
+            self._lower_to(offset if found is None else found.header.base_offset)
             # In reverse order, so that a crash never leaves a gap.
             self._remove(self._segments[: self._floor(offset) : -1])
             end_offset = self._active.truncate_to(offset, self._now_ms)
-        self.log_start_offset = min(self.log_start_offset, end_offset)
         self._end_at(end_offset)
         return before - end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records, and delete their files immediately (see ReplicaLog)."""
         flushed_end = min(self.recovery_point, offset)
-        self._lower_recovery_point(min(offset, self.log_start_offset))
+        self._lower_to(min(offset, self.log_start_offset))
         self._epochs.clear()
         with self._storage_errors("truncating the entire log for {}"):
             for segment in reversed(self._segments):
@@ -401,12 +399,13 @@ class SegmentLog:
                 raise
             self.recovery_point = offset
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        """Lower the recovery point and write its checkpoint, before flushed records are truncated.
+    def _lower_to(self, offset: int) -> None:
+        """Lower the log start offset and the recovery point, before records are truncated.
 
-        Otherwise a crash could leave a log that ends below its checkpointed recovery point, and
+        Their checkpoints are written. Otherwise a crash could leave a log that ends below them, and
         such a log is considered damaged.
         """
+        self.log_start_offset = min(self.log_start_offset, offset)
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.on_recovery_point_lowered()

@@ -159,7 +159,7 @@ def test_late_and_repeated_messages_arrive_on_a_real_zookeeper_too(
 
 def test_a_drill_that_fails_leaves_nothing_either(run: Any, below: Any, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(HEAD + "  - until: {leader: {t-0: 1}}\n    within: 100ms\n")
+    path.write_text(HEAD + "  - kill: 2\n    until: {leader: {t-0: 1}}\n    within: 100ms\n")
     assert run(str(path))[0] == 11
     assert below() == []
     assert [t.name for t in threading.enumerate() if "broker" in t.name] == []
@@ -171,7 +171,7 @@ def test_a_zookeeper_that_is_lost_leaves_it_open(
 ) -> None:
     monkeypatch.setattr(live_driver, "_ZOOKEEPER_TIMEOUT_S", 1.0)
     path = tmp_path / "mine.yaml"
-    path.write_text(HEAD + "  - until: {leader: {t-0: 1}}\n")
+    path.write_text(HEAD + "  - kill: 2\n    until: {leader: {t-0: 1}}\n")
     folder = tmp_path / "kept"
     with EmbeddedZooKeeper() as server:
 

@@ -200,7 +200,7 @@ def test_a_listener_reads_the_request_and_the_client_its_response(
 def test_an_error_that_klamm_does_not_know_is_an_unknown_error() -> None:
     request = DeleteTopicsRequest(("t",), 1000)
     exchange = exchange_of(request, 1, "c")
-    values = {"responses": [{"name": "t", "topic_id": None, "error_code": 29}]}
+    values = {"responses": [{"name": "t", "topic_id": None, "error_code": 107}]}
     frame = response_frame(exchange.key, fill(response_schema(exchange.key), values))
     response = response_to(request, exchange.key, frame[SIZE_BYTES:])
     assert msgspec.to_builtins(response)["topics"][0]["error"] == Errors.UNKNOWN_SERVER_ERROR

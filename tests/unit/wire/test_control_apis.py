@@ -194,7 +194,7 @@ def test_the_controller_reads_what_a_broker_answers(protocol: str) -> None:
 
 def test_an_error_that_klamm_does_not_know_is_an_unknown_error() -> None:
     key = RequestKey(6, 7, 3)
-    body = fill(response_schema(key), {"error_code": 64})
+    body = fill(response_schema(key), {"error_code": 107})
     frame = response_frame(key, body)[SIZE:]
     unknown = UpdateMetadataResponse(Errors.UNKNOWN_SERVER_ERROR)
     assert combined_response(UPDATE_METADATA, [(key, frame)]) == unknown

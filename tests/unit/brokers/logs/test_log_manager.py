@@ -24,6 +24,7 @@ from klamm.cluster.records import CountedBatch, Produced
 from klamm.cluster.types import TopicPartition
 from tests.conformance.replica_logs import NOW_MS, epochs_of, replicate
 from tests.conformance.segment_logs import SegmentLogFactory
+from tests.unit.brokers.log_dir_moves import KINDS, Mover
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 TOPIC_ID = "KCQ2jcUUQY2hcpS0zUO8Yg"
@@ -230,3 +231,23 @@ def test_logs_that_no_time_says_to_flush_are_not(broker: Broker) -> None:
     log = broker.lead(T0, 1)
     assert broker.manager.flush_dirty(NOW_MS) is False
     assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("from_start", [False, True], ids=["in a batch", "from the start"])
+def test_a_truncation_below_the_log_start_offset_survives_a_crash(
+    kind: str, from_start: bool, tmp_path: Path
+) -> None:
+    """Truncating inside the first batch removes it, so the log ends below its log start offset."""
+    mover = Mover(kind, tmp_path)
+    mover.append(0, 4)
+    mover.log.increment_log_start_offset(2)
+    if from_start:
+        mover.log.truncate_fully_and_start_at(1)
+    else:
+        mover.log.truncate_to(2)
+    end = mover.log.log_end_offset
+    mover.kill()
+    mover.start()
+    assert (mover.log.log_start_offset, mover.log.log_end_offset) == (end, end)
+    mover.close()
