@@ -246,7 +246,7 @@ class SegmentLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records, and delete their files immediately (see ReplicaLog)."""
         flushed_end = min(self.recovery_point, offset)
-        self._lower_to(min(offset, self.log_start_offset))
+        self._lower_to(0)  # a crash may leave no file at all
         self._epochs.clear()
         with self._storage_errors("truncating the entire log for {}"):
             for segment in reversed(self._segments):

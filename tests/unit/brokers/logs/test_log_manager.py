@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -250,4 +251,15 @@ def test_a_truncation_below_the_log_start_offset_survives_a_crash(
     mover.kill()
     mover.start()
     assert (mover.log.log_start_offset, mover.log.log_end_offset) == (end, end)
+    mover.close()
+
+
+def test_a_log_that_began_anew_and_lost_its_files_in_a_crash_is_not_damaged(tmp_path: Path) -> None:
+    mover = Mover("segments", tmp_path)
+    mover.log.truncate_fully_and_start_at(1)
+    mover.append(0, 11, 20)
+    mover.log.truncate_fully_and_start_at(13)
+    mover.kill(Random(1).randint)
+    mover.start()
+    assert mover.log.log_start_offset == mover.log.log_end_offset
     mover.close()
