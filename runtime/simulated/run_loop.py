@@ -9,6 +9,7 @@ other way must call ``recheck_all``. runtime/simulated/world.py defines what eve
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable
 
@@ -129,25 +130,22 @@ class RunLoop:
         self._agenda.recheck_all()
         return self.do_next(self._agenda.runnable())
 
-    def do_next(self, runnable: list[Actor]) -> bool:
+    def do_next(self, runnable: list[Actor], deadline_ms: float = math.inf) -> bool:
         """Run one of the runnable actors. If there are none, deliver messages or advance the time.
 
-        Return False if nothing is left to do."""
+        Return False if nothing is left to do by the deadline, a monotonic time."""
         if runnable:
             index = self._pick(len(runnable))
             self.choices.append(index)
             self._resume(runnable[index])
         elif not self._transport.deliver_due():
             due_ms = self._next_due_ms()
-            if due_ms is None:
+            if due_ms is None or due_ms > deadline_ms:
                 return False
-            self._advance_to(due_ms)
+            self._clock.advance_to(due_ms)
+            self._server.expire_due()
         self.steps_run += 1
         return True
-
-    def _advance_to(self, due_ms: float) -> None:
-        self._clock.advance_to(due_ms)
-        self._server.expire_due()
 
     def next_due_ms(self) -> float | None:
         """Return the due time of the next timer, message or session expiry, in monotonic ms."""
@@ -181,17 +179,10 @@ class RunLoop:
         """Run one step if it is due by the deadline.
 
         Otherwise advance the time to the deadline and return False."""
-        runnable = self._agenda.runnable()
-        if runnable:
-            return self.do_next(runnable)
-        if not self._transport.deliver_due():
-            due_ms = self._next_due_ms()
-            if due_ms is None or due_ms > deadline_ms:
-                self._clock.advance_to(deadline_ms)
-                return False
-            self._advance_to(due_ms)
-        self.steps_run += 1
-        return True
+        if self.do_next(self._agenda.runnable(), deadline_ms):
+            return True
+        self._clock.advance_to(deadline_ms)
+        return False
 
     def _pick(self, count: int) -> int:
         return self._rng.randrange(count) if self.choose is None else self.choose(count)
