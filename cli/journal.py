@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
@@ -91,7 +91,7 @@ def tail(
     directory, which remains when the cluster has ended. Times are local.
     """
     source = journal_source(server, data_dir, os.environ)
-    if isinstance(source, FileSource) and not has_writer(source.path):
+    if isinstance(source, FileSource) and not writer_of(source.path).is_running:
         ended = f"warning: the cluster of {source.path} has ended: these are its last rows"
         typer.echo(ended, err=True)
     names = EventNames()
@@ -122,26 +122,29 @@ def journal_source(
     return ServerSource(find_server(server, data_dir, environ))
 
 
-def writer_of(path: Path) -> str | None:
-    """Return the URL of the HTTP API of the running klamm that writes a journal, or None.
+class Writer(NamedTuple):
+    """Whether a running klamm writes a journal, and the URL of its HTTP API if it has one."""
+
+    is_running: bool
+    url: str | None
+
+
+def writer_of(path: Path) -> Writer:
+    """Return who writes a journal.
 
     Ask the server itself: server.json is left behind if klamm is killed, and the process id in it
     may be reused.
     """
     folder = path.parent.absolute()
+    is_own = path.name == JOURNAL_FILE
     try:
-        if path.name != JOURNAL_FILE or read_address(folder) is None:
-            return None
-        status: dict[str, Any] = find_server(None, folder, {}).get("/status")
+        if is_own and read_address(folder) is not None:
+            status: dict[str, Any] = find_server(None, folder, {}).get("/status")
+            if status["data_dir"] == str(folder):
+                return Writer(True, status["url"])
     except KlammError:
-        return None
-    return status["url"] if status["data_dir"] == str(folder) else None
-
-
-def has_writer(path: Path) -> bool:
-    """Return True if a running klamm writes a journal, also if it has no HTTP API."""
-    is_own = path.name == JOURNAL_FILE and is_held(path.parent)
-    return is_own or writer_of(path) is not None
+        pass  # it does not respond; the lock says whether it runs
+    return Writer(is_own and is_held(folder), None)
 
 
 class DamageWarnings:

@@ -19,7 +19,6 @@ from klamm.cli.journal import (
     FileSource,
     JournalSource,
     ServerSource,
-    has_writer,
     journal_source,
     writer_of,
 )
@@ -121,7 +120,8 @@ def _origin_of(source: JournalSource) -> tuple[str, str | None, bool]:
     if isinstance(source, ServerSource):
         status = source.client.get("/status")
         return f"{status['data_dir']}/{JOURNAL_FILE}", status["url"], True
-    return str(source.path), writer_of(source.path), has_writer(source.path)
+    writer = writer_of(source.path)
+    return str(source.path), writer.url, writer.is_running
 
 
 def _time_of(line: bytes) -> int | None:
