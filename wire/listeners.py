@@ -115,14 +115,14 @@ class Listeners:
         return self._loop
 
     def _check_users(self, listener: Listener) -> None:
-        """Warn if nobody can log in yet."""
+        """Warn if no user can log in yet."""
         mechanisms, users = listener.security.mechanisms, listener.security.plain_users
         if not mechanisms or (users and "PLAIN" in mechanisms):
             return
         if not SCRAM_MECHANISMS.keys().isdisjoint(mechanisms) and self._credentials.has_any():
             return
         logger.warning(
-            "nobody can log in to the listener %s, because there are no users for %s: name a file "
+            "no user can log in to the listener %s, because none is defined for %s: name a file "
             "of users in klamm.sasl.plain.users.location, or add users of SCRAM with klamm configs",
             listener.name,
             ", ".join(mechanisms),

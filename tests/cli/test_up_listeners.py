@@ -22,7 +22,7 @@ def test_up_and_status_tell_where_kafkas_clients_connect(tmp_path: Path) -> None
         assert up.json("status")["bootstrap_servers"] == servers.split(",")
         output = up.end()
     assert f"Kafka's clients: {wanted}klamm is up: " in output
-    assert "warning: nobody can log in to the listener SASL_PLAINTEXT" in output
+    assert "warning: no user can log in to the listener SASL_PLAINTEXT" in output
 
 
 @pytest.mark.slow

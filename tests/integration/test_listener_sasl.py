@@ -42,7 +42,7 @@ from tests.zookeeper_tls import Certificates
 ALL_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 ALICE = Login("PLAIN", "alice", "of alice: secret")
 FAILED = "broker 0 closed a connection: authentication of 127.0.0.1 failed: "
-NOBODY = "nobody can log in to the listener SASL_PLAINTEXT, because there are no users"
+NO_USERS = "no user can log in to the listener SASL_PLAINTEXT, because none is defined"
 METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 9, -1)
 TOKEN = b"\0alice\0of alice: secret"
@@ -93,7 +93,7 @@ def authenticate(token: bytes, version: int = 0) -> bytes:
     ("mechanisms", "users", "is_warned"),
     [
         (ALL_MECHANISMS, None, True),
-        (ALL_MECHANISMS, "# nobody\n", True),
+        (ALL_MECHANISMS, "# no users\n", True),
         ("SCRAM-SHA-256", "bob:b\n", True),
         (ALL_MECHANISMS, "bob:b\n", False),
     ],
@@ -112,12 +112,12 @@ def test_listeners_without_users_warn(
         (tmp_path / "users.txt").write_text(users)
     listen = f"SASL_PLAINTEXT://{free_ports(BROKERS)}"
     with ClusterServer(config_of(chroot, tmp_path / "data", listen, config=config)) as server:
-        assert (NOBODY in caplog.text) == is_warned
+        assert (NO_USERS in caplog.text) == is_warned
         alice = CredentialUpsertion("alice", 1, MIN_ITERATIONS, b"salt", b"salted")
         server.admin.user_scram_credentials.alter([alice], [])
     caplog.clear()
     with ClusterServer(config_of(chroot, tmp_path / "data", listen, config=config)):
-        assert NOBODY not in caplog.text
+        assert NO_USERS not in caplog.text
 
 
 class Exchange:
