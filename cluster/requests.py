@@ -362,27 +362,37 @@ class AlterReplicaLogDirsResponse(msgspec.Struct, frozen=True):
     results: Mapping[TopicPartition, Errors]
 
 
-TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
-TopicResponse = CreateTopicsResponse | DeleteTopicsResponse
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
-ReassignmentRequest = AlterPartitionReassignmentsRequest | ListPartitionReassignmentsRequest
-PartitionRequest = ReassignmentRequest | ElectLeadersRequest
-ReassignmentResponse = AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse
-PartitionResponse = ReassignmentResponse | ElectLeadersResponse
-BrokerRequest = AlterIsrRequest | FetchRequest | ProduceRequest | ControlledShutdownRequest
-BrokerResponse = AlterIsrResponse | FetchResponse | ProduceResponse | ControlledShutdownResponse
+ControllerRequest = (
+    CreateTopicsRequest
+    | DeleteTopicsRequest
+    | AlterPartitionReassignmentsRequest
+    | ListPartitionReassignmentsRequest
+    | ElectLeadersRequest
+    | AlterIsrRequest
+    | ControlledShutdownRequest
+)
+"""The requests that the controller handles; brokers handle the others."""
+TopicResponse = CreateTopicsResponse | DeleteTopicsResponse
+PartitionResponse = (
+    AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse | ElectLeadersResponse
+)
 LogDirRequest = DescribeLogDirsRequest | AlterReplicaLogDirsRequest
 LogDirResponse = DescribeLogDirsResponse | AlterReplicaLogDirsResponse
-AdminRequest = TopicRequest | PartitionRequest | LogDirRequest
-AdminResponse = TopicResponse | PartitionResponse | LogDirResponse
-RateRequest = ConstantRateRequest | RevokeRates
-Request = ControlRequest | BrokerRequest | AdminRequest | ClientRequest | GroupRequest | RateRequest
+DataRequest = FetchRequest | ProduceRequest | ConstantRateRequest | RevokeRates
+DataResponse = FetchResponse | ProduceResponse | ConstantRateResponse
+Request = (
+    ControlRequest | ControllerRequest | LogDirRequest | DataRequest | ClientRequest | GroupRequest
+)
 Response = (
     ControlResponse
-    | BrokerResponse
-    | AdminResponse
+    | TopicResponse
+    | PartitionResponse
+    | AlterIsrResponse
+    | ControlledShutdownResponse
+    | LogDirResponse
+    | DataResponse
     | ClientResponse
     | GroupResponse
-    | ConstantRateResponse
 )

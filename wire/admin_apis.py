@@ -6,7 +6,6 @@ org.apache.kafka.common.requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from klamm.cluster.api_errors import Errors
@@ -15,7 +14,6 @@ from klamm.cluster.requests import (
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    ApiError,
     DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -27,7 +25,14 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import Values, by_topic, milliseconds
+from klamm.wire.schema import (
+    Values,
+    by_topic,
+    error_fields,
+    in_topics,
+    listed_in_topics,
+    milliseconds,
+)
 
 _ELECTION_TYPES: Final = {0: ElectionType.PREFERRED, 1: ElectionType.UNCLEAN}
 
@@ -35,22 +40,18 @@ _ELECTION_TYPES: Final = {0: ElectionType.PREFERRED, 1: ElectionType.UNCLEAN}
 def alter_reassignments_request(body: Any) -> AlterPartitionReassignmentsRequest:
     """Translate AlterPartitionReassignments. The controller ignores the timeout, as in Kafka."""
     return AlterPartitionReassignmentsRequest(
-        {
-            TopicPartition(topic.name, one.partition_index): one.replicas
-            for topic in body.topics
-            for one in topic.partitions
-        }
+        {tp: one.replicas for tp, one in in_topics(body.topics)}
     )
 
 
 def alter_reassignments_response(response: AlterPartitionReassignmentsResponse) -> Values:
     """Translate the response to AlterPartitionReassignments."""
     return {
-        **_error(response.error),
-        "responses": [
-            {"name": topic, "partitions": results}
-            for topic, results in _errors(response.partitions, "partition_index")
-        ],
+        **error_fields(response.error),
+        "responses": by_topic(
+            response.partitions,
+            lambda partition, error: {"partition_index": partition, **error_fields(error)},
+        ),
     }
 
 
@@ -59,11 +60,7 @@ def list_reassignments_request(body: Any) -> ListPartitionReassignmentsRequest:
     if body.topics is None:
         return ListPartitionReassignmentsRequest()
     return ListPartitionReassignmentsRequest(
-        tuple(
-            TopicPartition(topic.name, partition)
-            for topic in body.topics
-            for partition in topic.partition_indexes
-        )
+        listed_in_topics(body.topics, partitions="partition_indexes")
     )
 
 
@@ -79,11 +76,8 @@ def list_reassignments_response(response: ListPartitionReassignmentsResponse) ->
         }
 
     return {
-        **_error(response.error),
-        "topics": [
-            {"name": topic, "partitions": results}
-            for topic, results in by_topic(response.partitions, values)
-        ],
+        **error_fields(response.error),
+        "topics": by_topic(response.partitions, values),
     }
 
 
@@ -94,7 +88,7 @@ def elect_leaders_request(body: Any) -> ElectLeadersRequest:
         raise InvalidRequestFrame(f"unknown election type {body.election_type}")
     return ElectLeadersRequest(
         election_type,
-        None if body.topic_partitions is None else _partitions(body.topic_partitions),
+        _partitions(body.topic_partitions),
         milliseconds(body.timeout),
     )
 
@@ -103,16 +97,18 @@ def elect_leaders_response(response: ElectLeadersResponse) -> Values:
     """Translate the response to ElectLeaders."""
     return {
         "error_code": response.error,
-        "replica_election_results": [
-            {"topic": topic, "partition_result": results}
-            for topic, results in _errors(response.partitions, "partition_id")
-        ],
+        "replica_election_results": by_topic(
+            response.partitions,
+            lambda partition, error: {"partition_id": partition, **error_fields(error)},
+            topic="topic",
+            partitions="partition_result",
+        ),
     }
 
 
 def describe_log_dirs_request(body: Any) -> DescribeLogDirsRequest:
     """Translate DescribeLogDirs; null means all partitions."""
-    return DescribeLogDirsRequest(None if body.topics is None else _partitions(body.topics))
+    return DescribeLogDirsRequest(_partitions(body.topics))
 
 
 def describe_log_dirs_response(response: DescribeLogDirsResponse) -> Values:
@@ -129,12 +125,7 @@ def describe_log_dirs_response(response: DescribeLogDirsResponse) -> Values:
 def alter_replica_log_dirs_request(body: Any) -> AlterReplicaLogDirsRequest:
     """Translate AlterReplicaLogDirs."""
     return AlterReplicaLogDirsRequest(
-        {
-            TopicPartition(topic.name, partition): log_dir.path
-            for log_dir in body.dirs
-            for topic in log_dir.topics
-            for partition in topic.partitions
-        }
+        {tp: log_dir.path for log_dir in body.dirs for tp in listed_in_topics(log_dir.topics)}
     )
 
 
@@ -144,28 +135,11 @@ def alter_replica_log_dirs_response(response: AlterReplicaLogDirsResponse) -> Va
     def values(partition: int, error: Errors) -> Values:
         return {"partition_index": partition, "error_code": error}
 
-    return {
-        "results": [
-            {"topic_name": topic, "partitions": results}
-            for topic, results in by_topic(response.results, values)
-        ]
-    }
+    return {"results": by_topic(response.results, values, topic="topic_name")}
 
 
-def _partitions(topics: Any) -> tuple[TopicPartition, ...]:
-    return tuple(
-        TopicPartition(one.topic, partition) for one in topics for partition in one.partitions
-    )
-
-
-def _error(error: ApiError) -> Values:
-    return {"error_code": error.error, "error_message": error.message}
-
-
-def _errors(
-    errors: Mapping[TopicPartition, ApiError], id_field: str
-) -> list[tuple[str, list[Values]]]:
-    return by_topic(errors, lambda partition, error: {id_field: partition, **_error(error)})
+def _partitions(topics: Any) -> tuple[TopicPartition, ...] | None:
+    return None if topics is None else listed_in_topics(topics, topic="topic")
 
 
 def _logs(log_dir: LogDirResult) -> list[Values]:

@@ -19,7 +19,7 @@ from klamm.wire import metadata_apis as metadata
 from klamm.wire import quota_apis as quotas
 from klamm.wire import record_apis as records
 from klamm.wire import security_apis as security
-from klamm.wire.schema import Values
+from klamm.wire.schema import Values, values_of
 
 API_VERSIONS: Final = 18
 API_VERSIONS_RANGE: Final = range(4)
@@ -29,14 +29,12 @@ class Api(NamedTuple):
     """Versions of an API: how requests become values of klamm, and responses become Kafka's.
 
     ``response`` is called with the response, or for LeaderAndIsr with the request and the response.
-    ``for_controller``: the controller on the broker handles the request, not the broker.
     """
 
     key: int
     versions: range
     request: Callable[[Any], Request]
     response: Callable[..., Values]
-    for_controller: bool = False
 
 
 class ListenerCall(NamedTuple):
@@ -59,41 +57,23 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
     Api(3, range(12), metadata.metadata_request, metadata.metadata_response),
     Api(4, range(6), control.leader_and_isr_request, control.leader_and_isr_response),
     Api(5, range(4), control.stop_replica_request, control.stop_replica_response),
-    Api(6, range(8), control.update_metadata_request, control.update_metadata_response),
-    Api(
-        7,
-        range(4),
-        control.controlled_shutdown_request,
-        control.controlled_shutdown_response,
-        for_controller=True,
-    ),
+    Api(6, range(8), control.update_metadata_request, values_of),
+    Api(7, range(4), control.controlled_shutdown_request, control.controlled_shutdown_response),
     Api(8, range(9), groups.offset_commit_request, groups.offset_commit_response),
     Api(9, range(8), groups.offset_fetch_request, groups.offset_fetch_response),
     Api(10, range(4), groups.find_coordinator_request, groups.find_coordinator_response),
     Api(11, range(8), groups.join_group_request, groups.join_group_response),
-    Api(12, range(5), groups.heartbeat_request, groups.heartbeat_response),
+    Api(12, range(5), groups.heartbeat_request, values_of),
     Api(13, range(3), groups.leave_group_request_of_one, groups.leave_group_response_of_one),
     Api(13, range(3, 5), groups.leave_group_request, groups.leave_group_response),
-    Api(14, range(6), groups.sync_group_request, groups.sync_group_response),
+    Api(14, range(6), groups.sync_group_request, values_of),
     Api(15, range(6), groups.describe_groups_request, groups.describe_groups_response),
     Api(16, range(5), groups.list_groups_request, groups.list_groups_response),
     ListenerCall(17, range(2), security.sasl_handshake, security.refuse_sasl_handshake),
-    Api(
-        19,
-        range(8),
-        metadata.create_topics_request,
-        metadata.create_topics_response,
-        for_controller=True,
-    ),
-    Api(
-        20,
-        range(7),
-        metadata.delete_topics_request,
-        metadata.delete_topics_response,
-        for_controller=True,
-    ),
+    Api(19, range(8), metadata.create_topics_request, metadata.create_topics_response),
+    Api(20, range(7), metadata.delete_topics_request, metadata.delete_topics_response),
     Api(21, range(3), records.delete_records_request, records.delete_records_response),
-    Api(22, range(5), records.init_producer_id_request, records.init_producer_id_response),
+    Api(22, range(5), records.init_producer_id_request, values_of),
     Api(
         23,
         range(5),
@@ -110,28 +90,10 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
     ListenerCall(36, range(3), security.sasl_authenticate, security.refuse_sasl_authenticate),
     ListenerCall(37, range(4), configs.create_partitions, configs.refuse_create_partitions),
     Api(42, range(3), groups.delete_groups_request, groups.delete_groups_response),
-    Api(
-        43,
-        range(3),
-        admin.elect_leaders_request,
-        admin.elect_leaders_response,
-        for_controller=True,
-    ),
+    Api(43, range(3), admin.elect_leaders_request, admin.elect_leaders_response),
     ListenerCall(44, range(2), configs.incremental_alter_configs, configs.refuse_alter_configs),
-    Api(
-        45,
-        range(1),
-        admin.alter_reassignments_request,
-        admin.alter_reassignments_response,
-        for_controller=True,
-    ),
-    Api(
-        46,
-        range(1),
-        admin.list_reassignments_request,
-        admin.list_reassignments_response,
-        for_controller=True,
-    ),
+    Api(45, range(1), admin.alter_reassignments_request, admin.alter_reassignments_response),
+    Api(46, range(1), admin.list_reassignments_request, admin.list_reassignments_response),
     Api(47, range(1), groups.offset_delete_request, groups.offset_delete_response),
     ListenerCall(48, range(2), quotas.describe_client_quotas, quotas.refuse_describe_client_quotas),
     ListenerCall(49, range(2), quotas.alter_client_quotas, quotas.refuse_alter_client_quotas),
@@ -147,7 +109,7 @@ _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
         security.alter_user_scram_credentials,
         security.refuse_alter_user_scram_credentials,
     ),
-    Api(56, range(1), control.alter_isr_request, control.alter_isr_response, for_controller=True),
+    Api(56, range(1), control.alter_isr_request, control.alter_isr_response),
     ListenerCall(60, range(1), metadata.describe_cluster, metadata.refuse_describe_cluster),
 )
 APIS: Final = {(api.key, version): api for api in _ROWS for version in api.versions}

@@ -7,7 +7,7 @@ request and response classes of org.apache.kafka.common.requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -67,7 +67,7 @@ from klamm.cluster.types import (
 )
 from klamm.wire.control_encoder import Exchange
 from klamm.wire.frames import RequestKey, framed, parse_response, request_body, request_header
-from klamm.wire.schema import Values, by_topic, error_of, topic_id_of
+from klamm.wire.schema import Values, by_topic, error_of, in_topics, topic_id_of
 
 _REASSIGNMENTS_TIMEOUT: Final = timedelta(seconds=30)
 
@@ -106,21 +106,17 @@ def _produce_values(request: ProduceRequest) -> Values:
         "transactional_id": None,
         "acks": request.acks,
         "timeout": timedelta(milliseconds=request.timeout_ms),
-        "topic_data": [
-            {"name": topic, "partition_data": batches}
-            for topic, batches in by_topic(request.partitions, values)
-        ],
+        "topic_data": by_topic(request.partitions, values, partitions="partition_data"),
     }
 
 
 def _produce_response(_: ProduceRequest, body: Any) -> ProduceResponse:
     return ProduceResponse(
         {
-            TopicPartition(topic.name, one.index): ProducedPartition(
-                error_of(one.error_code), one.base_offset
+            tp: ProducedPartition(error_of(one.error_code), one.base_offset)
+            for tp, one in in_topics(
+                body.responses, partitions="partition_responses", partition="index"
             )
-            for topic in body.responses
-            for one in topic.partition_responses
         }
     )
 
@@ -142,29 +138,24 @@ def _fetch_values(request: FetchRequest) -> Values:
         "max_bytes": request.max_bytes,
         "session_id": request.metadata.session_id,
         "session_epoch": request.metadata.epoch,
-        "topics": [
-            {"topic": topic, "partitions": asked}
-            for topic, asked in by_topic(request.partitions, values)
-        ],
+        "topics": by_topic(request.partitions, values, topic="topic"),
         "forgotten_topics_data": (),
     }
 
 
 def _fetch_response(request: FetchRequest, body: Any) -> FetchResponse:
     found = {}
-    for topic in body.responses:
-        for one in topic.partitions:
-            tp = TopicPartition(topic.topic, one.partition_index)
-            asked = request.partitions[tp]
-            found[tp] = FetchedPartition(
-                error_of(one.error_code),
-                asked.current_leader_epoch,
-                asked.fetch_offset,
-                records=bytes(one.records or b"") or None,
-                high_watermark=one.high_watermark,
-                log_start_offset=one.log_start_offset,
-                log_end_offset=one.high_watermark,
-            )
+    for tp, one in in_topics(body.responses, topic="topic"):
+        asked = request.partitions[tp]
+        found[tp] = FetchedPartition(
+            error_of(one.error_code),
+            asked.current_leader_epoch,
+            asked.fetch_offset,
+            records=bytes(one.records or b"") or None,
+            high_watermark=one.high_watermark,
+            log_start_offset=one.log_start_offset,
+            log_end_offset=one.high_watermark,
+        )
     return FetchResponse(found, error=error_of(body.error_code), session_id=body.session_id)
 
 
@@ -179,21 +170,15 @@ def _list_offsets_values(request: ListOffsetsRequest) -> Values:
     return {
         "replica_id": CONSUMER_REPLICA_ID,
         "isolation_level": 0,
-        "topics": [
-            {"name": topic, "partitions": asked}
-            for topic, asked in by_topic(request.partitions, values)
-        ],
+        "topics": by_topic(request.partitions, values),
     }
 
 
 def _list_offsets_response(_: ListOffsetsRequest, body: Any) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         {
-            TopicPartition(topic.name, one.partition_index): ListedOffset(
-                error_of(one.error_code), one.timestamp, one.offset, one.leader_epoch
-            )
-            for topic in body.topics
-            for one in topic.partitions
+            tp: ListedOffset(error_of(one.error_code), one.timestamp, one.offset, one.leader_epoch)
+            for tp, one in in_topics(body.topics)
         }
     )
 
@@ -208,21 +193,17 @@ def _epoch_values(request: OffsetsForLeaderEpochRequest) -> Values:
 
     return {
         "replica_id": CONSUMER_REPLICA_ID,
-        "topics": [
-            {"topic": topic, "partitions": asked}
-            for topic, asked in by_topic(request.partitions, values)
-        ],
+        "topics": by_topic(request.partitions, values, topic="topic"),
     }
 
 
 def _epoch_response(_: OffsetsForLeaderEpochRequest, body: Any) -> OffsetsForLeaderEpochResponse:
     return OffsetsForLeaderEpochResponse(
         {
-            TopicPartition(topic.topic, one.partition): LeaderEpochEnd(
+            tp: LeaderEpochEnd(
                 error_of(one.error_code), EpochEndOffset(one.leader_epoch, one.end_offset)
             )
-            for topic in body.topics
-            for one in topic.partitions
+            for tp, one in in_topics(body.topics, topic="topic", partition="partition")
         }
     )
 
@@ -336,10 +317,7 @@ def _reassign_values(request: AlterPartitionReassignmentsRequest) -> Values:
 
     return {
         "timeout": _REASSIGNMENTS_TIMEOUT,
-        "topics": [
-            {"name": topic, "partitions": targets}
-            for topic, targets in by_topic(request.reassignments, values)
-        ],
+        "topics": by_topic(request.reassignments, values),
     }
 
 
@@ -347,21 +325,14 @@ def _reassign_response(
     _: AlterPartitionReassignmentsRequest, body: Any
 ) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
-        _api_error(body),
-        {
-            TopicPartition(topic.name, one.partition_index): _api_error(one)
-            for topic in body.responses
-            for one in topic.partitions
-        },
+        _api_error(body), {tp: _api_error(one) for tp, one in in_topics(body.responses)}
     )
 
 
 def _list_reassignments_values(request: ListPartitionReassignmentsRequest) -> Values:
     return {
         "timeout": _REASSIGNMENTS_TIMEOUT,
-        "topics": None
-        if request.partitions is None
-        else _grouped(request.partitions, "name", "partition_indexes"),
+        "topics": _listed(request.partitions, "name", "partition_indexes"),
     }
 
 
@@ -371,11 +342,8 @@ def _list_reassignments_response(
     return ListPartitionReassignmentsResponse(
         _api_error(body),
         {
-            TopicPartition(topic.name, one.partition_index): ReplicaAssignment(
-                one.replicas, one.adding_replicas, one.removing_replicas
-            )
-            for topic in body.topics
-            for one in topic.partitions
+            tp: ReplicaAssignment(one.replicas, one.adding_replicas, one.removing_replicas)
+            for tp, one in in_topics(body.topics)
         },
     )
 
@@ -383,9 +351,7 @@ def _list_reassignments_response(
 def _elect_values(request: ElectLeadersRequest) -> Values:
     return {
         "election_type": int(request.election_type is ElectionType.UNCLEAN),
-        "topic_partitions": None
-        if request.partitions is None
-        else _grouped(request.partitions, "topic"),
+        "topic_partitions": _listed(request.partitions, "topic"),
         "timeout": timedelta(milliseconds=request.timeout_ms),
     }
 
@@ -394,29 +360,33 @@ def _elect_response(_: ElectLeadersRequest, body: Any) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         error_of(body.error_code),
         {
-            TopicPartition(topic.topic, one.partition_id): _api_error(one)
-            for topic in body.replica_election_results
-            for one in topic.partition_result
+            tp: _api_error(one)
+            for tp, one in in_topics(
+                body.replica_election_results,
+                topic="topic",
+                partitions="partition_result",
+                partition="partition_id",
+            )
         },
     )
 
 
 def _describe_log_dirs_values(request: DescribeLogDirsRequest) -> Values:
-    partitions = request.partitions
-    return {"topics": None if partitions is None else _grouped(partitions, "topic")}
+    return {"topics": _listed(request.partitions, "topic")}
 
 
 def _describe_log_dirs_response(_: DescribeLogDirsRequest, body: Any) -> DescribeLogDirsResponse:
-    def logs(topics: Any) -> Iterator[DescribedLog]:
-        for topic in topics:
-            for one in topic.partitions:
-                tp = TopicPartition(topic.name, one.partition_index)
-                yield DescribedLog(tp, one.partition_size, one.offset_lag, one.is_future_key)
-
     return DescribeLogDirsResponse(
         tuple(
-            LogDirResult(one.log_dir, error_of(one.error_code), tuple(logs(one.topics)))
-            for one in body.results
+            LogDirResult(
+                log_dir.log_dir,
+                error_of(log_dir.error_code),
+                tuple(
+                    DescribedLog(tp, one.partition_size, one.offset_lag, one.is_future_key)
+                    for tp, one in in_topics(log_dir.topics)
+                ),
+            )
+            for log_dir in body.results
         )
     )
 
@@ -427,7 +397,7 @@ def _alter_log_dirs_values(request: AlterReplicaLogDirsRequest) -> Values:
         by_path.setdefault(path, []).append(tp)
     return {
         "dirs": [
-            {"path": path, "topics": _grouped(moved, "name")} for path, moved in by_path.items()
+            {"path": path, "topics": _listed(moved, "name")} for path, moved in by_path.items()
         ]
     }
 
@@ -436,21 +406,19 @@ def _alter_log_dirs_response(
     _: AlterReplicaLogDirsRequest, body: Any
 ) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
-        {
-            TopicPartition(topic.topic_name, one.partition_index): error_of(one.error_code)
-            for topic in body.results
-            for one in topic.partitions
-        }
+        {tp: error_of(one.error_code) for tp, one in in_topics(body.results, topic="topic_name")}
     )
 
 
-def _grouped(
-    partitions: Iterable[TopicPartition], name_field: str, field: str = "partitions"
-) -> list[Values]:
-    numbers: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        numbers.setdefault(topic, []).append(partition)
-    return [{name_field: topic, field: found} for topic, found in numbers.items()]
+def _listed(
+    tps: Iterable[TopicPartition] | None, topic: str, partitions: str = "partitions"
+) -> list[Values] | None:
+    """Return topics with the numbers of their partitions, or None, which means all partitions."""
+    if tps is None:
+        return None
+    return by_topic(
+        dict.fromkeys(tps), lambda number, _: number, topic=topic, partitions=partitions
+    )
 
 
 def _api_error(body: Any) -> ApiError:

@@ -21,7 +21,7 @@ from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Type
 from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
 from klamm.cluster.requests import ApiError, NewPartitions
-from klamm.wire.schema import Values, milliseconds
+from klamm.wire.schema import Values, error_fields, milliseconds
 from klamm.zk.znodes import DEFAULT_ENTITY
 
 MAX_WAIT_MS: Final = 60_000
@@ -236,11 +236,6 @@ def _entry(resource: ConfigResource, entry: ConfigEntry, *, has_synonyms: bool) 
 
 def _named(asked: Any) -> Values:
     return {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
-
-
-def error_fields(error: ApiError) -> Values:
-    """Return the fields of an error in a response."""
-    return {"error_code": error.error, "error_message": error.message}
 
 
 def api_error(error: KlammError) -> ApiError:

@@ -20,6 +20,7 @@ from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import (
     Address,
     ApiError,
+    ControllerRequest,
     Disconnected,
     LeaderAndIsrRequest,
     Message,
@@ -246,9 +247,10 @@ class Connection:
         if isinstance(request, ProduceRequest) and request.acks == 0:
             self._send(request, "broker")
             return None
-        if api.for_controller and not self._served.has_controller:
+        for_controller = isinstance(request, ControllerRequest)
+        if for_controller and not self._served.has_controller:
             return api.response(refusal(request, Errors.NOT_CONTROLLER))
-        role = "controller" if api.for_controller else "broker"
+        role = "controller" if for_controller else "broker"
         response = on_listener(await self._ask(request, role), self._served.listener_name)
         if isinstance(request, LeaderAndIsrRequest):
             return api.response(request, response)

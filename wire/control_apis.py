@@ -38,7 +38,15 @@ from klamm.cluster.types import (
     TopicPartition,
 )
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import Values, by_topic, error_of, topic_id_of, uuid_of
+from klamm.wire.schema import (
+    Values,
+    by_topic,
+    error_of,
+    in_topics,
+    listed_in_topics,
+    topic_id_of,
+    uuid_of,
+)
 from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS
 
 State = TypeVar(
@@ -112,14 +120,14 @@ def control_response(request: ControlRequest, body: Any) -> ControlResponse:
         case LeaderAndIsrRequest():
             return LeaderAndIsrResponse(error, dict(_leader_and_isr_errors(request, body)))
         case StopReplicaRequest():
-            return StopReplicaResponse(error, dict(_named_errors(body.partition_errors)))
+            return StopReplicaResponse(error, dict(_named_errors(body)))
 
 
 def _leader_and_isr_errors(
     request: LeaderAndIsrRequest, body: Any
 ) -> Iterator[tuple[TopicPartition, Errors]]:
     if hasattr(body, "partition_errors"):
-        yield from _named_errors(body.partition_errors)
+        yield from _named_errors(body)
         return
     names = {topic_id: name for name, topic_id in request.topic_ids.items()}
     for topic in body.topics:
@@ -129,9 +137,9 @@ def _leader_and_isr_errors(
                 yield TopicPartition(name, one.partition_index), error_of(one.error_code)
 
 
-def _named_errors(errors: Iterable[Any]) -> Iterator[tuple[TopicPartition, Errors]]:
-    for one in errors:
-        yield TopicPartition(one.topic_name, one.partition_index), error_of(one.error_code)
+def _named_errors(body: Any) -> Iterator[tuple[TopicPartition, Errors]]:
+    for tp, one in _ungrouped(body.partition_errors):
+        yield tp, error_of(one.error_code)
 
 
 def _fence_values(request: FencedRequest) -> Values:
@@ -226,42 +234,30 @@ def stop_replica_request(body: Any) -> StopReplicaRequest:
         ]
     else:
         if hasattr(body, "topics"):
-            tps = [
-                TopicPartition(one.name, n) for one in body.topics for n in one.partition_indexes
-            ]
+            tps = listed_in_topics(body.topics, partitions="partition_indexes")
         else:
-            ungrouped = body.ungrouped_partitions
-            tps = [TopicPartition(one.topic_name, one.partition_index) for one in ungrouped]
+            tps = tuple(tp for tp, _ in _ungrouped(body.ungrouped_partitions))
         states = [StopReplicaPartitionState(tp, NO_EPOCH, body.delete_partitions) for tp in tps]
     return StopReplicaRequest(*_fence_of(body), tuple(states))
 
 
 def leader_and_isr_response(request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> Values:
     """Translate the response to LeaderAndIsr, which has topic ids instead of names in version 5."""
-    by_name = by_topic(
+    topics = by_topic(
         response.partition_errors,
         lambda partition, error: {"partition_index": partition, "error_code": error},
+        partitions="partition_errors",
     )
     return {
-        **_partition_error_values(response),
+        **stop_replica_response(response),
         "topics": [
-            {"topic_id": uuid_of(request.topic_ids.get(name)), "partition_errors": errors}
-            for name, errors in by_name
+            {**topic, "topic_id": uuid_of(request.topic_ids.get(topic["name"]))} for topic in topics
         ],
     }
 
 
-def stop_replica_response(response: StopReplicaResponse) -> Values:
-    """Translate the response to StopReplica."""
-    return _partition_error_values(response)
-
-
-def update_metadata_response(response: UpdateMetadataResponse) -> Values:
-    """Translate the response to UpdateMetadata."""
-    return {"error_code": response.error}
-
-
-def _partition_error_values(response: PartitionErrors) -> Values:
+def stop_replica_response(response: PartitionErrors) -> Values:
+    """Translate the response to StopReplica, or that to LeaderAndIsr before version 5."""
     return {
         "error_code": response.error,
         "partition_errors": [
@@ -277,11 +273,14 @@ def _fence_of(body: Any) -> tuple[int, int, int]:
 
 
 def _states_of(body: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    for state in getattr(body, "ungrouped_partition_states", ()):
-        yield TopicPartition(state.topic_name, state.partition_index), state
-    for topic in getattr(body, "topic_states", ()):
-        for state in topic.partition_states:
-            yield TopicPartition(topic.topic_name, state.partition_index), state
+    yield from _ungrouped(getattr(body, "ungrouped_partition_states", ()))
+    topics = getattr(body, "topic_states", ())
+    yield from in_topics(topics, topic="topic_name", partitions="partition_states")
+
+
+def _ungrouped(partitions: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+    for one in partitions:
+        yield TopicPartition(one.topic_name, one.partition_index), one
 
 
 def _topic_ids_of(body: Any) -> dict[str, str]:
@@ -310,11 +309,8 @@ def _end_points_of(broker: Any) -> Iterator[EndPoint]:
 def alter_isr_request(body: Any) -> AlterIsrRequest:
     """Translate AlterIsr: each partition of the sender, which is the leader, with its new ISR."""
     proposed = {
-        TopicPartition(topic.topic_name, one.partition_index): LeaderAndIsr(
-            body.broker_id, one.leader_epoch, one.new_isr, one.partition_epoch
-        )
-        for topic in body.topics
-        for one in topic.partitions
+        tp: LeaderAndIsr(body.broker_id, one.leader_epoch, one.new_isr, one.partition_epoch)
+        for tp, one in in_topics(body.topics, topic="topic_name")
     }
     return AlterIsrRequest(body.broker_id, body.broker_epoch, proposed)
 
@@ -336,10 +332,7 @@ def alter_isr_response(response: AlterIsrResponse) -> Values:
 
     return {
         "error_code": response.error,
-        "topics": [
-            {"topic_name": topic, "partitions": results}
-            for topic, results in by_topic(response.partitions, values)
-        ],
+        "topics": by_topic(response.partitions, values, topic="topic_name"),
     }
 
 

@@ -20,7 +20,6 @@ from klamm.cluster.group_requests import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     HeartbeatRequest,
-    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
@@ -36,10 +35,17 @@ from klamm.cluster.group_requests import (
     OffsetFetchResponse,
     Protocol,
     SyncGroupRequest,
-    SyncGroupResponse,
 )
-from klamm.cluster.types import NO_EPOCH, TopicPartition
-from klamm.wire.schema import OPERATIONS_OMITTED, Values, by_topic, milliseconds
+from klamm.cluster.types import NO_EPOCH
+from klamm.wire.schema import (
+    OPERATIONS_OMITTED,
+    Values,
+    by_topic,
+    in_topics,
+    listed_in_topics,
+    milliseconds,
+    values_of,
+)
 
 _GROUP: Final = 0
 _KNOWN_MEMBER_ID_VERSION: Final = 4
@@ -81,20 +87,8 @@ def join_group_request(body: Any) -> JoinGroupRequest:
 def join_group_response(response: JoinGroupResponse) -> Values:
     """Translate the response to JoinGroup."""
     return {
-        "error_code": response.error,
-        "generation_id": response.generation_id,
-        "protocol_type": response.protocol_type,
-        "protocol_name": response.protocol_name,
-        "leader": response.leader,
-        "member_id": response.member_id,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "metadata": member.metadata,
-            }
-            for member in response.members
-        ],
+        **values_of(response),
+        "members": [values_of(member) for member in response.members],
     }
 
 
@@ -111,25 +105,10 @@ def sync_group_request(body: Any) -> SyncGroupRequest:
     )
 
 
-def sync_group_response(response: SyncGroupResponse) -> Values:
-    """Translate the response to SyncGroup."""
-    return {
-        "error_code": response.error,
-        "protocol_type": response.protocol_type,
-        "protocol_name": response.protocol_name,
-        "assignment": response.assignment,
-    }
-
-
 def heartbeat_request(body: Any) -> HeartbeatRequest:
     """Translate Heartbeat."""
     instance_id = getattr(body, "group_instance_id", None)
     return HeartbeatRequest(body.group_id, body.generation_id, body.member_id, instance_id)
-
-
-def heartbeat_response(response: HeartbeatResponse) -> Values:
-    """Translate the response to Heartbeat."""
-    return {"error_code": response.error}
 
 
 def leave_group_request_of_one(body: Any) -> LeaveGroupRequest:
@@ -156,12 +135,7 @@ def leave_group_response(response: LeaveGroupResponse) -> Values:
     return {
         "error_code": response.error,
         "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "error_code": error,
-            }
-            for member, error in response.members
+            {**member._asdict(), "error_code": error} for member, error in response.members
         ],
     }
 
@@ -171,13 +145,12 @@ def offset_commit_request(body: Any) -> OffsetCommitRequest:
     return OffsetCommitRequest(
         group_id=body.group_id,
         offsets={
-            TopicPartition(topic.name, one.partition_index): CommittedOffset(
+            tp: CommittedOffset(
                 one.committed_offset,
                 getattr(one, "committed_leader_epoch", NO_EPOCH),
                 one.committed_metadata or "",
             )
-            for topic in body.topics
-            for one in topic.partitions
+            for tp, one in in_topics(body.topics)
         },
         generation_id=getattr(body, "generation_id_or_member_epoch", -1),
         member_id=getattr(body, "member_id", ""),
@@ -195,11 +168,7 @@ def offset_fetch_request(body: Any) -> OffsetFetchRequest:
     """Translate OffsetFetch."""
     partitions = None
     if body.topics is not None:
-        partitions = tuple(
-            TopicPartition(topic.name, index)
-            for topic in body.topics
-            for index in topic.partition_indexes
-        )
+        partitions = listed_in_topics(body.topics, partitions="partition_indexes")
     return OffsetFetchRequest(body.group_id, partitions, getattr(body, "require_stable", False))
 
 
@@ -217,10 +186,7 @@ def offset_fetch_response(response: OffsetFetchResponse) -> Values:
 
     return {
         "error_code": response.error,
-        "topics": [
-            {"name": topic, "partitions": results}
-            for topic, results in by_topic(response.partitions, values)
-        ],
+        "topics": by_topic(response.partitions, values),
     }
 
 
@@ -271,14 +237,7 @@ def delete_groups_response(response: DeleteGroupsResponse) -> Values:
 
 def offset_delete_request(body: Any) -> OffsetDeleteRequest:
     """Translate OffsetDelete."""
-    return OffsetDeleteRequest(
-        body.group_id,
-        tuple(
-            TopicPartition(topic.name, one.partition_index)
-            for topic in body.topics
-            for one in topic.partitions
-        ),
-    )
+    return OffsetDeleteRequest(body.group_id, tuple(tp for tp, _ in in_topics(body.topics)))
 
 
 def offset_delete_response(response: OffsetDeleteResponse) -> Values:
@@ -287,10 +246,9 @@ def offset_delete_response(response: OffsetDeleteResponse) -> Values:
 
 
 def _errors_by_topic(errors: Any) -> list[Values]:
-    def values(partition: int, error: Errors) -> Values:
-        return {"partition_index": partition, "error_code": error}
-
-    return [{"name": topic, "partitions": results} for topic, results in by_topic(errors, values)]
+    return by_topic(
+        errors, lambda partition, error: {"partition_index": partition, "error_code": error}
+    )
 
 
 def _described(group: DescribedGroup) -> Values:

@@ -24,9 +24,16 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import Broker
-from klamm.wire.config_apis import Asked, error_fields
+from klamm.wire.config_apis import Asked
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds, uuid_of
+from klamm.wire.schema import (
+    OPERATIONS_OMITTED,
+    Values,
+    error_fields,
+    milliseconds,
+    uuid_of,
+    values_of,
+)
 
 
 def metadata_request(body: Any) -> MetadataRequest:
@@ -111,15 +118,7 @@ def create_topics_response(response: CreateTopicsResponse) -> Values:
     """Translate the response to CreateTopics."""
     return {
         "topics": [
-            {
-                "name": topic.name,
-                "topic_id": uuid_of(topic.topic_id),
-                "error_code": topic.error,
-                "error_message": topic.error_message,
-                "num_partitions": topic.num_partitions,
-                "replication_factor": topic.replication_factor,
-                "configs": (),
-            }
+            {**values_of(topic), "topic_id": uuid_of(topic.topic_id), "configs": ()}
             for topic in response.topics
         ]
     }

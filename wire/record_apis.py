@@ -38,8 +38,16 @@ from klamm.cluster.data_requests import (
     ProduceRequest,
     ProduceResponse,
 )
-from klamm.cluster.types import NO_EPOCH, TopicPartition
-from klamm.wire.schema import RefusedRequest, Values, by_topic, milliseconds
+from klamm.cluster.types import NO_EPOCH
+from klamm.wire.schema import (
+    RefusedRequest,
+    Values,
+    by_topic,
+    in_topics,
+    listed_in_topics,
+    milliseconds,
+    values_of,
+)
 
 _NO_TRANSACTIONS = InitProducerIdResponse(Errors.UNSUPPORTED_VERSION)
 
@@ -50,9 +58,10 @@ def produce_request(body: Any) -> ProduceRequest:
         body.acks,
         milliseconds(body.timeout),
         {
-            TopicPartition(topic.name, one.index): bytes(one.records or b"")
-            for topic in body.topic_data
-            for one in topic.partition_data
+            tp: bytes(one.records or b"")
+            for tp, one in in_topics(
+                body.topic_data, partitions="partition_data", partition="index"
+            )
         },
     )
 
@@ -69,12 +78,7 @@ def produce_response(response: ProduceResponse) -> Values:
             "record_errors": (),
         }
 
-    return {
-        "responses": [
-            {"name": topic, "partition_responses": results}
-            for topic, results in by_topic(response.partitions, values)
-        ]
-    }
+    return {"responses": by_topic(response.partitions, values, partitions="partition_responses")}
 
 
 def fetch_request(body: Any) -> FetchRequest:
@@ -82,14 +86,13 @@ def fetch_request(body: Any) -> FetchRequest:
     return FetchRequest(
         body.replica_id,
         {
-            TopicPartition(topic.topic, one.partition): FetchPartition(
+            tp: FetchPartition(
                 one.fetch_offset,
                 getattr(one, "current_leader_epoch", NO_EPOCH),
                 getattr(one, "last_fetched_epoch", NO_EPOCH),
                 max_bytes=one.partition_max_bytes,
             )
-            for topic in body.topics
-            for one in topic.partitions
+            for tp, one in in_topics(body.topics, topic="topic", partition="partition")
         },
         max_wait_ms=milliseconds(body.max_wait),
         min_bytes=body.min_bytes,
@@ -97,11 +100,7 @@ def fetch_request(body: Any) -> FetchRequest:
         metadata=FetchMetadata(
             getattr(body, "session_id", NO_SESSION_ID), getattr(body, "session_epoch", FINAL_EPOCH)
         ),
-        forgotten=tuple(
-            TopicPartition(topic.topic, partition)
-            for topic in getattr(body, "forgotten_topics_data", ())
-            for partition in topic.partitions
-        ),
+        forgotten=listed_in_topics(getattr(body, "forgotten_topics_data", ()), topic="topic"),
     )
 
 
@@ -127,10 +126,7 @@ def fetch_response(response: FetchResponse) -> Values:
     return {
         "error_code": response.error,
         "session_id": response.session_id,
-        "responses": [
-            {"topic": topic, "partitions": results}
-            for topic, results in by_topic(response.partitions, values)
-        ],
+        "responses": by_topic(response.partitions, values, topic="topic"),
     }
 
 
@@ -138,11 +134,8 @@ def list_offsets_request(body: Any) -> ListOffsetsRequest:
     """Translate ListOffsets."""
     return ListOffsetsRequest(
         {
-            TopicPartition(topic.name, one.partition_index): ListOffsetsPartition(
-                one.timestamp, getattr(one, "current_leader_epoch", NO_EPOCH)
-            )
-            for topic in body.topics
-            for one in topic.partitions
+            tp: ListOffsetsPartition(one.timestamp, getattr(one, "current_leader_epoch", NO_EPOCH))
+            for tp, one in in_topics(body.topics)
         }
     )
 
@@ -160,23 +153,17 @@ def list_offsets_response(response: ListOffsetsResponse) -> Values:
             "old_style_offsets": () if result.offset == UNKNOWN_OFFSET else (result.offset,),
         }
 
-    return {
-        "topics": [
-            {"name": topic, "partitions": results}
-            for topic, results in by_topic(response.partitions, values)
-        ]
-    }
+    return {"topics": by_topic(response.partitions, values)}
 
 
 def offsets_for_leader_epoch_request(body: Any) -> OffsetsForLeaderEpochRequest:
     """Translate OffsetForLeaderEpoch."""
     return OffsetsForLeaderEpochRequest(
         {
-            TopicPartition(topic.topic, one.partition): OffsetForLeaderPartition(
+            tp: OffsetForLeaderPartition(
                 one.leader_epoch, getattr(one, "current_leader_epoch", NO_EPOCH)
             )
-            for topic in body.topics
-            for one in topic.partitions
+            for tp, one in in_topics(body.topics, topic="topic", partition="partition")
         }
     )
 
@@ -192,22 +179,13 @@ def offsets_for_leader_epoch_response(response: OffsetsForLeaderEpochResponse) -
             "end_offset": result.end.end_offset,
         }
 
-    return {
-        "topics": [
-            {"topic": topic, "partitions": results}
-            for topic, results in by_topic(response.partitions, values)
-        ]
-    }
+    return {"topics": by_topic(response.partitions, values, topic="topic")}
 
 
 def delete_records_request(body: Any) -> DeleteRecordsRequest:
     """Translate DeleteRecords."""
     return DeleteRecordsRequest(
-        {
-            TopicPartition(topic.name, one.partition_index): one.offset
-            for topic in body.topics
-            for one in topic.partitions
-        },
+        {tp: one.offset for tp, one in in_topics(body.topics)},
         milliseconds(body.timeout),
     )
 
@@ -222,25 +200,11 @@ def delete_records_response(response: DeleteRecordsResponse) -> Values:
             "error_code": result.error,
         }
 
-    return {
-        "topics": [
-            {"name": topic, "partitions": results}
-            for topic, results in by_topic(response.partitions, values)
-        ]
-    }
+    return {"topics": by_topic(response.partitions, values)}
 
 
 def init_producer_id_request(body: Any) -> InitProducerIdRequest:
     """Translate InitProducerId of a producer without transactions."""
     if body.transactional_id is not None:
-        raise RefusedRequest(init_producer_id_response(_NO_TRANSACTIONS))
+        raise RefusedRequest(values_of(_NO_TRANSACTIONS))
     return InitProducerIdRequest()
-
-
-def init_producer_id_response(response: InitProducerIdResponse) -> Values:
-    """Translate the response to InitProducerId."""
-    return {
-        "error_code": response.error,
-        "producer_id": response.producer_id,
-        "producer_epoch": response.producer_epoch,
-    }

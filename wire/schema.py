@@ -13,13 +13,15 @@ import dataclasses
 import types
 import typing
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import ApiError
 from klamm.cluster.types import TopicPartition
 
 Values = Mapping[str, Any]
@@ -115,13 +117,59 @@ def milliseconds(duration: timedelta) -> int:
 
 
 def by_topic(
-    results: Mapping[TopicPartition, T], partition_values: Callable[[int, T], Values]
-) -> list[tuple[str, list[Values]]]:
-    """Group results of partitions by topic, in the order in which the topics appear."""
-    topics: dict[str, list[Values]] = {}
-    for (topic, partition), result in results.items():
-        topics.setdefault(topic, []).append(partition_values(partition, result))
-    return list(topics.items())
+    results: Mapping[TopicPartition, T],
+    partition_values: Callable[[int, T], Any],
+    *,
+    topic: str = "name",
+    partitions: str = "partitions",
+) -> list[Values]:
+    """Return the topics, in the order in which they appear, each with values of its partitions.
+
+    ``topic`` and ``partitions`` are the fields of a topic in this message.
+    """
+    topics: dict[str, list[Any]] = {}
+    for (name, partition), result in results.items():
+        topics.setdefault(name, []).append(partition_values(partition, result))
+    return [{topic: name, partitions: found} for name, found in topics.items()]
+
+
+def in_topics(
+    topics: Iterable[Any],
+    *,
+    topic: str = "name",
+    partitions: str = "partitions",
+    partition: str = "partition_index",
+) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield each partition of a message that groups partitions by topic, with its schema.
+
+    The other arguments are the fields of topics and partitions in this message.
+    """
+    for one in topics:
+        name = getattr(one, topic)
+        for found in getattr(one, partitions):
+            yield TopicPartition(name, getattr(found, partition)), found
+
+
+def listed_in_topics(
+    topics: Iterable[Any], *, topic: str = "name", partitions: str = "partitions"
+) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a message whose topics list nothing but partition numbers."""
+    return tuple(
+        TopicPartition(getattr(one, topic), number)
+        for one in topics
+        for number in getattr(one, partitions)
+    )
+
+
+def values_of(struct: msgspec.Struct) -> Values:
+    """Return the values of a struct whose fields have Kafka's names, and maybe an ``error``."""
+    fields = msgspec.structs.asdict(struct)
+    return {"error_code" if name == "error" else name: value for name, value in fields.items()}
+
+
+def error_fields(error: ApiError) -> Values:
+    """Return the fields of an error in a response."""
+    return {"error_code": error.error, "error_message": error.message}
 
 
 def error_of(code: int) -> Errors:

@@ -14,8 +14,8 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
-from klamm.wire.config_apis import Asked, api_error, error_fields
-from klamm.wire.schema import Values
+from klamm.wire.config_apis import Asked, api_error
+from klamm.wire.schema import Values, error_fields
 
 _DISABLED: Final = ApiError(Errors.SECURITY_DISABLED, "No Authorizer is configured on the broker.")
 
