@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import getdoc
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from klamm.cluster.types import ElectionType
 from klamm.drills.existence import Mention, Noun, option
 from klamm.drills.reading import MAX_INTEGER, DrillReader, is_null
 from klamm.runtime import actions
+from klamm.runtime.action_target import BrokerRef
 from klamm.runtime.actions import Action, BrokerAction
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.tools import TOOLS
@@ -43,20 +45,16 @@ class DrillAction(NamedTuple):
     about: str
 
 
-def _on_brokers(action: type[BrokerAction]) -> Read:
+def _on_brokers(action: Callable[[BrokerRef], Action]) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
-        refs = [reader.broker_ref(item) for item in reader.one_or_more(node)]
-        if not refs:
-            raise reader.error(node, "name at least one broker")
-        return tuple(action(ref) for ref in refs)
+        return tuple(map(action, reader.at_least_one(node, "broker", reader.broker_ref)))
 
     return read
 
 
 def _isolate(reader: DrillReader, node: yaml.Node) -> Actions:
-    refs = tuple(reader.broker_ref(item) for item in reader.one_or_more(node))
-    if not refs:
-        raise reader.error(node, "name at least one broker", "heal_network ends an isolation")
+    hint = "heal_network ends an isolation"
+    refs = tuple(reader.at_least_one(node, "broker", reader.broker_ref, hint))
     if set(refs).issuperset(reader.cluster.broker_ids):
         raise reader.error(
             node, "cannot isolate all brokers of the cluster", "leave at least one broker out"
@@ -182,9 +180,15 @@ def _without_value(word: str, action: Action) -> Read:
     return read
 
 
-def kind_of(word: str, action: type[Action], example: str, _: str | None) -> DrillAction:
-    """Return the parser and documentation of an action that is defined in runtime/actions.py."""
-    return DrillAction(_read_of(word, action), example, " ".join(str(getdoc(action)).split()))
+def kind_of(word: str, action: type[Action], example: str) -> DrillAction:
+    """Return the parser and documentation of an action whose class determines both."""
+    return _documented(action, _read_of(word, action), example)
+
+
+def _documented(action: type[Action], read: Read, example: str) -> DrillAction:
+    """Return an action whose text for the docs is the first paragraph of its class's docstring."""
+    text = str(getdoc(action)).partition("\n\n")[0]
+    return DrillAction(read, example, " ".join(text.split()))
 
 
 def _run(reader: DrillReader, node: yaml.Node) -> Actions:
@@ -223,9 +227,7 @@ def _reassign(reader: DrillReader, node: yaml.Node) -> Actions:
 
 
 def _cancel(reader: DrillReader, node: yaml.Node) -> Actions:
-    partitions = reader.partitions(node)
-    if not partitions:
-        raise reader.error(node, "name at least one partition")
+    partitions = reader.at_least_one(node, "partition", reader.partition)
     reader.mentions.append(Mention(node, Noun.REASSIGNMENT))
     return (steps.Reassign(dict.fromkeys(partitions)),)
 
@@ -234,9 +236,8 @@ def _elect(election_type: ElectionType) -> Read:
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         if isinstance(node, yaml.ScalarNode) and node.value == "all":
             return (steps.ElectLeaders(election_type, None),)
-        partitions = reader.partitions(node)
-        if not partitions:
-            raise reader.error(node, "name at least one partition", "use partitions, or all")
+        hint = "use partitions, or all"
+        partitions = reader.at_least_one(node, "partition", reader.partition, hint)
         return (steps.ElectLeaders(election_type, tuple(partitions)),)
 
     return read
@@ -257,9 +258,7 @@ def _znodes(make: Callable[[str, bytes | None], Action]) -> Read:
 
 
 def _delete(reader: DrillReader, node: yaml.Node) -> Actions:
-    paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
-    if not paths:
-        raise reader.error(node, "name at least one znode")
+    paths = reader.paths(node)
     reader.mentions += (Mention(node, Noun.ZNODE, path) for path in paths)
     return tuple(steps.DeleteZnode(path) for path in paths)
 
@@ -295,16 +294,6 @@ _ON_SESSION: Final = {
 }
 
 
-def _break_session(how: str) -> Read:
-    def read(reader: DrillReader, node: yaml.Node) -> Actions:
-        refs = [reader.broker_ref(item) for item in reader.one_or_more(node)]
-        if not refs:
-            raise reader.error(node, "no broker is given")
-        return tuple(steps.BreakSession(ref, how) for ref in refs)
-
-    return read
-
-
 def _advance(reader: DrillReader, node: yaml.Node) -> Actions:
     return (steps.Advance(reader.integer(node, "a number of steps", 1, 1_000_000)),)
 
@@ -319,19 +308,9 @@ def _preload(reader: DrillReader, node: yaml.Node) -> Actions:
 
 
 ACTIONS: Final[Mapping[str, DrillAction]] = {
-    **{word: kind_of(word, *row) for word, row in actions.ACTIONS.items()},
-    "kill_all": DrillAction(
-        _without_value("kill_all", steps.KillAll()),
-        "kill_all",
-        "Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files "
-        "and the drill's clients survive; logs in memory are lost (use `segments: true`).",
-    ),
-    "up_again": DrillAction(
-        _without_value("up_again", steps.UpAgain()),
-        "up_again",
-        "Restart the whole cluster with the same data and seed: first all brokers, and once they "
-        "are registered, the controllers.",
-    ),
+    **{word: kind_of(word, row.action, row.example) for word, row in actions.ACTIONS.items()},
+    "kill_all": kind_of("kill_all", steps.KillAll, "kill_all"),
+    "up_again": kind_of("up_again", steps.UpAgain, "up_again"),
     **{
         f"{do}_zookeeper": DrillAction(_on_zookeeper(do), f"{do}_zookeeper: leader", about)
         for do, about in _ON_ZOOKEEPER.items()
@@ -368,65 +347,35 @@ ACTIONS: Final[Mapping[str, DrillAction]] = {
         "elect_unclean: [t-0]",
         "Ask the controller to elect any live replica of partitions that have no leader.",
     ),
-    "produce": DrillAction(
-        _produce,
-        "produce: {t-0: 500}",
-        "Queue this number of records in the drill's producer (idempotent, acks=all). It sends "
-        "them while the next steps run, and a consumer reads them. At the end of the drill the "
-        "consumer must have read every acknowledged record once and in order.",
+    "produce": _documented(steps.Produce, _produce, "produce: {t-0: 500}"),
+    "produce_constantly": _documented(
+        steps.ProduceConstantly, _produce_constantly, "produce_constantly: {t-0: 100}"
     ),
-    "produce_constantly": DrillAction(
-        _produce_constantly,
-        "produce_constantly: {t-0: 100}",
-        "Produce to partitions (acks=all) at this constant rate in records per second until the "
-        "drill ends. While the cluster is stable this needs no messages, so that long simulations "
-        "are fast. At the end no acknowledged record may be lost. Simulated only.",
-    ),
-    "create_znode": DrillAction(
+    "create_znode": _documented(
+        steps.CreateZnode,
         _znodes(steps.CreateZnode),
         "create_znode: {/admin/delete_topics/t: null}",
-        "Create znodes manually. Text is written unchanged, null as no data, other values as JSON.",
     ),
-    "set_znode": DrillAction(
+    "set_znode": _documented(
+        steps.SetZnode,
         _znodes(steps.SetZnode),
         "set_znode: {/admin/reassign_partitions: 'not JSON'}",
-        "Overwrite znodes manually, regardless of their versions.",
     ),
-    "delete_znode": DrillAction(
-        _delete,
-        "delete_znode: /controller",
-        "Delete znodes manually, regardless of their versions.",
+    "delete_znode": _documented(steps.DeleteZnode, _delete, "delete_znode: /controller"),
+    "set_topic_partitions": _documented(
+        steps.SetTopicPartitions, _set_topic_partitions, "set_topic_partitions: {t-1: [0, 2]}"
     ),
-    "set_topic_partitions": DrillAction(
-        _set_topic_partitions,
-        "set_topic_partitions: {t-1: [0, 2]}",
-        "Write partitions of a topic's znode manually: new ones, which the controller creates, or "
-        "other replicas of existing ones, which it replaces by the old ones (`--quirks "
-        "KAFKA-12493`: which the next controller takes over).",
-    ),
-    "preload": DrillAction(
-        _preload,
-        "preload: {t-0: 500GB}",
-        "Add this amount of data to all replicas of partitions, in records of 1000 bytes, as if "
-        "it had been produced long ago. Not possible after a step has produced to the partitions.",
-    ),
+    "preload": _documented(steps.Preload, _preload, "preload: {t-0: 500GB}"),
     **{
-        how: DrillAction(_break_session(how), f"{how}: controller", f"{about} Simulated only.")
+        how: DrillAction(
+            _on_brokers(partial(steps.BreakSession, how=how)),
+            f"{how}: controller",
+            f"{about} Simulated only.",
+        )
         for how, about in _ON_SESSION.items()
     },
-    "heal_all": DrillAction(
-        _without_value("heal_all", steps.HealAll()),
-        "heal_all",
-        "End every fault: heal network and disks, resume paused brokers, start brokers that are "
-        "not running, and restart brokers with a failed log directory.",
-    ),
-    "advance": DrillAction(
-        _advance,
-        "advance: 40",
-        "Run this number of simulation steps. A simulation step runs a broker or controller up to "
-        "its next ZooKeeper operation, delivers messages, or advances the clock. The next step of "
-        "the drill can therefore begin while work is in progress. Simulated only.",
-    ),
-    "wait": DrillAction(_wait, "wait: 5s", "Wait for a duration in ms, s or min."),
+    "heal_all": kind_of("heal_all", steps.HealAll, "heal_all"),
+    "advance": _documented(steps.Advance, _advance, "advance: 40"),
+    "wait": _documented(steps.Wait, _wait, "wait: 5s"),
 }
 """All actions, keyed by their names in drills."""

@@ -166,13 +166,6 @@ def _controller(reader: DrillReader, node: yaml.Node) -> int | str:
     return broker_id
 
 
-def _paths(reader: DrillReader, node: yaml.Node) -> list[str]:
-    paths = [reader.path(item, "a znode") for item in reader.one_or_more(node)]
-    if not paths:
-        raise reader.error(node, "name at least one znode")
-    return paths
-
-
 def _znodes(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
     return {
         reader.path(entry.key, "a key"): reader.plain(entry.value)
@@ -181,10 +174,7 @@ def _znodes(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
 
 
 def _topics(reader: DrillReader, node: yaml.Node) -> list[str]:
-    topics = [reader.topic(item) for item in reader.one_or_more(node)]
-    if not topics:
-        raise reader.error(node, "name at least one topic")
-    return topics
+    return reader.at_least_one(node, "topic", reader.topic)
 
 
 def _deleted(reader: DrillReader, node: yaml.Node) -> list[str]:
@@ -318,9 +308,9 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "consumed: {t-0: 500}",
         "The drill's consumer has read exactly this number of records.",
     ),
-    "exists": ConditionKind(_paths, "exists: /controller", "These znodes exist."),
+    "exists": ConditionKind(DrillReader.paths, "exists: /controller", "These znodes exist."),
     "absent": ConditionKind(
-        _paths, "absent: [/admin/reassign_partitions]", "These znodes do not exist."
+        DrillReader.paths, "absent: [/admin/reassign_partitions]", "These znodes do not exist."
     ),
     "znode": ConditionKind(
         _znodes,

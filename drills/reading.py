@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import yaml
 
@@ -25,6 +25,8 @@ from klamm.drills.values import DrillCluster
 from klamm.runtime.action_target import BrokerRef, InRack, IsrFollower
 from klamm.runtime.actions import CONTROLLER, DEAD, OTHERS, PAUSED
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
+
+T = TypeVar("T")
 
 HINT: Final = "klamm drill show NAME prints an example, klamm drill schema describes the language"
 MAX_BYTES: Final = 1_000_000
@@ -183,6 +185,15 @@ class DrillReader:
         """Return the items of a list; a node that is not a list counts as one item."""
         return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
 
+    def at_least_one(
+        self, node: yaml.Node, what: str, read: Callable[[yaml.Node], T], hint: str | None = None
+    ) -> list[T]:
+        """Return the values of ``one_or_more`` items. Raises UsageError if there are none."""
+        found = [read(item) for item in self.one_or_more(node)]
+        if not found:
+            raise self.error(node, f"name at least one {what}", hint)
+        return found
+
     # -- scalars
 
     def text(self, node: yaml.Node, what: str) -> str:
@@ -248,7 +259,9 @@ class DrillReader:
             raise self.error(node, f"{what} must be at most 1000TB, not {text}")
         return size_bytes
 
-    def partition(self, node: yaml.Node, what: str, noun: Noun = Noun.PARTITION) -> TopicPartition:
+    def partition(
+        self, node: yaml.Node, what: str = "an item", noun: Noun = Noun.PARTITION
+    ) -> TopicPartition:
         """Return a partition, which is written like t-0, and record that the drill names it."""
         text = self.text(node, what)
         match = _PARTITION.fullmatch(text)
@@ -282,6 +295,10 @@ class DrillReader:
         if not text.startswith("/") or text.endswith("/") or "//" in text:
             raise self.error(node, f"{what} must be the path of a znode, not '{text}'")
         return text
+
+    def paths(self, node: yaml.Node) -> list[str]:
+        """Return the paths of one or more znodes."""
+        return self.at_least_one(node, "znode", lambda item: self.path(item, "a znode"))
 
     def plain(self, node: yaml.Node) -> Any:
         """Return any YAML value: mappings, lists, and scalars according to JSON's rules."""
@@ -403,7 +420,7 @@ class DrillReader:
 
     def partitions(self, node: yaml.Node) -> list[TopicPartition]:
         """Return a list of partitions; the list may be empty."""
-        return [self.partition(item, "an item") for item in self.one_or_more(node)]
+        return [self.partition(item) for item in self.one_or_more(node)]
 
     def _distinct(self, node: yaml.Node, read: Callable[[yaml.Node], int]) -> list[int]:
         found: list[int] = []

@@ -2,7 +2,8 @@
 
 Recorded scenarios (runtime/scenarios/recorded.py) and drills are compiled to these classes, and
 runtime/scenarios/runner.py runs them. Each action is one class, with its arguments and its effect.
-Actions that are also in the HTTP API are in runtime/actions.py.
+Actions that are also in the HTTP API are in runtime/actions.py. The first paragraph of an action's
+docstring is its text in the docs of drills.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ class RunTool(Action, frozen=True):
 
 
 class CreateZnode(Action, frozen=True):
-    """Create a znode directly. A sequential znode gets a ten-digit suffix."""
+    """Create znodes manually. Text is written unchanged, null as no data, other values as JSON.
+
+    A sequential znode gets a ten-digit suffix."""
 
     path: str
     data: bytes | None
@@ -99,7 +102,7 @@ class CreateZnode(Action, frozen=True):
 
 
 class SetZnode(Action, frozen=True):
-    """Overwrite the data of a znode, regardless of its version."""
+    """Overwrite znodes manually, regardless of their versions."""
 
     path: str
     data: bytes | None
@@ -109,7 +112,7 @@ class SetZnode(Action, frozen=True):
 
 
 class DeleteZnode(Action, frozen=True):
-    """Delete a znode, regardless of its version."""
+    """Delete znodes manually, regardless of their versions."""
 
     path: str
 
@@ -118,8 +121,11 @@ class DeleteZnode(Action, frozen=True):
 
 
 class SetTopicPartitions(Action, frozen=True):
-    """Edit a topic's znode directly, as an operator might. ``partitions`` maps partition numbers to
-    replicas."""
+    """Write partitions of a topic's znode manually: new ones, which the controller creates, or
+    other replicas of existing ones, which it replaces by the old ones (`--quirks KAFKA-12493`:
+    which the next controller takes over).
+
+    ``partitions`` maps partition numbers to replicas."""
 
     topic: str
     partitions: Mapping[str, list[int]]
@@ -134,7 +140,8 @@ class SetTopicPartitions(Action, frozen=True):
 
 
 class KillAll(Action, frozen=True):
-    """Kill the process of the whole cluster."""
+    """Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files and
+    the drill's clients survive; logs in memory are lost (use `segments: true`)."""
 
     def act(self, run: ScenarioRunner) -> None:
         for broker_id in run.driver.kill_all():
@@ -142,12 +149,13 @@ class KillAll(Action, frozen=True):
 
 
 class UpAgain(Action, frozen=True):
-    """Restart the whole cluster with the data that the killed process had on disk.
+    """Restart the whole cluster with the same data and seed: first all brokers, and once they are
+    registered, the controllers.
 
-    First wait until the sessions of that process have expired. As with ``klamm up``, no controller
-    is elected before all brokers have registered: a controller elected earlier would consider the
-    missing brokers dead. Brokers that have not registered in time, e.g. because their disks fail,
-    are dead.
+    First wait until the sessions of the killed process have expired. As with ``klamm up``, no
+    controller is elected before all brokers have registered: a controller elected earlier would
+    consider the missing brokers dead. Brokers that have not registered in time, e.g. because their
+    disks fail, are dead.
     """
 
     def act(self, run: ScenarioRunner) -> None:
@@ -206,7 +214,9 @@ class ElectLeaders(Action, frozen=True):
 
 
 class Produce(Action, frozen=True):
-    """Send records to partitions. ``records``: the number of records for each partition."""
+    """Queue this number of records in the drill's producer (idempotent, acks=all). It sends them
+    while the next steps run, and a consumer reads them. At the end of the drill the consumer must
+    have read every acknowledged record once and in order."""
 
     records: Mapping[TopicPartition, int]
 
@@ -217,7 +227,9 @@ class Produce(Action, frozen=True):
 
 
 class ProduceConstantly(Action, frozen=True):
-    """Start a producer with constant rates, in records per second for each partition."""
+    """Produce to partitions (acks=all) at this constant rate in records per second until the drill
+    ends. While the cluster is stable this needs no messages, so that long simulations are fast. At
+    the end no acknowledged record may be lost. Simulated only."""
 
     records_per_s: Mapping[TopicPartition, float]
 
@@ -228,7 +240,8 @@ class ProduceConstantly(Action, frozen=True):
 
 
 class Preload(Action, frozen=True):
-    """Add ``size_bytes`` of records to all replicas of a partition, without produce requests."""
+    """Add this amount of data to all replicas of partitions, in records of 1000 bytes, as if it had
+    been produced long ago. Not possible after a step has produced to the partitions."""
 
     partition: TopicPartition
     size_bytes: int
@@ -241,7 +254,7 @@ class Preload(Action, frozen=True):
 
 
 class Wait(Action, frozen=True):
-    """Wait for a fixed time."""
+    """Wait for a duration in ms, s or min."""
 
     duration_ms: float
 
@@ -250,7 +263,9 @@ class Wait(Action, frozen=True):
 
 
 class Advance(Action, frozen=True):
-    """Run a number of steps of the simulated world. In a step, one actor runs, or time advances."""
+    """Run this number of simulation steps. A simulation step runs a broker or controller up to its
+    next ZooKeeper operation, delivers messages, or advances the clock. The next step of the drill
+    can therefore begin while work is in progress. Simulated only."""
 
     count: int
 
@@ -277,7 +292,8 @@ class BreakSession(Action, frozen=True):
 
 
 class HealAll(Action, frozen=True):
-    """End every fault, and restart brokers that are dead or have failed log directories."""
+    """End every fault: heal network and disks, resume paused brokers, start brokers that are not
+    running, and restart brokers with a failed log directory."""
 
     def act(self, run: ScenarioRunner) -> None:
         cluster = run.cluster

@@ -69,7 +69,7 @@ def stumble(
 def grown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table with one row more, for who reads it."""
     monkeypatch.setitem(ACTIONS, "stumble", ROW)  # type: ignore[arg-type]
-    words = DRILL_ACTIONS | {"stumble": kind_of("stumble", *ROW)}
+    words = DRILL_ACTIONS | {"stumble": kind_of("stumble", ROW.action, ROW.example)}
     monkeypatch.setattr(step_language, "ACTIONS", words)
     routes = (api.action_route("stumble", ROW), api.action_route("shake", SHAKE_ROW))
     monkeypatch.setattr(api, "ROUTES", (*api.ROUTES, *routes))
