@@ -57,7 +57,7 @@ from klamm.drills.bug_texts import WITH_BUGS, bugs_shown_by
 from klamm.drills.junit import junit_xml
 from klamm.drills.page import drill_headline, run_page
 from klamm.drills.recordings import Recording, compare, is_recording
-from klamm.drills.run import Outcome, Verdict, play, worst
+from klamm.drills.run import Outcome, Verdict, play, verdict_of, worst
 from klamm.drills.schema import schema_text
 from klamm.drills.values import Drill
 from klamm.drills.worlds import World, Worlds
@@ -386,7 +386,6 @@ class _Runs:
         self._say(text.heading(drill.name, where, drill.about))
         spec, began_s = drill.spec(self._quirks, self._seed), time.monotonic()
         results: list[StepResult] = []
-        verdict: Verdict | None = None
         own = None
         again = shlex.join(["klamm", "drill", "run", *self._arguments([word])])
         if isinstance(drill, Drill) and drill.real_only is not None:
@@ -399,14 +398,13 @@ class _Runs:
                 played = compare(drill, driver)
             else:
                 played = play(drill, driver, is_measured=not self._worlds.world.has_kafka)
+
+            def on_result(result: StepResult) -> None:
+                results.append(result)
+                self._say(*text.step_lines(result))
+
             with contextlib.closing(played):
-                for part in _announced(played, drill):
-                    if isinstance(part, Verdict):
-                        verdict = part
-                        break
-                    results.append(part)
-                    self._say(*text.step_lines(part))
-            assert verdict is not None, "the drill ended without a verdict"
+                verdict = verdict_of(_announced(played, drill), on_result)
             if self._page is not None and trace is not None:
                 head = drill_headline(drill, verdict, where, again)
                 write_file(self._page, run_page(head, trace, results))

@@ -21,10 +21,9 @@ from klamm.cluster.version import klamm_version
 from klamm.drills import library
 from klamm.drills.comparison import OF_WORLDS, WorldResult, differences, summary
 from klamm.drills.kafka.possible import prepare
-from klamm.drills.run import Verdict, play
+from klamm.drills.run import play, verdict_of
 from klamm.drills.values import Drill
 from klamm.drills.worlds import World, Worlds
-from klamm.runtime.scenarios.driver import ScenarioDriver
 
 EXAMPLES: Final = """
 \b
@@ -95,16 +94,9 @@ def _result(drill: Drill, worlds: Worlds) -> WorldResult:
             waiting(f"{drill.name} {WORLD_NAMES[world]}"),
             worlds.open(prepared.spec(NO_QUIRKS, 0), drill.name) as driver,
         ):
-            return _played(prepared, driver)
+            return WorldResult.of(verdict_of(play(prepared, driver)), driver)
     except KlammError as error:
         return WorldResult(None, error.message)
-
-
-def _played(drill: Drill, driver: ScenarioDriver) -> WorldResult:
-    for part in play(drill, driver):
-        if isinstance(part, Verdict):
-            return WorldResult.of(part, driver)
-    raise AssertionError("the drill ended without a verdict")
 
 
 def _values(drill: Drill, results: dict[World, WorldResult]) -> dict[str, Any]:

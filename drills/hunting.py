@@ -27,6 +27,7 @@ from klamm.drills.run import (
     Verdict,
     internal_error,
     play,
+    verdict_of,
 )
 from klamm.drills.shrinking import Shrunk, shrink
 from klamm.drills.values import Drill
@@ -131,20 +132,14 @@ def page_of_text(text: str, source: str, seed: int, quirks: Quirks, repeat: str)
 
 def _run(drill: Drill, driver: SimulatedDriver, time_limit_s: float) -> DrillRun:
     results: list[StepResult] = []
-    verdict = None
     try:
         with time_limit(time_limit_s), rare_collections():
-            for part in play(drill, driver):
-                if isinstance(part, Verdict):
-                    verdict = part
-                else:
-                    results.append(part)
+            verdict = verdict_of(play(drill, driver), results.append)
     except OutOfTime:
         verdict = _hung(drill, len(results), driver.elapsed_ms, time_limit_s)
     except Exception as error:
         failure = internal_error(drill.source, f"{type(error).__name__}: {error}")
         verdict = Verdict(Outcome.UNSAFE, driver.elapsed_ms, (failure,))
-    assert verdict is not None, "a drill ends with a verdict"
     return DrillRun(verdict, driver.elapsed_ms, tuple(results))
 
 

@@ -158,6 +158,18 @@ def play(
     yield msgspec.structs.replace(verdict, partitions=partitions)
 
 
+def verdict_of(
+    played: Iterable[StepResult | Verdict], on_result: Callable[[StepResult], object] | None = None
+) -> Verdict:
+    """Run a drill to its end and return the verdict; ``on_result`` gets each finished step."""
+    for part in played:
+        if isinstance(part, Verdict):
+            return part
+        if on_result is not None:
+            on_result(part)
+    raise AssertionError("the drill ended without a verdict")
+
+
 def _with_unobserved(verdict: Verdict, counts: ConditionCounts) -> Verdict:
     """Return the verdict with the number of conditions that were not observable.
 

@@ -25,7 +25,7 @@ from klamm.cluster.quirks import Quirks
 from klamm.drills.existence import Existing
 from klamm.drills.language import parse_drill
 from klamm.drills.reading import DrillReader
-from klamm.drills.run import Follower, Outcome, Verdict, play
+from klamm.drills.run import Follower, Outcome, Verdict, play, verdict_of
 from klamm.drills.trigger_language import TRIGGERS
 from klamm.drills.values import Drill
 from klamm.runtime.scenarios.conditions import matches_row
@@ -151,9 +151,8 @@ class Timeline(Follower):
                 self._looks_again = True
 
     def _play(self) -> None:
-        for part in play(self.drill, self.driver, is_measured=True, follower=self):
-            if isinstance(part, Verdict):
-                self.verdict = part
+        played = play(self.drill, self.driver, is_measured=True, follower=self)
+        self.verdict = verdict_of(played)
 
     def _await(self, at_ms: float) -> None:
         self.driver.run_for(max(0.0, at_ms - self.driver.elapsed_ms))

@@ -5,7 +5,7 @@ The classes of steps and checks are in runtime/scenarios/steps.py. Steps run one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -87,7 +87,7 @@ class Drill(msgspec.Struct, frozen=True):
     @property
     def simulated_only(self) -> str | None:
         """Name of the first step that requires the simulated world, or None."""
-        return self._first_with(_is_simulated_only)
+        return self._first_with(_SIMULATED_ONLY)
 
     @property
     def real_only(self) -> str | None:
@@ -95,11 +95,11 @@ class Drill(msgspec.Struct, frozen=True):
 
         ZooKeeper servers exist only in the real world.
         """
-        return self._first_with(_is_real_only)
+        return self._first_with((ActOnZooKeeper,))
 
-    def _first_with(self, is_such: Callable[[Action | Trigger | None], bool]) -> str | None:
+    def _first_with(self, kinds: tuple[type[Action | Trigger], ...]) -> str | None:
         for step in every_step(self.steps):
-            if any(map(is_such, (*step.actions, step.trigger))):
+            if any(isinstance(one, kinds) for one in (*step.actions, step.trigger)):
                 return step.name
         return None
 
@@ -132,11 +132,3 @@ class Drill(msgspec.Struct, frozen=True):
     def simulated_world(self, quirks: Quirks, seed: int) -> SimulatedWorld:
         """Return a simulated cluster for the drill. Its files are in memory."""
         return SimulatedWorld(self.spec(quirks, seed), has_memory_disk=True)
-
-
-def _is_real_only(action: Action | Trigger | None) -> bool:
-    return isinstance(action, ActOnZooKeeper)
-
-
-def _is_simulated_only(action: Action | Trigger | None) -> bool:
-    return isinstance(action, _SIMULATED_ONLY)

@@ -233,9 +233,10 @@ class DrillItem(pytest.Item):
         from klamm.cluster.version import klamm_version
         from klamm.drills import text
         from klamm.drills.page import drill_headline, run_page
-        from klamm.drills.run import Outcome, Verdict, play
+        from klamm.drills.run import Outcome, play, verdict_of
         from klamm.drills.worlds import World, Worlds
         from klamm.runtime.interrupts import temporary_folder
+        from klamm.runtime.scenarios.runner import StepResult
         from klamm.runtime.scenarios.trace import RunTrace
 
         drill, is_real = self.drill, self.drill.real_only is not None
@@ -246,7 +247,6 @@ class DrillItem(pytest.Item):
         replay = shlex.join(["klamm", "drill", "run", str(self.path), *options])
         about = [*([] if is_real else [f"seed: {seed}"]), f"replay: {replay}"]
         self.stash[_REPORT] = about
-        lines = [text.heading(drill.name, world, drill.about)]
         servers = drill.cluster.zookeeper_servers if is_real else None
         with (
             temporary_folder("klamm-drill-") as folder,
@@ -255,19 +255,17 @@ class DrillItem(pytest.Item):
             ) as worlds,
             worlds.open(drill.spec(NO_QUIRKS, seed), drill.name, servers) as driver,
         ):
-            trace, results = RunTrace(driver), []
-            for part in play(drill, driver, is_measured=True):
-                if not isinstance(part, Verdict):
-                    results.append(part)
-                    lines += text.step_lines(part)
-                    continue
-                lines += text.verdict_lines(drill.name, part)
-                if part.outcome is not Outcome.PASSED:
-                    page = run_page(drill_headline(drill, part, world, replay), trace, results)
-                    about.append(f"page: {_write_page(self, page)}")
-                    # pytest shows the first line in its summary.
-                    first = [f"expected {one.expected}, seen {one.seen}" for one in part.failures]
-                    raise DrillFailed("\n".join((*first[:1], *lines)))
+            trace, results = RunTrace(driver), list[StepResult]()
+            verdict = verdict_of(play(drill, driver, is_measured=True), results.append)
+            if verdict.outcome is not Outcome.PASSED:
+                page = run_page(drill_headline(drill, verdict, world, replay), trace, results)
+                about.append(f"page: {_write_page(self, page)}")
+                lines = [text.heading(drill.name, world, drill.about)]
+                lines += (line for result in results for line in text.step_lines(result))
+                lines += text.verdict_lines(drill.name, verdict)
+                # pytest shows the first line in its summary.
+                first = [f"expected {one.expected}, seen {one.seen}" for one in verdict.failures]
+                raise DrillFailed("\n".join((*first[:1], *lines)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the drill's output, the text of an error, or an internal error's traceback."""

@@ -9,7 +9,8 @@ from klamm.cluster.quirks import parse_quirks
 from klamm.drills.language import parse_drill
 from klamm.drills.library import check_simulated
 from klamm.drills.page import drill_headline, run_page
-from klamm.drills.run import Outcome, Verdict, play
+from klamm.drills.run import Outcome, play, verdict_of
+from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.trace import RunTrace
 from klamm.testing.errors import ClusterError
@@ -41,12 +42,11 @@ def run_drill(text: str, *, seed: int = 0, quirks: Sequence[str] = ()) -> None:
     except UsageError as error:
         raise ClusterError(error.message, replay=replay, hint=error.hint) from None
     trace = RunTrace(driver)
-    *results, verdict = play(drill, driver)
-    assert isinstance(verdict, Verdict), "a drill ends with a verdict"
+    results: list[StepResult] = []
+    verdict = verdict_of(play(drill, driver), results.append)
     if verdict.outcome is not Outcome.PASSED:
         found = [
             f"{one.place}: expected {one.expected}, seen {one.seen}" for one in verdict.failures
         ]
-        steps = [one for one in results if not isinstance(one, Verdict)]
-        page = run_page(drill_headline(drill, verdict, f"seed {seed}", replay), trace, steps)
+        page = run_page(drill_headline(drill, verdict, f"seed {seed}", replay), trace, results)
         raise DrillError("\n".join(found), replay=replay, page=page)
