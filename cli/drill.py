@@ -21,7 +21,7 @@ import typer
 
 from klamm.cli import drill_twice
 from klamm.cli.command_loading import command_group
-from klamm.cli.completion import complete_drill, complete_shipped_drill
+from klamm.cli.completion import complete_shipped_drill
 from klamm.cli.connect import security_of
 from klamm.cli.drill_compare import EXAMPLES as COMPARE_EXAMPLES
 from klamm.cli.drill_compare import compare as compare_worlds
@@ -35,6 +35,7 @@ from klamm.cli.drill_shrink import EXAMPLES as SHRINK_EXAMPLES
 from klamm.cli.drill_shrink import shrink
 from klamm.cli.drill_travel import Travel, step_through, stop_at
 from klamm.cli.drill_world import (
+    DRILLS,
     WORLD_NAMES,
     OnKafka,
     check_options,
@@ -49,8 +50,7 @@ from klamm.cli.options import AsJson, QuirkNames, comma_separated, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder, write_file
 from klamm.cli.waiting import running_step, waiting
 from klamm.cluster.errors import UsageError
-from klamm.cluster.quirks import NAMES as QUIRK_NAMES
-from klamm.cluster.quirks import Quirks, parse_quirks
+from klamm.cluster.quirks import Quirks, parse_quirks, quirk_options
 from klamm.cluster.version import klamm_version
 from klamm.drills import library, text
 from klamm.drills.bug_texts import WITH_BUGS, bugs_shown_by
@@ -104,11 +104,6 @@ _NO_TRAVEL: Final = (
     " --step not with --json"
 )
 _LIST_COLUMNS: Final = 100
-_DRILL: Final = typer.Argument(
-    metavar="DRILL...",
-    help="Drill files, or names of shipped drills.",
-    autocompletion=complete_drill,
-)
 
 ZooKeeperChroot = Annotated[
     str | None,
@@ -157,7 +152,7 @@ app.command("shrink", epilog=SHRINK_EXAMPLES)(shrink)
 
 @app.command("run", epilog=_RUN_EXAMPLES)
 def run(
-    drills: Annotated[list[str] | None, _DRILL] = None,
+    drills: Annotated[list[str] | None, DRILLS] = None,
     run_all: RunAll = False,
     twice: IsRepeated = False,
     real: Annotated[
@@ -278,7 +273,7 @@ def show(
 
 @app.command("check")
 def check(
-    drills: Annotated[list[str], _DRILL],
+    drills: Annotated[list[str], DRILLS],
     json: AsJson = False,
 ) -> None:
     """Check drill files without running them.
@@ -357,11 +352,7 @@ def _announced(
 def _repeating(world: World, seed: int, quirks: Quirks) -> list[str]:
     """Return the options of `klamm drill run` that choose a world, a seed and quirks."""
     words = ["--seed", str(seed)] if world is World.SIMULATION else world_options(world)
-    chosen = [name for name, field in QUIRK_NAMES.items() if getattr(quirks, field)]
-    if chosen:
-        every = len(chosen) == len(QUIRK_NAMES)
-        words += ["--quirks", "2.8.2" if every else ",".join(chosen)]
-    return words
+    return [*words, *quirk_options(quirks)]
 
 
 class _Runs:

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.completion import complete_drill
 from klamm.cli.connect import security_of
-from klamm.cli.drill_world import WORLD_NAMES, check_options, why_left_out
+from klamm.cli.drill_world import DRILLS, WORLD_NAMES, check_options, why_left_out
 from klamm.cli.options import AsJson, print_json
 from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.waiting import waiting
@@ -37,14 +36,7 @@ Exit codes: 0 all worlds agree as far as they can run the drills, 1 they differ.
 
 
 def compare(
-    drills: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DRILL...",
-            help="Drill files, or names of shipped drills.",
-            autocompletion=complete_drill,
-        ),
-    ],
+    drills: Annotated[list[str], DRILLS],
     data_dir: Annotated[
         Path | None, typer.Option(help="Keep the brokers' logs and files in this directory.")
     ] = None,

@@ -17,20 +17,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from klamm.cli.completion import complete_drill
-from klamm.cli.options import (
-    AsJson,
-    Jobs,
-    QuirkNames,
-    Seed,
-    comma_separated,
-    print_json,
-)
+from klamm.cli.options import AsJson, Jobs, QuirkNames, Seed, comma_separated, print_json
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
-from klamm.cluster.quirks import parse_quirks
+from klamm.cluster.quirks import parse_quirks, quirk_options
 from klamm.drills import crashing, library
 from klamm.drills.crashing import Crashing, Point, PointResult, Undisturbed
 from klamm.drills.processes import print_no_warnings
@@ -84,7 +77,7 @@ def crash(
         with waiting("the drill to run without a crash"):
             undisturbed = crashing.run_undisturbed(plan)
         chosen = _chosen(points, undisturbed)
-        report = _Report(plan, undisturbed, len(chosen), quirks, quiet=json)
+        report = _Report(plan, undisturbed, len(chosen), quiet=json)
         count = jobs or os.cpu_count() or 1
         what = f"{counted(len(chosen), 'crash point')} to be run"
         try:
@@ -123,14 +116,12 @@ class _Report:
         plan: Crashing,
         undisturbed: Undisturbed,
         total: int,
-        quirks: str | None,
         *,
         quiet: bool,
     ) -> None:
         self._plan = plan
         self._undisturbed = undisturbed
         self._total = total
-        self._quirks = quirks
         self._quiet = quiet
         self.is_live = not quiet and sys.stderr.isatty()
         self._began_s = time.monotonic()
@@ -203,7 +194,7 @@ class _Report:
         assert result.failure is not None
         words = ["klamm", "drill", "crash", self._plan.source, "--seed", str(self._plan.seed)]
         words += ["--points", str(point.number)]
-        words += [] if self._quirks is None else ["--quirks", self._quirks]
+        words += quirk_options(self._plan.quirks)
         failure = {
             "point": point.number,
             "crash": point.crash,

@@ -21,7 +21,7 @@ from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
-from klamm.cluster.quirks import parse_quirks
+from klamm.cluster.quirks import parse_quirks, quirk_options
 from klamm.drills import exploring
 from klamm.drills.exploration import Scope, parse_scope
 from klamm.drills.exploring import Explored
@@ -94,7 +94,7 @@ def explore(
             raise typer.Exit(_replay(scope, _choices(path), as_json=json))
         progress, seconds = _explore(scope, jobs or os.cpu_count() or 1, max_states, quiet=json)
     outcome = _outcome(progress)
-    values = _values(scope, progress, quirks, seconds) | {"exit_code": int(outcome)}
+    values = _values(scope, progress, seconds) | {"exit_code": int(outcome)}
     if json:
         print_json(values)
     else:
@@ -166,7 +166,7 @@ def _choices(path: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def _values(scope: Scope, progress: Explored, quirks: str | None, seconds: float) -> dict[str, Any]:
+def _values(scope: Scope, progress: Explored, seconds: float) -> dict[str, Any]:
     violation = progress.violation
     values: dict[str, Any] = {
         "states": progress.states,
@@ -184,7 +184,7 @@ def _values(scope: Scope, progress: Explored, quirks: str | None, seconds: float
             words += ["--replicas", ",".join(map(str, replicas))]
         for action in scope.actions:
             words += ["--action", action]
-        words += [] if quirks is None else ["--quirks", quirks]
+        words += quirk_options(scope.quirks)
         values["violation"] = {
             **violation._asdict(),
             "steps": [text for text, _ in exploring.replay(scope, progress.path)],

@@ -48,8 +48,7 @@ def shrink(
     pytest, to test_NAME.py; that of a shipped drill to the current directory. The exit code is 1 if
     the drill passes.
     """
-    words = comma_separated(quirks)
-    parsed = parse_quirks(words)
+    parsed = parse_quirks(comma_separated(quirks))
     content, file = library.find_text(drill), Path(library.source_of(drill))
     library.check_simulated(library.find_drill(drill), "only a simulated run can be shrunk")
     path, test = file.with_name(f"{file.stem}-shrunk.yaml"), pytest_path(file)
@@ -66,7 +65,7 @@ def shrink(
         with waiting(f"{drill} to be shrunk"):
             shrunk = shrink_failure(content, seed, parsed, violated)
     write_file(path, shrunk.text)
-    write_file(test, pytest_text(file.stem, shrunk.text, seed, words, violated))
+    write_file(test, pytest_text(file.stem, shrunk.text, seed, parsed, violated))
     typer.echo(f"violated: {violated}")
     typer.echo(
         f"shrunk from {counted(shrunk.steps_before, 'step')} to {shrunk.steps_after}"

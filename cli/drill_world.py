@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
+from klamm.cli.completion import complete_drill
 from klamm.cluster.errors import UsageError
 from klamm.drills import library
 from klamm.drills.kafka.jars import require_kafka_libs
@@ -24,6 +25,11 @@ WORLD_NAMES: Final = {
 }
 """The worlds in the output."""
 
+DRILLS: Final = typer.Argument(
+    metavar="DRILL...",
+    help="Drill files, or names of shipped drills.",
+    autocompletion=complete_drill,
+)
 OnKafka = Annotated[
     Literal["kafka", "kafka-with-klamm"] | None,
     typer.Option(

@@ -21,20 +21,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from klamm.cli.completion import complete_fault
-from klamm.cli.options import (
-    AsJson,
-    Jobs,
-    QuirkNames,
-    comma_separated,
-    finite,
-    print_json,
-)
+from klamm.cli.options import AsJson, Jobs, QuirkNames, comma_separated, finite, print_json
 from klamm.cli.running import ending_signals_raise
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import EnvironmentProblem, UsageError
-from klamm.cluster.quirks import Quirks, parse_quirks
+from klamm.cluster.quirks import Quirks, parse_quirks, quirk_options
 from klamm.drills.as_pytest import pytest_text
 from klamm.drills.drawn_steps import check_faults
 from klamm.drills.hunting import TIME_LIMIT_S, HuntOptions, RunAll, SeedResult, page_of_text
@@ -129,7 +122,7 @@ def hunt(
         minutes = _DEFAULT_MINUTES
     seconds = None if minutes is None else minutes * 60
     run_all = _run_all(jobs, spark, memory_mb)
-    report = _Report(out, quirks, faults, reproduced, quiet=json)
+    report = _Report(out, faults, reproduced, quiet=json)
     report.check_out()
     print_no_warnings()
     with ending_signals_raise():
@@ -175,14 +168,11 @@ def _seeds(text: str | None) -> Iterable[int]:
 class _Report:
     """Counts results, shows the counts live, and writes failing drills to files."""
 
-    def __init__(
-        self, out: Path, quirks: str | None, faults: str | None, parsed: Quirks, *, quiet: bool
-    ) -> None:
+    def __init__(self, out: Path, faults: str | None, quirks: Quirks, *, quiet: bool) -> None:
         self.outcomes: list[Outcome] = []
         self._out = out
         self._quirks = quirks
         self._faults = faults
-        self._parsed = parsed
         self._quiet = quiet
         self.is_live = not quiet and sys.stderr.isatty()
         self._began_s = time.monotonic()
@@ -263,8 +253,8 @@ class _Report:
             lines += self._write_files(result, found)
         except EnvironmentProblem:
             faults = [] if self._faults is None else ["--faults", self._faults]
-            words = ("klamm", "hunt", "--seeds", f"{seed}..{seed}", *faults)
-            found["repeat"] = self._with_quirks(*words)
+            words = ["klamm", "hunt", "--seeds", f"{seed}..{seed}", *faults]
+            found["repeat"] = shlex.join([*words, *quirk_options(self._quirks)])
             lines += [f"  {result.seen}", f"  repeat it with: {found['repeat']}"]
             raise
         finally:
@@ -280,8 +270,7 @@ class _Report:
         if shrunk is not None:
             text, source = shrunk.text, self._write(f"hunt-{seed}-shrunk.yaml", shrunk.text)
             repeat = self._command(source, seed)
-            words = comma_separated(self._quirks)
-            test = pytest_text(f"hunt-{seed}", text, seed, words, result.violated)
+            test = pytest_text(f"hunt-{seed}", text, seed, self._quirks, result.violated)
             found["test"] = str(self._write(f"test_hunt_{seed}.py", test))
             found["shrunk"] = {
                 "steps_before": shrunk.steps_before,
@@ -295,16 +284,13 @@ class _Report:
         if shrunk is not None:
             yield f"  as a test: {found['test']}"
         if result.has_ended:
-            page = page_of_text(text, source.name, seed, self._parsed, repeat)
+            page = page_of_text(text, source.name, seed, self._quirks, repeat)
             found["page"] = str(self._write(f"hunt-{seed}.html", page))
             yield f"  page: {found['page']}"
 
     def _command(self, path: Path, seed: int) -> str:
-        return self._with_quirks("klamm", "drill", "run", str(path), "--seed", str(seed))
-
-    def _with_quirks(self, *words: str) -> str:
-        quirks = [] if self._quirks is None else ["--quirks", self._quirks]
-        return shlex.join([*words, *quirks])
+        words = ["klamm", "drill", "run", str(path), "--seed", str(seed)]
+        return shlex.join([*words, *quirk_options(self._quirks)])
 
     def _write(self, name: str, text: str) -> Path:
         path = self._out / name

@@ -154,16 +154,11 @@ def tool_services(
     )
 
 
-def finish(
-    own: OwnArguments,
-    tool: Callable[[], CommandResult],
-    own_help: str,
-) -> None:
-    """Run a tool, print its result, and exit with the tool's exit code.
+def finish(own: OwnArguments, result: CommandResult, own_help: str) -> None:
+    """Print the result of a tool, and exit with the tool's exit code.
 
     With --json, the report goes to standard output and an error goes only to standard error.
     """
-    result = tool()
     if own.as_json:
         report = dict(result.report)
         error, exit_code = report.pop("error", None), int(report["exit_code"])
@@ -233,7 +228,7 @@ def topics(context: typer.Context) -> None:
 
     own = OwnArguments(context.args)
     services = tool_services(own, pools=_pools(own.value("--pools")))
-    finish(own, lambda: run_topic_command(own.kafka_args, services), _TOPICS_HELP)
+    finish(own, run_topic_command(own.kafka_args, services), _TOPICS_HELP)
 
 
 _REASSIGN_HELP = f"""
@@ -276,7 +271,7 @@ def reassign_partitions(context: typer.Context) -> None:
         show_throttles=own.flag("--show-throttles"),
         pools=_pools(own.value("--pools")),
     )
-    finish(own, lambda: run_reassign_command(own.kafka_args, services, options), _REASSIGN_HELP)
+    finish(own, run_reassign_command(own.kafka_args, services, options), _REASSIGN_HELP)
 
 
 def _source(seed: str | None) -> IntSource:
@@ -314,7 +309,7 @@ def leader_election(context: typer.Context) -> None:
     from klamm.admin.elections.command import run_election_command
 
     own = OwnArguments(context.args)
-    finish(own, lambda: run_election_command(own.kafka_args, tool_services(own)), _ELECTION_HELP)
+    finish(own, run_election_command(own.kafka_args, tool_services(own)), _ELECTION_HELP)
 
 
 _CONFIGS_HELP = f"""
@@ -339,7 +334,7 @@ def configs(context: typer.Context) -> None:
     from klamm.admin.configs.command import run_configs_command
 
     own = OwnArguments(context.args)
-    finish(own, lambda: run_configs_command(own.kafka_args, tool_services(own)), _CONFIGS_HELP)
+    finish(own, run_configs_command(own.kafka_args, tool_services(own)), _CONFIGS_HELP)
 
 
 _LOG_DIRS_HELP = f"""
@@ -361,7 +356,7 @@ def log_dirs(context: typer.Context) -> None:
     from klamm.admin.log_dirs_command import run_log_dirs_command
 
     own = OwnArguments(context.args)
-    finish(own, lambda: run_log_dirs_command(own.kafka_args, tool_services(own)), _LOG_DIRS_HELP)
+    finish(own, run_log_dirs_command(own.kafka_args, tool_services(own)), _LOG_DIRS_HELP)
 
 
 _PREFERRED_HELP = f"""
@@ -384,6 +379,6 @@ def preferred_replica_election(context: typer.Context) -> None:
     own = OwnArguments(context.args)
     finish(
         own,
-        lambda: run_preferred_election_command(own.kafka_args, tool_services(own)),
+        run_preferred_election_command(own.kafka_args, tool_services(own)),
         _PREFERRED_HELP,
     )

@@ -208,6 +208,19 @@ def quirk_label(name: str) -> str:
     return name if field is None else f"{name} ({descriptive_name(field)})"
 
 
+def quirk_names(quirks: Quirks) -> list[str]:
+    """Return the short names of quirks, or only ``2.8.2`` for all; `parse_quirks` reads them."""
+    if quirks == KAFKA_2_8_2:
+        return ["2.8.2"]
+    return [name for name, field in NAMES.items() if getattr(quirks, field)]
+
+
+def quirk_options(quirks: Quirks) -> list[str]:
+    """Return the words of a command line that choose these quirks."""
+    names = quirk_names(quirks)
+    return ["--quirks", ",".join(names)] if names else []
+
+
 def parse_quirks(words: Sequence[str]) -> Quirks:
     """Return the quirks named by ``words``, e.g. ``KAFKA-13225`` or ``C11``; ``2.8.2`` means all.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from klamm.cluster.quirks import Quirks, quirk_names
 
 _FILE: Final = '''\
 """{about}"""
@@ -28,14 +29,13 @@ def pytest_path(drill: Path) -> Path:
     return drill.with_name(f"test_{_identifier(drill.stem)}.py")
 
 
-def pytest_text(name: str, drill: str, seed: int, quirks: Sequence[str], violated: str) -> str:
+def pytest_text(name: str, drill: str, seed: int, quirks: Quirks, violated: str) -> str:
     """Return a pytest file with one test, which runs the drill in simulation.
 
-    ``drill``: the text of the drill. ``quirks``: their names. ``violated``: what does not hold when
-    the drill is run."""
+    ``drill``: the text of the drill. ``violated``: what does not hold when the drill is run."""
     given = [f"seed={seed}"]
-    if quirks:
-        words = ", ".join(f'"{quirk}"' for quirk in quirks)
+    words = ", ".join(f'"{name}"' for name in quirk_names(quirks))
+    if words:
         given.append(f"quirks=[{words}]")
     about = textwrap.fill(f"Fails as long as this is violated: {violated}", _COLUMNS)
     text = drill if drill.endswith("\n") else f"{drill}\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import klamm
+from klamm.cluster.quirks import parse_quirks
 from klamm.drills.as_pytest import pytest_path, pytest_text
 
 DRILL = """\
@@ -25,7 +26,8 @@ steps:
 def written(folder: Path, drill: str, quirks: list[str]) -> Path:
     """The file for pytest of this drill."""
     path = pytest_path(folder / "stop-replica.yaml")
-    path.write_text(pytest_text("stop-replica", drill, 0, quirks, 'always x: it\'s "wrong"'))
+    violated = 'always x: it\'s "wrong"'
+    path.write_text(pytest_text("stop-replica", drill, 0, parse_quirks(quirks), violated))
     return path
 
 
