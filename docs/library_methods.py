@@ -94,11 +94,9 @@ def methods() -> str:
         docs = _docstring(kind.about, 8)
         arguments = _arguments(word)
         if arguments:
-            lines += [f"    def {word}(", "        self,", "        *,"]
+            lines += ["    @_by_name", f"    def {word}(", "        self,", "        *,"]
             lines += [f"        {_parameter(name, field)}," for name, field in arguments.items()]
-            lines += ["    ) -> None:", *docs, "        self.act(", f'            "{word}",']
-            lines += [f"            {_passed(name)}," for name in arguments]
-            lines += ["        )", ""]
+            lines += ["    ) -> None:", *docs, ""]
             continue
         parameter = _parameter_of(word, kind.example)
         name = parameter.partition(":")[0]
@@ -129,16 +127,6 @@ def _parameter_of(word: str, example: str) -> str:
     return _PARAMETERS.get(word, unknown)
 
 
-def _python_name(name: str) -> str:
-    return f"{name}_" if keyword.iskeyword(name) else name
-
-
-def _passed(name: str) -> str:
-    """Return the argument with which a method passes a parameter on."""
-    own = _python_name(name)
-    return f"{name}={own}" if own == name else f'**{{"{name}": {own}}}'
-
-
 def _parameter(name: str, field: inspect.Field) -> str:
     kind = field.type
     if isinstance(kind, inspect.UnionType) and name != "broker":
@@ -161,7 +149,8 @@ def _parameter(name: str, field: inspect.Field) -> str:
             text = "float"
         case _:
             text = "int"
-    name = _python_name(name)
+    if keyword.iskeyword(name):
+        name += "_"
     return f"{name}: {text}" if field.required else f"{name}: {text} | None = None"
 
 

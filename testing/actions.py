@@ -5,8 +5,9 @@ The generated sections come from the tables of the drill language (`make docs` r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypedDict
 
 __tracebackhide__ = True
 """Tells pytest to omit the functions of this file from tracebacks."""
@@ -16,6 +17,24 @@ Brokers = int | str | Sequence[int | str]
 """One or more brokers: ids, or words of drills such as ``controller`` and ``leader of t-0``."""
 Words = str | Sequence[str]
 """One or more names, e.g. of topics, partitions or znodes."""
+P = ParamSpec("P")
+
+
+def _by_name(
+    method: Callable[Concatenate[Actions, P], None],
+) -> Callable[Concatenate[Actions, P], None]:
+    """Make a method without a body execute the action of its name, with its named arguments.
+
+    A keyword of Python such as `from` is the argument `from_` of the method.
+    """
+
+    @wraps(method)
+    def execute(self: Actions, /, *args: P.args, **arguments: P.kwargs) -> None:
+        method(self, *args, **arguments)  # Raises TypeError if these are not its arguments.
+        words: dict[str, Any] = {name.rstrip("_"): value for name, value in arguments.items()}
+        self.act(method.__name__, **words)
+
+    return execute
 
 
 class Conditions(TypedDict, total=False):
@@ -119,6 +138,7 @@ class Actions:
         expires."""
         self.act("bounce_registration", brokers)
 
+    @_by_name
     def fail_log_dir(
         self,
         *,
@@ -126,12 +146,8 @@ class Actions:
         dir: str,
     ) -> None:
         """Make a log directory of a broker fail. The directory must be listed in log.dirs."""
-        self.act(
-            "fail_log_dir",
-            broker=broker,
-            dir=dir,
-        )
 
+    @_by_name
     def fail_disk(
         self,
         *,
@@ -148,16 +164,8 @@ class Actions:
         (fsync fails, and part of the unsynced data is lost). `after_bytes`: bytes written before
         the fault starts. `times`: number of failures before the disk works again. In-memory logs
         fail at once."""
-        self.act(
-            "fail_disk",
-            kind=kind,
-            broker=broker,
-            dir=dir,
-            journal=journal,
-            after_bytes=after_bytes,
-            times=times,
-        )
 
+    @_by_name
     def slow_disk(
         self,
         *,
@@ -167,18 +175,13 @@ class Actions:
     ) -> None:
         """Limit the rate of replica copies to and from a broker's log directory (by default, all
         of them)."""
-        self.act(
-            "slow_disk",
-            broker=broker,
-            bytes_per_s=bytes_per_s,
-            dir=dir,
-        )
 
     def heal_disks(self) -> None:
         """End all disk faults. A failed log directory stays offline until its broker is
         restarted."""
         self.act("heal_disks")
 
+    @_by_name
     def cut(
         self,
         *,
@@ -193,14 +196,8 @@ class Actions:
         broker stands for its machine, with its controller. `only: records` cuts Fetch and
         Produce, `only: control` the requests of controllers to brokers and of brokers to
         controllers."""
-        self.act(
-            "cut",
-            **{"from": from_},
-            to=to,
-            between=between,
-            only=only,
-        )
 
+    @_by_name
     def clog(
         self,
         *,
@@ -211,14 +208,8 @@ class Actions:
     ) -> None:
         """Clog network links, given as for `cut`: messages are held, and delivered in order when
         the network is healed. Not for links with ZooKeeper."""
-        self.act(
-            "clog",
-            **{"from": from_},
-            to=to,
-            between=between,
-            only=only,
-        )
 
+    @_by_name
     def delay(
         self,
         *,
@@ -231,15 +222,8 @@ class Actions:
         """Deliver the messages of network links, given as for `cut`, later by `ms` milliseconds,
         in order. Delays of the same link add up. From ZooKeeper, replies and watch events are
         late. Links with ZooKeeper: simulated only."""
-        self.act(
-            "delay",
-            ms=ms,
-            **{"from": from_},
-            to=to,
-            between=between,
-            only=only,
-        )
 
+    @_by_name
     def fail_requests(
         self,
         *,
@@ -258,18 +242,8 @@ class Actions:
         they are lost (`drop`), or lost with their connection (`cut`), or reach the broker later
         by `delay_ms`. `times`: number of requests that fail; by default all, until
         `heal_network`."""
-        self.act(
-            "fail_requests",
-            api=api,
-            client=client,
-            broker=broker,
-            error=error,
-            drop=drop,
-            cut=cut,
-            delay_ms=delay_ms,
-            times=times,
-        )
 
+    @_by_name
     def lag_zookeeper(
         self,
         *,
@@ -280,12 +254,8 @@ class Actions:
         milliseconds later than the leader, until `heal_network`. What a broker reads never goes
         back; it gets a watch event before it reads the change, and it sees its own writes at
         once. Simulated only."""
-        self.act(
-            "lag_zookeeper",
-            broker=broker,
-            ms=ms,
-        )
 
+    @_by_name
     def skew_clock(
         self,
         *,
@@ -294,12 +264,8 @@ class Actions:
     ) -> None:
         """Set the time of day on brokers' machines forward by `ms` milliseconds (back, if
         negative), until `heal_all`. Timers, which use monotonic time, are not affected."""
-        self.act(
-            "skew_clock",
-            broker=broker,
-            ms=ms,
-        )
 
+    @_by_name
     def degrade_network(
         self,
         *,
@@ -315,16 +281,6 @@ class Actions:
         The links are given as for `cut`; without any, all messages that carry records are
         affected. On connections of clients, a loss breaks the connection, and nothing is
         repeated or reordered. Replaces any earlier `degrade_network`."""
-        self.act(
-            "degrade_network",
-            **{"from": from_},
-            to=to,
-            between=between,
-            only=only,
-            loss=loss,
-            repetition=repetition,
-            reordering=reordering,
-        )
 
     def isolate(self, brokers: Brokers) -> None:
         """Isolate these brokers: they and the others replicate no records from each other.
