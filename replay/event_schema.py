@@ -134,7 +134,7 @@ def code_of(word: object, published: Sequence[object]) -> int:
     return published.index(word) + 1
 
 
-_TYPES: Final[dict[str, pa.DataType]] = {
+TYPES: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "code": pa.int8(),
     "hash": pa.int64(),
@@ -143,6 +143,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "long": pa.int64(),
     "string": pa.string(),
 }
+"""Types of columns; a code or hash stands for a string."""
 _COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("source", "code", "kind of log"),
     ("run", "hash", "klamm's cluster id, directory of Kafka's logs, or chroot in ZooKeeper"),
@@ -198,7 +199,7 @@ position in a list (0 for null). ``hash``: a string stored as its xxhash64."""
 
 
 def _field(name: str, kind: str) -> pa.Field:
-    return pa.field(name, _TYPES[kind.removesuffix("?")], kind.endswith("?"))
+    return pa.field(name, TYPES[kind.removesuffix("?")], kind.endswith("?"))
 
 
 RAW_SCHEMA: Final = pa.schema(

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
 
 from klamm.replay.answers import How, Question, answer
 from klamm.replay.data_loss import DataLoss
 from klamm.replay.engines import Row, rows
 from klamm.replay.event_table import EventTable
 from klamm.replay.listings import Listing, in_words
-from klamm.replay.page_head import Asked, Limits, can_tell, extent, figures, logs, verdict_of
+from klamm.replay.page_head import Asked, Limits, extent, figures, logs, total_column, verdict_of
 from klamm.replay.page_plots import (
     churn_maps,
     leader_rows,
@@ -28,7 +28,6 @@ from klamm.replay.page_tables import (
     UNKNOWN,
     Column,
     after_text,
-    at_least,
     duration_cell,
     ids_text,
     key_text,
@@ -83,7 +82,7 @@ def replay_page(asked: Asked, answers: Answers, lives: Sequence[Row] = ()) -> Pa
 
 def life_rows(table: EventTable, answers: Answers) -> Sequence[Row]:
     """Return the state, leader and ISR size of partitions over time, with names for codes."""
-    return in_words({"lives": rows(table.engine, answers.life_lines)}, table)["lives"]
+    return in_words({"lives": rows(table.engine, answers.life_lines())}, table)["lives"]
 
 
 def _violations(answers: Answers) -> Section:
@@ -316,20 +315,11 @@ def _partitions(answers: Answers, lives: Sequence[Row], begin_ms: int) -> Sectio
 
 
 def _trouble(asked: Asked, answers: Answers) -> Section:
-    def column(name: str, question: Question) -> Column:
-        def cell(row: Row) -> Cell:
-            if not can_tell(asked, question, row):
-                return UNKNOWN
-            undated = row["undated"] if question is Question.OFFLINE else 0
-            text = duration_cell(row[name]) if name.endswith("_ms") else row[name]
-            return at_least(text, row[name], undated)
-
-        return _PROBLEM_COLUMNS[name], cell
-
+    column = partial(total_column, asked)
     counted = (
-        column("missing", Question.GAPS),
-        column("failed", Question.FAILED),
-        column("shrinks", Question.UNPLANNED),
+        column("lost rows", "missing", Question.GAPS),
+        column("failed", "failed", Question.FAILED),
+        column("ISR shrinks", "shrinks", Question.UNPLANNED),
     )
     topics = table_of(
         answers,
@@ -337,12 +327,12 @@ def _trouble(asked: Asked, answers: Answers) -> Section:
         "Topics with the most problems",
         ("topic", "topic"),
         ("total", "trouble"),
-        column("illegal", Question.ILLEGAL_PARTITIONS),
+        column("illegal", "illegal", Question.ILLEGAL_PARTITIONS),
         *counted,
-        column("unclean", Question.UNCLEAN),
-        column("offlines", Question.OFFLINE),
-        column("leaderless_ms", Question.LEADERLESS),
-        column("offline_ms", Question.OFFLINE),
+        column("unclean", "unclean", Question.UNCLEAN),
+        column("times offline", "offlines", Question.OFFLINE),
+        column("no live leader", "leaderless_ms", Question.LEADERLESS),
+        column("time offline", "offline_ms", Question.OFFLINE),
     )
     brokers = table_of(
         answers,
@@ -350,7 +340,7 @@ def _trouble(asked: Asked, answers: Answers) -> Section:
         "Brokers with the most problems",
         ("broker", "broker"),
         ("total", "trouble"),
-        column("illegal", Question.ILLEGAL_REPLICAS),
+        column("illegal", "illegal", Question.ILLEGAL_REPLICAS),
         *counted,
     )
     text = (
@@ -359,18 +349,6 @@ def _trouble(asked: Asked, answers: Answers) -> Section:
         "because of a controlled shutdown, a reassignment or the deletion of a topic do not count."
     )
     return Section("Problems", text, there([topics, brokers]))
-
-
-_PROBLEM_COLUMNS: Final = {
-    "illegal": "illegal",
-    "missing": "lost rows",
-    "failed": "failed",
-    "shrinks": "ISR shrinks",
-    "unclean": "unclean",
-    "offlines": "times offline",
-    "offline_ms": "time offline",
-    "leaderless_ms": "no live leader",
-}
 
 
 def _damaged(loss: DataLoss) -> Section:

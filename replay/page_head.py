@@ -118,16 +118,6 @@ def extent(answers: Answers) -> Iterator[tuple[str, str]]:
 
 def logs(asked: Asked, answers: Answers) -> Section:
     """Return a section with the totals of each log; it is empty if there is only one log."""
-
-    def spent(name: str, title: str, question: Question) -> Column:
-        def cell(row: Row) -> Cell:
-            if not can_tell(asked, question, row):
-                return UNKNOWN
-            undated = row["undated"] if question is Question.OFFLINE else 0
-            return at_least(duration_text(row[name]), row[name], undated)
-
-        return title, cell
-
     table = table_of(
         answers,
         "logs",
@@ -136,8 +126,8 @@ def logs(asked: Asked, answers: Answers) -> Section:
         ("partitions", "partitions"),
         ("violations", lambda row: sum(row.get(name, 0) for name in VIOLATIONS)),
         ("elections", "elections"),
-        spent("leaderless_ms", "no live leader", Question.LEADERLESS),
-        spent("offline_ms", "time offline", Question.OFFLINE),
+        total_column(asked, "no live leader", "leaderless_ms", Question.LEADERLESS),
+        total_column(asked, "time offline", "offline_ms", Question.OFFLINE),
         ("unfinished reassignments", "open_reassignments"),
     )
     text = (
@@ -146,6 +136,19 @@ def logs(asked: Asked, answers: Answers) -> Section:
         "partition is offline while it is in OfflinePartition."
     )
     return Section("Logs", text, there([table]) if len(answers.logs) > 1 else [])
+
+
+def total_column(asked: Asked, title: str, name: str, question: Question) -> Column:
+    """Return a column with a count or duration, which is unknown if the logs cannot tell it."""
+
+    def cell(row: Row) -> Cell:
+        if not can_tell(asked, question, row):
+            return UNKNOWN
+        undated = row["undated"] if question is Question.OFFLINE else 0
+        text = duration_text(row[name]) if name.endswith("_ms") else row[name]
+        return at_least(text, row[name], undated)
+
+    return title, cell
 
 
 def can_tell(asked: Asked, question: Question, row: Row) -> bool:

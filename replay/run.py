@@ -127,8 +127,8 @@ class Answers:
     listings: Mapping[str, Listing]
     tables: Mapping[str, str]
     data_loss: DataLoss
-    lives: Callable[[], str] = str
-    """Makes the query ``life_lines``."""
+    life_lines: Callable[[], str] = str
+    """Makes the query for the states and leaders of partitions over time, for the page only."""
     close: Callable[[], None] = field(default=lambda: None, repr=False)
     """Frees the query results that ``tables`` refer to."""
 
@@ -136,11 +136,6 @@ class Answers:
     def violations(self) -> dict[str, int]:
         """Number of violations of each kind (``VIOLATIONS``), without kinds that do not occur."""
         return {name: self.counts[name] for name in VIOLATIONS if self.counts[name]}
-
-    @property
-    def life_lines(self) -> str:
-        """Query for the states and leaders of partitions over time, which only the page shows."""
-        return self.lives()
 
     @property
     def logs(self) -> list[tuple[str, str]]:
@@ -293,7 +288,7 @@ def _answer(given: Divided, close: Callable[[], None]) -> Answers:
         listings=first_listed(given.table, blocks.home, {**home, **firsts}, totals),
         tables=_Tables(blocks, home, in_blocks),
         data_loss=loss,
-        lives=lambda: _life_lines(given, found, firsts),
+        life_lines=lambda: _life_lines(given, found, firsts),
         close=close,
     )
 

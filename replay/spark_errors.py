@@ -13,9 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError
+from klamm.replay.full_disk import is_full, no_space
 
 SHARED_STORAGE: Final = "give a URL, or a directory that the driver and all workers share"
-_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC")
 _PYTHON_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Problem)): (.+)$", re.M)
 _OWN_ERROR: Final = re.compile(rf"^{re.escape(KlammError.__module__)}\.\w+: (.+)$", re.M)
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]*?([\w$]+): (.+)$", re.M)
@@ -35,8 +35,8 @@ def one_line_errors(folder: Path) -> Iterator[None]:
             raise interrupt from None
         raise as_klamm_error(str(error), folder) from error
     except OSError as error:
-        if _FULL.search(str(error)):
-            raise as_klamm_error(str(error), folder) from error
+        if is_full(str(error)):
+            raise no_space(folder) from error
         raise
 
 
@@ -61,11 +61,8 @@ def unpersist(frames: Iterable[DataFrame]) -> None:
 
 def as_klamm_error(text: str, folder: Path) -> KlammError:
     """Summarize the error text of a failed Spark job (a Java stack trace) as a klamm error."""
-    if _FULL.search(text):
-        return EnvironmentProblem(
-            f"no space left on the disk while writing {folder}",
-            hint="free some space there, or in the directory for temporary files (TMPDIR)",
-        )
+    if is_full(text):
+        return no_space(folder)
     own = _OWN_ERROR.findall(text)
     if own:
         return EnvironmentProblem(own[-1].strip())

@@ -41,18 +41,25 @@ def duckdb_engine(cores: int, memory_mb: int) -> Iterator[DuckDbEngine]:
 
     ``cores``: number of threads. ``memory_mb``: memory limit in MiB.
     """
+    with (
+        duckdb_connection(cores, memory_mb) as connection,
+        closing(DuckDbEngine(connection, cores)) as engine,
+    ):
+        yield engine
+
+
+@contextmanager
+def duckdb_connection(threads: int, memory_mb: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Context manager that opens an in-memory DuckDB without klamm's engine around it."""
     with temporary_folder("klamm-duckdb-") as folder:
         config: dict[str, str | bool | int | float | list[str]] = {
-            "threads": cores,
+            "threads": threads,
             "memory_limit": f"{memory_mb}MiB",
             "temp_directory": str(folder),
             "preserve_insertion_order": False,
         }
-        with (
-            duckdb.connect(config=config) as connection,
-            closing(DuckDbEngine(connection, cores)) as engine,
-        ):
-            yield engine
+        with duckdb.connect(config=config) as connection:
+            yield connection
 
 
 class DuckDbEngine:
@@ -133,8 +140,8 @@ class DuckDbEngine:
     def files(self, folder: Path, schema: pa.Schema) -> str:
         """Register the Parquet files below a directory as a relation."""
         found: dict[str, list[Path]] = {}
-        for path in sorted(folder.rglob("[!_.]*.parquet")) if folder.exists() else ():
-            found.setdefault(source_of(path, folder), []).append(path)
+        for path, source in parquet_files(folder):
+            found.setdefault(source, []).append(path)
         if not found:
             return self.table(schema.empty_table())
         return self.view(
@@ -216,10 +223,15 @@ class DuckDbEngine:
             return self._connection.execute(sql)
 
 
-def source_of(path: Path, folder: Path) -> str:
-    """Return the value of ``source`` that a directory below ``folder.parent`` gives, or ""."""
-    found = _SOURCE.search(str(path).removeprefix(str(folder.parent)))
-    return found[1] if found else ""
+def parquet_files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the Parquet files below a directory, in order, which need not exist.
+
+    With each file, yields the value of ``source`` that a directory below ``folder.parent`` gives,
+    or "".
+    """
+    for path in sorted(folder.rglob("[!_.]*.parquet")) if folder.exists() else ():
+        found = _SOURCE.search(str(path).removeprefix(str(folder.parent)))
+        yield path, found[1] if found else ""
 
 
 def stored_columns(schema: pa.Schema, source: str) -> str:

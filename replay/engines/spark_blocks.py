@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 import numpy as np
@@ -28,12 +28,12 @@ from pyspark import RDD
 from klamm.replay.engines import literal
 from klamm.replay.engines.duckdb_engine import (
     DuckDbEngine,
+    duckdb_connection,
     duckdb_engine,
-    source_of,
+    parquet_files,
     stored_columns,
 )
 from klamm.replay.locations import arrow_file_system, is_remote, location
-from klamm.runtime.interrupts import temporary_folder
 
 if TYPE_CHECKING:
     from klamm.replay.engines.spark_engine import SparkEngine
@@ -368,10 +368,9 @@ def splits_of(folder: Path) -> list[list[Split]]:
 
 
 def _splits(folder: Path) -> Iterator[Split]:
-    for path in sorted(folder.rglob("[!_.]*.parquet")) if folder.exists() else ():
+    for path, source in parquet_files(folder):
         system = arrow_file_system(path) if is_remote(path) else None
         metadata = pq.read_metadata(str(path), filesystem=system)
-        source = source_of(path, folder)
         groups: list[int] = []
         first = end = 0
         for group in range(metadata.num_row_groups):
@@ -385,17 +384,10 @@ def _splits(folder: Path) -> Iterator[Split]:
 @contextmanager
 def _connection(given: Mapping[str, bytes], memory_mb: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """Context manager that opens a DuckDB with one thread, and with the relations ``given``."""
-    with temporary_folder("klamm-duckdb-") as folder:
-        config: dict[str, Any] = {
-            "threads": 1,
-            "memory_limit": f"{memory_mb}MiB",
-            "temp_directory": str(folder),
-            "preserve_insertion_order": False,
-        }
-        with duckdb.connect(config=config) as connection:
-            for name, data in given.items():
-                _create(connection, name, data)
-            yield connection
+    with duckdb_connection(1, memory_mb) as connection:
+        for name, data in given.items():
+            _create(connection, name, data)
+        yield connection
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, data: bytes) -> None:

@@ -5,7 +5,8 @@ This file defines the interface of a source, and functions that build rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -27,6 +28,7 @@ For events, ``problem`` and ``text`` are null. A damaged line has only source, f
 and text; its other columns are meaningless.
 """
 TEXT_CHARACTERS: Final = 200
+_BATCH_ROWS: Final = 20_000
 _DEFAULTS: Final[dict[str, Any]] = {
     "partition": -1,
     "replica": -1,
@@ -103,6 +105,15 @@ def event_batch(rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
         else:
             arrays.append(pa.repeat(pa.scalar(values, field.type), rows))
     return pa.RecordBatch.from_arrays(arrays, schema=READ_SCHEMA)
+
+
+def batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows as Arrow batches of up to 20,000 rows."""
+    remaining = iter(rows)
+    while some := list(islice(remaining, _BATCH_ROWS)):
+        columns = zip(*some, strict=True)
+        arrays = [pa.array(values, to.type) for values, to in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class Damaged(NamedTuple):

@@ -169,14 +169,17 @@ def _have_equal_bytes(one: Path, other: Path) -> bool:
 
 def cut_file(path: Path, part_bytes: int) -> Iterator[FilePart]:
     """Divide a file into parts, without counting lines (``lines_before`` is 0)."""
-    file = str(path.absolute())
-    compression = _compression(path)
-    size = path.stat().st_size
-    if compression is not None:
-        yield FilePart(file, 0, size, compression)
+    whole = whole_file(path)
+    if whole.compression is not None:
+        yield whole
         return
-    for begin in range(0, size, part_bytes):
-        yield FilePart(file, begin, min(begin + part_bytes, size), None)
+    for begin in range(0, whole.end, part_bytes):
+        yield whole._replace(begin=begin, end=min(begin + part_bytes, whole.end))
+
+
+def whole_file(path: Path) -> FilePart:
+    """Return a file as a single part."""
+    return FilePart(str(path.absolute()), 0, path.stat().st_size, _compression(path))
 
 
 def count_lines(part: FilePart) -> int:

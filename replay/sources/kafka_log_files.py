@@ -19,7 +19,7 @@ from klamm.cluster.rotated_names import parse_rotated
 from klamm.replay.engines import Engine
 from klamm.replay.event_schema import EPOCH_SHIFT
 from klamm.replay.local_time import is_ambiguous
-from klamm.replay.sources.file_parts import CutShort, FilePart, compression_of, read_part
+from klamm.replay.sources.file_parts import CutShort, FilePart, read_part, whole_file
 
 NAMES: Final = ("state-change.log", "controller.log")
 _date = re.compile(
@@ -185,17 +185,14 @@ def _cluster_folder(folder: Path) -> Path:
 
 
 def _parts(path: Path, scan: _Scan) -> Iterator[tuple[FilePart, _Cut]]:
-    file = str(path.absolute())
-    with path.open("rb") as opened:
-        compression = compression_of(opened.read(4))
-        own_size = opened.seek(0, 2)
-    if compression is not None:
-        yield FilePart(file, 0, own_size, compression), scan.cuts[0]
+    whole = whole_file(path)
+    if whole.compression is not None:
+        yield whole, scan.cuts[0]
         return
-    for cut, following in pairwise((*scan.cuts, _Cut(own_size, 0, None))):
+    for cut, following in pairwise((*scan.cuts, _Cut(whole.end, 0, None))):
         # read_part itself counts the line that ends just before the part.
         lines = cut.lines - 1 if cut.begin else 0
-        yield FilePart(file, cut.begin, following.begin, None, lines), cut
+        yield whole._replace(begin=cut.begin, end=following.begin, lines_before=lines), cut
 
 
 def _packed(parts: Iterable[LogPart], part_bytes: int) -> Iterator[list[LogPart]]:
@@ -214,18 +211,16 @@ def _packed(parts: Iterable[LogPart], part_bytes: int) -> Iterator[list[LogPart]
 
 
 def _scan(path: Path, zone: str | None, part_bytes: int) -> _Scan:
-    with path.open("rb") as opened:
-        compression = compression_of(opened.read(4))
-        end = opened.seek(0, 2)
+    whole = whole_file(path)
     cuts = [_Cut(0, 0, None)]
     size = lines = 0
     epoch: int | None = None
     names_updates = False
-    for block in read_part(FilePart(str(path), 0, end, compression)):
+    for block in read_part(whole):
         if isinstance(block, CutShort):
             break
         data = block.data
-        while compression is None and size + len(data) > cuts[-1].begin + part_bytes:
+        while whole.compression is None and size + len(data) > cuts[-1].begin + part_bytes:
             at = _cut_in(data, max(cuts[-1].begin + part_bytes - size, 0), zone)
             if at is None:
                 break

@@ -16,11 +16,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from klamm.replay.sources import batches
 from klamm.replay.sources.zookeeper_files import find_files
 from klamm.zk.txn_log import TxnDamage, TxnOp, read_txn_log
 
 FORMAT: Final = "zktxnlog"
-_BATCH_ROWS: Final = 20_000
 _SCHEMA: Final = pa.schema(
     [
         pa.field("file", pa.string(), False),
@@ -43,7 +43,6 @@ _SCHEMA: Final = pa.schema(
         ("text", pa.string()),
     ]
 )
-_Row = tuple[Any, ...]
 assert _SCHEMA.names[10:-2] == list(TxnOp._fields)[1:]
 
 
@@ -75,23 +74,10 @@ class _Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a file as Arrow batches."""
-        some: list[_Row] = []
-        for row in _rows(partition.value):
-            some.append(row)
-            if len(some) == _BATCH_ROWS:
-                yield _batch(some)
-                some = []
-        if some:
-            yield _batch(some)
+        return batches(_rows(partition.value), _SCHEMA)
 
 
-def _batch(rows: list[_Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-
-
-def _rows(file: str) -> Iterator[_Row]:
+def _rows(file: str) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each operation in a log, and a row for each damaged transaction."""
     for txn in read_txn_log(Path(file)):
         if isinstance(txn, TxnDamage):

@@ -6,6 +6,7 @@ Each function reads one file. Worker processes call these functions in parallel.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,8 +15,8 @@ import pyarrow as pa
 
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.journal import Kind
-from klamm.replay.event_schema import KINDS, ZOOKEEPER_LOG
-from klamm.replay.sources import Damaged, damaged_batch
+from klamm.replay.event_schema import KINDS, TYPES, ZOOKEEPER_LOG
+from klamm.replay.sources import Damaged, batches, damaged_batch
 from klamm.replay.sources.zookeeper_changes import (
     BROKER,
     CONTROLLER,
@@ -107,20 +108,11 @@ def _election_in_snapshot(rows: list[SnapshotChange]) -> Iterator[SnapshotChange
     yield created._replace(change=elected)
 
 
-BATCH_ROWS: Final = 20_000
 _MOST_RANGES: Final = 10_000
 _DIGEST_BYTES: Final = 8
 _ROOT: Final = "/"
 CHANGE_KINDS: Final = (*KINDS, CONTROLLER_CREATED, EPOCH_WRITTEN, SESSION_CLOSED)
 """The kinds of changes. The last three are not events, but events are derived from them."""
-_TYPES: Final = {
-    "code": pa.int8(),
-    "hash": pa.int64(),
-    "int": pa.int32(),
-    "ints": pa.list_(pa.field("element", pa.int32(), False)),
-    "long": pa.int64(),
-    "string": pa.string(),
-}
 _COLUMNS: Final = {
     **{"file": "hash", "number": "int", "line": "long", "zxid": "long", "session": "long"},
     **{"t_ms": "long", "kind": "code", "op_index": "int", "run": "hash", "topic": "hash"},
@@ -128,14 +120,11 @@ _COLUMNS: Final = {
     **{"epoch": "int", "zk_version": "int", "fence": "int", "reassignment": "hash"},
     **{"outcome": "hash", "detail": "string"},
 }
-CHANGES_SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in _COLUMNS.items()])
+CHANGES_SCHEMA: Final = pa.schema([(name, TYPES[kind]) for name, kind in _COLUMNS.items()])
 """Changes, with codes and hashes. ``number``: position of the file among the files that are read.
 ``run``: null if the chroot of a change is unknown."""
 _RAW_SCHEMA: Final = pa.schema(
-    [
-        (name, _TYPES[kind.replace("hash", "string").replace("code", "string")])
-        for name, kind in _COLUMNS.items()
-    ]
+    [(name, TYPES[re.sub("code|hash", "string", kind)]) for name, kind in _COLUMNS.items()]
     + [("problem", pa.string()), ("text", pa.string())]
 )
 DIGESTS_SCHEMA: Final = pa.schema(
@@ -166,36 +155,27 @@ def change_batches(run: str | None, file: ZooKeeperFile) -> Iterator[pa.RecordBa
 
     ``run``: name of the cluster, to which the chroot is appended; None: the chroot is the name.
     """
+    damaged: list[Damaged] = []
+    yield from batches(_rows(run, file, damaged), _RAW_SCHEMA)
+    if damaged:
+        yield damaged_batch(ZOOKEEPER_LOG, str(file.path), damaged)
+
+
+def _rows(
+    run: str | None, file: ZooKeeperFile, damaged: list[Damaged]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the changes of a file, and append its damaged transactions to ``damaged``."""
     of_file = _in_snapshot if file.is_snapshot else _in_log
     path = str(file.path)
-    some: list[tuple[Any, ...]] = []
     for found in of_file(file):
         if isinstance(found, TxnDamage):
-            damaged = Damaged(found.offset, found.problem, found.text)
-            yield _damaged(path, damaged)
+            damaged.append(Damaged(found.offset, found.problem, found.text))
             continue
         offset, zxid, t_ms, session, change = found
         kind, op_index, chroot, *others = change
         name = None if chroot is None else f"{run}{chroot}" if run is not None else chroot or _ROOT
         head = (path, file.number, offset, zxid, session, t_ms, kind, op_index, name)
-        some.append((*head, *others, None, None))
-        if len(some) == BATCH_ROWS:
-            yield _batch(some)
-            some = []
-    if some:
-        yield _batch(some)
-
-
-def _damaged(path: str, damaged: Damaged) -> pa.RecordBatch:
-    return damaged_batch(ZOOKEEPER_LOG, path, [damaged])
-
-
-def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    pairs = zip(columns, _RAW_SCHEMA, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in pairs], schema=_RAW_SCHEMA
-    )
+        yield (*head, *others, None, None)
 
 
 def _in_log(file: ZooKeeperFile) -> Iterator[SnapshotChange | TxnDamage]:

@@ -53,7 +53,7 @@ def check_invariants(table: EventTable, answers: Answers) -> None:
 def _check_life_lines(table: EventTable, answers: Answers) -> None:
     lives = {
         (row["source"], row["run"], row["topic"], row["partition"]): row
-        for row in rows(table.engine, answers.life_lines)
+        for row in rows(table.engine, answers.life_lines())
     }
     for row in rows(table.engine, answers.tables["partitions"]):
         last = lives.pop((row["source"], row["run"], row["topic"], row["partition"]), None)
