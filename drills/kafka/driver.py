@@ -7,7 +7,7 @@ log directories, and what the drill's clients saw. klamm's controller also has a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -86,7 +86,7 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
             has_files=True,
             fetch_wait_ms=_FETCH_WAIT_MS,
         )
-        self.unobservable: Container[str] = unobservable(has_klamm=bool(cluster.controllers))
+        self.unobservable = unobservable(has_klamm=bool(cluster.controllers))
 
     @property
     def rows(self) -> Sequence[JournalRow]:
@@ -114,10 +114,6 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Poll until ``condition`` holds; return False ALLOWANCE_MS after the timeout."""
         return super().run_until(condition, timeout_ms + ALLOWANCE_MS)
-
-    def run_for(self, duration_ms: float) -> None:
-        """Let the cluster run for this many milliseconds."""
-        super().run_until(lambda: False, duration_ms)
 
     def quiesce(self) -> None:
         """Wait until nothing has been written to ZooKeeper for a second."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
 from klamm.brokers.logs.log_journal import LogJournal
@@ -14,8 +14,7 @@ from klamm.runtime.client_actor import Client
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.real.hub_clients import HubClients
 from klamm.runtime.real.sessions import OwnSession
-from klamm.runtime.scenarios.clients import ScenarioClients
-from klamm.runtime.scenarios.driver import CONTROLLER_AND_BROKERS_AGREE
+from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint
 from klamm.zk.kazoo_pipeline import within
@@ -50,13 +49,10 @@ C = TypeVar("C", bound=LiveCluster)
 T = TypeVar("T")
 
 
-class LiveDriver(Generic[C]):
+class LiveDriver(ScenarioDriver, Generic[C]):
     """Base class of drivers whose cluster runs on threads or processes, in real time."""
 
-    clients: ScenarioClients
-    agreement = CONTROLLER_AND_BROKERS_AGREE
-    unobservable: Container[str] = ()
-
+    cluster: C
     store_type = RecordedStore
     POLL_S = _POLL_S
     """Pause between two evaluations of a condition that is awaited."""
@@ -102,9 +98,6 @@ class LiveDriver(Generic[C]):
             "before and after require the simulated world", hint="run the drill without --real"
         )
 
-    def watch(self, names: Sequence[str]) -> None:
-        """Do nothing, because the events of a real cluster cannot be observed one by one."""
-
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
         """Raise UsageError: constant-rate workloads need the simulated clock."""
         raise UsageError(
@@ -120,29 +113,9 @@ class LiveDriver(Generic[C]):
         """Run ``function`` on the brokers' thread, between two events."""
         return self.cluster.clients.call(function).result(_CLIENT_TIMEOUT_S)
 
-    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Poll until ``condition`` holds; return False after the timeout."""
-        return self.turns.run_until(condition, timeout_ms)
-
     def _run_until(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
         while not condition():
             if self.elapsed_ms > deadline_ms:
                 return False
             time.sleep(self.POLL_S)
         return True
-
-    def run_for(self, duration_ms: float) -> None:
-        """Let the cluster run for this many milliseconds."""
-        self.run_until(lambda: False, duration_ms)
-
-    def acknowledged(self, partition: TopicPartition) -> int:
-        """Return how many of the records sent to a partition were acknowledged."""
-        return self.clients.acknowledged(partition)
-
-    def disagreements_with_zookeeper(self) -> list[str]:
-        """Return the differences between ZooKeeper, the brokers and the controller."""
-        raise NotImplementedError
-
-    def disagreements(self) -> list[str]:
-        """Return the findings of all checks, one line each."""
-        return self.disagreements_with_zookeeper() + self.clients.findings()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
-from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.agreement import check_real_cluster, context_of_real_cluster
-from klamm.runtime.cluster import partitions_on
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
@@ -99,15 +97,6 @@ class RealDriver(LiveDriver[RealCluster]):
     def controller_context(self) -> ControllerContext | None:
         """Return the active controller's context, or None. Its thread may change it at any time."""
         return context_of_real_cluster(self.cluster)
-
-    def known_assignments(self) -> Mapping[TopicPartition, ReplicaAssignment] | None:
-        """Return the assignments that the active controller knows, or None without one."""
-        context = self.controller_context()
-        return None if context is None else context.assignments
-
-    def hosted_partitions(self, broker_id: int) -> list[str] | None:
-        """Return the partitions in a broker's log directories, or None if it is not running."""
-        return self.call_client(lambda _: partitions_on(self.cluster, broker_id))
 
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return the differences between ZooKeeper, the brokers and the controller."""

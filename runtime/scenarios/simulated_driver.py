@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from klamm.brokers.constant_rate.producer import Rate
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
-from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
 from klamm.runtime.checks.agreement import check_simulated_world, context_of_simulated_world
 from klamm.runtime.checks.watching import Watcher
 from klamm.runtime.client_actor import Client
-from klamm.runtime.cluster import partitions_on
 from klamm.runtime.scenarios.clients import (
     CONSUMER,
     RECORD_BYTES,
     OperatorClient,
     ScenarioClients,
 )
-from klamm.runtime.scenarios.driver import CONTROLLER_AND_BROKERS_AGREE
+from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint, Breakpoints
 from klamm.runtime.simulated.world import SimulatedWorld
@@ -31,16 +30,15 @@ from klamm.zk.store import Store
 T = TypeVar("T")
 
 
-class SimulatedDriver:
+class SimulatedDriver(ScenarioDriver):
     """ScenarioDriver for a SimulatedWorld (simulated ZooKeeper, network and time)."""
 
-    agreement = CONTROLLER_AND_BROKERS_AGREE
-    unobservable: Container[str] = ()
+    cluster: SimulatedWorld
 
     def __init__(self, world: SimulatedWorld) -> None:
         self.cluster = world
         self.admin_history = AdminHistory(world.clock.monotonic_ms)
-        self.store: Store = RecordedStore(world.open_store(), self.admin_history)
+        self._store = RecordedStore(world.open_store(), self.admin_history)
         self.operator = OperatorClient(self)
         self.clients = ScenarioClients(
             self,
@@ -52,6 +50,11 @@ class SimulatedDriver:
         self._workloads: list[WorkloadChecker] = []
         self._watcher: Watcher | None = None
         self._breakpoints = Breakpoints(world)
+
+    @property
+    def store(self) -> Store:
+        """A session with the simulated ZooKeeper."""
+        return self._store
 
     @property
     def rows(self) -> Sequence[JournalRow]:
@@ -98,7 +101,7 @@ class SimulatedDriver:
         for workload in self._workloads:
             if partition in workload.partitions:
                 return workload.acknowledged(partition)
-        return self.clients.acknowledged(partition)
+        return super().acknowledged(partition)
 
     def add_client(self, client: Client) -> None:
         """Add a producer or consumer."""
@@ -113,10 +116,6 @@ class SimulatedDriver:
         if names:
             self._watcher = Watcher(self.cluster, names)
 
-    def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
-        """Advance simulated time until ``condition`` holds. Return False after the timeout."""
-        return self.turns.run_until(condition, timeout_ms)
-
     def _run_until(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
         watcher = self._watcher
         if watcher is None:
@@ -125,10 +124,6 @@ class SimulatedDriver:
         is_met = self.cluster.run_before(lambda: bool(found) or condition(), deadline_ms)
         watcher.raise_violation()
         return is_met
-
-    def run_for(self, duration_ms: float) -> None:
-        """Advance simulated time by this many milliseconds."""
-        self.run_until(lambda: False, duration_ms)
 
     def break_session(self, broker_id: int, how: str) -> None:
         """Break a broker's ZooKeeper session or connection, as described at BreakSession."""
@@ -160,15 +155,6 @@ class SimulatedDriver:
         """Return the active controller's context, or None."""
         return context_of_simulated_world(self.cluster)
 
-    def known_assignments(self) -> Mapping[TopicPartition, ReplicaAssignment] | None:
-        """Return the assignments that the active controller knows, or None without one."""
-        context = self.controller_context()
-        return None if context is None else context.assignments
-
-    def hosted_partitions(self, broker_id: int) -> list[str] | None:
-        """Return the partitions in a broker's log directories, or None if it is not running."""
-        return self.call_client(lambda _: partitions_on(self.cluster, broker_id))
-
     def disagreements_with_zookeeper(self) -> list[str]:
         """Return the differences between ZooKeeper, the brokers and the controller."""
         return check_simulated_world(self.cluster)
@@ -178,4 +164,4 @@ class SimulatedDriver:
         for workload in self._workloads:
             workload.check()
         lost = [line for workload in self._workloads for line in workload.violations]
-        return self.disagreements_with_zookeeper() + self.clients.findings() + lost
+        return super().disagreements() + lost
