@@ -152,7 +152,7 @@ class ClientApis:
         """Remove and return the requests that can be answered now, each with its response."""
         answers, self._answers = self._answers, []
         # A group that was stored may have more to store.
-        while produced := self._leaders.produces.take_answers():
+        while produced := self._leaders.produces.delayed.take_answers():
             for request, response in produced:
                 if self._group_log.is_own(request):
                     self._group_log.on_response(request, response)
@@ -162,5 +162,5 @@ class ClientApis:
             *answers,
             *self._groups.take_answers(),
             *self._leaders.consumers.take_answers(),
-            *self._leaders.deletes.take_answers(),
+            *self._leaders.deletes.delayed.take_answers(),
         ]

@@ -34,7 +34,8 @@ class DeletesRecords:
     """Handles the DeleteRecords requests that one broker receives.
 
     ``find`` returns the partition if this broker leads it, or an error. ``notify_followers`` tells
-    the followers of a partition that its log start offset has changed.
+    the followers of a partition that its log start offset has changed. ``delayed``: the requests
+    that wait for the followers.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class DeletesRecords:
         self._notify_followers = notify_followers
         self._on_log_error = on_log_error
         self._metadata_cache = metadata_cache
-        self._delayed = DelayedRequests(DeleteRecordsResponse)
+        self.delayed = DelayedRequests(DeleteRecordsResponse)
 
     def delete(
         self, message: Message, body: DeleteRecordsRequest, now_ms: float
@@ -72,7 +73,7 @@ class DeletesRecords:
                 required[tp] = offset
         if not required:
             return DeleteRecordsResponse(results)
-        self._delayed.add(message, body.timeout_ms, results, required, now_ms)
+        self.delayed.add(message, body.timeout_ms, results, required, now_ms)
         return None
 
     def _partition(self, tp: TopicPartition) -> Partition | Errors:
@@ -115,22 +116,10 @@ class DeletesRecords:
 
     def on_fetch(self, tp: TopicPartition, partition: Partition) -> None:
         """Answer the delayed requests of a partition if the follower that has fetched allows it."""
-        if self._delayed.waits_for(tp):
+        if self.delayed.waits_for(tp):
             low = self._low_watermark(partition)
-            self._delayed.complete(tp, low, error=Errors.NONE, low_watermark=low)
+            self.delayed.complete(tp, low, error=Errors.NONE, low_watermark=low)
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
         """Answer all delayed requests of a partition that this broker no longer leads."""
-        self._delayed.complete(tp, math.inf, error=error, low_watermark=UNKNOWN_OFFSET)
-
-    def take_answers(self) -> list[tuple[Message, DeleteRecordsResponse]]:
-        """Remove and return the requests that can be answered, with their responses."""
-        return self._delayed.take_answers()
-
-    def next_due_ms(self) -> float | None:
-        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
-        return self._delayed.next_due_ms()
-
-    def on_timer(self, now_ms: float) -> None:
-        """Answer requests that have timed out."""
-        self._delayed.on_timer(now_ms)
+        self.delayed.complete(tp, math.inf, error=error, low_watermark=UNKNOWN_OFFSET)

@@ -370,9 +370,9 @@ class LeaderReplicas:
             self._fetches.next_due_ms(self._metadata_cache.alive_brokers),
             self._unreachable.next_due_ms(self._metadata_cache.alive_brokers),
             self.isr_changes.next_due_ms(),
-            self.produces.next_due_ms(),
+            self.produces.delayed.next_due_ms(),
             self.consumers.next_due_ms(),
-            self.deletes.next_due_ms(),
+            self.deletes.delayed.next_due_ms(),
         )
         return earliest(due)
 
@@ -388,9 +388,9 @@ class LeaderReplicas:
             elif self._is_behind(tp, partition, replica_id):
                 self._resend(tp, partition, replica_id, now_ms)
         self.isr_changes.on_timer(now_ms)
-        self.produces.on_timer(now_ms)
+        self.produces.delayed.on_timer(now_ms)
         self.consumers.on_timer(now_ms)
-        self.deletes.on_timer(now_ms)
+        self.deletes.delayed.on_timer(now_ms)
 
 
 def pending_data_for(

@@ -32,7 +32,8 @@ _ACKS: Final = (0, 1, -1)
 class Produces:
     """Handles the produce requests that one broker receives.
 
-    ``not_hosted`` returns the error for a partition that the broker does not host.
+    ``not_hosted`` returns the error for a partition that the broker does not host. ``delayed``: the
+    requests that wait for the followers.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Produces:
         self._not_hosted = not_hosted
         self._append = append
         self._on_log_error = on_log_error
-        self._delayed = DelayedRequests(ProduceResponse)
+        self.delayed = DelayedRequests(ProduceResponse)
 
     def produce(
         self, request: Message, body: ProduceRequest, now_ms: float, wall_ms: int
@@ -80,7 +81,7 @@ class Produces:
             return None
         if body.acks == 1 or not required:
             return ProduceResponse(answers)
-        self._delayed.add(request, body.timeout_ms, answers, required, now_ms)
+        self.delayed.add(request, body.timeout_ms, answers, required, now_ms)
         for tp in list(required):
             self.complete(tp, self._partitions[tp])
         return None
@@ -104,24 +105,12 @@ class Produces:
 
     def complete(self, tp: TopicPartition, partition: Partition) -> None:
         """Answer the delayed requests of a partition whose records are below the high watermark."""
-        if not self._delayed.waits_for(tp):
+        if not self.delayed.waits_for(tp):
             return
         enough = partition.min_insync_replicas <= len(partition.maximal_isr)
         error = Errors.NONE if enough else Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        self._delayed.complete(tp, partition.high_watermark, error=error)
+        self.delayed.complete(tp, partition.high_watermark, error=error)
 
     def end(self, tp: TopicPartition, error: Errors) -> None:
         """Answer all delayed requests of a partition that this broker no longer leads."""
-        self._delayed.complete(tp, math.inf, error=error)
-
-    def take_answers(self) -> list[tuple[Message, ProduceResponse]]:
-        """Remove and return the requests that can be answered, with their responses."""
-        return self._delayed.take_answers()
-
-    def next_due_ms(self) -> float | None:
-        """Return when to call ``on_timer`` next, in monotonic milliseconds."""
-        return self._delayed.next_due_ms()
-
-    def on_timer(self, now_ms: float) -> None:
-        """Answer requests that have timed out."""
-        self._delayed.on_timer(now_ms)
+        self.delayed.complete(tp, math.inf, error=error)
