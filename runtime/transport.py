@@ -33,6 +33,7 @@ Receiver = Callable[[Message], None]
 Tap = Callable[[Message], None]
 
 MAX_DELAY_MS: Final = 5.0
+"""The delay of a message in the simulated network, at most. Three fit into RATE_MARGIN_MS."""
 _LOCK: Final = threading.RLock()
 """Guards the held and the late messages of the real world, whose senders are threads."""
 _LATE: Final = 100
@@ -292,14 +293,11 @@ class RoutedTransport:
 
 
 class SimulatedTransport(RoutedTransport):
-    """Delivers messages after a delay drawn from ``rng``, up to ``max_delay_ms``."""
+    """Delivers messages after a delay drawn from ``rng``, up to MAX_DELAY_MS."""
 
-    def __init__(
-        self, clock: Clock, rng: random.Random, max_delay_ms: float = MAX_DELAY_MS
-    ) -> None:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         super().__init__(rng)
         self._clock = clock
-        self.max_delay_ms = max_delay_ms
         self._in_flight: list[tuple[float, int, Message]] = []
         self._sent = 0
         self._last_due_ms: dict[tuple[Address, Address], float] = {}
@@ -365,7 +363,7 @@ class SimulatedTransport(RoutedTransport):
         heapq.heapify(self._in_flight)
 
     def _put(self, message: Message, *, delay_ms: float = 0.0, in_order: bool = True) -> None:
-        wire_ms = self._rng.random() * self.max_delay_ms
+        wire_ms = self._rng.random() * MAX_DELAY_MS
         due_ms = self._clock.monotonic_ms() + delay_ms + (wire_ms if in_order else wire_ms * _LATE)
         if in_order:
             link = (message.source, message.destination)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from klamm.cluster.constant_rate import NO_CONNECTION, RATE_MARGIN_MS
+from klamm.cluster.constant_rate import NO_CONNECTION
 from klamm.cluster.requests import Address
 
 _NONE: Final[Mapping[Address, int]] = {}
@@ -23,14 +23,12 @@ NotifyOfLoss = Callable[[Address, Address], None]
 class CertainConnections:
     """The lossless connections in one network. Each connection has a number that is never reused.
 
-    ``max_delay_ms`` is the maximum delay of a message in the network.
+    A request, its response and the next notification have to arrive within RATE_MARGIN_MS.
     """
 
-    def __init__(self, is_lossless: IsLossless, notify: NotifyOfLoss, max_delay_ms: float) -> None:
+    def __init__(self, is_lossless: IsLossless, notify: NotifyOfLoss) -> None:
         self._is_lossless = is_lossless
         self._notify = notify
-        # A request, its response and the next notification have to arrive within the margin.
-        self._is_fast = 3 * max_delay_ms < RATE_MARGIN_MS
         self._numbers: dict[Address, dict[Address, int]] = {}
         self._paused: dict[Address, None] = {}
         self._made = 0
@@ -52,7 +50,7 @@ class CertainConnections:
 
     def _may_connect(self, one: Address, other: Address) -> bool:
         is_paused = one in self._paused or other in self._paused
-        return self._is_fast and not is_paused and self._is_lossless(one, other)
+        return not is_paused and self._is_lossless(one, other)
 
     def review(self) -> None:
         """Break connections that are no longer lossless, oldest first.

@@ -1,7 +1,7 @@
 """The event loop of a simulated world: run an actor, deliver messages, or advance the time.
 
-The clock does not advance while an actor is runnable. If several actors are runnable, one is
-chosen, and the choice is recorded. The time at which an actor becomes runnable is cached until the
+The clock does not advance while an actor is runnable. If several actors are runnable, the seed
+determines which of them runs. The time at which an actor becomes runnable is cached until the
 actor runs or receives an event, or until the clock advances. Code that changes an actor in any
 other way must call ``recheck_all``. runtime/simulated/world.py defines what events do to a node.
 """
@@ -94,16 +94,11 @@ class Agenda:
         return not actor.stopped and self._due_ms.get(actor) == due_ms
 
 
-Chooser = Callable[[int], int]
-"""Called with the number of runnable actors. Returns the index of the actor to run."""
-
-
 class RunLoop:
     """Runs a simulated world step by step.
 
-    ``resume`` runs an actor. ``choose`` chooses among runnable actors; if it is None, the choice is
-    drawn from ``rng``. ``choices``: all choices so far, as indexes into the runnable
-    actors. ``steps_run``: number of steps so far.
+    ``resume`` runs an actor, which is drawn with ``rng`` from the runnable ones. ``steps_run``:
+    number of steps so far.
     """
 
     def __init__(
@@ -115,9 +110,7 @@ class RunLoop:
         resume: Callable[[Actor], None],
         rng: random.Random,
     ) -> None:
-        self.choices: list[int] = []
         self.steps_run = 0
-        self.choose: Chooser | None = None
         self._agenda = agenda
         self._transport = transport
         self._server = server
@@ -135,9 +128,7 @@ class RunLoop:
 
         Return False if nothing is left to do by the deadline, a monotonic time."""
         if runnable:
-            index = self._pick(len(runnable))
-            self.choices.append(index)
-            self._resume(runnable[index])
+            self._resume(runnable[self._rng.randrange(len(runnable))])
         elif not self._transport.deliver_due():
             due_ms = self._next_due_ms()
             if due_ms is None or due_ms > deadline_ms:
@@ -183,6 +174,3 @@ class RunLoop:
             return True
         self._clock.advance_to(deadline_ms)
         return False
-
-    def _pick(self, count: int) -> int:
-        return self._rng.randrange(count) if self.choose is None else self.choose(count)

@@ -46,7 +46,7 @@ from klamm.runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
-from klamm.runtime.simulated.run_loop import Agenda, Chooser, RunLoop
+from klamm.runtime.simulated.run_loop import Agenda, RunLoop
 from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
 from klamm.runtime.transport import SimulatedTransport
 from klamm.zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
@@ -105,11 +105,7 @@ class SimulatedWorld:
         self._agenda = Agenda(self.scheduler, self.clock)
         give, transport = self.scheduler.give, self.transport
         self.copying = Copying(self.clock, transport.send, give, transport.reaches)
-        self.connections = CertainConnections(
-            self.transport.is_lossless,
-            self.transport.disconnect_at_once,
-            self.transport.max_delay_ms,
-        )
+        self.connections = CertainConnections(transport.is_lossless, transport.disconnect_at_once)
         self.transport.on_change = self._on_network_change
         self._zookeeper_links = ZooKeeperLinks(
             self.transport, self.server, self.scheduler, self.clock, self._agenda.recheck
@@ -139,20 +135,9 @@ class SimulatedWorld:
     # -- steps
 
     @property
-    def choices(self) -> list[int]:
-        """All choices so far, as indexes into the runnable actors."""
-        return self._loop.choices
-
-    @property
     def steps_run(self) -> int:
         """Number of steps so far."""
         return self._loop.steps_run
-
-    def choose_by(self, choose: Chooser | None) -> None:
-        """Let ``choose(n)`` return the index of the next actor out of n runnable ones, from now on.
-
-        If ``choose`` is None, as at first, the seed determines the choice."""
-        self._loop.choose = choose
 
     def step(self) -> bool:
         """Run one step. Return False if nothing can happen without external input."""

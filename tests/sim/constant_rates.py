@@ -51,8 +51,9 @@ class GrowingCluster:
 
     def unacknowledged(self, tp: TopicPartition = T[0]) -> int:
         """How many records there should be that are not decided yet."""
-        self.producer.materialize(self.now_ms)
-        return self.producer.produced(tp, self.now_ms) - self.producer.partitions[tp].decided
+        outcome = self.producer.partitions[tp]
+        outcome.materialize(self.now_ms)
+        return self.producer.produced(tp, self.now_ms) - outcome.decided
 
     def heal(self) -> None:
         """Start every broker and mend the network, until all follow schedules again."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 
-from klamm.runtime.simulated.run_loop import Chooser
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_server import MemoryServer
 
@@ -14,7 +13,7 @@ class Snapshot:
     """A snapshot of a simulated world. ``restore`` may be called any number of times.
 
     Take it only between events, because greenlets cannot be copied. To reach a state in the middle
-    of an event, restore an earlier snapshot and repeat the recorded ``choices``.
+    of an event, restore an earlier snapshot and run as many steps: the seed determines them.
     """
 
     def __init__(self, world: SimulatedWorld) -> None:
@@ -22,11 +21,9 @@ class Snapshot:
         assert not inside, f"no snapshot is possible: {inside} are in the middle of an event"
         self._world = copy.deepcopy(world)
 
-    def restore(self, *, choose: Chooser | None = None) -> SimulatedWorld:
-        """A world that continues from the snapshot; ``choose`` as in SimulatedWorld.choose_by."""
-        world = copy.deepcopy(self._world)
-        world.choose_by(choose)
-        return world
+    def restore(self) -> SimulatedWorld:
+        """A world that continues from the snapshot."""
+        return copy.deepcopy(self._world)
 
 
 def fingerprint(world: SimulatedWorld) -> str:
