@@ -8,7 +8,7 @@ sends them to the server. Actions that only scenarios use are in runtime/scenari
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -32,9 +32,6 @@ from klamm.runtime.network import (
 )
 from klamm.runtime.request_faults import RequestFault, check_request_fault
 from klamm.zk.store import Create, Delete, GetData
-
-if TYPE_CHECKING:
-    pass
 
 CONTROLLER: Final = "controller"
 DEAD: Final = "dead"

@@ -294,11 +294,6 @@ class FluidModel(Generic[Id]):
     def __len__(self) -> int:
         return len(self._streams)
 
-    def rate(self, flow_id: Id) -> Fraction:
-        """Return the exact current rate of a flow in bytes per second."""
-        self._recompute()
-        return Fraction(self._stream(flow_id).rate, _PARTS_PER_US)
-
     def rates(self) -> dict[Id, Fraction]:
         """Return the current rate of each flow in bytes per second, oldest flow first."""
         self._recompute()

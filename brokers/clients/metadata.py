@@ -107,7 +107,3 @@ class Metadata:
     def leader_of(self, partition: TopicPartition) -> LeaderAndEpoch:
         """Return the cached leader and leader epoch of a partition."""
         return self._leaders.get(partition, NO_KNOWN_LEADER)
-
-    def partition_count(self, topic: str) -> int | None:
-        """Return the number of partitions of a topic, or None if it is unknown."""
-        return self._partition_counts.get(topic)

@@ -130,11 +130,6 @@ class ConstantRateProducer:
 
     # -- results
 
-    def materialize(self, now_ms: float) -> None:
-        """Record the acknowledgements that follow from the schedules of all partitions by now."""
-        for progress in self.partitions.values():
-            progress.materialize(now_ms)
-
     def produced(self, tp: TopicPartition, now_ms: float) -> int:
         """Return the number of records produced by ``now_ms`` (in monotonic milliseconds)."""
         return record_count(self.partitions[tp].rate.records_per_s, self._since_ms, now_ms)

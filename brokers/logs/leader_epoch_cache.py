@@ -110,18 +110,13 @@ class LeaderEpochFileCache:
         self._entries = entries
 
     @property
-    def entries(self) -> EpochEntries:
-        """All entries, sorted by epoch."""
-        return self._entries
-
-    @property
     def latest_epoch(self) -> int | None:
         """The latest epoch, or None if there are no entries."""
         return latest_epoch(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Record that ``epoch`` starts at ``start_offset``."""
-        self._keep(assign(self._entries, epoch, start_offset))
+        self.replace(assign(self._entries, epoch, start_offset))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the largest epoch up to ``epoch``, and its end offset."""
@@ -129,25 +124,18 @@ class LeaderEpochFileCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that start at ``end_offset`` or later."""
-        self._keep(truncate_from_end(self._entries, end_offset))
+        self.replace(truncate_from_end(self._entries, end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove epochs that end at or before ``start_offset``, because they have no records."""
-        self._keep(truncate_from_start(self._entries, start_offset))
-
-    def replace(self, entries: EpochEntries) -> None:
-        """Replace the entries, in memory and in the file."""
-        self._keep(entries)
-
-    def clear(self) -> None:
-        """Remove all entries, in memory and in the file."""
-        self._keep(())
+        self.replace(truncate_from_start(self._entries, start_offset))
 
     def move_to(self, path: Path) -> None:
         """Use a new path for the file, after the log's folder was renamed."""
         self._path = path
 
-    def _keep(self, entries: EpochEntries) -> None:
+    def replace(self, entries: EpochEntries) -> None:
+        """Replace the entries, in memory and in the file."""
         if entries != self._entries:
             self._entries = entries
             write_epochs(self._path, entries, self._disk)

@@ -93,10 +93,6 @@ class ProducerStates:
             if now_ms - batches[-1].timestamp_ms < expiration_ms
         }
 
-    def clear(self) -> None:
-        """Drop the state of all producers."""
-        self._batches.clear()
-
 
 def _check_new_epoch(batch: ProducerBatch, known_epoch: int) -> None:
     if batch.producer_epoch < known_epoch:

@@ -247,7 +247,7 @@ class SegmentLog:
         """Remove all records, and delete their files immediately (see ReplicaLog)."""
         flushed_end = min(self.recovery_point, offset)
         self._lower_to(0)  # a crash may leave no file at all
-        self._epochs.clear()
+        self._epochs.replace(())
         with self._storage_errors("truncating the entire log for {}"):
             for segment in reversed(self._segments):
                 segment.delete()

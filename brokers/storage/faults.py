@@ -120,11 +120,6 @@ class FaultyDisk:
         """The disk itself, of which no operation fails because of a fault."""
         return self._disk
 
-    @property
-    def faults(self) -> dict[str, DiskFault]:
-        """The armed faults, keyed by path."""
-        return {armed.path: armed.fault for armed in self._armed}
-
     def arm(self, path: StrPath, fault: DiskFault) -> None:
         """Arm a fault for a file, or for everything in a folder.
 

@@ -76,7 +76,7 @@ def test_a_resource_without_a_capacity_does_not_limit() -> None:
 def test_a_closed_resource_stops_its_flows_for_good() -> None:
     model = FluidModel[str]({A: 0})
     model.add(Flow("f", (A, B)), 1)
-    assert (model.rate("f"), model.next_completion_ms()) == (0, None)
+    assert (model.rates()["f"], model.next_completion_ms()) == (0, None)
     assert model.advance(1e9) == []
     assert (model.carried_bytes("f"), model.left_bytes("f")) == (0, 1)
 
@@ -196,7 +196,7 @@ def test_what_does_not_hang_together_is_not_computed_again() -> None:
     for i in range(5):
         model.set_capacity(links[i], 50)
         one_s.append(cost_s())
-    assert model.rate(0) == 10
+    assert model.rates()[0] == 10
     assert min(one_s) < all_s / 20
 
 
