@@ -131,13 +131,16 @@ class EventManager:
         return taken
 
     def clear_and_put(self, event: ControllerEvent) -> QueuedEvent:
-        """Drop all queued events, reject the dropped requests, and enqueue ``event``."""
+        """Drop the queued events, reject the dropped requests, and enqueue ``event``.
+
+        Events that survive clearing stay in the queue, before ``event``.
+        """
         with self._lock:
-            preempted = list(self._queue)
-            self._queue.clear()
+            dropped = [q.event for q in self._queue if not q.event.survives_clearing]
+            self._queue = deque(q for q in self._queue if q.event.survives_clearing)
             queued = self._enqueue(event, 0)
-        for dropped in preempted:
-            self._processor.preempt(dropped.event)
+        for preempted in dropped:
+            self._processor.preempt(preempted)
         self._wake()
         return queued
 

@@ -71,10 +71,12 @@ class ControllerEvent(msgspec.Struct, frozen=True):
 
     ``state`` is the state of the event thread while it processes the event.
     ``may_come_from_outside``: if True, the event need not be caused by another event.
+    ``survives_clearing``: if True, the event stays in the queue when the queue is cleared.
     """
 
     state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
     may_come_from_outside: ClassVar[bool] = True
+    survives_clearing: ClassVar[bool] = False
 
     def __str__(self) -> str:
         fields = ",".join(str(getattr(self, name)) for name in self.__struct_fields__)
@@ -191,6 +193,7 @@ class PendingRequestTimeout(ControllerEvent, frozen=True):
 
     number: int
     may_come_from_outside: ClassVar[bool] = False
+    survives_clearing: ClassVar[bool] = True
 
 
 class AlterIsrReceived(RequestReceived, frozen=True):

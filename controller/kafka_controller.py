@@ -25,7 +25,7 @@ from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.config import ControllerConfig
 from klamm.controller.event_handlers import HANDLERS, event_of_message
 from klamm.controller.event_manager import EventManager, QueuedEvent
-from klamm.controller.events import ControllerEvent, PendingRequestTimeout, RequestReceived
+from klamm.controller.events import ControllerEvent, RequestReceived
 from klamm.controller.metrics import ControllerMetrics
 from klamm.controller.partition_reassignments import PartitionReassignments
 from klamm.controller.partition_state_machine import PartitionStateMachine
@@ -214,15 +214,9 @@ class KafkaController:
             self._refuse(event, Errors.NOT_CONTROLLER)
 
     def preempt(self, event: ControllerEvent) -> None:
-        """Handle an event that the event manager dropped unprocessed.
-
-        A dropped request gets the response NOT_CONTROLLER. A dropped request timeout is enqueued
-        again.
-        """
+        """Send the response NOT_CONTROLLER if the event manager dropped a request."""
         if isinstance(event, RequestReceived):
             self._refuse(event, Errors.NOT_CONTROLLER)
-        elif isinstance(event, PendingRequestTimeout):
-            self.events.put(event)
 
     def _refuse(self, event: RequestReceived, error: Errors) -> None:
         self.reply(event.message, refusal(event.request, error))

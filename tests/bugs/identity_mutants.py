@@ -10,7 +10,7 @@ from klamm.cluster.errors import KlammError
 from klamm.controller import controller_election
 from klamm.controller.event_handlers import HANDLERS
 from klamm.controller.event_manager import EventManager
-from klamm.controller.events import ControllerEvent, PendingRequestTimeout, RegisterBrokerAndReelect
+from klamm.controller.events import ControllerEvent, RegisterBrokerAndReelect
 from klamm.controller.kafka_controller import KafkaController
 from klamm.controller.partition_state_machine import PartitionStateMachine
 from klamm.controller.replica_state_machine import ReplicaStateMachine
@@ -115,11 +115,7 @@ def _expiry_during_an_event_blocks_the_event_thread(original: _OnSession) -> _On
 
 @mutant("KAFKA-10193", KafkaController, "preempt")
 def _dropped_requests_get_no_response(_: _Handle) -> _Handle:
-    def preempt(self: KafkaController, event: ControllerEvent) -> None:
-        if isinstance(event, PendingRequestTimeout):
-            self.events.put(event)
-
-    return preempt
+    return lambda self, event: None
 
 
 @mutant("KAFKA-4229", controller_election, "read_controller_id")

@@ -88,6 +88,20 @@ def test_clear_and_put_answers_what_it_drains() -> None:
     assert log.events == [Expire()]
 
 
+def test_a_timeout_of_a_request_stays_in_a_cleared_queue_and_keeps_its_cause() -> None:
+    manager, log, _ = made()
+    cause = manager.put(Expire())
+    manager.step()
+    with manager.processing(cause):
+        manager.put_caused(CreateTopicsTimeout(1))
+    manager.put(BrokerChange())
+    manager.clear_and_put(Expire())
+    drain(manager)
+    assert log.preempted == [BrokerChange()]
+    processed = [(queued.event, queued.cause_id) for queued in log.processed[1:]]
+    assert processed == [(CreateTopicsTimeout(1), cause.event_id), (Expire(), 0)]
+
+
 def test_timers_join_the_queue_when_they_are_due() -> None:
     manager, log, clock = made()
     manager.schedule(RequestTimeout(2), 200)
