@@ -317,8 +317,8 @@ klamm's options:
 --yes    do not ask before writing to a ZooKeeper that klamm did not set up
 --json   print JSON
 
-klamm supports the configs of topics and brokers. Dynamic broker configs are the three replication
-throttles and unclean.leader.election.enable.
+klamm supports the configs of topics and brokers and, with --zookeeper, the SCRAM credentials of
+users. docs/configs.md lists them and tells which can be changed while a broker runs.
 {_ADDRESS_HELP}
 Examples:
   klamm configs --describe --topic t --all

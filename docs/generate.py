@@ -87,8 +87,9 @@ def route_table() -> str:
     rows = []
     for route in ROUTES:
         path = re.sub(r":\w+\}", "}", route.path)
-        fields = () if route.body is None else msgspec.structs.fields(route.body)
-        words = [field.name if field.required else f"{field.name}?" for field in fields]
+        has_body = route.body is not None and route.method != "GET"
+        fields = msgspec.structs.fields(route.body) if has_body else ()
+        words = [f"{field.encode_name}{'' if field.required else '?'}" for field in fields]
         does = " ".join(str(inspect.getdoc(route.handler)).split())
         body = f"`{{{', '.join(words)}}}`" if words else ""
         rows.append((f"{route.method} `{path}`", body, does))
