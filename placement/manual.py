@@ -18,6 +18,7 @@ from klamm.cluster.errors import (
     InvalidNumber,
     InvalidReplicaAssignment,
 )
+from klamm.cluster.java_split import java_split
 from klamm.placement.assign import Assignment, Replicas
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
@@ -36,8 +37,8 @@ def parse_replica_assignment(text: str) -> Assignment:
     (duplicate broker in a list) and AdminOperationError (lists of different lengths).
     """
     assignment: Assignment = {}
-    for partition, piece in enumerate(_java_split(text, ",")):
-        replicas = tuple(_java_int(broker) for broker in _java_split(piece, ":"))
+    for partition, piece in enumerate(java_split(text, ",")):
+        replicas = tuple(_java_int(broker) for broker in java_split(piece, ":"))
         duplicates = [broker for broker, times in Counter(replicas).items() if times > 1]
         if duplicates:
             raise AdminCommandFailed(
@@ -114,14 +115,6 @@ def check_added_assignment(
             f" partition 0 has {expected_replication_factor} while partitions [{_joined(bad)}]"
             f" have replication factors [{_joined(bad.values())}], respectively."
         )
-
-
-def _java_split(text: str, separator: str) -> list[str]:
-    pieces = text.split(separator)
-    if len(pieces) > 1:
-        while pieces and not pieces[-1]:
-            pieces.pop()
-    return pieces
 
 
 def _java_int(text: str) -> int:

@@ -14,6 +14,7 @@ from typing import Final
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS
 from klamm.admin.jopt import OptionParser, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, check_properties_file, message_format_warnings
+from klamm.cluster.java_split import java_split
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, parse_int
 
 CLIENTS: Final = "clients"
@@ -134,9 +135,7 @@ def parse_properties(text: str) -> dict[str, str]:
 def _parse_pairs(text: str | None) -> dict[str, str]:
     if text is None:
         return {}
-    words = re.split("," + _OUTSIDE_BRACKETS, text)
-    while len(words) > 1 and not words[-1]:
-        words.pop()
+    words = java_split(text, "," + _OUTSIDE_BRACKETS)
     pairs = [re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, word) for word in words]
     if any(len(pair) != 2 for pair in pairs):
         raise illegal_argument(

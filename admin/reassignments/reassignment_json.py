@@ -15,6 +15,7 @@ from klamm.admin.scala_sets import duplicates, int_hash, topic_partition_hash
 from klamm.admin.tool_json import decoding, parse_json
 from klamm.cluster.errors import AdminCommandFailed, AdminOperationError
 from klamm.cluster.java_hash import string_hash
+from klamm.cluster.java_split import java_split
 from klamm.cluster.types import TopicPartition
 from klamm.zk.znodes.json_values import (
     as_array,
@@ -109,7 +110,7 @@ def parse_generate_arguments(text: str, broker_list: str) -> tuple[list[int], li
 
     Raises UncaughtException.
     """
-    brokers = _parse_broker_list(broker_list)
+    brokers = [parse_int(word) for word in java_split(broker_list, ",")]
     _refuse_duplicates(brokers, int_hash, "Broker list")
     topics = _parse_topics(text)
     _refuse_duplicates(topics, string_hash, "List of topics to reassign")
@@ -180,15 +181,6 @@ def _read_partition(fields: dict[str, Any], read: ReassignmentData) -> None:
 def _parse_topics(text: str) -> list[str]:
     node = parse_json(text, "The input string is not a valid JSON")
     return [to_str(field(as_object(item), "topic")) for item in _items(node, "topics")]
-
-
-def _parse_broker_list(text: str) -> list[int]:
-    words = text.split(",")
-    while len(words) > 1 and not words[-1]:
-        words.pop()
-    if words == [""] and text:
-        return []
-    return [parse_int(word) for word in words]
 
 
 def _refuse_duplicates(items: list[Any], hash_of: Callable[[Any], int], what: str) -> None:

@@ -13,6 +13,7 @@ from klamm.admin.config_validation import validate_topic_configs, validate_topic
 from klamm.admin.jopt import OptionParser, Options, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, message_format_warnings
 from klamm.cluster.errors import UsageError
+from klamm.cluster.java_split import java_split
 from klamm.placement.assign import Assignment
 from klamm.placement.broker_metadata import RackAwareMode
 from klamm.placement.manual import parse_replica_assignment
@@ -85,7 +86,7 @@ class TopicCommandOptions:
 
         Raises UsageError, InvalidConfig.
         """
-        pairs = [_java_split(text) for text in self.options.texts("config")]
+        pairs = [java_split(text, r"\s*=\s*") for text in self.options.texts("config")]
         if any(len(pair) != 2 for pair in pairs):
             raise UsageError(
                 "requirement failed: Invalid topic config: all configs to be added must be in the "
@@ -174,10 +175,3 @@ def _check_invalid(options: Options) -> None:
 
 def _all_but(*allowed: str) -> list[str]:
     return [action for action in _ACTIONS if action not in allowed]
-
-
-def _java_split(text: str) -> list[str]:
-    pieces = re.split(r"\s*=\s*", text)
-    while len(pieces) > 1 and not pieces[-1]:
-        pieces.pop()
-    return pieces

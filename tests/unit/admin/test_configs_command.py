@@ -197,6 +197,7 @@ def test_options_that_fit_together(line: str, types: list[str], names: list[str]
     ("line", "added", "deleted"),
     [
         ("--add-config a=1,b=[x,y],,", {"a": "1", "b": "x,y"}, []),
+        ("--add-config ,", {}, []),
         ("--add-config a=,b=2", {"a": "", "b": "2"}, []),
         ("--delete-config a,b, --delete-config c", {}, ["a", "b", "c"]),
     ],
