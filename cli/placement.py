@@ -147,14 +147,7 @@ def as_json(placed: Placement) -> dict[str, object]:
             {"broker": share.broker_id, "leads": share.leads, "follows": share.follows}
             for share in placed.shares
         ],
-        "takeovers": [
-            {
-                "dead": takeover.dead,
-                "new_leaders": takeover.new_leaders,
-                "leaderless": takeover.leaderless,
-            }
-            for takeover in placed.takeovers
-        ],
+        "takeovers": placed.takeovers,
     }
 
 

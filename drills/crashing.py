@@ -19,7 +19,7 @@ import msgspec
 
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.quirks import Quirks
-from klamm.drills.hunting import TIME_LIMIT_S, run_text
+from klamm.drills.hunting import ENDS_IN_TIME, TIME_LIMIT_S, run_text
 from klamm.drills.language import parse_drill
 from klamm.drills.library import check_simulated
 from klamm.drills.processes import Died, OutOfTime, run_parallel, time_limit
@@ -171,7 +171,7 @@ def run_point(number: int, crashing: Crashing, undisturbed: Undisturbed) -> Poin
             codes, znodes = _run(drill, world, undisturbed.exit_codes)
     except OutOfTime:
         at = f"still running at {world.clock.monotonic_ms() / 1000:.3f} s of simulated time"
-        failure = Failure(drill.source, "the run ends within the time limit", at)
+        failure = Failure(drill.source, ENDS_IN_TIME, at)
         return PointResult(number, Outcome.STUCK, failure)
     except _Failed as failed:
         return PointResult(number, failed.outcome, failed.failure)

@@ -9,6 +9,7 @@ it. Actions are faults and requests; each happens at most once, at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -145,8 +146,9 @@ class Exploration:
         for broker_id in world.spec.broker_ids:
             world.start(broker_id)
             world.run_for(_SETTLE_MS)
-        self._partitions = len(scope.replicas)
-        _create_topic(world, TOPIC, scope.replicas)
+        self._partitions = [TopicPartition(TOPIC, n) for n in range(len(scope.replicas))]
+        with closing(world.open_store()) as store:
+            _create_topic(KafkaZkClient(store), TOPIC, scope.replicas)
         world.run_for(_SETTLE_MS)
         self._watcher.forget_rows()
         self._actions = scope.actions
@@ -262,73 +264,49 @@ class Exploration:
 
     def _can_act(self, action: str) -> bool:
         verb, *words = action.split()
-        if verb == "start":
-            return int(words[0]) not in self._world.nodes
-        if verb in ("kill", "expire", "shutdown"):
-            return int(words[0]) in self._world.nodes
-        return True
+        if verb not in _ON_BROKERS:
+            return True
+        return (int(words[0]) in self._world.nodes) == (verb in _ENDS)
 
     def _act(self, action: str) -> None:
         rest = list(self._actions)
         rest.remove(action)
         self._actions = tuple(rest)
         verb, *words = action.split()
-        world = self._world
-        if verb == "kill":
-            broker_id = int(words[0])
-            self._changed(broker_id)
-            self._dead_sessions[world.nodes[broker_id].store.session_id] = broker_id
-            world.kill(broker_id)
-        elif verb == "start":
-            self._changed(int(words[0]))
-            world.start(int(words[0]))
-        elif verb == "expire":
-            self._changed(int(words[0]))
-            world.expire_session(int(words[0]))
-        elif verb == "shutdown":
-            world.shut_down(int(words[0]))
+        if verb in _ON_BROKERS:
+            self._act_on(int(words[0]), verb)
         else:
-            _REQUESTS[verb](world, self._partitions, words)
+            with closing(self._world.open_store()) as store:
+                self._request(KafkaZkClient(store), verb, words)
+
+    def _act_on(self, broker_id: int, verb: str) -> None:
+        self._changed(broker_id)
+        world = self._world
+        match verb:
+            case "kill":
+                self._dead_sessions[world.nodes[broker_id].store.session_id] = broker_id
+                world.kill(broker_id)
+            case "start":
+                world.start(broker_id)
+            case "expire":
+                world.expire_session(broker_id)
+            case _:
+                world.shut_down(broker_id)
+
+    def _request(self, client: KafkaZkClient, verb: str, words: Sequence[str]) -> None:
+        replicas = [tuple(map(int, word.split(","))) for word in words]
+        match verb:
+            case "create":
+                _create_topic(client, NEW_TOPIC, replicas)
+            case "delete":
+                client.create_delete_topic_path(TOPIC)
+            case "reassign":
+                targets = dict(zip(self._partitions, replicas, strict=True))
+                client.create_partition_reassignment(targets)
+            case _:
+                client.create_preferred_replica_election(self._partitions)
 
 
-def _create_topic(world: SimulatedWorld, topic: str, replicas: Sequence[tuple[int, ...]]) -> None:
-    store = world.open_store()
-    admin = TopicAdmin(KafkaZkClient(store), JavaRandom(0))
+def _create_topic(client: KafkaZkClient, topic: str, replicas: Sequence[tuple[int, ...]]) -> None:
+    admin = TopicAdmin(client, JavaRandom(0))
     admin.create_topic_with_assignment(topic, {}, dict(enumerate(replicas)))
-    store.close()
-
-
-def _create(world: SimulatedWorld, partitions: int, words: Sequence[str]) -> None:
-    _create_topic(world, NEW_TOPIC, [_ids(word) for word in words])
-
-
-def _delete(world: SimulatedWorld, partitions: int, words: Sequence[str]) -> None:
-    store = world.open_store()
-    KafkaZkClient(store).create_delete_topic_path(TOPIC)
-    store.close()
-
-
-def _reassign(world: SimulatedWorld, partitions: int, words: Sequence[str]) -> None:
-    store = world.open_store()
-    targets = {TopicPartition(TOPIC, n): _ids(word) for n, word in enumerate(words)}
-    KafkaZkClient(store).create_partition_reassignment(targets)
-    store.close()
-
-
-def _elect(world: SimulatedWorld, partitions: int, words: Sequence[str]) -> None:
-    store = world.open_store()
-    tps = [TopicPartition(TOPIC, n) for n in range(partitions)]
-    KafkaZkClient(store).create_preferred_replica_election(tps)
-    store.close()
-
-
-def _ids(word: str) -> tuple[int, ...]:
-    return tuple(map(int, word.split(",")))
-
-
-_REQUESTS: Final = {
-    "create": _create,
-    "delete": _delete,
-    "reassign": _reassign,
-    "elect": _elect,
-}

@@ -15,7 +15,7 @@ from klamm.placement.added_partitions import create_new_partitions_assignment
 from klamm.placement.assign import Assignment, assign_replicas_to_brokers
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.draws import IntSource
-from klamm.placement.pools import Pool, Pools, brokers_for_topic
+from klamm.placement.pools import Pool, Pools, brokers_for_topic, brokers_text
 
 
 def brokers_in_pool(
@@ -108,7 +108,7 @@ def outside_pool_text(
     unable = [id_ for id_ in added if id_ in pools.without_replicas]
     if unable:
         verb = "hosts" if len(unable) == 1 else "host"
-        return f"Partition {partition}: {_brokers(unable)} {verb} no replicas."
+        return f"Partition {partition}: {brokers_text(unable)} {verb} no replicas."
     pool = pools.pool_of(partition.topic)
     if pool is None:
         return None
@@ -118,7 +118,7 @@ def outside_pool_text(
     verb = "is" if len(outside) == 1 else "are"
     return (
         f"Partition {partition} would leave {_described(pool)}:"
-        f" {_brokers(outside)} {verb} not in it."
+        f" {brokers_text(outside)} {verb} not in it."
     )
 
 
@@ -129,7 +129,7 @@ def check_brokers_exist(pools: Pools, broker_ids: Collection[int]) -> None:
         if missing:
             verb = "is" if len(missing) == 1 else "are"
             raise UsageError(
-                f"{_brokers(missing)} of pool {pool.name} {verb} not in the cluster",
+                f"{brokers_text(missing)} of pool {pool.name} {verb} not in the cluster",
                 hint=f"the cluster has brokers {min(broker_ids)} to {max(broker_ids)}",
             )
 
@@ -150,8 +150,4 @@ def _naming_the_pool(
 
 
 def _described(pool: Pool) -> str:
-    return f"pool {pool.name} ({_brokers(pool.broker_ids)})"
-
-
-def _brokers(ids: Collection[int]) -> str:
-    return f"broker{'' if len(ids) == 1 else 's'} {','.join(map(str, ids))}"
+    return f"pool {pool.name} ({brokers_text(pool.broker_ids)})"

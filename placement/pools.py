@@ -188,7 +188,7 @@ def violations(
             ViolationKind.MISSING_BROKER,
             pool.name,
             missing,
-            f"pool {pool.name} has unregistered {_brokers_text(missing)}",
+            f"pool {pool.name} has unregistered {brokers_text(missing)}",
         )
         for pool in pools.by_name.values()
         if (missing := tuple(id_ for id_ in pool.broker_ids if id_ not in live_ids))
@@ -222,7 +222,7 @@ def _partition_violations(
     found = []
     outside = tuple(id_ for id_ in replicas if id_ not in pool.broker_ids)
     if outside:
-        text = f"{partition} has replicas outside pool {pool.name}: {_brokers_text(outside)}"
+        text = f"{partition} has replicas outside pool {pool.name}: {brokers_text(outside)}"
         found.append(Violation(ViolationKind.OUTSIDE_POOL, pool.name, outside, text, partition))
     if len(replicas) > len(legal.ids):
         text = (
@@ -242,5 +242,6 @@ def _partition_violations(
     return found
 
 
-def _brokers_text(ids: Sequence[int]) -> str:
+def brokers_text(ids: Sequence[int]) -> str:
+    """Return the noun and the ids of brokers: "broker 1", "brokers 1,2"."""
     return f"broker{'s' if len(ids) > 1 else ''} {','.join(map(str, ids))}"

@@ -86,6 +86,8 @@ class ScriptedCluster(Actions):
     """
 
     IS_REAL: ClassVar[bool]
+    _zookeeper: str | None = None
+    _zookeeper_servers: int | None = None
 
     def __init__(self, brokers: int | Sequence[int] = 3, **options: Unpack[ClusterOptions]) -> None:
         given = {"brokers": brokers, **options}
@@ -108,9 +110,12 @@ class ScriptedCluster(Actions):
 
     def __enter__(self) -> Self:
         with self._errors(_NAME), contextlib.ExitStack() as stack:
-            worlds = stack.enter_context(self._worlds(stack.enter_context(self._folder())))
-            servers = self._zookeeper_servers
-            driver = stack.enter_context(worlds.open(self._spec, _NAME, servers))
+            folder = stack.enter_context(self._folder())
+            world = World.ZOOKEEPER if self.IS_REAL else World.SIMULATION
+            worlds = stack.enter_context(
+                Worlds(folder, klamm_version(), world=world, zookeeper=self._zookeeper)
+            )
+            driver = stack.enter_context(worlds.open(self._spec, _NAME, self._zookeeper_servers))
             trace = RunTrace(driver)
             driver.watch(tuple(INVARIANTS))
             runner, producers = ScenarioRunner(driver), RecordProducers(driver)
@@ -123,8 +128,6 @@ class ScriptedCluster(Actions):
     def __exit__(self, *_: object) -> None:
         self._is_closed = True
         self._stack.close()
-
-    _zookeeper_servers: int | None = None
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -153,11 +156,6 @@ class ScriptedCluster(Actions):
                 hint="start it in a with statement: with klamm.SimulatedCluster() as cluster",
             )
         return self._started
-
-    def _worlds(self, folder: Path) -> Worlds:
-        return Worlds(
-            folder, klamm_version(), world=World.ZOOKEEPER if self.IS_REAL else World.SIMULATION
-        )
 
     # -- actions
 
@@ -405,9 +403,6 @@ class LocalCluster(ScriptedCluster):
                 raise UsageError("zookeeper and zookeeper_servers exclude each other", hint=hint)
             if zookeeper is not None:
                 parse_address(str(zookeeper))
-
-    def _worlds(self, folder: Path) -> Worlds:
-        return Worlds(folder, klamm_version(), world=World.ZOOKEEPER, zookeeper=self._zookeeper)
 
 
 def _drill_text(value: object) -> str:
