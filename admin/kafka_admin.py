@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from klamm.admin.admin_channel import AdminChannel, timed_out
-from klamm.admin.configs.changes import ConfigChanges, checked_resource
+from klamm.admin.configs.changes import alter_configs, checked_resource
 from klamm.admin.configs.client_quotas import ClientQuotas
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry
@@ -376,7 +376,7 @@ class KafkaAdmin:
             try:
                 if self._is_down(entity):
                     self._channel.await_broker("incrementalAlterConfigs", int(entity.name))
-                ConfigChanges(self._channel.zk, self._topic_exists).alter(entity, wanted)
+                alter_configs(self._channel.zk, entity, wanted, self._topic_exists)
             except AdminError as error:
                 failed.append(error)
         if failed:

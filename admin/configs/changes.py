@@ -22,42 +22,34 @@ from klamm.zk.znodes import DEFAULT_ENTITY
 from klamm.zk.znodes.json_values import MalformedZNode
 
 
-class ConfigChanges:
-    """Applies config changes to the topics and brokers in one chroot.
+def alter_configs(
+    client: KafkaZkClient,
+    resource: ConfigResource,
+    wanted: Mapping[str, str | None],
+    topic_exists: Callable[[str], bool],
+) -> None:
+    """Change configs of one topic or broker, and notify the brokers; the value None removes one.
 
-    ``topic_exists`` returns True if a broker's metadata contains the given topic.
+    The config znode is written even if no value changes. ``topic_exists`` returns True if a
+    broker's metadata contains the given topic. Raises UnknownTopicOrPartition,
+    InvalidConfiguration, InvalidRequest, and UsageError for configs that klamm does not support.
     """
-
-    def __init__(self, client: KafkaZkClient, topic_exists: Callable[[str], bool]) -> None:
-        self._configs = ZooKeeperConfigs(client)
-        self._topic_exists = topic_exists
-
-    def alter(self, resource: ConfigResource, wanted: Mapping[str, str | None]) -> None:
-        """Change configs of one topic or broker; the value None removes a config.
-
-        The config znode is written even if no value changes. Raises UnknownTopicOrPartition,
-        InvalidConfiguration, InvalidRequest, and UsageError for configs that klamm does not
-        support.
-        """
-        try:
-            self._alter(resource, wanted)
-        except InvalidConfiguration:
-            raise
-        except InvalidConfig as error:
-            raise InvalidRequest(
-                f"Invalid config value for resource {_shown(resource)}: {error.message}"
-            ) from error
-
-    def _alter(self, resource: ConfigResource, wanted: Mapping[str, str | None]) -> None:
-        added = {name: value for name, value in wanted.items() if value is not None}
-        configs = changed_configs(self._configs.overrides([resource])[resource], wanted)
+    added = {name: value for name, value in wanted.items() if value is not None}
+    configs = changed_configs(client.get_entity_configs(*resource), wanted)
+    try:
         if resource.entity_type == TOPICS:
-            if not self._topic_exists(resource.name):
+            if not topic_exists(resource.name):
                 raise UnknownTopicOrPartition(f"The topic '{resource.name}' does not exist.")
             validate_topic_configs(configs)
         else:
             validate_broker_configs(configs, added)
-        self._configs.change(resource, configs)
+        ZooKeeperConfigs(client).change(resource, configs)
+    except InvalidConfiguration:
+        raise
+    except InvalidConfig as error:
+        raise InvalidRequest(
+            f"Invalid config value for resource {_shown(resource)}: {error.message}"
+        ) from error
 
 
 def checked_resource(resource: ConfigResource) -> ConfigResource:

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from klamm.cluster.journal import Kind
-from klamm.replay.event_schema import KINDS, code_of
 from klamm.replay.generate.options import HistoryOptions, Planted
 from klamm.replay.generate.planting import Planting
 from klamm.replay.generate.recording import Recording
@@ -108,15 +107,7 @@ class History:
             yield from player.play(tile)
             return
         player.event_id += 1
-        resigned = {
-            "t_ms": player.t_ms,
-            "controller": player.controller,
-            "epoch": player.epoch,
-            "event_id": player.event_id,
-            "seq": player.next_seqs(player.controller, player.epoch)[0],
-            "kind": code_of(Kind.CONTROLLER_RESIGNED, KINDS),
-        }
-        yield Block.of_rows([resigned])
+        yield Block.of_rows([player.next_row(Kind.CONTROLLER_RESIGNED)])
         yield from player.play(tile)
 
     def _next_episode(self) -> Tile:

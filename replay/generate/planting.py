@@ -15,7 +15,7 @@ import numpy as np
 
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import NO_LEADER, ReplicaAssignment
-from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES, code_of
+from klamm.replay.event_schema import ELECTIONS, STATE_CODES, code_of
 from klamm.replay.generate.options import Planted
 from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, WRITTEN, Block
 from klamm.replay.generate.tiling import Player
@@ -120,7 +120,7 @@ class Planting:
 
     def _damaged(self, subject: _Subject) -> None:
         mark = self._mark(Planted.DAMAGED)
-        subject.rows.append({**subject.common(), "fate": DAMAGED, "mark": mark})
+        subject.rows.append({**self._player.columns_now(), "fate": DAMAGED, "mark": mark})
 
     # Leaders
 
@@ -281,16 +281,6 @@ class _Subject:
         shift = int(layout.group[self.p]) * layout.brokers
         return int(layout.base[self.p]), replica - shift if replica >= 0 else replica
 
-    def common(self) -> dict[str, Any]:
-        """Return the columns that all rows have: time, controller, epoch and event id."""
-        player = self._player
-        return {
-            "t_ms": player.t_ms,
-            "controller": player.controller,
-            "epoch": player.epoch,
-            "event_id": player.event_id,
-        }
-
     def event(self, text: str) -> None:
         """Advance the time and start a new controller event."""
         self._player.t_ms += _STEP_MS
@@ -299,14 +289,7 @@ class _Subject:
 
     def record(self, kind: Kind, by: tuple[int, int] | None = None, **columns: Any) -> None:
         """Add a row. ``by``: controller and epoch; None: the current ones."""
-        controller, epoch = by or (self._player.controller, self._player.epoch)
-        numbers = {
-            "controller": controller,
-            "epoch": epoch,
-            "seq": self._player.next_seqs(controller, epoch)[0],
-        }
-        kind_code = {"kind": code_of(kind, KINDS)}
-        self.rows.append({**self.common(), **numbers, **kind_code, **columns})
+        self.rows.append({**self._player.next_row(kind, by), **columns})
 
     def on_key(self, kind: Kind, replica: int = -1, **columns: Any) -> None:
         """Add a row about a replica (-1: about the partition), with the next ``key_seq``."""

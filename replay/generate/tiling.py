@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -292,6 +292,26 @@ class Player:
         last = self._seqs.get((controller, epoch), 0)
         self._seqs[controller, epoch] = last + count
         return np.arange(last + 1, last + count + 1)
+
+    def columns_now(self) -> dict[str, Any]:
+        """Return the columns that all rows of this time have."""
+        return {
+            "t_ms": self.t_ms,
+            "controller": self.controller,
+            "epoch": self.epoch,
+            "event_id": self.event_id,
+        }
+
+    def next_row(self, kind: Kind, by: tuple[int, int] | None = None) -> dict[str, Any]:
+        """Return a row with the next number. ``by``: controller and epoch, if not the current."""
+        controller, epoch = by or (self.controller, self.epoch)
+        return {
+            **self.columns_now(),
+            "controller": controller,
+            "epoch": epoch,
+            "seq": self.next_seqs(controller, epoch)[0],
+            "kind": code_of(kind, KINDS),
+        }
 
     def epoch_before(self) -> tuple[Tile, int]:
         """Return the tile that contains the previous controller epoch, and the epoch's number.

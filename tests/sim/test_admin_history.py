@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.admin.configs.changes import ConfigChanges
+from klamm.admin import kafka_admin
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.quirks import NO_QUIRKS
@@ -88,7 +88,7 @@ def _no_partitions(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_configs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConfigChanges, "alter", lambda *_: None)
+    patch.setattr(kafka_admin, "alter_configs", lambda *_: None)
 
 
 MOVE = ("pause: 2", "reassign: {t-0: [2]}")

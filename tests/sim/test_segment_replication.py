@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple
 
-from klamm.admin.configs.changes import ConfigChanges
+from klamm.admin.configs.changes import alter_configs
 from klamm.admin.configs.config_resource import ConfigResource
 from klamm.brokers.logs.records import Record, encode_batch
 from klamm.cli.explain import explained_lines
@@ -228,8 +228,8 @@ def test_a_topics_config_reaches_its_logs_and_retention_goes_by_it(cluster: Clus
         cluster.world.run_for(500)
     cluster.world.run_for(700_000)  # The cluster is idle: the next retention check is in a week.
     store = cluster.world.open_store()
-    changes = ConfigChanges(KafkaZkClient(store), lambda topic: True)
-    changes.alter(ConfigResource("topics", "t"), {"retention.ms": "60000"})
+    resource = ConfigResource("topics", "t")
+    alter_configs(KafkaZkClient(store), resource, {"retention.ms": "60000"}, lambda topic: True)
     store.close()
     cluster.world.run_for(1_000)
     logs = [node.node.broker.log_manager.dirs.current(T0) for node in cluster.world.nodes.values()]

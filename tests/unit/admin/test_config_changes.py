@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.admin.configs.changes import ConfigChanges, checked_resource
+from klamm.admin.configs.changes import alter_configs, checked_resource
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
 from klamm.admin.configs.effective_configs import (
@@ -32,17 +32,16 @@ def world() -> World:
     return World(1, {"t": {"0": [0]}})
 
 
-@pytest.fixture
-def changes(world: World) -> ConfigChanges:
-    return ConfigChanges(world.client, lambda topic: topic == "t")
+def alter(world: World, resource: ConfigResource, wanted: dict[str, str | None]) -> None:
+    alter_configs(world.client, resource, wanted, lambda topic: topic == "t")
 
 
-def test_each_change_is_written_and_announced(world: World, changes: ConfigChanges) -> None:
-    changes.alter(TOPIC, {"flush.ms": "1", "retention.ms": "2"})
-    changes.alter(TOPIC, {"flush.ms": None, "segment.ms": "3"})
-    changes.alter(BROKER, {RATE: "5"})
-    changes.alter(BROKER, {UNCLEAN: None})
-    changes.alter(ALL_BROKERS, {UNCLEAN: "true"})
+def test_each_change_is_written_and_announced(world: World) -> None:
+    alter(world, TOPIC, {"flush.ms": "1", "retention.ms": "2"})
+    alter(world, TOPIC, {"flush.ms": None, "segment.ms": "3"})
+    alter(world, BROKER, {RATE: "5"})
+    alter(world, BROKER, {UNCLEAN: None})
+    alter(world, ALL_BROKERS, {UNCLEAN: "true"})
     assert world.cluster.overrides([TOPIC, BROKER, ALL_BROKERS]) == {
         TOPIC: {"retention.ms": "2", "segment.ms": "3"},
         BROKER: {RATE: "5"},
@@ -92,7 +91,6 @@ def test_each_change_is_written_and_announced(world: World, changes: ConfigChang
 )
 def test_what_is_refused_writes_nothing(
     world: World,
-    changes: ConfigChanges,
     resource: ConfigResource,
     wanted: dict[str, str | None],
     kind: type[AdminError],
@@ -100,7 +98,7 @@ def test_what_is_refused_writes_nothing(
 ) -> None:
     before = dump(world.client.store)
     with pytest.raises(kind) as raised:
-        changes.alter(resource, wanted)
+        alter(world, resource, wanted)
     assert raised.value.message == said
     assert dump(world.client.store) == before
 
@@ -118,9 +116,9 @@ def test_a_broker_id_with_a_space_is_refused() -> None:
         checked_resource(ConfigResource(BROKERS, " 1"))
 
 
-def test_a_config_that_klamm_leaves_out(changes: ConfigChanges) -> None:
+def test_a_config_that_klamm_leaves_out(world: World) -> None:
     with pytest.raises(UsageError, match=r"is not a dynamic config of klamm.s brokers") as raised:
-        changes.alter(BROKER, {"log.cleaner.threads": "2"})
+        alter(world, BROKER, {"log.cleaner.threads": "2"})
     assert UNCLEAN in str(raised.value.hint)
 
 
@@ -185,6 +183,6 @@ def test_what_brokers_were_started_with_is_shown_for_topics() -> None:
 
 
 @pytest.mark.parametrize("name", ["compression.type", "log.retention.ms", "min.insync.replicas"])
-def test_a_default_of_topics_changes_in_kafka_alone(changes: ConfigChanges, name: str) -> None:
+def test_a_default_of_topics_changes_in_kafka_alone(world: World, name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is not a dynamic config of klamm"):
-        changes.alter(BROKER, {name: "1"})
+        alter(world, BROKER, {name: "1"})
