@@ -32,7 +32,7 @@ from klamm.brokers.logs.errors import (
     storage_errors,
 )
 from klamm.brokers.logs.log_config import LogConfig
-from klamm.brokers.logs.log_store import DirLogs, Draw, FoundDir, LogConfigs
+from klamm.brokers.logs.log_store import DirLogs, Draw, FoundDir, LogConfigs, LogStore
 from klamm.brokers.logs.recovery import (
     NOTHING_KNOWN,
     Known,
@@ -84,7 +84,7 @@ def folder_of(root: Path, log_dir: str) -> Path:
     return root / log_dir.lstrip("/")
 
 
-class FileLogStore:
+class FileLogStore(LogStore):
     """Stores segment logs in log directories below ``root`` on ``disk``.
 
     ``new_id`` returns 32 hexadecimal digits that make the name of a log's folder unique.

@@ -77,7 +77,7 @@ class LogStore(Protocol):
 
     In every method, ``path`` is the path of a log directory. Every method except ``crash`` raises
     LogStorageError if the disk fails. If ``needs_checkpoints`` is False, the store keeps all
-    offsets even without checkpoints.
+    offsets even without checkpoints. The methods with a plain ``return`` do nothing by default.
     """
 
     needs_checkpoints: bool
@@ -93,7 +93,7 @@ class LogStore(Protocol):
 
         ``is_clean`` is True if all logs were closed and all checkpoints were written.
         """
-        ...
+        return
 
     def create(
         self,
@@ -127,29 +127,29 @@ class LogStore(Protocol):
 
         The caller then marks the old current log as deleted.
         """
-        ...
+        return
 
     def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
         """Rename a log to mark it as deleted; ``delete_marked`` removes it later."""
-        ...
+        return
 
     def delete_marked(self, path: str, now_ms: int) -> int:
         """Remove logs that were marked as deleted at least file.delete.delay.ms ago.
 
         Return the number of removed logs.
         """
-        ...
+        return 0
 
     def next_deletion_ms(self) -> int | None:
         """Return when to call ``delete_marked``, in milliseconds since the Unix epoch.
 
         Return None if no log is marked as deleted.
         """
-        ...
+        return None
 
     def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
         """Write the recovery points and start offsets of all logs in ``path``."""
-        ...
+        return
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
@@ -166,8 +166,11 @@ class LogStore(Protocol):
         ...
 
 
-class MemoryLogStore:
-    """A store of in-memory logs, which shares its tables of logs with the LogManager."""
+class MemoryLogStore(LogStore):
+    """A store of in-memory logs, which shares its tables of logs with the LogManager.
+
+    There are no files to close, rename, delete or checkpoint, and the logs are never damaged.
+    """
 
     needs_checkpoints = False
 
@@ -191,9 +194,6 @@ class MemoryLogStore:
             log.truncate_to(log.log_end_offset)
         high_watermarks = self.high_watermarks.pop(path, {})
         return FoundDir(logs, high_watermarks, self._lost.pop(path, []), [], {})
-
-    def close_dir(self, path: str, *, is_clean: bool) -> None:
-        """Do nothing, because there are no files to close."""
 
     def create(
         self,
@@ -219,21 +219,6 @@ class MemoryLogStore:
         self, path: str, partition: TopicPartition, config: LogConfig, now_ms: int
     ) -> None:
         raise AssertionError("in-memory logs are never damaged")
-
-    def make_current(self, partition: TopicPartition, log: ReplicaLog) -> None:
-        """Do nothing, because the LogManager updates the shared tables."""
-
-    def mark_deleted(self, partition: TopicPartition, log: ReplicaLog, now_ms: int) -> None:
-        """Do nothing, because the LogManager updates the shared tables."""
-
-    def delete_marked(self, path: str, now_ms: int) -> int:
-        return 0
-
-    def next_deletion_ms(self) -> int | None:
-        return None
-
-    def checkpoint_logs(self, path: str, logs: DirLogs) -> None:
-        """Do nothing, because an in-memory log stores its recovery point."""
 
     def checkpoint_high_watermarks(
         self, path: str, high_watermarks: Mapping[TopicPartition, int]
