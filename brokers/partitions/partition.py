@@ -279,21 +279,16 @@ class Partition(msgspec.Struct, gc=False):
         Return True if the high watermark advanced.
         """
         assert self.log is not None
-        new, high_watermark = self.log.log_end_offset, self.high_watermark
-        if new <= high_watermark:
+        new = self.log.log_end_offset
+        if new <= self.high_watermark:
             return False
-        maximal_isr = self.maximal_isr
-        unknown = len(maximal_isr) - (broker_id in maximal_isr)
-        for remote in self.remotes:
-            if remote.replica_id in maximal_isr:
-                unknown -= 1
-            elif now_ms - remote.caught_up_ms > lag_time_max_ms:
-                continue
+        counted = self.counted(broker_id, now_ms, lag_time_max_ms)
+        if counted is None:
+            return False
+        for remote in counted:
             if remote.log_end_offset < new:
                 new = remote.log_end_offset
-                if new <= high_watermark:
-                    return False
-        if unknown:
+        if new <= self.high_watermark:
             return False
         self.set_high_watermark(new, now_ms)
         return True
