@@ -10,7 +10,7 @@ header of every batch once, verifies no CRC and changes no file. Kafka has no su
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm.brokers.logs.batch_file import BatchFile
 from klamm.brokers.logs.checkpoints import EpochEntry
@@ -29,8 +29,20 @@ from klamm.cluster.types import NO_EPOCH
 _NO_ENTRY: Final = (0, 1 << 62)
 
 
-class Inspected(NamedTuple):
-    """Result of the consistency check.
+def inspect(segments: Iterable[LogSegment], *, has_gaps: bool = False) -> Inspection:
+    """Check all batches and indexes of a log.
+
+    If ``has_gaps`` is True, offsets may be missing because a log cleaner removed them. Raises
+    DamagedLog at the first batch that cannot be read or does not follow the previous batch.
+    """
+    inspection = Inspection(has_gaps)
+    for segment in segments:
+        inspection.walk(segment)
+    return inspection
+
+
+class Inspection:
+    """The consistency check of one log, updated with each segment.
 
     - ``epochs``: every leader epoch and its first offset.
     - ``producers``: the last batches of each idempotent producer.
@@ -38,34 +50,8 @@ class Inspected(NamedTuple):
     - ``next_offset``: the offset after the last batch; None if the log has no segment.
     """
 
-    epochs: EpochEntries
-    producers: ProducerStates
-    misindexed: list[LogSegment]
-    next_offset: int | None
-
-
-def inspect(segments: Iterable[LogSegment], *, has_gaps: bool = False) -> Inspected:
-    """Check all batches and indexes of a log.
-
-    If ``has_gaps`` is True, offsets may be missing because a log cleaner removed them. Raises
-    DamagedLog at the first batch that cannot be read or does not follow the previous batch.
-    """
-    inspection = _Inspection(has_gaps)
-    for segment in segments:
-        inspection.walk(segment)
-    return Inspected(
-        tuple(inspection.epochs),
-        inspection.producers,
-        inspection.misindexed,
-        inspection.next_offset,
-    )
-
-
-class _Inspection:
-    """State of the consistency check of one log, updated with each batch."""
-
     def __init__(self, has_gaps: bool) -> None:
-        self.epochs: list[EpochEntry] = []
+        self.epochs: EpochEntries = ()
         self.producers = ProducerStates()
         self.misindexed: list[LogSegment] = []
         self.next_offset: int | None = None
@@ -138,7 +124,7 @@ class _Inspection:
             raise DamagedLog(error.message, offset=before.start_offset)
         if epoch > self._epoch:
             self._epoch = epoch
-            self.epochs.append(EpochEntry(epoch, base_offset))
+            self.epochs = (*self.epochs, EpochEntry(epoch, base_offset))
 
 
 def epochs_between(found: EpochEntries, start_offset: int, end_offset: int) -> EpochEntries:

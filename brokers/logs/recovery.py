@@ -25,7 +25,7 @@ from klamm.brokers.logs.errors import (
     UnsupportedMessageFormat,
 )
 from klamm.brokers.logs.leader_epoch_cache import EpochEntries
-from klamm.brokers.logs.log_inspection import Inspected, agreed_epochs, epochs_between, inspect
+from klamm.brokers.logs.log_inspection import Inspection, agreed_epochs, epochs_between, inspect
 from klamm.brokers.logs.producer_state import ProducerStates
 from klamm.brokers.logs.segment import LogSegment
 from klamm.brokers.logs.segment_files import (
@@ -298,7 +298,7 @@ class _Loading:
             self._repair(RepairKind.UNFLUSHED_LOST, end, reason)
 
     def _agreed_epochs(
-        self, inspected: Inspected, recorded: EpochEntries, start: int, end: int
+        self, inspected: Inspection, recorded: EpochEntries, start: int, end: int
     ) -> EpochEntries:
         """Compare the batches' leader epochs with leader-epoch-checkpoint, and return them.
 

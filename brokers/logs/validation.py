@@ -11,7 +11,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 from klamm.brokers.logs.errors import (
-    CorruptRecord,
     InvalidRecord,
     InvalidTimestamp,
     OffsetsOutOfOrder,
@@ -21,12 +20,12 @@ from klamm.brokers.logs.errors import (
 from klamm.brokers.logs.log_config import NEVER, LogConfig
 from klamm.brokers.logs.record_batch import (
     COMPRESSIONS,
-    HEADER_SIZE_BYTES,
     BatchHeader,
     check_batches,
     check_crc,
     parse_header,
     stamped,
+    walk,
 )
 from klamm.cluster.records import NO_TIMESTAMP, CountedBatch, Produced
 
@@ -62,13 +61,7 @@ def check_produced(
     """
     if not batch:
         raise InvalidRecord("Record batch has no batches at all")
-    if len(batch) < HEADER_SIZE_BYTES:
-        raise CorruptRecord(f"{len(batch)} bytes are too few for a record batch")
-    header = parse_header(batch)
-    if header.size_bytes > len(batch):
-        raise CorruptRecord(
-            f"A record batch of {header.size_bytes} bytes is cut off after {len(batch)} bytes"
-        )
+    _, header = next(walk(batch))
     if header.size_bytes < len(batch):
         raise InvalidRecord("Compressed outer record has more than one batch")
     if header.base_offset != 0:
