@@ -80,6 +80,8 @@ def test_every_partition_is_answered() -> None:
             strict=True,
         )
     )
+    message = "Partition none-0 never had a leader."
+    assert answers[0].partitions[TopicPartition("none", 0)].message == message
     assert leaders(world, ALL) == [1, 2, 2]
     assert_in_agreement(world)
 

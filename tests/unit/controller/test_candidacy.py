@@ -9,6 +9,7 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.controller.candidacy import FAILED_FAILOVERS_MAX, Candidacy
+from klamm.controller.events import Reelect
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.store import Create, Delete
@@ -65,6 +66,16 @@ def test_a_failover_that_succeeds_forgets_those_that_failed() -> None:
     cluster.advance(10_000)
     assert cluster.active.context.all_topics == {"a"}
     assert (cluster.candidacy.failed_failovers, cluster.candidacy.failure) == (0, None)
+
+
+def test_what_happens_during_a_pause_sets_one_timer() -> None:
+    cluster = failing_cluster([])
+    controller = cluster.controllers[0]
+    assert cluster.candidacy.pause_ms() > 0
+    for _ in range(3):
+        controller.events.put(Reelect())
+        cluster.run()
+    assert [timer[2] for timer in controller.events._timers] == [Reelect()]
 
 
 def test_the_simulated_world_pauses_on_virtual_time() -> None:

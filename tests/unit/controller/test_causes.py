@@ -11,6 +11,7 @@ import pytest
 
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
+from klamm.controller.events import PartitionReassignmentIsrChange
 from klamm.zk.store import Create, GetData, ReadOp, SetData, Transaction, WriteOp
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster, broker_info
@@ -104,6 +105,18 @@ def test_a_state_that_was_mended_between_two_reads_is_read_again(cluster: Cluste
     (again,) = events(cluster, "PartitionStateModifications")
     assert again.cause_id == elected.event_id
     assert not cluster.active.malformed
+
+
+def test_isr_changes_of_reassignments_that_are_processed_together_are_all_journalled(
+    cluster: Cluster,
+) -> None:
+    changes = [PartitionReassignmentIsrChange(TopicPartition("t", number)) for number in (0, 1)]
+    for change in changes:
+        cluster.active.events.put(change)
+    cluster.run()
+    journalled = events(cluster, "PartitionReassignmentIsrChange")
+    assert [row.detail for row in journalled] == list(map(str, changes))
+    assert journalled[0].event_id < journalled[1].event_id
 
 
 def test_an_election_in_a_new_session_is_caused_by_the_end_of_the_old_one() -> None:

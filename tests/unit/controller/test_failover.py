@@ -12,10 +12,13 @@ from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
 from klamm.cluster.types import NO_LEADER, LeaderAndIsr
 from klamm.statemachines.replica_state import ReplicaState
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import Create, ReadOp, ReadResult, Transaction, TxnResult
 from klamm.zk.znodes import ControllerZNode
 from tests.unit.controller.cluster import Cluster
 
 ALL = (0, 1, 2)
+F = "/feature"
 
 
 @pytest.fixture
@@ -38,6 +41,47 @@ def test_the_first_broker_becomes_the_controller(cluster: Cluster) -> None:
     assert cluster.admin.get_data_and_stat("/feature") is not None
     kinds = [row.kind for row in cluster.journal.rows[:3]]
     assert kinds == [Kind.CONTROLLER_ELECTED, Kind.CONTROLLER_READY, Kind.EVENT]
+
+
+def test_a_controller_is_active_from_the_event_that_elected_it() -> None:
+    cluster = Cluster()
+    cluster.start_broker(0, is_candidate=True)
+    controller = cluster.controllers[0]
+    assert controller.step()
+    assert controller.is_active
+    assert controller.has_unsent_requests is False
+    machines = (controller.partition_state_machine, controller.replica_state_machine)
+    for batch in (controller.batch, *(machine.batch for machine in machines)):
+        batch.add_update_metadata_request_for_brokers([0], ())
+        assert controller.has_unsent_requests
+        batch.clear()
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["reply lost", "created by another"])
+def test_a_feature_znode_that_appears_during_a_failover_is_no_failure(is_lost: bool) -> None:
+    cluster = Cluster()
+
+    def is_creation(op: ReadOp | Transaction) -> bool:
+        return isinstance(op, list) and any(isinstance(o, Create) and o.path == F for o in op)
+
+    def before(_: int, op: ReadOp | Transaction) -> None:
+        if is_creation(op):
+            cluster.server.before_op = None
+            cluster.admin.create(F)
+
+    def after(_: int, op: ReadOp | Transaction, __: ReadResult | TxnResult) -> None:
+        if is_creation(op):
+            cluster.server.after_op = None
+            raise LostReply
+
+    if is_lost:
+        cluster.server.after_op = after
+    else:
+        cluster.server.before_op = before
+    cluster.start(0)
+    assert cluster.server.after_op is cluster.server.before_op is None
+    assert cluster.active.context.epoch == 1
+    cluster.assert_nothing_failed()
 
 
 def test_a_quiet_move_writes_no_partition(cluster: Cluster) -> None:
@@ -118,8 +162,10 @@ def test_an_offline_partition_costs_an_epoch_at_every_failover(cluster: Cluster)
 
 
 def test_a_resigned_controller_knows_nothing(cluster: Cluster) -> None:
-    cluster.create_topic("t", (0, 1, 2))
     old = cluster.active
+    cluster.brokers[2].is_silent = True
+    cluster.create_topic("t", (0, 1, 2))
+    assert old.events.next_due_ms() == 5_000
     cluster.paused.add(0)
     cluster.admin.delete(ControllerZNode.path)
     cluster.run()
@@ -129,6 +175,7 @@ def test_a_resigned_controller_knows_nothing(cluster: Cluster) -> None:
     assert not old.context.all_topics
     assert not old.context.leaderships
     assert not old.channels.broker_ids
+    assert old.events.next_due_ms() is None
     assert old.context.epoch == 0
     assert old.metrics.gauges()["GlobalTopicCount"] == 0
     (resigned,) = cluster.rows(Kind.CONTROLLER_RESIGNED)
@@ -230,10 +277,10 @@ def test_shutdown_resigns_and_processes_nothing_more(cluster: Cluster) -> None:
 
 
 def test_stale_notifications_and_elections_are_removed(cluster: Cluster) -> None:
+    cluster.kill_broker(0)
     cluster.admin.propagate_isr_changes([])
     cluster.admin.propagate_log_dir_event(1)
     cluster.admin.create("/admin/preferred_replica_election", b"{}")
-    cluster.admin.delete(ControllerZNode.path)
     cluster.run()
     assert not cluster.admin.get_children("/isr_change_notification")
     assert not cluster.admin.get_children("/log_dir_event_notification")

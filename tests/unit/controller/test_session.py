@@ -12,7 +12,8 @@ from klamm.cluster.types import LeaderAndIsr
 from klamm.controller.events import Expire
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
-from klamm.zk.znodes import BrokerInfo
+from klamm.zk.store import Create, GetData
+from klamm.zk.znodes import BrokerInfo, ControllerZNode
 from tests.unit.controller.cluster import Cluster, broker_info
 
 ALL = (0, 1, 2)
@@ -119,6 +120,33 @@ def test_after_resigning_its_own_controller_znode_is_no_bar(cluster: Cluster) ->
     assert controller.context.epoch == 2
     assert tp in controller.context.leaderships
     cluster.assert_nothing_failed()
+
+
+def test_a_controller_znode_of_a_former_process_is_waited_for() -> None:
+    cluster = Cluster()
+    former = MemoryStore(cluster.server)
+    data = ControllerZNode.encode(0, 0)
+    former.write([[Create(ControllerZNode.path, data, ephemeral=True)]])
+    cluster.start(0)
+    assert not cluster.active_among(0)
+    assert cluster.admin.get_controller_id() == 0
+    former.close()
+    cluster.run()
+    assert cluster.active_among(0)
+
+
+def test_a_session_that_expires_during_a_failover_delays_no_election(cluster: Cluster) -> None:
+    def before(session_id: int, op: object) -> None:
+        if isinstance(op, GetData) and op.path == "/feature":
+            cluster.server.before_op = None
+            cluster.server.expire_session(session_id)
+
+    cluster.server.before_op = before
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert cluster.server.before_op is None
+    assert cluster.active.context.epoch == 3
+    assert cluster.candidacy.pause_ms() == 0
 
 
 def test_a_broker_id_that_is_taken_is_asked_for_again(cluster: Cluster) -> None:
