@@ -230,8 +230,7 @@ def _stop_stray_replicas(controller: KafkaController) -> None:
         )
         for broker_id in replicas:
             context.put_replica_states(broker_id, [tp], ReplicaState.ONLINE)
-    if strays:
-        controller.reassignments.stop_unneeded_replicas(strays)
+    controller.reassignments.stop_unneeded_replicas(strays)
 
 
 def _reassign_edited_partitions(controller: KafkaController) -> Collection[TopicPartition]:

@@ -178,8 +178,7 @@ class PartitionReassignments:
             context.update_partition_full_replica_assignment(tp, new)
         self._report(Phase.U2, changed)
         dropped = {tp: replicas for tp, replicas in unneeded.items() if tp in changed}
-        if dropped:
-            self.stop_unneeded_replicas(dropped)
+        self.stop_unneeded_replicas(dropped)
         continuing = [tp for tp in reassignments if tp not in run.failures]
         context.partitions_being_reassigned.update(continuing)
         if not self._controller.config.is_alter_isr_enabled:

@@ -9,7 +9,7 @@ from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.status import DEAD_LEADERS_LISTED, simulated_status
 from tests.sim.deletions import delete_topics
-from tests.sim.reassignments import brokers_up, hold, reassign, with_topic
+from tests.sim.reassignments import brokers_up, hold, reassign, release, with_topic
 from tests.sim.worlds import active_controller, create_topic
 
 T0 = TopicPartition("t", 0)
@@ -30,15 +30,18 @@ def test_a_deletion_and_a_reassignment_wait_for_a_dead_broker() -> None:
     world = brokers_up()
     with_topic(world, (0, 3), topic="gone")
     with_topic(world, (0, 1))
+    with_topic(world, (0, 1), topic="s")
     world.kill(3)
     world.run_for(10_000)
     delete_topics(world, "gone")
-    reassign(world, {T0: (2, 3)})
+    hold(world, 2)
+    reassign(world, {T0: (2, 3), TopicPartition("s", 0): (0, 2)})
     world.run_for(5_000)
     status, lines = shown(world)
     assert lines == [
         "Deleting:    topic gone waits for broker 3",
         "Reassigning: t-0 from 0,1 to 2,3 waits for broker 3",
+        "             s-0 from 0,1 to 0,2 is under way",
     ]
     assert status["deletions"] == [
         {
@@ -49,6 +52,7 @@ def test_a_deletion_and_a_reassignment_wait_for_a_dead_broker() -> None:
         }
     ]
     assert status["reassignments"][0]["target"] == [2, 3]
+    release(world, 2)
     world.start(3)
     world.run_for(10_000)
     assert shown(world)[1] == []

@@ -9,7 +9,11 @@ import pytest
 from klamm.cluster.errors import ControllerMoved
 from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
-from klamm.cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from klamm.cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    LeaderAndIsrRequest,
+    UpdateMetadataRequest,
+)
 from klamm.cluster.types import NO_LEADER, LeaderAndIsr
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.memory_store import LostReply
@@ -264,6 +268,28 @@ def test_a_failover_that_breaks_gives_controller_up() -> None:
     cluster.admin.delete("/brokers/topics/t")
     cluster.advance(10_000)
     assert cluster.active is controller
+
+
+def test_a_reassignment_asked_for_again_is_begun_by_the_controller_that_knew_the_first(
+    cluster: Cluster,
+) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1))
+    target = {tp: (1, 2)}
+    cluster.admin.create_partition_reassignment(target)
+    cluster.run()
+    assert tp in cluster.controllers[0].context.partitions_being_reassigned
+    cluster.paused.add(0)
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    cluster.ask(1, AlterPartitionReassignmentsRequest({tp: None}))
+    cluster.paused.clear()
+    cluster.run()
+    assert not cluster.admin.reassign_partitions_in_progress()
+    cluster.paused.update((1, 2))
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.admin.create_partition_reassignment(target)
+    cluster.run()
+    assert cluster.controllers[0].context.partitions_being_reassigned == {tp}
 
 
 def test_shutdown_resigns_and_processes_nothing_more(cluster: Cluster) -> None:

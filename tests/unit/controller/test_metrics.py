@@ -78,7 +78,7 @@ def gauges(cluster: Cluster) -> dict[str, int]:
 
 def test_a_deletion_that_waits_for_a_dead_broker_is_counted_until_it_is_done() -> None:
     cluster = Cluster()
-    cluster.start(0, 1, 2)
+    cluster.start(0, 1, 2, candidates=(0, 1))
     cluster.create_topic("t", (0, 1), (1, 2))
     cluster.create_topic("other", (0, 2))
     cluster.kill_broker(2)
@@ -90,6 +90,14 @@ def test_a_deletion_that_waits_for_a_dead_broker_is_counted_until_it_is_done() -
         "ReplicasToDeleteCount": 1,
         "TopicsIneligibleToDeleteCount": 1,
     }
+    old = cluster.active
+    cluster.paused.add(0)
+    cluster.admin.delete("/controller")
+    cluster.run()
+    cluster.paused.clear()
+    cluster.run()
+    assert old.metrics.gauges()["TopicsToDeleteCount"] == 0
+    assert gauges(cluster)["TopicsToDeleteCount"] == 1
     cluster.start(2)
     assert gauges(cluster) == {}
 

@@ -103,6 +103,7 @@ def test_a_partition_row_without_a_write_has_no_predecessor() -> None:
     )
     (row,) = journal.rows
     assert (row.from_, row.to, row.leader) == ("NonExistentPartition", "NewPartition", None)
+    assert row.election is None
 
 
 def test_every_key_of_a_whole_run_is_without_gaps() -> None:

@@ -125,6 +125,21 @@ def test_a_replica_on_a_failed_directory_halts_its_topic_until_the_broker_comes_
     cluster.assert_nothing_failed()
 
 
+def test_a_halted_deletion_is_not_tried_when_a_reassignment_of_another_topic_ends(
+    cluster: Cluster,
+) -> None:
+    (u0,) = cluster.create_topic("u", (0, 1))
+    cluster.kill_broker(2)
+    cluster.run()
+    mark(cluster, "t")
+    cluster.forget()
+    cluster.admin.create_partition_reassignment({u0: (1, 0)})
+    cluster.run()
+    assert cluster.active.context.partition_replica_assignment(u0) == (1, 0)
+    assert not cluster.rows(Kind.TOPIC_DELETION_HALTED)
+    assert cluster.active.context.topics_ineligible_for_deletion == {"t"}
+
+
 def test_requests_for_unknown_topics_are_taken_away(cluster: Cluster) -> None:
     mark(cluster, "nowhere")
     assert cluster.admin.get_topic_deletions() == []
