@@ -33,7 +33,7 @@ def process_topic_change(controller: KafkaController, _: TopicChange) -> None:
     # A malformed topic has its own data watch, and is read again when its data changes.
     new = [t for t in topics if t not in known and TopicZNode.path(t) not in controller.malformed]
     deleted = sorted(known.difference(topics))
-    context.set_all_topics(known.union(new).difference(deleted))
+    context.set_all_topics(known.union(new))
     loaded = load_topics(controller, new) if new else []
     controller.topic_deletion_manager.forget_topics(deleted)
     for topic in deleted:

@@ -141,10 +141,10 @@ def test_a_frozen_server_answers_again_when_it_is_resumed(tmp_path: Path) -> Non
 
 
 def test_another_number_of_servers_is_refused(tmp_path: Path) -> None:
-    check_size(tmp_path / "three", 3)
-    check_size(tmp_path / "three", 3)
+    check_size(tmp_path / "in" / "three", 3)
+    check_size(tmp_path / "in" / "three", 3)
     with pytest.raises(UsageError, match="has the data of 3 ZooKeeper servers, not of 1") as caught:
-        EmbeddedEnsemble(tmp_path / "three", 1).start()
+        EmbeddedEnsemble(tmp_path / "in" / "three", 1).start()
     assert caught.value.hint == "use --zookeeper-servers 3, or another data directory"
     (tmp_path / "one" / "version-2").mkdir(parents=True)
     with pytest.raises(UsageError, match="has the data of 1 ZooKeeper server, not of 3"):

@@ -159,6 +159,17 @@ def test_an_unclean_election_takes_who_lives(partitions: tuple[TopicPartition, .
     assert_in_agreement(world)
 
 
+def test_an_unclean_election_replaces_a_leader_that_shuts_down() -> None:
+    world = three_brokers()
+    create_topic(world, "t", {0: (1, 2)})
+    world.run_for(1_000)
+    active_controller(world).context.add_shutting_down_broker(1)
+    answers = ask(world, UNCLEAN, (T0,))
+    world.run_for(1_000)
+    assert errors(answers) == {T0: Errors.NONE}
+    assert state_of(world, *T0).leader == 2
+
+
 def test_a_preferred_election_is_never_unclean() -> None:
     world = with_dead_isr()
     answers = ask(world, PREFERRED, (T0,))

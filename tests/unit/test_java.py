@@ -47,6 +47,14 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path, version: str) -> 
     assert (found.version, found.source) == (25, "PATH")
 
 
+def test_a_java_that_does_not_say_where_its_home_is_is_passed_over(tmp_path: Path) -> None:
+    launcher = make_java(tmp_path / "odd", "21")
+    launcher.write_text(launcher.read_text().replace("java.home", "home"))
+    make_java(tmp_path / "whole", "17")
+    path = str(tmp_path / "whole" / "bin")
+    assert java.find_java({"JAVA_HOME": str(tmp_path / "odd"), "PATH": path}).version == 17
+
+
 def test_the_home_is_the_one_that_java_reports_not_the_directory_of_a_link(tmp_path: Path) -> None:
     launcher = make_java(tmp_path / "real", "17")
     links = tmp_path / "links"

@@ -156,6 +156,7 @@ def test_create_places_and_reports() -> None:
     result = run(server, line)
     assert (result.stdout, result.exit_code) == ("Created topic n.\n", 0)
     [made] = result.report["topics"]
+    assert (made["topic"], made["created"]) == ("n", True)
     stored = client.get_topic_assignments(["n"]).values["n"].assignment
     assert {str(tp.partition): found.replicas for tp, found in stored.items()} == made["replicas"]
     assert all(sorted(ids) == [0, 1] for ids in made["replicas"].values())

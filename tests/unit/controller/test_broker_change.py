@@ -12,6 +12,7 @@ from klamm.cluster.types import NO_LEADER, LeaderAndIsr, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.store import WatchEvent, WatchKind
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo
 from tests.unit.controller.cluster import Cluster, broker_info
 
@@ -42,6 +43,8 @@ def test_a_dead_leader_is_replaced_at_the_cost_of_one_epoch(cluster: Cluster) ->
     elected = next(r for r in cluster.rows(Kind.PARTITION_TRANSITION) if r.to == "OnlinePartition")
     assert (elected.prev_leader, elected.leader, elected.prev_isr) == (1, 2, (1, 2, 0))
     assert elected.election == "OfflinePartitionLeaderElectionStrategy(false)"
+    changed = WatchEvent(WatchKind.DATA_CHANGED, "/brokers/ids/1")
+    assert cluster.active.watches.event_of(changed) is None
     cluster.assert_nothing_failed()
 
 
@@ -124,6 +127,21 @@ def test_a_new_broker_hears_everything_and_the_old_ones_of_it(cluster: Cluster) 
     assert [b.id for b in old[0].live_brokers] == [0, 1, 2, 3]
     assert cluster.state(tp).leader_epoch == 0
     assert cluster.active.context.replica_state(3, tp) is ReplicaState.ONLINE
+
+
+def test_a_reassignment_is_resumed_when_a_target_returns_but_not_when_a_removed_replica_does(
+    cluster: Cluster,
+) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1))
+    cluster.admin.create_partition_reassignment({tp: (0, 2)})
+    cluster.run()
+    for broker_id, phases in ((1, []), (2, ["A1", "A2"])):
+        cluster.kill_broker(broker_id)
+        cluster.run()
+        cluster.forget()
+        cluster.start(broker_id)
+        assert [row.to for row in cluster.rows(Kind.REASSIGNMENT_PHASE)] == phases
+    assert cluster.active.context.partitions_being_reassigned == {tp}
 
 
 def test_a_bounced_broker_dies_and_starts_in_one_event(cluster: Cluster) -> None:
@@ -275,6 +293,7 @@ def test_a_failed_directory_takes_its_replicas_offline(cluster: Cluster) -> None
     cluster.kill_broker(2)
     cluster.run()
     assert not context.replicas_on_offline_dirs
+    assert context.replica_state(1, tp) is ReplicaState.ONLINE
     cluster.assert_nothing_failed()
 
 

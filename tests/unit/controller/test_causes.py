@@ -17,6 +17,7 @@ from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPar
 from tests.unit.controller.cluster import Cluster, broker_info
 
 T0 = TopicPartition("t", 0)
+TOPIC = "/brokers/topics/t"
 PREFERRED = "/admin/preferred_replica_election"
 
 
@@ -88,6 +89,18 @@ def test_a_broker_that_was_mended_between_two_reads_is_read_again(cluster: Clust
     registered, again = events(cluster, "BrokerChange")
     assert (registered.cause_id, again.cause_id) == (0, registered.event_id)
     assert 2 in cluster.active.context.live_broker_ids
+
+
+def test_a_topic_that_vanishes_while_it_is_loaded_is_not_known(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1))
+    cluster.create_topic("u", (0, 1))
+    cluster.paused.add(0)
+    cluster.admin.delete(ControllerZNode.path)
+    before_read(cluster, TOPIC, 1, lambda: cluster.admin.delete_recursive(TOPIC))
+    new = cluster.controllers[1]
+    while not new.is_active:
+        assert new.step()
+    assert new.context.all_topics == {"u"}
 
 
 def test_a_state_that_was_mended_between_two_reads_is_read_again(cluster: Cluster) -> None:

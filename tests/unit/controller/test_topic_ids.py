@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.admin.topics.topics import new_topic_id
 from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -64,6 +65,54 @@ def test_a_taken_id_is_drawn_again_for_the_topic_of_a_request(cluster: Cluster) 
         answers.append(answer.topics[0].topic_id)
     assert answers == ids(cluster, "a", "b")
     assert answers[0] != answers[1]
+    cluster.assert_nothing_failed()
+
+
+class _EveryDrawTwice:
+    """Draws each number of a stream, and then all of them once more."""
+
+    def __init__(self) -> None:
+        self._streams = [JavaRandom(SEED), JavaRandom(SEED)]
+        self._drawn = 0
+
+    def next_int(self, bound: int) -> int:
+        self._drawn += 1
+        return self._streams[(self._drawn - 1) // 16 % 2].next_int(bound)
+
+
+def test_topics_of_one_request_get_different_ids(cluster: Cluster) -> None:
+    cluster.active.random = _EveryDrawTwice()
+    topics = tuple(CreatableTopic(name, assignments={0: (0, 1)}) for name in "ab")
+    cluster.ask(0, CreateTopicsRequest(topics, 1000))
+    cluster.run()
+    first, second = ids(cluster, "a", "b")
+    assert first != second
+
+
+@pytest.mark.parametrize("taken", [None, new_topic_id(JavaRandom(SEED))], ids=["drawn", "stored"])
+def test_topics_that_are_read_together_get_different_ids(
+    cluster: Cluster, taken: str | None
+) -> None:
+    cluster.active.random = _EveryDrawTwice()
+    cluster.paused.add(0)
+    for topic, topic_id in (("a", None), ("b", None), ("c", taken)):
+        assignment = {TopicPartition(topic, 0): ReplicaAssignment((1, 2))}
+        assert cluster.admin.create_topic_assignment(topic, topic_id, assignment)
+    cluster.paused.clear()
+    cluster.run()
+    assert len(set(ids(cluster, "a", "b", "c"))) == 3
+    cluster.assert_nothing_failed()
+
+
+def test_a_topic_that_is_served_keeps_its_id_from_an_older_one(cluster: Cluster) -> None:
+    cluster.admin.create(TopicZNode.path("a"), b"?")
+    cluster.create_topic("b", (1, 2))
+    (taken,) = ids(cluster, "b")
+    assignment = {TopicPartition("a", 0): ReplicaAssignment((1, 2))}
+    cluster.admin.set_topic_assignment("a", taken, assignment)
+    cluster.run()
+    assert cluster.active.context.all_topics == {"b"}
+    assert list(cluster.active.status()["malformed"]) == [TopicZNode.path("a")]
     cluster.assert_nothing_failed()
 
 
