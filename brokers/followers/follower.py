@@ -85,9 +85,7 @@ def _take(partition: Partition, fetched: FetchedPartition, now_ms: float) -> Nex
     if fetched.records is not None:
         append_fetched(log, fetched.records)
     partition.set_high_watermark(min(fetched.high_watermark, log.log_end_offset), now_ms)
-    has_new_start = fetched.log_start_offset > log.log_start_offset
-    if has_new_start:
-        log.increment_log_start_offset(fetched.log_start_offset)
+    has_new_start = log.increment_log_start_offset(fetched.log_start_offset)
     # The next fetch tells the leader where this log ends and starts.
     is_news = has_new_start or fetched.records is not None
     return NextFetch.AT_ONCE if is_news else NextFetch.ON_NOTIFICATION
