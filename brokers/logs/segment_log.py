@@ -111,7 +111,7 @@ class SegmentLog:
         self.repairs: tuple[Repair, ...] = (*complaints, *loaded.repairs)
         is_flushed = known.is_clean and not self.repairs
         point = self.log_end_offset if is_flushed else known.recovery_point or 0
-        self.recovery_point = max(self.log_start_offset, min(point, self.log_end_offset))
+        self.recovery_point = max(self.log_start_offset, point)
         recorded = loaded.recorded_epochs
         self._epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, recorded, disk)
         self._epochs.replace(loaded.epochs)

@@ -37,6 +37,10 @@ def batch(
     return encode_batch(records, compression, **producer)
 
 
+ONE = len(batch(b"0"))
+FOUR_A_SEGMENT = LogConfig(index_interval_bytes=2 * ONE, segment_bytes=4 * ONE)
+
+
 def open_log(
     directory: Path,
     config: LogConfig = EVERY_BATCH_INDEXED,
@@ -64,6 +68,23 @@ def values_from(log: SegmentLog, offset: int) -> list[bytes | None]:
                 found.append(stored.record.value)
                 offset = stored.offset + 1
     return found
+
+
+def written(folder: Path, batches: int = 10, config: LogConfig = FOUR_A_SEGMENT) -> Path:
+    """The directory of a closed log: a batch of one record an offset, four batches a segment.
+
+    Its leader epochs start at the offsets 0, 3, 6, ...
+    """
+    log = open_log(folder, config)
+    for number in range(batches):
+        append(log, b"%d" % (number % 10), epoch=number // 3, timestamp_ms=NOW_MS + number)
+    log.close()
+    return log.directory
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """The files of a directory."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def old_message(value: bytes, offset: int = 0) -> bytes:

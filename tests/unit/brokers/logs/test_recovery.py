@@ -9,42 +9,32 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from klamm.brokers.logs.checkpoints import LEADER_EPOCH_CHECKPOINT
 from klamm.brokers.logs.errors import CorruptRecord, DamagedLog
-from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.record_batch import check_batches
 from klamm.brokers.logs.recovery import Known, RepairKind
 from klamm.brokers.logs.segment_log import SegmentLog
 from tests.unit.brokers.logs.batches import (
+    FOUR_A_SEGMENT as CONFIG,
+)
+from tests.unit.brokers.logs.batches import (
     NOW_MS,
+    ONE,
     append,
-    batch,
+    contents,
     old_message,
     open_log,
     values_from,
+    written,
 )
 
-ONE = len(batch(b"0"))
-CONFIG = LogConfig(index_interval_bytes=2 * ONE, segment_bytes=4 * ONE)
 LOG, INDEX, TIME_INDEX = (f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex"))
-
-
-def written(folder: Path, batches: int = 10) -> Path:
-    """The directory of a closed log: a batch of one record an offset, four batches a segment."""
-    log = open_log(folder, CONFIG)
-    for number in range(batches):
-        append(log, b"%d" % (number % 10), epoch=number // 3, timestamp_ms=NOW_MS + number)
-    log.close()
-    return log.directory
 
 
 def reopened(
     directory: Path, recovery_point: int | None = None, *, is_clean: bool = False
 ) -> SegmentLog:
     return open_log(directory.parent, CONFIG, recovery_point=recovery_point, is_clean=is_clean)
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def test_nothing_is_repaired_that_is_whole(tmp_path: Path) -> None:
@@ -152,10 +142,10 @@ def test_a_damaged_magic_byte_above_the_recovery_point_is_cut(tmp_path: Path) ->
     directory = written(tmp_path)
     damage(directory / LOG, ONE + 16, b"\x01")
     log = reopened(directory, 0)
-    assert [repair.kind for repair in log.repairs] == [
-        RepairKind.TAIL_CUT,
-        RepairKind.SEGMENT_DELETED,
-        RepairKind.SEGMENT_DELETED,
+    assert [tuple(repair)[:2] for repair in log.repairs] == [
+        (RepairKind.TAIL_CUT, 0),
+        (RepairKind.SEGMENT_DELETED, 8),
+        (RepairKind.SEGMENT_DELETED, 4),
     ]
     assert f"{LOG} at byte {ONE}" in log.repairs[0].reason
     assert values_from(log, 0) == [b"0"]
@@ -319,10 +309,11 @@ def test_the_index_of_the_active_segment_is_made_again(tmp_path: Path) -> None:
 def test_what_belongs_to_no_segment_is_removed(tmp_path: Path) -> None:
     directory = written(tmp_path)
     before = contents(directory)
-    for suffix in (".index", ".timeindex", ".log.deleted", ".log.cleaned", ".snapshot"):
-        (directory / f"{77:020d}{suffix}").write_bytes(b"left over")
-    assert reopened(directory, is_clean=True).repairs == ()
-    assert contents(directory).keys() == before.keys()
+    for is_clean in (True, False):
+        for suffix in (".index", ".timeindex", ".log.deleted", ".log.cleaned", ".snapshot"):
+            (directory / f"{77:020d}{suffix}").write_bytes(b"left over")
+        assert reopened(directory, is_clean=is_clean).repairs == ()
+        assert contents(directory).keys() == before.keys()
 
 
 def test_a_cleaning_that_did_not_end_is_left_to_kafka(tmp_path: Path) -> None:
@@ -348,16 +339,16 @@ def test_messages_of_old_formats_are_refused_and_kept(tmp_path: Path, size: int)
 
 def test_epochs_are_found_again_in_the_batches(tmp_path: Path) -> None:
     directory = written(tmp_path)
-    before = (directory / "leader-epoch-checkpoint").read_bytes()
+    before = (directory / LEADER_EPOCH_CHECKPOINT).read_bytes()
     assert before == b"0\n4\n0 0\n1 3\n2 6\n3 9\n"
     for text in (None, "", "0\nmany\n"):
-        (directory / "leader-epoch-checkpoint").unlink()
+        (directory / LEADER_EPOCH_CHECKPOINT).unlink()
         if text is not None:
-            (directory / "leader-epoch-checkpoint").write_text(text)
+            (directory / LEADER_EPOCH_CHECKPOINT).write_text(text)
         log = reopened(directory, is_clean=True)
         assert [repair.kind for repair in log.repairs] == [RepairKind.EPOCHS_REBUILT]
         log.close()
-        assert (directory / "leader-epoch-checkpoint").read_bytes() == before
+        assert (directory / LEADER_EPOCH_CHECKPOINT).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -368,7 +359,7 @@ def test_epochs_that_contradict_the_batches_take_the_log_offline(
     tmp_path: Path, text: str, offset: int
 ) -> None:
     directory = written(tmp_path)
-    (directory / "leader-epoch-checkpoint").write_text(text)
+    (directory / LEADER_EPOCH_CHECKPOINT).write_text(text)
     assert damaged_at(directory, 10, is_clean=True) == offset
     assert damaged_at(directory, 8) == offset
 
@@ -388,11 +379,17 @@ def test_a_log_start_offset_that_was_not_checkpointed_is_logged_after_a_clean_st
     log = reopened(directory)
     log.increment_log_start_offset(5)
     log.close()
-    for is_clean, start in ((False, None), (True, 0)):
-        known = Known(start, 10, 10, is_clean=is_clean)
+    moved = [(RepairKind.LOG_START_MOVED, 0)]
+    for is_clean, known_start, start, repairs in (
+        (False, None, 5, []),
+        (True, 0, 0, moved),
+        (False, 0, 0, []),
+    ):
+        (directory / LEADER_EPOCH_CHECKPOINT).write_text("0\n3\n1 5\n2 6\n3 9\n")
+        known = Known(known_start, 10, 10, is_clean=is_clean)
         log = SegmentLog(directory, CONFIG, now_ms=NOW_MS, known=known)
-        moved = [repair.kind for repair in log.repairs] == [RepairKind.LOG_START_MOVED]
-        assert (log.log_start_offset, moved) == ((0, True) if is_clean else (5, False))
+        assert log.log_start_offset == start
+        assert [tuple(repair)[:2] for repair in log.repairs] == repairs
         log.close()
 
 
