@@ -32,6 +32,7 @@ from klamm.admin.topics.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import TopicMetadata
 from klamm.cluster.configs import TOPIC_CONFIGS
+from klamm.cluster.counting import listed
 from klamm.cluster.errors import (
     AdminError,
     InvalidPartitions,
@@ -194,9 +195,7 @@ class KafkaAdmin:
 
     def _known_topics(self, unknown: str) -> str:
         names = self._channel.topic_names()
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        listed = f"topics: {', '.join(names[:_LISTED]) or 'none'}{more}"
-        return suggestion(unknown, names, listed)
+        return suggestion(unknown, names, f"topics: {listed(names, _LISTED) or 'none'}")
 
     def live_brokers(self) -> list[BrokerMetadata]:
         """Return the live brokers and their racks, by ascending id."""

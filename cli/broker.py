@@ -14,6 +14,7 @@ from klamm.cli.completion import complete_broker, complete_log_dir
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.counting import listed
 from klamm.runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, SkewClock, Start, Stop
 
 SHOWN_PARTITIONS = 10
@@ -200,11 +201,8 @@ def shutdown_text(shutdown: Mapping[str, Any]) -> str:
         return ""
     if shutdown["outcome"] == "not attempted":
         return " without a controlled shutdown: the controller elects other leaders only now"
-    remaining = shutdown["remaining"]
-    if remaining:
-        shown = ", ".join(remaining[:SHOWN_PARTITIONS])
-        more = len(remaining) - SHOWN_PARTITIONS
-        why = f"it still led {shown}{f' and {more} more' if more > 0 else ''}"
+    if shutdown["remaining"]:
+        why = f"it still led {listed(shutdown['remaining'], SHOWN_PARTITIONS)}"
     elif shutdown["error"] != Errors.NONE.name:
         why = f"the controller responded with {shutdown['error']}"
     else:

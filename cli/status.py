@@ -11,7 +11,7 @@ from typing import Any, Final
 from klamm.cli.client import ServerClient
 from klamm.cli.options import table_lines
 from klamm.cli.server_options import Answered, asks_server
-from klamm.cluster.counting import counted
+from klamm.cluster.counting import counted, listed
 from klamm.cluster.plain_text import harmless_line
 
 SHOWN: Final = 5
@@ -106,11 +106,10 @@ def dead_leader_lines(values: Mapping[str, Any]) -> list[str]:
     lines = []
     outage = "ZooKeeper is reachable again and " if values["zookeeper"]["is_stale"] else ""
     for dead in values["dead_leaders"]:
-        count, shown = dead["partition_count"], ", ".join(dead["partitions"][:SHOWN])
-        more = f" and {count - SHOWN} more" if count > SHOWN else ""
+        shown = listed(dead["partitions"], SHOWN, dead["partition_count"])
         who = "the controller" if values["controller"] is not None else "the next controller"
         lines.append(
-            f"Broker {dead['broker']} is dead but leads {shown}{more}: {who} elects other "
+            f"Broker {dead['broker']} is dead but leads {shown}: {who} elects other "
             f"leaders when {outage}the broker's session expires, after at most "
             f"{values['session_timeout_ms']} ms"
         )

@@ -9,7 +9,6 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -26,6 +25,7 @@ from klamm.cli.options import AsJson, table_lines
 from klamm.cli.server_options import Answered, DataDirectory, Server, asks_server
 from klamm.cli.terminal import STATUS_LINE
 from klamm.cli.waiting import waiting
+from klamm.cluster.counting import listed
 from klamm.cluster.errors import Interrupted, UsageError
 from klamm.cluster.version import klamm_version
 from klamm.zk.acl_migration import set_acls
@@ -303,9 +303,9 @@ def _print_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_jso
     before = f", {found} of them by an earlier load" if found else ""
     lines = [f"{len(plan.creates)} znodes were written to {zookeeper}{before}"]
     if plan.added:
-        lines.append(f"not in the dump, created with null data: {_some(plan.added)}")
+        lines.append(f"not in the dump, created with null data: {listed(plan.added, _SHOWN_PATHS)}")
     if plan.ephemeral:
-        lines.append(f"skipped because they are ephemeral: {_some(plan.ephemeral)}")
+        lines.append(f"skipped because they are ephemeral: {listed(plan.ephemeral, _SHOWN_PATHS)}")
     lines.append("not kept: versions, zxids, times and ACLs")
     paths = {op.path for op in plan.creates}
     if not mark and BrokerIdsZNode.path in paths and MARKER_PATH not in paths:
@@ -316,11 +316,6 @@ def _print_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_jso
 def _report_disconnection(event: StoreEvent) -> None:
     if event == SessionEvent(SessionState.DISCONNECTED):
         print("connection lost: waiting for ZooKeeper", file=sys.stderr, flush=True)
-
-
-def _some(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
-    return ", ".join(paths[:_SHOWN_PATHS]) + more
 
 
 class _CountLine:

@@ -268,10 +268,7 @@ def _write_arrows(event: Written, concern: Concern) -> Iterator[Arrow]:
     ]
     if not texts:
         return
-    text = "; ".join(texts[:_MOST_SHOWN])
-    if len(texts) > _MOST_SHOWN:
-        text += f"; and {len(texts) - _MOST_SHOWN} more"
-    at_ms = int(event.at_ms)
+    text, at_ms = _list(texts), int(event.at_ms)
     if event.has_ended:
         whose = "a client" if event.broker_id is None else f"broker {event.broker_id}"
         yield Arrow(at_ms, f"session of {whose} ended: {text}", (ZOOKEEPER,), tone=Tone.WARNING)

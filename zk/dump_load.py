@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from klamm.cluster.counting import listed
 from klamm.cluster.errors import KlammError, StoreError
 from klamm.zk.load_plan import LOADING_PATH, ZOOKEEPERS_OWN, LoadPlan
 from klamm.zk.request_size import GROUP_BYTES, op_size
@@ -225,14 +226,13 @@ def _require_empty(store: Store, plan: LoadPlan) -> str | None:
     digest = _loading(store)
     if digest == plan.digest:
         return digest
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     if digest is not None:
         raise NotEmpty(
-            f"the target has an interrupted load of another dump: found {shown}",
+            f"the target has an interrupted load of another dump: found {listed(names, 5)}",
             hint="undo it with klamm zk load THAT_DUMP --undo",
         )
     raise NotEmpty(
-        f"the target is not empty: found {shown}",
+        f"the target is not empty: found {listed(names, 5)}",
         hint="choose a chroot that is empty or does not exist",
     )
 

@@ -23,6 +23,7 @@ from klamm.cli.explanations.linked_events import (
     read_rows,
 )
 from klamm.cli.explanations.rows import PartitionStatus, only_controller, partition_status
+from klamm.cluster.counting import listed
 from klamm.cluster.errors import NotFound
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
@@ -181,10 +182,7 @@ def _unknown(lines: Lines, partition: TopicPartition) -> NotFound:
         hint = f"did you mean {' or '.join(f'{topic}-{partition.partition}' for topic in near)}?"
     else:
         topics = sorted({tp.topic for tp in known})
-        more = f" and {len(topics) - 5} more" if len(topics) > 5 else ""
-        hint = (
-            f"topics: {', '.join(topics[:5])}{more}" if topics else "the journal has no partitions"
-        )
+        hint = f"topics: {listed(topics, 5)}" if topics else "the journal has no partitions"
     return NotFound(f"the journal has no partition {partition}", hint=hint)
 
 
