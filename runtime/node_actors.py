@@ -87,11 +87,11 @@ def check_log_dir(broker: Broker, path: str) -> None:
 class BrokerActor(Actor):
     """Actor that runs a broker: messages, startup, timers and shutdown.
 
-    - ``on_started`` is called when the broker is registered, or with the error that prevented the
-      registration.
     - ``on_shut_down`` is called after a ShutDown event, when the broker may be stopped.
     - ``on_halted`` is called with the reason when the broker halts. A halted broker processes no
       more events.
+    - ``on_started`` is called when the broker is registered, or with the error that prevented the
+      registration.
 
     A broker halts if its last log directory fails or an event raises an error. If ``on_started`` is
     None, the broker also halts if its session expires during an attempt to register, or if no log
@@ -103,9 +103,9 @@ class BrokerActor(Actor):
         self,
         node: Node,
         clock: Clock,
+        on_shut_down: Callable[[int], None],
+        on_halted: Callable[[int, str], None],
         on_started: Callable[[int, Exception | None], None] | None = None,
-        on_shut_down: Callable[[int], None] | None = None,
-        on_halted: Callable[[int, str], None] | None = None,
     ) -> None:
         super().__init__(Address("broker", node.id))
         self._node = node
@@ -160,8 +160,7 @@ class BrokerActor(Actor):
         self._maybe_halt()
         if self._is_shutting_down and self._node.broker.controlled_shutdown.is_over:
             self._is_shutting_down = False
-            if self._on_shut_down is not None:
-                self._on_shut_down(self._node.id)
+            self._on_shut_down(self._node.id)
 
     def _handle(self, event: object) -> None:
         match event:
@@ -206,8 +205,7 @@ class BrokerActor(Actor):
 
     def _halt(self, reason: str) -> None:
         self.stopped = True
-        if self._on_halted is not None:
-            self._on_halted(self._node.id, reason)
+        self._on_halted(self._node.id, reason)
 
     def _on_registration_changed(self, is_deleted: bool) -> None:
         broker = self._node.broker

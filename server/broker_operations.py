@@ -205,8 +205,8 @@ class BrokerOperations:
                 return self._move_controller(action)
         action.act(self)
         network: NetworkFaults = {
-            "isolated": self._cluster.isolated_broker_ids,
-            "faults": self._cluster.network_faults,
+            "isolated": self._cluster.transport.isolated_broker_ids,
+            "faults": self._cluster.transport.fault_texts,
         }
         return network
 

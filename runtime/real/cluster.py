@@ -152,7 +152,7 @@ class RealCluster:
         started = self.nodes.add(broker_id, running)
         self._cut_from_zookeeper()
         actor = BrokerActor(
-            running.node, self.clock, self._on_started, self.nodes.on_drained, self._on_halted
+            running.node, self.clock, self.nodes.on_drained, self._on_halted, self._on_started
         )
         self.transport.register(actor.address, lambda m: self._hub.post(actor.address, m))
         controller = running.node.controller
@@ -431,16 +431,6 @@ class RealCluster:
     def active_controller(self) -> int | None:
         """The id of the broker with the active controller, or None."""
         return self.nodes.active_controller
-
-    @property
-    def isolated_broker_ids(self) -> list[int]:
-        """The ids of isolated brokers."""
-        return self.transport.isolated_broker_ids
-
-    @property
-    def network_faults(self) -> list[str]:
-        """Descriptions of all faults of the network, except the isolation of brokers."""
-        return self.transport.fault_texts
 
     @property
     def errors(self) -> list[str]:

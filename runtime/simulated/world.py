@@ -229,9 +229,7 @@ class SimulatedWorld:
             request_taps=self.request_taps,
         )
         self.nodes[broker_id] = SimulatedNode(store, node)
-        broker = BrokerActor(
-            node, self.clock, on_shut_down=self._on_shut_down, on_halted=self._on_halted
-        )
+        broker = BrokerActor(node, self.clock, self._on_shut_down, self._on_halted)
         self._connect(broker)
         store.add_listener(broker.on_store_event)
         if node.controller is not None:

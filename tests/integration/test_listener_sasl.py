@@ -469,4 +469,4 @@ def test_the_steps_of_authentication_have_faults(server: ClusterServer) -> None:
     perform(FailRequests(api="SaslHandshake", cut=True, times=1))
     with exchange(server) as client:
         assert client.ask(handshake(b"PLAIN")) is None
-    assert server.cluster.network_faults == []
+    assert server.cluster.transport.fault_texts == []

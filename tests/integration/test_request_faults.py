@@ -35,7 +35,7 @@ def server(chroot: str, tmp_path: Path) -> Iterator[ClusterServer]:
 
 
 def faults(server: ClusterServer) -> list[str]:
-    return server.cluster.network_faults
+    return server.cluster.transport.fault_texts
 
 
 def test_the_next_three_produce_requests_of_a_client_fail(server: ClusterServer) -> None:
