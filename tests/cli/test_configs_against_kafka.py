@@ -43,6 +43,8 @@ SCRIPTS = {
         "--alter --topic t --add-config flush.ms=x",
         "--alter --topic t --add-config flush.ms",
         "--alter --topic t --add-config flush.ms=",
+        "--alter --topic t --add-config ,",
+        "--alter --topic t --add-config flush.ms=2,,",
         "--alter --topic none --add-config flush.ms=1",
         "--alter --topic t --add-config min.compaction.lag.ms=9,max.compaction.lag.ms=3",
         "--alter --topic t --add-config-file absent",
