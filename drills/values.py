@@ -5,40 +5,27 @@ The classes of steps and checks are in runtime/scenarios/steps.py. Steps run one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from klamm.cluster.quirks import Quirks
-from klamm.runtime.actions import Action
 from klamm.runtime.cluster_spec import ClusterSpec, rack_map
 from klamm.runtime.scenarios.steps import (
     ActOnZooKeeper,
-    Advance,
-    BreakSession,
     Check,
-    ProduceConstantly,
     Step,
     every_step,
 )
-from klamm.runtime.scenarios.triggers import AtBreakpoint, AtStep, Trigger
+from klamm.runtime.scenarios.triggers import AtBreakpoint, AtStep
 from klamm.runtime.simulated.world import SimulatedWorld
 
 SESSION_TIMEOUT_MS: Final = 3_000
 AUTO_REBALANCE: Final = "auto.leader.rebalance.enable"
 BROKERS_FOLDER: Final = Path("brokers")
 """Directory of the brokers' files, relative to the drill's directory."""
-
-
-_SIMULATED_ONLY: Final = (
-    Advance,
-    AtBreakpoint,
-    AtStep,
-    BreakSession,
-    ProduceConstantly,
-)
 
 
 class DrillCluster(msgspec.Struct, frozen=True):
@@ -87,7 +74,12 @@ class Drill(msgspec.Struct, frozen=True):
     @property
     def simulated_only(self) -> str | None:
         """Name of the first step that requires the simulated world, or None."""
-        return self._first_with(_SIMULATED_ONLY)
+        return self._first_with(
+            lambda step: (
+                isinstance(step.trigger, AtStep | AtBreakpoint)
+                or any(action.is_simulated_only for action in step.actions)
+            )
+        )
 
     @property
     def real_only(self) -> str | None:
@@ -95,13 +87,12 @@ class Drill(msgspec.Struct, frozen=True):
 
         ZooKeeper servers exist only in the real world.
         """
-        return self._first_with((ActOnZooKeeper,))
+        return self._first_with(
+            lambda step: any(isinstance(action, ActOnZooKeeper) for action in step.actions)
+        )
 
-    def _first_with(self, kinds: tuple[type[Action | Trigger], ...]) -> str | None:
-        for step in every_step(self.steps):
-            if any(isinstance(one, kinds) for one in (*step.actions, step.trigger)):
-                return step.name
-        return None
+    def _first_with(self, is_meant: Callable[[Step], bool]) -> str | None:
+        return next((step.name for step in every_step(self.steps) if is_meant(step)), None)
 
     @property
     def worlds(self) -> str:

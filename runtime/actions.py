@@ -54,6 +54,13 @@ ENDED: Final = (KILLED, POWERED_OFF, STOPPED)
 class Action(msgspec.Struct, frozen=True):
     """An action on a cluster."""
 
+    SIMULATED_ONLY: ClassVar[bool] = False
+
+    @property
+    def is_simulated_only(self) -> bool:
+        """True if only a simulated cluster can execute the action."""
+        return self.SIMULATED_ONLY
+
     def act(self, target: Any) -> Any:
         """Execute the action. Raises KlammError if the action is not possible.
 
@@ -308,6 +315,10 @@ class Delay(LinkAction, frozen=True, kw_only=True):
 
     ms: Annotated[int, Meta(ge=1, le=600_000)]
 
+    @property
+    def is_simulated_only(self) -> bool:
+        return any(ZOOKEEPER in group for group in self._groups())
+
     def fault(self) -> LinkFault:
         return LinkFault(delay_ms=self.ms)
 
@@ -367,6 +378,8 @@ class LagZookeeper(BrokerAction, frozen=True):
     """Let brokers read from a ZooKeeper follower that applies each transaction `ms` milliseconds
     later than the leader, until `heal_network`. What a broker reads never goes back; it gets a
     watch event before it reads the change, and it sees its own writes at once. Simulated only."""
+
+    SIMULATED_ONLY: ClassVar[bool] = True
 
     ms: Annotated[int, Meta(ge=1, le=600_000)]
 

@@ -22,16 +22,12 @@ _IMPOSSIBLE: Final = (
     actions.SlowDisk,
     actions.LinkAction,
     actions.FailRequests,
-    actions.LagZookeeper,
     actions.SkewClock,
     actions.Isolate,
     steps.ActOnZooKeeper,
-    steps.Advance,
-    steps.BreakSession,
     steps.Preload,
-    steps.ProduceConstantly,
 )
-"""Faults inside a broker, on its network or its disks, and what needs simulated time."""
+"""Faults inside a broker, on its network or its disks, and what needs klamm's own ZooKeeper."""
 
 
 class MoveKlammsController(Action, frozen=True):
@@ -85,7 +81,7 @@ def _reasons(step: Step, *, has_klamm: bool) -> Iterator[str]:
     if isinstance(step.trigger, OnRow) and not has_klamm:
         yield "waits for a row of klamm's journal"
     for action in step.actions:
-        if isinstance(action, _IMPOSSIBLE):
+        if action.is_simulated_only or isinstance(action, _IMPOSSIBLE):
             yield "is not possible with brokers of Kafka"
         if has_klamm and isinstance(action, BrokerAction) and action.broker == CONTROLLER:
             yield "acts on the controller, which is no broker of the drill"

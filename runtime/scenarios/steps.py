@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -231,6 +231,8 @@ class ProduceConstantly(Action, frozen=True):
     ends. While the cluster is stable this needs no messages, so that long simulations are fast. At
     the end no acknowledged record may be lost. Simulated only."""
 
+    SIMULATED_ONLY: ClassVar[bool] = True
+
     records_per_s: Mapping[TopicPartition, float]
 
     def act(self, run: ScenarioRunner) -> None:
@@ -267,6 +269,8 @@ class Advance(Action, frozen=True):
     next ZooKeeper operation, delivers messages, or advances the clock. The next step of the drill
     can therefore begin while work is in progress. Simulated only."""
 
+    SIMULATED_ONLY: ClassVar[bool] = True
+
     count: int
 
     def act(self, run: ScenarioRunner) -> None:
@@ -282,6 +286,8 @@ class BreakSession(Action, frozen=True):
     - ``fail_authentication``: an authentication fails, but the session stays alive.
     - ``lose_request``: the connection breaks and the next write is lost.
     - ``lose_reply``: the next write succeeds, but its reply is lost."""
+
+    SIMULATED_ONLY: ClassVar[bool] = True
 
     broker: BrokerRef
     how: str

@@ -259,8 +259,26 @@ def test_branches_are_steps_or_lists_of_steps() -> None:
         ["wait: 1s", "kill: 2"],
         ["heal_all"],
     ]
-    simulated = drill_of("  - parallel: [expire_session: 1, kill: 0]\n")
-    assert simulated.simulated_only == "expire_session: 1"
+
+
+@pytest.mark.parametrize(
+    ("step", "worlds"),
+    [
+        ("parallel: [expire_session: 1, kill: 0]", "simulated only"),
+        ("advance: 3", "simulated only"),
+        ("produce_constantly: {t-0: 10}", "simulated only"),
+        ("lag_zookeeper: {broker: 1, ms: 500}", "simulated only"),
+        ("delay: {from: zookeeper, to: 1, ms: 500}", "simulated only"),
+        ("delay: {between: [[0, 1], [zookeeper]], ms: 500}", "simulated only"),
+        ("{at: {step: 1, wait: 1s}, kill: 1}", "simulated only"),
+        ("delay: {from: 0, to: 1, ms: 500}", "both"),
+        ("cut: {from: zookeeper, to: 1}", "both"),
+        ("kill: 1", "both"),
+        ("kill_zookeeper: leader", "real only"),
+    ],
+)
+def test_a_drill_knows_the_worlds_that_can_run_it(step: str, worlds: str) -> None:
+    assert drill_of(f"  - {step}\n").worlds == worlds
 
 
 def test_a_trigger_makes_a_step_wait_beside_the_others() -> None:
