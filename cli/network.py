@@ -15,9 +15,8 @@ from klamm.cli.completion import complete_broker
 from klamm.cli.options import finite
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cluster.errors import UsageError
+from klamm.runtime.action_target import PAUSED, RUNNING
 from klamm.runtime.actions import (
-    PAUSED,
-    RUNNING,
     Clog,
     Cut,
     DegradeNetwork,

@@ -31,7 +31,7 @@ from klamm.drills.run import (
     violation,
 )
 from klamm.drills.values import Drill
-from klamm.runtime.actions import CONTROLLER
+from klamm.runtime.action_target import CONTROLLER
 from klamm.runtime.checks.invariants import INVARIANTS, InvariantViolated
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.runner import ScenarioRunner

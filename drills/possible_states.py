@@ -18,8 +18,8 @@ from klamm.cluster.types import TopicPartition
 from klamm.drills.existence import created_replicas, edits_epoch
 from klamm.drills.values import Drill, DrillCluster
 from klamm.runtime import actions
-from klamm.runtime.action_target import BrokerRef, InRack
-from klamm.runtime.actions import DEAD, ENDED, PAUSED, RUNNING, Action, BrokerAction
+from klamm.runtime.action_target import DEAD, ENDED, PAUSED, RUNNING, BrokerRef, InRack
+from klamm.runtime.actions import Action, BrokerAction
 from klamm.runtime.cluster_spec import rack_map
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import MOVED

@@ -22,8 +22,8 @@ from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.drills.existence import Mention, Noun
 from klamm.drills.values import DrillCluster
-from klamm.runtime.action_target import BrokerRef, InRack, IsrFollower
-from klamm.runtime.actions import CONTROLLER, DEAD, OTHERS, PAUSED
+from klamm.runtime.action_target import CONTROLLER, DEAD, PAUSED, BrokerRef, InRack, IsrFollower
+from klamm.runtime.actions import OTHERS
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -24,6 +24,16 @@ class IsrFollower(msgspec.Struct, frozen=True, tag=True):
 
     partition: str
 
+
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+KILLED: Final = "killed"
+POWERED_OFF: Final = "powered off"
+STOPPED: Final = "stopped"
+ENDED: Final = (KILLED, POWERED_OFF, STOPPED)
+"""States of a broker that is no longer running."""
+DEAD: Final = "dead"
+CONTROLLER: Final = "controller"
 
 BrokerRef = int | str | TopicPartition | InRack | IsrFollower
 """The brokers that an action affects. An int is a broker id. Scenarios may also give a partition

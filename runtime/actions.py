@@ -16,7 +16,15 @@ from msgspec import Meta
 from klamm.brokers.storage.faults import DiskFault, FaultKind
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import WrongState
-from klamm.runtime.action_target import ActionTarget, BrokerRef
+from klamm.runtime.action_target import (
+    KILLED,
+    PAUSED,
+    POWERED_OFF,
+    RUNNING,
+    STOPPED,
+    ActionTarget,
+    BrokerRef,
+)
 from klamm.runtime.network import (
     CLIENTS,
     ZOOKEEPER,
@@ -33,22 +41,10 @@ from klamm.runtime.network import (
 from klamm.runtime.request_faults import RequestFault, check_request_fault
 from klamm.zk.store import Create, Delete, GetData
 
-CONTROLLER: Final = "controller"
-DEAD: Final = "dead"
-PAUSED: Final = "paused"
-
-
 OTHERS: Final = "others"
 """In the arguments of a network fault: all brokers that the fault does not name otherwise."""
 Parties = Annotated[tuple[BrokerRef, ...], Meta(description="parties")]
 """What the links of a network fault connect: brokers, OTHERS, ZOOKEEPER or CLIENTS."""
-
-RUNNING: Final = "running"
-KILLED: Final = "killed"
-POWERED_OFF: Final = "powered off"
-STOPPED: Final = "stopped"
-ENDED: Final = (KILLED, POWERED_OFF, STOPPED)
-"""States of a broker that is no longer running."""
 
 
 class Action(msgspec.Struct, frozen=True):

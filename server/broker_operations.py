@@ -17,11 +17,8 @@ from klamm.brokers.controlled_shutdown import ControlledShutdown
 from klamm.brokers.status import metadata_status
 from klamm.cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError, WrongState
 from klamm.controller.events import ControllerState
-from klamm.runtime.action_target import BrokerRef
+from klamm.runtime.action_target import ENDED, PAUSED, RUNNING, BrokerRef
 from klamm.runtime.actions import (
-    ENDED,
-    PAUSED,
-    RUNNING,
     Action,
     BrokerAction,
     FailDisk,

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from klamm.cluster.errors import StoreError, ZooKeeperUnavailable
 from klamm.cluster.types import NO_BROKER_EPOCH, TopicPartition
-from klamm.runtime.actions import PAUSED, RUNNING
+from klamm.runtime.action_target import PAUSED, RUNNING
 from klamm.runtime.checks.agreement import context_of_real_cluster, context_of_simulated_world
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal_guard import JournalGuard

@@ -10,7 +10,8 @@ import msgspec
 from klamm.cluster.errors import UsageError
 from klamm.drills.values import Drill
 from klamm.runtime import actions
-from klamm.runtime.actions import CONTROLLER, Action, BrokerAction
+from klamm.runtime.action_target import CONTROLLER
+from klamm.runtime.actions import Action, BrokerAction
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.steps import Step, every_step

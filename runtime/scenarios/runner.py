@@ -14,8 +14,7 @@ import msgspec
 
 from klamm.cluster.errors import KlammError
 from klamm.cluster.types import NO_LEADER, TopicPartition
-from klamm.runtime.action_target import BrokerRef, InRack, IsrFollower
-from klamm.runtime.actions import DEAD, ENDED, PAUSED
+from klamm.runtime.action_target import DEAD, ENDED, PAUSED, BrokerRef, InRack, IsrFollower
 from klamm.runtime.cluster import Cluster
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import ClusterView, evaluate_condition

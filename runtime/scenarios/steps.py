@@ -25,8 +25,8 @@ from klamm.cluster.requests import (
     ElectLeadersResponse,
 )
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.runtime.action_target import BrokerRef
-from klamm.runtime.actions import KILLED, Action, HealNetwork
+from klamm.runtime.action_target import KILLED, BrokerRef
+from klamm.runtime.actions import Action, HealNetwork
 from klamm.runtime.cluster import Cluster, brokers_of, nodes_of
 from klamm.runtime.interrupts import temporary_folder
 from klamm.runtime.preloading import preload_replicas

@@ -15,7 +15,8 @@ from klamm.cli.status import status_lines
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import Address, CreatableTopic, CreateTopicsRequest
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.actions import RUNNING, Start, Stop
+from klamm.runtime.action_target import RUNNING
+from klamm.runtime.actions import Start, Stop
 from klamm.runtime.journal import read_journal
 from klamm.server.broker_operations import FAILED, FAILED_TO_START
 from klamm.server.cluster_server import ClusterServer

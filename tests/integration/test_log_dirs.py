@@ -10,7 +10,8 @@ from klamm.admin.topics.topics import TopicAdmin
 from klamm.cluster.errors import NotFound, WrongState
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.placement.draws import JavaRandom
-from klamm.runtime.actions import RUNNING, FailLogDir, Start
+from klamm.runtime.action_target import RUNNING
+from klamm.runtime.actions import FailLogDir, Start
 from klamm.runtime.checks.agreement import check_real_cluster
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
