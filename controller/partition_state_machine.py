@@ -147,9 +147,7 @@ class PartitionStateMachine:
         assert all(state.leader in state.isr for state in states.values()), "leader not in the ISR"
         created = zk.create_partition_states(plan.creates, fence)
         updated = zk.update_leader_and_isr(states, context.epoch, fence)
-        return WriteOutcome(
-            {**created.finished, **updated.finished}, [*created.retry, *updated.retry]
-        )
+        return WriteOutcome({**created.finished, **updated.finished}, updated.retry)
 
     def _quarantine_malformed_states(self, plan: PartitionPlan, outcome: PartitionOutcome) -> None:
         """Quarantine malformed state znodes found where new state znodes were to be created.

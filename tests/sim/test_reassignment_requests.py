@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.requests import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -13,6 +17,7 @@ from klamm.zk.store import ReadOp, SetData, Transaction
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.reassignments import (
     alter,
+    ask,
     assert_settled,
     brokers_up,
     hold,
@@ -72,7 +77,11 @@ def test_list_shows_what_is_moving() -> None:
     hold(world, 2)
     alter(world, {T1: (1, 2)})
     world.run_for(1_000)
-    assert reassignments(world) == {T1: ReplicaAssignment((1, 2, 0), (2,), (0,))}
+    moving = {T1: ReplicaAssignment((1, 2, 0), (2,), (0,))}
+    assert reassignments(world) == moving
+    named = ask(world, ListPartitionReassignmentsRequest((T0, T1)))
+    assert isinstance(named, ListPartitionReassignmentsResponse)
+    assert named.partitions == moving
     release(world, 2)
     assert_settled(world, T1, (1, 2))
     assert reassignments(world) == {}

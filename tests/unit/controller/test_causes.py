@@ -12,7 +12,18 @@ import pytest
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import TopicPartition
 from klamm.controller.events import PartitionReassignmentIsrChange
-from klamm.zk.store import Create, GetData, ReadOp, SetData, Transaction, WriteOp
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import (
+    Create,
+    Delete,
+    GetData,
+    ReadOp,
+    ReadResult,
+    SetData,
+    Transaction,
+    TxnResult,
+    WriteOp,
+)
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster, broker_info
 
@@ -77,6 +88,38 @@ def test_a_request_for_preferred_leaders_that_vanished_is_looked_for_again(
     cluster.run()
     asked, again = events(cluster, "ReplicaLeaderElection")
     assert (asked.cause_id, again.cause_id) == (0, asked.event_id)
+
+
+def test_a_lost_reply_to_the_deletion_of_a_request_for_preferred_leaders_is_no_failure(
+    cluster: Cluster,
+) -> None:
+    def after(_: int, op: ReadOp | Transaction, __: ReadResult | TxnResult) -> None:
+        if isinstance(op, list) and any(isinstance(o, Delete) and o.path == PREFERRED for o in op):
+            cluster.server.after_op = None
+            raise LostReply
+
+    for _ in range(2):
+        cluster.server.after_op = after
+        cluster.admin.create_preferred_replica_election([T0])
+        cluster.run()
+        assert cluster.server.after_op is None
+        assert not cluster.admin.path_exists(PREFERRED)
+    cluster.assert_nothing_failed()
+
+
+def test_a_request_for_preferred_leaders_goes_even_if_the_election_fails(cluster: Cluster) -> None:
+    cluster.create_topic("t", (1, 0))
+    cluster.kill_broker(1)
+    cluster.run()
+    cluster.start(1)
+    left = cluster.active.partition_state_machine.batch
+    left.add_update_metadata_request_for_brokers([0], ())
+    cluster.admin.create_preferred_replica_election([T0])
+    cluster.run()
+    assert not cluster.admin.path_exists(PREFERRED)
+    (failed,) = cluster.rows(Kind.EVENT_FAILED)
+    assert failed.detail == "ReplicaLeaderElection"
+    assert "batch is not empty" in (failed.outcome or "")
 
 
 def test_a_broker_that_was_mended_between_two_reads_is_read_again(cluster: Cluster) -> None:

@@ -94,6 +94,15 @@ def test_a_removed_broker_gets_nothing_more_and_its_late_answer_matches_nothing(
     assert wire.epochs() == [1, 3]
 
 
+def test_a_broker_that_has_a_channel_keeps_it_and_its_requests() -> None:
+    wire = made(1)
+    for number in (1, 2):
+        wire.channels.send_request(1, request(number), 0)
+    wire.channels.add_broker(1)
+    assert wire.channels.on_response(1, wire.sent[0].correlation_id) is not None
+    assert wire.epochs() == [1, 2]
+
+
 def test_shutdown_closes_all() -> None:
     wire = made(1, 2)
     wire.channels.shutdown()

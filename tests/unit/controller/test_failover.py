@@ -14,11 +14,20 @@ from klamm.cluster.requests import (
     LeaderAndIsrRequest,
     UpdateMetadataRequest,
 )
-from klamm.cluster.types import NO_LEADER, LeaderAndIsr
+from klamm.cluster.types import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.controller.watches import Watches
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.memory_store import LostReply
-from klamm.zk.store import Create, ReadOp, ReadResult, Transaction, TxnResult
-from klamm.zk.znodes import ControllerZNode
+from klamm.zk.store import (
+    Create,
+    ReadOp,
+    ReadResult,
+    Transaction,
+    TxnResult,
+    WatchEvent,
+    WatchKind,
+)
+from klamm.zk.znodes import ControllerZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
 ALL = (0, 1, 2)
@@ -229,6 +238,37 @@ def test_a_batch_is_empty_after_the_fence_failed(cluster: Cluster) -> None:
     cluster.assert_nothing_failed()
 
 
+def test_requests_that_are_left_in_a_batch_cost_one_election_and_are_not_sent(
+    cluster: Cluster,
+) -> None:
+    controller = cluster.active
+    cluster.paused.update((1, 2))
+    controller.batch.add_stop_replica_request_for_brokers([0], TopicPartition("t", 0), True)
+    cluster.forget()
+    cluster.start(3)
+    assert cluster.controller_logs[0].getvalue().count("Forcing the controller to resign") == 1
+    assert (controller.is_active, controller.context.epoch) == (True, 2)
+    (tp,) = cluster.create_topic("u", (0,))
+    assert cluster.brokers[0].leader_of(tp) == 0
+    assert "StopReplica" not in names(cluster.brokers[0].requests)
+
+
+def test_watches_that_were_cleared_mean_nothing_to_the_next_term() -> None:
+    tp = TopicPartition("t", 0)
+    watches = Watches()
+    paths = ("/brokers/ids/1", "/brokers/topics/t", "/m", TopicPartitionStateZNode.path(tp))
+    fired = [WatchEvent(WatchKind.DATA_CHANGED, path) for path in paths]
+    watches.activate()
+    watches.brokers.add(1)
+    watches.topics.add("t")
+    watches.malformed["/m"] = tp
+    watches.register_reassigned([tp])
+    assert None not in map(watches.event_of, fired)
+    watches.clear()
+    watches.activate()
+    assert [watches.event_of(event) for event in fired] == [None] * 4
+
+
 def test_kafka_12315_never_sends_again() -> None:
     cluster = Cluster(Quirks(kafka_12315=True))
     cluster.start(0, 1, 2, candidates=ALL)
@@ -270,6 +310,21 @@ def test_a_failover_that_breaks_gives_controller_up() -> None:
     assert cluster.active is controller
 
 
+def test_a_failover_elects_a_replica_that_another_client_took_out_of_the_assignment() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1, 2, 3)
+    (tp,) = cluster.create_topic("t", (1, 2))
+    topic = cluster.admin.get_topic_assignments(["t"]).values["t"]
+    cluster.kill_broker(0)
+    cluster.kill_broker(1)
+    edited = {tp: ReplicaAssignment((3,))}
+    cluster.admin.set_topic_assignment("t", topic.topic_id, edited)
+    cluster.start(0)
+    assert cluster.state(tp).leader == 2
+    assert cluster.active.context.assignments[tp] == ReplicaAssignment((3, 1, 2), (), (1, 2))
+    cluster.assert_nothing_failed()
+
+
 def test_a_reassignment_asked_for_again_is_begun_by_the_controller_that_knew_the_first(
     cluster: Cluster,
 ) -> None:
@@ -298,6 +353,8 @@ def test_shutdown_resigns_and_processes_nothing_more(cluster: Cluster) -> None:
     cluster.run()
     assert controller.is_shut_down
     assert not controller.is_active
+    assert len(cluster.rows(Kind.CONTROLLER_RESIGNED)) == 1
+    assert not controller.channels.broker_ids
     cluster.create_topic("t", (1,))
     assert not controller.context.all_topics
 

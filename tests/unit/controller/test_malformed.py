@@ -147,6 +147,48 @@ def test_a_malformed_state_that_was_there_before_its_topic_is_set_apart(
     assert len(cluster.rows(Kind.ZNODE_MALFORMED)) == 1
 
 
+def test_a_state_that_is_mended_while_its_topic_is_deleted_elects_nobody(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    sound = TopicPartitionStateZNode.encode(cluster.state(tp), 1)
+    cluster.write_state(tp, b"?")
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    cluster.kill_broker(2)
+    cluster.admin.create_delete_topic_path("t")
+    cluster.run()
+    cluster.forget()
+    cluster.write_state(tp, sound)
+    cluster.run()
+    assert not cluster.active.malformed
+    assert not cluster.rows(Kind.PARTITION_TRANSITION, Kind.PARTITION_FAILED)
+
+
+def test_a_malformed_state_that_is_deleted_is_not_made_again(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    cluster.write_state(tp, b"?")
+    cluster.kill_broker(2)
+    cluster.run()
+    path = TopicPartitionStateZNode.path(tp)
+    assert list(cluster.active.malformed) == [path]
+    cluster.forget()
+    cluster.admin.delete(path)
+    cluster.run()
+    assert not cluster.active.malformed
+    assert not cluster.rows(Kind.PARTITION_TRANSITION, Kind.PARTITION_FAILED)
+    assert cluster.stored(tp) is None
+
+
+def test_an_isr_change_of_a_malformed_topic_is_not_taken_over(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    cluster.admin.create(BAD, b"?")
+    path = TopicPartitionStateZNode.path(B0)
+    cluster.admin.create_recursive(path, TopicPartitionStateZNode.encode(cluster.state(tp), 1))
+    cluster.admin.propagate_isr_changes([B0, tp])
+    cluster.run()
+    assert list(cluster.active.context.leaderships) == [tp]
+    assert not cluster.admin.get_children("/isr_change_notification")
+
+
 def test_a_readable_state_that_was_there_before_its_topic_is_not_malformed(
     cluster: Cluster,
 ) -> None:

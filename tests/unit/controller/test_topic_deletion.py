@@ -125,6 +125,14 @@ def test_a_replica_on_a_failed_directory_halts_its_topic_until_the_broker_comes_
     cluster.assert_nothing_failed()
 
 
+def test_a_replica_that_could_not_be_deleted_is_offline_again(cluster: Cluster) -> None:
+    (u0,) = cluster.create_topic("u", (1,))
+    cluster.brokers[1].failed_dirs = {u0}
+    mark(cluster, "u")
+    assert cluster.active.context.replica_state(1, u0) is ReplicaState.OFFLINE
+    assert count_of_deletions(cluster) == [1, 1, 1, 0]
+
+
 def test_a_halted_deletion_is_not_tried_when_a_reassignment_of_another_topic_ends(
     cluster: Cluster,
 ) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import pytest
 
 from klamm.cluster.journal import Kind
-from klamm.cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from klamm.cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    LeaderAndIsrRequest,
+    UpdateMetadataRequest,
+)
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
+from klamm.zk.store import ReadOp, Transaction
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
+TOPIC = "/brokers/topics/t"
 
 
 @pytest.fixture
@@ -169,6 +175,35 @@ def test_a_changed_replica_list_is_written_back(cluster: Cluster) -> None:
     assert context.partition_replica_assignment(TopicPartition("t", 1)) == (2, 0)
     after = cluster.admin.get_topic_assignments(["t"]).values["t"]
     assert (after.topic_id, after.assignment[t0]) == (before.topic_id, before.assignment[t0])
+
+
+def test_a_stuck_reassignment_does_not_keep_a_lost_topic_id_from_being_written_back(
+    cluster: Cluster,
+) -> None:
+    cluster.create_topic("t", (0, 1))
+    before = cluster.admin.get_topic_ids_for_topics(["t"])
+    cluster.admin.set_topic_assignment("t", None, {T0: ReplicaAssignment((0, 1), (), (0, 1))})
+    cluster.run()
+    after = cluster.admin.get_topic_assignments(["t"]).values["t"]
+    assert {"t": after.topic_id} == before
+    assert after.assignment == {T0: ReplicaAssignment((0, 1))}
+
+
+def test_a_reassignment_of_a_topic_that_vanishes_is_not_begun(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1))
+
+    def before(_: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, list) and any(one.path == TOPIC for one in op):
+            cluster.server.before_op = None
+            cluster.admin.delete_recursive(TOPIC)
+
+    cluster.server.before_op = before
+    cluster.ask(0, AlterPartitionReassignmentsRequest({T0: (1, 2)}))
+    cluster.run()
+    (failed,) = cluster.rows(Kind.REASSIGNMENT_FAILED)
+    assert (failed.outcome or "").startswith("Failed to update assignment for t-0: ")
+    assert not cluster.rows(Kind.REASSIGNMENT_PHASE)
+    assert not cluster.active.context.partitions_being_reassigned
 
 
 def test_a_topic_removed_by_hand_is_forgotten(cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment
 from klamm.statemachines.context import ControllerContext, replicas_by_broker
 from klamm.statemachines.reassignment import (
     add_requests,
+    added_replicas_on_live_brokers,
     adding_rounds,
     apply_epoch_bumps,
     assignments_with_strays,
@@ -179,6 +180,25 @@ def test_the_leader_of_the_target(
     assert [bool(moves.elect), bool(moves.bump)] == [step == "elect", step == "bump"]
 
 
+def test_a_leader_in_a_failed_directory_is_replaced() -> None:
+    context = moving(1)
+    context.replicas_on_offline_dirs[1] = {A}
+    moves = plan_leader_moves(context, {A: ReplicaAssignment((3, 1))})
+    assert list(moves.elect) == [A]
+    assert moves.elect[A].endswith("is already in the new list of replicas 3,1 but is dead")
+
+
+def test_a_broker_that_shuts_down_keeps_what_was_added_but_gets_nothing_new() -> None:
+    context = moving()
+    context.add_shutting_down_broker(3)
+    assert added_replicas_on_live_brokers(context, {A: MOVING}) == {3: [A], 4: [A]}
+    error = validate_replicas(context, B, (2, 3))
+    assert error is not None
+    assert (error.message or "").endswith("Replica list: ArrayBuffer(3), live broker list: Set(1, 2, 4)")
+    context.remove_live_brokers([4])
+    assert added_replicas_on_live_brokers(context, {A: MOVING}) == {3: [A]}
+
+
 def test_added_replicas_start_in_rounds() -> None:
     rounds = adding_rounds({A: MOVING, B: ReplicaAssignment((4, 2), (4,)), C: CANCEL})
     assert rounds == [{3: [A], 4: [B]}, {4: [A]}]
@@ -200,6 +220,12 @@ def test_strays_are_in_sync_and_not_assigned() -> None:
     context.remove_live_brokers([1])
     assert stray_replicas(context) == {}, "the only other in-sync replica is dead"
     assert assignments_with_strays(context) == kept
+
+
+def test_a_stray_is_not_kept_for_an_assigned_leader_that_is_dead() -> None:
+    context = moving(isr=(1, 3), brokers=(2, 3, 4))
+    context.update_partition_full_replica_assignment(A, CANCEL)
+    assert (stray_replicas(context), assignments_with_strays(context)) == ({A: (3,)}, {})
 
 
 def test_a_stray_of_a_topic_to_be_deleted_is_removed_and_never_kept() -> None:

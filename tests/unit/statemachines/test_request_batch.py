@@ -165,6 +165,16 @@ def test_no_leader_is_no_recipient() -> None:
     assert batch.update_metadata_brokers == {1, 2}
 
 
+def test_a_leader_that_shuts_down_is_among_the_live_leaders() -> None:
+    context = cluster({"t-0": (1, 2)}, brokers=(1, 2))
+    context.add_shutting_down_broker(1)
+    batch = batch_of(context)
+    add(batch, [2], "t-0")
+    (_, request), *_ = batch.drain()
+    assert isinstance(request, LeaderAndIsrRequest)
+    assert [broker.id for broker in request.live_leaders] == [1]
+
+
 def test_equal_states_are_one_object_for_all_brokers() -> None:
     context = cluster({"t-0": (1, 2, 3)})
     batch = batch_of(context)

@@ -184,6 +184,23 @@ def test_a_lost_update_that_another_overtook_is_to_be_planned_again(
     assert outcome.finished == {p: s.with_zk_version(1) for p, s in MOVED.items() if p != tp}
 
 
+def test_a_lost_update_that_another_repeated_is_to_be_planned_again() -> None:
+    tp = PARTITIONS[3]
+    outcome = Overtaken(TopicPartitionStateZNode.encode(MOVED[tp], 1), done=True).update()
+    assert outcome.retry == [tp]
+
+
+def test_a_state_that_an_earlier_controller_created_alike_is_not_taken_for_ones_own() -> None:
+    _, store = world()
+    client = ControllerZkClient(store)
+    _, version = client.register_controller_and_increment_epoch(1, 0)
+    client.create_partition_states(STATES, version)
+    again = {tp: LeaderIsrAndControllerEpoch(STATE, 2) for tp in PARTITIONS}
+    for failure in client.create_partition_states(again, version).finished.values():
+        assert isinstance(failure, StateChangeFailed)
+        assert "NodeExists" in failure.reason and "the znode contains" in failure.reason
+
+
 @pytest.mark.parametrize("done", [False, True])
 def test_a_lost_update_of_a_state_that_is_deleted_meanwhile_fails(done: bool) -> None:
     outcome = Overtaken(None, done).update()
