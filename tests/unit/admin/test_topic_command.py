@@ -6,7 +6,10 @@ import pytest
 
 from klamm.admin.command_result import CommandResult
 from klamm.admin.topics.command import run_topic_command
-from klamm.cluster.errors import UsageError
+from klamm.admin.topics.topics import TopicAdmin
+from klamm.cluster.errors import PolicyViolation, UsageError
+from klamm.cluster.partition_limits import PartitionLimits
+from klamm.placement.draws import JavaRandom
 from klamm.zk.dump import dump
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_server import MemoryServer
@@ -163,6 +166,17 @@ def test_create_places_and_reports() -> None:
     again = run(server, f"{line} --if-not-exists")
     assert (again.stdout, again.exit_code) == ("", 0)
     assert again.report["topics"] == [{"topic": "n", "created": False}]
+
+
+def test_the_limit_of_a_request_counts_only_the_partitions_that_are_added() -> None:
+    _, client = cluster()
+    limits = PartitionLimits(per_request=2)
+    admin = TopicAdmin(client, JavaRandom(0), None, limits)
+    existing = admin.existing_assignment("a")
+    with pytest.raises(PolicyViolation, match="adds 3 partitions"):
+        admin.add_partitions("a", existing, 4)
+    admin.add_partitions("a", existing, 3)
+    assert len(admin.existing_assignment("a")) == 3
 
 
 def test_a_topic_is_marked_for_deletion_once() -> None:

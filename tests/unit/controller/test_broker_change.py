@@ -13,7 +13,7 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import WatchEvent, WatchKind
-from klamm.zk.znodes import BrokerIdZNode, BrokerInfo
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster, broker_info
 
 
@@ -248,6 +248,38 @@ def test_a_replica_leaves_an_isr_that_another_changed(cluster: Cluster) -> None:
     cluster.run()
     assert cluster.state(tp) == LeaderAndIsr(0, 1, (0,), 2)
     cluster.assert_nothing_failed()
+
+
+def test_a_dead_replica_leaves_an_isr_that_its_leader_let_it_join_unnoticed(
+    cluster: Cluster,
+) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1, 2))
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.start(2)
+    known = cluster.state(tp)
+    assert known.isr == (0, 1)
+    joined = LeaderAndIsr(0, known.leader_epoch, (0, 1, 2))
+    cluster.write_state(tp, TopicPartitionStateZNode.encode(joined, 1))
+    cluster.kill_broker(2)
+    cluster.run()
+    assert cluster.state(tp).isr == (0, 1)
+    cluster.assert_nothing_failed()
+
+
+def test_a_replica_that_joined_the_isr_unnoticed_can_be_elected(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    for broker_id in (2, 1):
+        cluster.kill_broker(broker_id)
+        cluster.run()
+    cluster.start(2)
+    known = cluster.state(tp)
+    assert (known.leader, known.isr) == (NO_LEADER, (1,))
+    joined = LeaderAndIsr(NO_LEADER, known.leader_epoch, (1, 2))
+    cluster.write_state(tp, TopicPartitionStateZNode.encode(joined, 1))
+    cluster.start(3)
+    assert (cluster.state(tp).leader, cluster.state(tp).isr) == (2, (2,))
+    assert cluster.active.metrics.unclean_leader_elections == 0
 
 
 def test_a_state_of_a_newer_controller_ends_the_event(cluster: Cluster) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
-from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 from klamm.zk.store import Create, GetChildren, GetData
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
@@ -161,6 +161,23 @@ def test_a_state_that_is_mended_while_its_topic_is_deleted_elects_nobody(cluster
     cluster.run()
     assert not cluster.active.malformed
     assert not cluster.rows(Kind.PARTITION_TRANSITION, Kind.PARTITION_FAILED)
+
+
+def test_a_reassignment_completes_when_its_malformed_state_is_mended(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1))
+    cluster.admin.create_partition_reassignment({tp: (1, 2)})
+    cluster.run()
+    state = cluster.state(tp)
+    in_sync = TopicPartitionStateZNode.encode(state.with_leader_and_isr(0, (0, 1, 2)), 1)
+    cluster.write_state(tp, b"?")
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert cluster.active.malformed
+    cluster.write_state(tp, in_sync)
+    cluster.run()
+    assert cluster.active.context.assignments[tp] == ReplicaAssignment((1, 2))
+    assert cluster.state(tp).leader == 1
+    cluster.assert_nothing_failed()
 
 
 def test_a_malformed_state_that_is_deleted_is_not_made_again(cluster: Cluster) -> None:

@@ -194,7 +194,8 @@ def test_a_broker_that_shuts_down_keeps_what_was_added_but_gets_nothing_new() ->
     assert added_replicas_on_live_brokers(context, {A: MOVING}) == {3: [A], 4: [A]}
     error = validate_replicas(context, B, (2, 3))
     assert error is not None
-    assert (error.message or "").endswith("Replica list: ArrayBuffer(3), live broker list: Set(1, 2, 4)")
+    listed = "Replica list: ArrayBuffer(3), live broker list: Set(1, 2, 4)"
+    assert (error.message or "").endswith(listed)
     context.remove_live_brokers([4])
     assert added_replicas_on_live_brokers(context, {A: MOVING}) == {3: [A]}
 
