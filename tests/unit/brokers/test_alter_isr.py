@@ -151,9 +151,14 @@ def test_a_final_refusal_leaves_the_partition_to_the_controller(
     assert items(asked(network)[-1]) == {T0: LeaderAndIsr(1, 4, (1, 3), 9)}
 
 
-def test_any_other_refusal_is_asked_again_with_the_followers_next_fetch(network: Network) -> None:
+@pytest.mark.parametrize(
+    "refusal", [Errors.UNKNOWN_SERVER_ERROR, LeaderAndIsr(1, 3, (1,), 7)], ids=str
+)
+def test_any_other_refusal_is_asked_again_with_the_followers_next_fetch(
+    network: Network, refusal: Errors | LeaderAndIsr
+) -> None:
     fetch(network, 2)
-    answer(network, t0=Errors.UNKNOWN_SERVER_ERROR)
+    answer(network, t0=refusal)
     assert len(asked(network)) == 1
     network.pass_time(500)
     assert items(asked(network)[-1]) == {T0: ASKED}

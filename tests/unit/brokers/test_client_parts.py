@@ -168,9 +168,10 @@ def test_after_the_last_epoch_comes_another_id(sent: Sent) -> None:
         {"acks": -1, "enable_idempotence": True, "retries": 0},
         {"acks": -1, "enable_idempotence": True, "max_in_flight_requests_per_connection": 6},
         {"delivery_timeout_ms": 1_000},
+        {"compression_type": "brotli"},
     ],
 )
-def test_settings_that_do_not_go_together(settings: dict[str, int]) -> None:
+def test_settings_that_do_not_go_together(settings: dict[str, int | str]) -> None:
     with pytest.raises(InvalidConfig):
         ProducerConfig(**settings)  # type: ignore[arg-type]
 

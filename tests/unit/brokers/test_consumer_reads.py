@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from klamm.brokers.config import BrokerConfig, broker_config
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     EARLIEST_TIMESTAMP,
@@ -54,8 +55,8 @@ UNKNOWN = TopicPartition("unknown", 0)
 class Consumed(Replicas):
     """Replicas of t-0, led by 1 at epoch 3, and a consumer."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, config: BrokerConfig | None = None) -> None:
+        super().__init__(config)
         self.lead(1, 3)
 
     def send_fetch(
@@ -159,6 +160,23 @@ def test_a_fetch_waits_for_no_more_bytes_than_it_may_get(replicas: Consumed) -> 
     assert replicas.fetched(waits) is None, "no more of this partition is ever in the response"
     replicas.pass_time(500)
     assert bounds(replicas.fetched(waits)) == [(3, 0, 2)]
+
+
+def test_a_fetch_that_may_get_few_bytes_does_not_wait_for_more() -> None:
+    replicas = Consumed(broker_config({"fetch.max.bytes": "1024"}))
+    replicas.produce(1, 12)
+    replicas.settle()
+    for offset, min_bytes, max_bytes, end in (
+        (9, 500, 250, 11),
+        (9, 500, 300, 12),
+        (9, 500, 301, None),
+        (0, 2000, 5000, 10),
+        (1, 2000, 5000, 11),
+        (2, 2000, 5000, None),
+    ):
+        number = replicas.send_fetch(offset, min_bytes=min_bytes, max_bytes=max_bytes)
+        fetched = replicas.fetched(number)
+        assert (fetched and bounds(fetched)) == (None if end is None else [(3, offset, end)])
 
 
 def test_a_fetch_does_not_wait_if_the_log_goes_on_in_another_segment(replicas: Consumed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from klamm.cluster.api_errors import Errors
@@ -12,7 +13,7 @@ from klamm.cluster.client_requests import (
 )
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
-from tests.unit.brokers.network import T0
+from tests.unit.brokers.network import T0, update_metadata
 from tests.unit.brokers.replicas import CLIENT, IDS, Replicas
 
 TIMEOUT_MS = 1000
@@ -74,7 +75,42 @@ def test_an_offset_beyond_the_high_watermark_is_out_of_range(
     assert starts(replicas) == [0, 0, 0]
 
 
+def test_records_that_are_not_committed_are_not_deleted(replicas: Replicas) -> None:
+    replicas.lost = (2,)
+    replicas.produce(1, 5)
+    replicas.settle()
+    assert replicas.ends()[0] == (15, 10)
+    assert deleted(replicas, delete(replicas, 11)) == DeletedRecords(Errors.OFFSET_OUT_OF_RANGE)
+
+
+@pytest.mark.parametrize("alive", [(0, 1), (0, 1, 2)], ids=str)
+def test_dead_replicas_are_not_waited_for(replicas: Replicas, alive: tuple[int, ...]) -> None:
+    replicas.request(1, update_metadata(live=alive))
+    number = delete(replicas, 4)
+    if 2 in alive:
+        assert deleted(replicas, number) is None
+        replicas.deliver()
+    assert deleted(replicas, number) == DeletedRecords(Errors.NONE, 4)
+
+
+def test_a_replica_outside_the_isr_is_waited_for(replicas: Replicas) -> None:
+    replicas.lost = (3,)
+    replicas.lead(1, 4, (1, 2), told=(1, 2))
+    number = delete(replicas, 4)
+    replicas.settle()
+    assert deleted(replicas, number) is None
+    replicas.lost = ()
+    replicas.lead(1, 4, (1, 2), told=(3,))
+    replicas.settle()
+    assert deleted(replicas, number) == DeletedRecords(Errors.NONE, 4)
+
+
 def test_other_partitions_are_refused(replicas: Replicas) -> None:
+    log = replicas.replica(1).log
+    assert log is not None
+    log.config, config = msgspec.structs.replace(log.config, delete=False), log.config
+    assert deleted(replicas, delete(replicas, 4)) == DeletedRecords(Errors.POLICY_VIOLATION)
+    log.config = config
     internal = TopicPartition("__consumer_offsets", 0)
     number = delete(replicas, 0, internal)
     assert deleted(replicas, number, internal) == DeletedRecords(Errors.INVALID_TOPIC_EXCEPTION)

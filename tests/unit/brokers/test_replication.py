@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.brokers.config import broker_config
+from klamm.brokers.leaders.leader_replicas import FollowerNotifications
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.partitions.remote_replica import RemoteReplica, pack, unpack
 from klamm.cluster.api_errors import Errors
@@ -18,7 +19,8 @@ from klamm.cluster.data_requests import (
     ProducedPartition,
 )
 from klamm.cluster.requests import Message
-from tests.unit.brokers.network import T0, update_metadata
+from klamm.cluster.types import PartitionAndReplica
+from tests.unit.brokers.network import T0, T1, update_metadata
 from tests.unit.brokers.replicas import IDS, Replicas
 
 
@@ -169,7 +171,7 @@ def test_an_isr_that_is_about_to_shrink_still_counts(replicas: Replicas) -> None
     replicas.confirms = False
     replicas.lost = (3,)
     replicas.produce(1, 5)
-    replicas.pass_time(45_000)
+    replicas.pass_time(60_000)
     pending = replicas.replica(1).pending
     assert pending is not None and pending.isr == (1, 2)
     assert replicas.ends()[0] == (5, 0)
@@ -187,6 +189,75 @@ def test_a_replica_that_is_about_to_join_counts_already() -> None:
     replicas.produce(1, 5)
     replicas.settle()
     assert replicas.ends() == [(5, 0), (5, 0), (0, 0)]
+
+
+def test_a_replica_that_may_not_join_no_longer_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas()
+    replicas.confirms = False
+    replicas.lead(1, 3, (1, 2))
+    replicas.lost = (3,)
+    replicas.produce(1, 5)
+    replicas.pass_time(31_000)
+    assert replicas.ends()[0] == (5, 0)
+    monkeypatch.setattr(replicas, "decide", lambda _: Errors.UNKNOWN_SERVER_ERROR)
+    replicas.confirms = True
+    replicas.settle()
+    assert replicas.ends()[0] == (5, 5)
+
+
+def test_isrs_are_checked_twice_in_the_maximal_lag(replicas: Replicas) -> None:
+    replicas.lost = (3,)
+    replicas.produce(1, 5)
+    replicas.settle()
+    changes = replicas.brokers[1].replica_manager.leaders.isr_changes
+    for _ in range(3):
+        assert changes.next_due_ms() == replicas.clock.time_ms + 15_000
+        replicas.pass_time(15_000)
+    replicas.settle()
+    replicas.pass_time(15_000)
+    assert (replicas.replica(1).isr, changes.next_due_ms()) == ((1, 2), None)
+
+
+def test_a_leader_begins_to_watch_its_followers_and_to_count_at_once(replicas: Replicas) -> None:
+    replicas.produce(1, 5)
+    replicas.settle()
+    replicas.lost = (3,)
+    replicas.lead(2, 4, told=(1, 2))
+    replicas.pass_time(45_000)
+    replicas.settle()
+    assert replicas.replica(2).isr == (1, 2)
+    replicas.lost = (1, 3)
+    replicas.produce(2, 5, acks=1)
+    replicas.settle()
+    assert replicas.ends()[1] == (10, 5)
+    replicas.lead(2, 5, (2,), told=(2,))
+    assert replicas.ends()[1] == (10, 10)
+
+
+def test_who_leads_no_longer_notifies_nobody(replicas: Replicas) -> None:
+    replicas.lost = (2, 3)
+    replicas.produce(1, 5, acks=1)
+    replicas.settle()
+    replicas.produce(1, 5, acks=1)
+    replicas.lead(2, 4, told=(1,))
+    mark = len(replicas.sent)
+    replicas.pass_time(5_000)
+    assert [m for m in replicas.sent[mark:] if isinstance(m.body, FetchResponse)] == []
+
+
+def test_a_follower_is_expected_from_its_last_notification_on() -> None:
+    followers = FollowerNotifications(500.0)
+    for tp, now_ms in ((T0, 0.0), (T1, 100.0), (T0, 200.0)):
+        followers.add_owing(tp, 2, now_ms)
+    assert (followers.next_due_ms({2}), followers.next_due_ms({3})) == (600.0, None)
+    assert followers.take_due(599.0) == []
+    assert followers.take_due(600.0) == [PartitionAndReplica(T1, 2)]
+    followers.remove_owing(T0, 3)
+    assert followers.next_due_ms({2}) == 700.0
+    followers.remove_owing(T0, 2)
+    assert followers.next_due_ms({2}) is None
 
 
 def test_too_few_in_sync_refuse_acks_all_alone() -> None:

@@ -10,7 +10,7 @@ from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.znodes import TopicPartitionStateZNode
-from tests.unit.brokers.network import T0, ManualClock
+from tests.unit.brokers.network import T0, T1, ManualClock
 
 GONE = TopicPartition("gone", 0)
 
@@ -73,6 +73,28 @@ def test_a_change_is_sent_after_five_seconds_without_another(leader: Leader) -> 
     assert found.values == {"0000000000": [T0]}
 
 
+def test_a_change_of_just_five_seconds_ago_waits_for_the_next_check(leader: Leader) -> None:
+    leader.wait_until_s(5)
+    leader.change()
+    leader.wait_until_s(10)
+    assert leader.notices == 0
+    leader.wait_until_s(12.5)
+    assert leader.notices == 1
+
+
+def test_a_notice_names_what_has_changed_since_the_last_one(leader: Leader) -> None:
+    data = TopicPartitionStateZNode.encode(leader.state, 1)
+    leader.client.create_recursive(TopicPartitionStateZNode.path(T1), data)
+    leader.change()
+    leader.wait_until_s(10)
+    leader.manager.submit(T1, LeaderAndIsr(1, 0, (1, 2), 0), 1)
+    leader.manager.maybe_propagate(7, leader.clock.time_ms)
+    leader.wait_until_s(20)
+    names = ["0000000000", "0000000001"]
+    found = leader.client.get_partitions_from_isr_change_notifications(names)
+    assert found.values == dict(zip(names, ([T0], [T1]), strict=True))
+
+
 def test_a_change_is_sent_after_a_minute_even_if_changes_continue(leader: Leader) -> None:
     for second in range(1, 75, 4):
         leader.wait_until_s(second)
@@ -106,6 +128,20 @@ def test_what_another_wrote_is_not_overwritten(leader: Leader) -> None:
     assert found is not None
     assert found[0] == other
     assert leader.manager.next_due_ms() is None
+
+
+@pytest.mark.parametrize(
+    ("isr", "controller_epoch", "is_own"), [((1, 2), 1, True), ((1, 2), 2, False), ((1,), 1, False)]
+)
+def test_a_write_whose_answer_was_lost_is_recognized(
+    leader: Leader, isr: tuple[int, ...], controller_epoch: int, is_own: bool
+) -> None:
+    data = TopicPartitionStateZNode.encode(leader.proposed(*isr), controller_epoch)
+    leader.client.set_data(TopicPartitionStateZNode.path(T0), data)
+    leader.manager.submit(T0, leader.proposed(1, 2), 1)
+    [result] = leader.manager.maybe_propagate(7, leader.clock.time_ms)
+    written = LeaderAndIsr(1, 0, (1, 2), 1)
+    assert result.answer == (written if is_own else Errors.INVALID_UPDATE_VERSION)
 
 
 def test_what_is_taken_back_is_not_written(leader: Leader) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
+from klamm.brokers.logs.checkpoints import LEADER_EPOCH_CHECKPOINT
 from klamm.brokers.logs.errors import (
     CorruptRecord,
     InvalidRecord,
+    LogStorageError,
     OffsetOutOfRange,
     OffsetsOutOfOrder,
     OutOfOrderSequence,
@@ -269,6 +271,54 @@ def test_a_log_can_begin_anew_elsewhere(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
 
+def test_recovery_points_are_lowered_before_records_go(tmp_path: Path) -> None:
+    """A crash between the two leaves no log that ends before its recovery point."""
+    log = open_log(tmp_path)
+    for number in range(3):
+        append(log, b"a", b"b", epoch=number)
+    log.flush()
+    lowered: list[tuple[int, int, int]] = []
+
+    def lower() -> None:
+        size_bytes = (log.directory / f"{0:020d}.log").stat().st_size
+        lowered.append((log.log_start_offset, log.recovery_point, size_bytes))
+
+    log.on_recovery_point_lowered = lower
+    size_bytes = log.size_bytes
+    log.truncate_to(5)
+    assert (log.log_end_offset, lowered) == (4, [(0, 4, size_bytes)])
+    left_bytes = log.size_bytes
+    append(log, b"c")
+    log.truncate_to(4)
+    assert len(lowered) == 1, "nothing above 4 had been flushed"
+    log.truncate_fully_and_start_at(9)
+    assert lowered[1:] == [(0, 0, left_bytes)]
+
+
+def test_a_log_start_is_no_lower_bound_within_a_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, b"a", b"b", b"c", epoch=1)
+    append(log, b"d", epoch=2)
+    assert log.increment_log_start_offset(2)
+    assert [(one.leader_epoch, one.start, one.end) for one in log.intervals()] == [
+        (1, 2, 3),
+        (2, 3, 4),
+    ]
+    assert log.recovery_point == 2, "what lies before the start needs no recovery"
+
+
+def test_a_log_starts_later_before_its_first_files_go(tmp_path: Path) -> None:
+    """After a crash between the two, the missing files would count as lost."""
+    log = open_log(tmp_path, LogConfig(segment_bytes=ONE, retention_bytes=0))
+    for number in range(3):
+        append(log, epoch=number)
+    (log.directory / f"{0:020d}.timeindex.deleted").mkdir()
+    with pytest.raises(LogStorageError):
+        log.delete_old(NOW_MS, 2)
+    assert (log.directory / f"{0:020d}.log").exists()
+    assert (log.directory / LEADER_EPOCH_CHECKPOINT).read_text() == "0\n1\n2 2\n"
+
+
 def test_old_segments_go_up_to_the_high_watermark(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=2 * ONE, retention_ms=1000, file_delete_delay_ms=500)
     log = open_log(tmp_path, config)
@@ -312,6 +362,13 @@ def test_a_renamed_log_goes_on(tmp_path: Path) -> None:
     append(log, b"b", epoch=1)
     assert values_from(log, 0) == [b"a", b"b"]
     assert [path.name for path in tmp_path.iterdir()] == ["t-0." + "0" * 32 + "-delete"]
+    assert log.truncate_to(1) == 1
+    append(log, b"c", epoch=2)
+    log.config = LogConfig(retention_bytes=0, file_delete_delay_ms=100)
+    assert log.delete_old(NOW_MS, 2)[0] == 1
+    log.rename_dir("t-0")
+    log.delete_old(NOW_MS + 100, 2)
+    assert [name for name in files(log) if name.endswith(".deleted")] == []
 
 
 def test_no_file_stays_open(tmp_path: Path) -> None:
