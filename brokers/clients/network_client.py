@@ -36,7 +36,6 @@ class Ended(msgspec.Struct, frozen=True):
 
     correlation_id: int
     broker_id: int
-    body: Request
     answer: Response | None
 
 
@@ -86,32 +85,25 @@ class NetworkClient:
 
     # -- responses and disconnections
 
-    def take(self, message: Message, now_ms: float) -> list[Ended]:
+    def receive(self, message: Message, now_ms: float) -> list[Ended]:
         """Process a response or a lost connection; return the requests that completed or failed.
 
-        Metadata requests are not returned.
-        """
-        if isinstance(message.body, Disconnected):
-            return self.on_disconnected(message.source.id, now_ms)
-        ended = self.receive(message, now_ms)
-        return [] if ended is None else [ended]
-
-    def receive(self, message: Message, now_ms: float) -> Ended | None:
-        """Process a response; return the request that it completes.
-
-        Return None for a metadata response, or if the request is no longer in flight.
+        Metadata requests are not returned. A response to a request that is no longer in flight is
+        ignored.
         """
         number, body = message.correlation_id, message.body
+        if isinstance(body, Disconnected):
+            return self.on_disconnected(message.source.id, now_ms)
         request = self._in_flight.get(number)
         if request is None or message.source.id != request.broker_id:
-            return None
+            return []
         del self._in_flight[number]
         self._failures.pop(request.broker_id, None)
         if isinstance(body, MetadataResponse):
             self.metadata.update(body, now_ms)
-            return None
+            return []
         assert isinstance(body, Response)
-        return Ended(number, request.broker_id, request.body, body)
+        return [Ended(number, request.broker_id, body)]
 
     def on_disconnected(self, broker_id: int, now_ms: float) -> list[Ended]:
         """Process a lost connection; return the requests that were in flight on it.
@@ -129,7 +121,7 @@ class NetworkClient:
             if isinstance(request.body, MetadataRequest):
                 self.metadata.on_asked(now_ms)
             else:
-                ended.append(Ended(number, broker_id, request.body, None))
+                ended.append(Ended(number, broker_id, None))
         self.metadata.request_update()
         return ended
 

@@ -255,7 +255,7 @@ class Producer:
 
     def receive(self, message: Message, now_ms: float) -> None:
         """Process a response or a lost connection."""
-        for ended in self.network.take(message, now_ms):
+        for ended in self.network.receive(message, now_ms):
             self._on_ended(ended, now_ms)
         self.on_timer(now_ms)
 
