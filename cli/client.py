@@ -24,6 +24,7 @@ from klamm.cli.waiting import waiting
 from klamm.cluster import errors
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
+from klamm.cluster.journal import JOURNAL_FILE
 from klamm.cluster.requests import ApiError
 from klamm.runtime.actions import Action, request_of
 from klamm.server.data_dir import (
@@ -31,7 +32,6 @@ from klamm.server.data_dir import (
     DATA_DIR_VARIABLE,
     DEFAULT_HOST,
     DEFAULT_PORT,
-    JOURNAL_FILE,
     ServerAddress,
     default_data_dir,
     is_held,

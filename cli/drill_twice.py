@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from klamm.cluster.errors import KlammError
-from klamm.drills.worlds import JOURNAL_FILE
+from klamm.cluster.journal import JOURNAL_FILE
 from klamm.runtime.interrupts import temporary_folder
 
 _HASH_SEED: Final = "PYTHONHASHSEED"

@@ -15,8 +15,9 @@ from klamm.cli.client import ServerClient, find_server, server_variable
 from klamm.cli.command_loading import command_group
 from klamm.cli.server_options import DataDirectory, Server
 from klamm.cluster.errors import KlammError
+from klamm.cluster.journal import JOURNAL_FILE
 from klamm.runtime.journal_text import EventNames, row_text
-from klamm.server.data_dir import JOURNAL_FILE, default_data_dir, is_held, read_address
+from klamm.server.data_dir import default_data_dir, is_held, read_address
 from klamm.server.journal_tail import JournalPage, JournalPart, last_rows, rows_after
 
 FOLLOW_INTERVAL_S = 0.3

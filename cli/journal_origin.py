@@ -23,8 +23,8 @@ from klamm.cli.journal import (
     writer_of,
 )
 from klamm.cluster.errors import UsageError
+from klamm.cluster.journal import JOURNAL_FILE
 from klamm.runtime.journal_text import time_zone
-from klamm.server.data_dir import JOURNAL_FILE
 
 JournalFile = Annotated[
     Path | None,

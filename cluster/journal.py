@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+JOURNAL_FILE: Final = "journal.jsonl"
 SCHEMA_VERSION: Final = 1
 NOT_JSON: Final = "not json"
 NOT_A_ROW: Final = "not a row"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from klamm.admin.guard import RunInfo, check_may_run_in, create_marker
+from klamm.cluster.journal import JOURNAL_FILE
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import FileJournal, MemoryJournal
 from klamm.runtime.real.cluster import RealCluster
@@ -49,7 +50,6 @@ class World(StrEnum):
         return self in (World.KAFKA, World.KAFKA_WITH_KLAMM)
 
 
-JOURNAL_FILE: Final = "journal.jsonl"
 ZOOKEEPER_FOLDER: Final = "zookeeper"
 _SESSION_TIMEOUT_MS: Final = 30_000
 

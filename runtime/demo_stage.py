@@ -15,7 +15,7 @@ from typing import Final
 from klamm.admin.guard import RunInfo, create_marker
 from klamm.admin.topics.topics import new_topic_id
 from klamm.cluster.errors import KlammError, SessionExpired
-from klamm.cluster.journal import JournalRow
+from klamm.cluster.journal import JOURNAL_FILE, JournalRow
 from klamm.controller.kafka_controller import KafkaController
 from klamm.placement.draws import JavaRandom
 from klamm.runtime.checks.agreement import StoredCluster
@@ -30,7 +30,6 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 RACKS: Final = ("rack-a", "rack-b", "rack-c")
 TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.02
-JOURNAL_FILE: Final = "journal.jsonl"
 LOGS_FOLDER: Final = "logs"
 ZOOKEEPER_FOLDER: Final = "zookeeper"
 _RUN_ID: Final = "demo"

@@ -17,13 +17,13 @@ import msgspec
 from klamm.brokers.logs.checkpoints import META_PROPERTIES
 from klamm.brokers.storage.disk import LOCAL_DISK, UNFINISHED, Disk, read_whole, write_whole
 from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.journal import JOURNAL_FILE
 
 DATA_DIR_VARIABLE: Final = "KLAMM_DATA_DIR"
 ADDRESS_FILE: Final = "server.json"
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8282
 """Default host and port of the HTTP API; commands use the port if --server gives none."""
-JOURNAL_FILE: Final = "journal.jsonl"
 OWN_LOG_FILE: Final = "klamm.log"
 """klamm's own log: warnings and internal errors."""
 _LOCK_FILE: Final = "klamm.lock"

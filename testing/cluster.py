@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple, Self, TypedDict, Unpack
 
 from klamm.brokers.logs.records import Record
 from klamm.cluster.errors import KlammError, UsageError
-from klamm.cluster.journal import JournalRow
+from klamm.cluster.journal import JOURNAL_FILE, JournalRow
 from klamm.cluster.quirks import parse_quirks
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
@@ -25,7 +25,7 @@ from klamm.drills.page import Headline, run_page
 from klamm.drills.reading import DrillReader
 from klamm.drills.run import Outcome, Verdict, final_verdict, judge_step
 from klamm.drills.step_language import StepCompiler
-from klamm.drills.worlds import JOURNAL_FILE, World, Worlds
+from klamm.drills.worlds import World, Worlds
 from klamm.report.values import Tone
 from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.interrupts import temporary_folder

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.cluster.journal import JOURNAL_FILE
 from klamm.drills.kafka.jars import require_kafka_libs
 from klamm.zk.embedded import SUPERVISOR
 from klamm.zk.java import find_java
@@ -207,7 +208,7 @@ class ControllerProcess(SupervisedProcess):
     @property
     def journal(self) -> Path:
         """The file of the controller's journal."""
-        return self.folder / "journal.jsonl"
+        return self.folder / JOURNAL_FILE
 
     def start(self) -> None:
         """Start the controller without waiting for it."""

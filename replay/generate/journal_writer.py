@@ -13,13 +13,12 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from klamm.cluster.journal import SCHEMA_VERSION, JournalRow
+from klamm.cluster.journal import JOURNAL_FILE, SCHEMA_VERSION, JournalRow
 from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES
 from klamm.replay.generate.planting import Anomaly
 from klamm.replay.generate.rows import DAMAGED, LOST, NO_BROKER, NULL, OR_NULL, Array, Block
 from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
 
-FILE_NAME: Final = "journal.jsonl"
 GARBAGE: Final = b'{"v":1,"run_id":"\n'
 """A damaged line: the start of a row."""
 _ROWS_AT_ONCE: Final = 50_000
@@ -109,7 +108,7 @@ Write = Callable[[Layout, Places, Iterable[Block]], None]
 
 def write_journal(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
     """Write FOLDER/journal.jsonl."""
-    path = places.folder / FILE_NAME
+    path = places.folder / JOURNAL_FILE
     encoder = msgspec.json.Encoder()
     written = (words for block in blocks for words in in_words(layout, block) if words.fate != LOST)
     with path.open("xb") as file:

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.cluster.journal import Kind
+from klamm.cluster.journal import JOURNAL_FILE, Kind
 from klamm.replay.event_files import Folders, write_parts
 from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL, KINDS, SCHEMA_VERSION, SOURCES, code_of
 from klamm.replay.event_table import DAMAGED as DAMAGED_FOLDER
 from klamm.replay.event_table import EVENTS, MANIFEST, NAMES, Manifest, RunCoverage, SourceSummary
 from klamm.replay.generate.journal_writer import (
     ELECTION_WORDS,
-    FILE_NAME,
     GARBAGE,
     KIND_WORDS,
     STATE_WORDS,
@@ -100,12 +99,12 @@ def _batches(
         last_line = int(lines[-1])
         for at in np.nonzero((block.columns["mark"] >= 0) & is_there)[0]:
             mark, line = int(block.columns["mark"][at]), int(lines[at])
-            places.record(mark, places.folder / FILE_NAME, line)
+            places.record(mark, places.folder / JOURNAL_FILE, line)
         text = GARBAGE.decode().strip()
         damaged = [Damaged(line, _PROBLEM, text) for line in lines[fate == DAMAGED].tolist()]
         tally.counts["damaged"] += len(damaged)
         if damaged:
-            yield damaged_batch(JOURNAL, FILE_NAME, damaged)
+            yield damaged_batch(JOURNAL, JOURNAL_FILE, damaged)
         kept = is_there & (fate != DAMAGED)
         if kept.any():
             columns = {name: array[kept] for name, array in block.columns.items()}
@@ -122,7 +121,7 @@ def _events(
     values: dict[str, Any] = {
         "source": JOURNAL,
         "run": cluster_name(layout.options.seed),
-        "file": FILE_NAME,
+        "file": JOURNAL_FILE,
         "line": pa.array(lines),
         "place": pa.array(place),
         "topic": _taken(topics, topic),

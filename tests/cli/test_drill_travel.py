@@ -12,7 +12,7 @@ import pexpect
 import pytest
 
 from klamm.cli.main import main
-from klamm.drills.worlds import JOURNAL_FILE
+from klamm.cluster.journal import JOURNAL_FILE
 from tests.serving import on_terminal
 
 JOURNAL = Path("1-leader-loss", JOURNAL_FILE)

@@ -10,9 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from klamm.cli.main import main
-from klamm.cluster.journal import JournalRow
+from klamm.cluster.journal import JOURNAL_FILE, JournalRow
 from klamm.runtime.journal import read_journal
-from klamm.server.data_dir import JOURNAL_FILE
 from tests.cli.test_reassign_against_kafka import plan, registration
 from tests.serving import Up, klamm_up
 from tests.waiting import wait_until

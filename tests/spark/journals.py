@@ -8,12 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.journal import JOURNAL_FILE, JournalRow, Kind
 from klamm.cluster.types import TopicPartition
 from klamm.replay.engines import Engine
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.generate.generate import generate
-from klamm.replay.generate.journal_writer import FILE_NAME
 from klamm.replay.generate.options import Format, HistoryOptions
 from klamm.replay.ingest import make_table
 from klamm.statemachines.partition_state import PartitionState
@@ -63,7 +62,7 @@ def generated_journal(folder: Path) -> list[JournalRow]:
     whole cluster is killed and started again."""
     options = HistoryOptions(20, 4_000, 0.4, seed=4, partitions_per_topic=4, restarts=2)
     generate(options, Format.JOURNAL, folder)
-    lines = (folder / FILE_NAME).read_bytes().splitlines()
+    lines = (folder / JOURNAL_FILE).read_bytes().splitlines()
     return [msgspec.json.decode(line, type=JournalRow) for line in lines]
 
 

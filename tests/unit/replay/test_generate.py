@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 from klamm.cluster.errors import UsageError
-from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.journal import JOURNAL_FILE, JournalRow, Kind
 from klamm.replay.generate.generate import TRUTH, Truth, generate
-from klamm.replay.generate.journal_writer import FILE_NAME
 from klamm.replay.generate.options import (
     CANNOT_HOLD,
     Format,
@@ -167,7 +166,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
 def test_the_same_seed_gives_the_same_bytes(small: tuple[Path, Truth], tmp_path: Path) -> None:
     folder, _ = small
     generate(SMALL, Format.JOURNAL, tmp_path / "again")
-    for name in (FILE_NAME, TRUTH):
+    for name in (JOURNAL_FILE, TRUTH):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
 
 
@@ -176,7 +175,7 @@ def test_another_seed_gives_other_rows(tmp_path: Path) -> None:
     for seed in (1, 2):
         options = HistoryOptions(60, 2_000, seed=seed)
         generate(options, Format.JOURNAL, tmp_path / str(seed))
-        rows = [line.row for line in lines(tmp_path / str(seed) / FILE_NAME)]
+        rows = [line.row for line in lines(tmp_path / str(seed) / JOURNAL_FILE)]
         written.add(tuple((row.t_ms, row.kind) for row in rows if row is not None))
     assert len(written) == 2
 
@@ -191,7 +190,7 @@ def test_as_many_are_planted_as_were_asked_for(small: tuple[Path, Truth]) -> Non
 
 def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path, Truth]) -> None:
     folder, truth = small
-    count = Count(lines(folder / FILE_NAME))
+    count = Count(lines(folder / JOURNAL_FILE))
     assert count.rows == SMALL.events == truth.rows
     assert count.wrong == []
     assert count.skipped == SMALL.planted[Planted.GAP]
@@ -210,11 +209,11 @@ def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path
 @pytest.mark.parametrize("options", [QUIET, SOUND], ids=["quiet", "with failures"])
 def test_nothing_is_wrong_where_nothing_is_planted(options: HistoryOptions, tmp_path: Path) -> None:
     truth = generate(options, Format.JOURNAL, tmp_path / "sound")
-    count = Count(lines(tmp_path / "sound" / FILE_NAME))
+    count = Count(lines(tmp_path / "sound" / JOURNAL_FILE))
     assert (count.wrong, dict(count.found), truth.anomalies) == ([], {}, [])
     assert count.skipped == 0
     assert count.rows == options.events
-    kinds = {line.row.kind for line in lines(tmp_path / "sound" / FILE_NAME) if line.row}
+    kinds = {line.row.kind for line in lines(tmp_path / "sound" / JOURNAL_FILE) if line.row}
     assert (Kind.BROKER_OFFLINE in kinds) == (options.failure_rate > 0)
     assert kinds >= {Kind.ISR_CHANGED, Kind.REASSIGNMENT_PHASE, Kind.TOPIC_DELETED}
 
@@ -222,10 +221,10 @@ def test_nothing_is_wrong_where_nothing_is_planted(options: HistoryOptions, tmp_
 def test_a_cluster_is_killed_and_started_again_as_often_as_was_asked_for(tmp_path: Path) -> None:
     options = replace(SOUND, restarts=2)
     generate(options, Format.JOURNAL, tmp_path / "restarted")
-    count = Count(lines(tmp_path / "restarted" / FILE_NAME))
+    count = Count(lines(tmp_path / "restarted" / JOURNAL_FILE))
     assert (count.wrong, dict(count.found), count.rows) == ([], {}, options.events)
     assert count.runs == ["generated-2-0", "generated-2-1", "generated-2-2"]
-    rows = [line.row for line in lines(tmp_path / "restarted" / FILE_NAME) if line.row]
+    rows = [line.row for line in lines(tmp_path / "restarted" / JOURNAL_FILE) if line.row]
     assert {row.cluster_id for row in rows} == {"generated-2"}
     # The first controller after a restart is alone, and finds leaders dead.
     starts = [n for n, row in enumerate(rows) if row.kind == Kind.RUN_START]
@@ -238,7 +237,7 @@ def test_a_partition_has_no_leader_from_its_first_place_to_its_last(
     small: tuple[Path, Truth],
 ) -> None:
     folder, truth = small
-    rows = {line.number: line.row for line in lines(folder / FILE_NAME)}
+    rows = {line.number: line.row for line in lines(folder / JOURNAL_FILE)}
     found = [one for one in truth.anomalies if one["kind"] == Planted.LEADERLESS]
     for anomaly in found:
         places = [rows[place["line"]] for place in anomaly["places"]]
@@ -253,7 +252,7 @@ def test_a_partition_has_no_leader_from_its_first_place_to_its_last(
 def test_a_stuck_move_begins_and_never_ends(small: tuple[Path, Truth]) -> None:
     folder, truth = small
     phases = defaultdict(list)
-    for line in lines(folder / FILE_NAME):
+    for line in lines(folder / JOURNAL_FILE):
         if line.row is not None and line.row.kind == Kind.REASSIGNMENT_PHASE:
             phases[line.row.reassignment_id].append(line.row.to)
     stuck = {one["reassignment"] for one in truth.anomalies if one["kind"] == Planted.STUCK}
@@ -266,7 +265,7 @@ def test_one_topic_has_the_share_that_was_asked_for(tmp_path: Path) -> None:
     generate(SOUND, Format.JOURNAL, tmp_path / "skewed")
     created = {
         (line.row.topic, line.row.partition)
-        for line in lines(tmp_path / "skewed" / FILE_NAME)
+        for line in lines(tmp_path / "skewed" / JOURNAL_FILE)
         if line.row is not None and line.row.to == "NewPartition"
     }
     sizes = Counter(topic for topic, _ in created)
