@@ -1,7 +1,7 @@
 """Bodies of the HTTP API: the base type of requests, the bodies of actions, and created topics.
 
-The other bodies of Kafka's Admin calls are in admin_calls.py, those of producers and consumers in
-client_bodies.py.
+The other bodies of Kafka's Admin calls are in admin_bodies.py, those of producers and consumers
+in client_bodies.py.
 """
 
 from __future__ import annotations

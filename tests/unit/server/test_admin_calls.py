@@ -26,9 +26,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
-from klamm.server.admin_calls import (
-    CALLS,
-    AdminCall,
+from klamm.server.admin_bodies import (
     AlterLogDirs,
     AlterReassignments,
     ConfigsOfEntities,
@@ -37,8 +35,8 @@ from klamm.server.admin_calls import (
     PartitionsOrAll,
     WantedLogDir,
     WantedReplicas,
-    http_admin,
 )
+from klamm.server.admin_calls import CALLS, AdminCall, http_admin
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 R0 = TopicPartitionReplica("t", 0, 2)
