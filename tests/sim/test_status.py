@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.cli.status import work_lines
+from klamm.cli.status import state_lines, work_lines
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.status import DEAD_LEADERS_LISTED, simulated_status
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.sim.deletions import delete_topics
 from tests.sim.reassignments import brokers_up, hold, reassign, release, with_topic
 from tests.sim.worlds import active_controller, create_topic
@@ -95,3 +96,101 @@ def test_all_partitions_of_a_dead_leader_count_though_some_are_not_listed() -> N
     assert (dead["broker"], dead["partition_count"]) == (3, count)
     assert len(dead["partitions"]) == DEAD_LEADERS_LISTED
     assert status["partitions_without_live_leader"] == count
+
+
+OF_A_CLUSTER = """\
+Controller:  broker 0, epoch 1, IDLE
+Queued:      0 events, 0 requests
+Topics:      1
+Partitions:  2 OnlinePartition
+Replicas:    4 OnlineReplica
+Offline:     0 partitions; 1 without a live leader; 0 not led by their preferred replica
+
+Broker  Rack  State        Live  Role        Partitions  Leads  Under-replicated
+0       -     running      yes   controller  1           1      0
+1       -     running      yes   candidate   2           0      0
+2       -     running      yes   candidate   0           0      0
+3       -     not running  yes   candidate   0           0      0
+
+Broker 3 is dead but leads t-1: the controller elects other leaders when the broker's session \
+expires, after at most 6000 ms
+
+Malformed znodes that the controller ignores:
+  /brokers/topics/bad: not JSON
+"""
+OF_AN_OUTAGE = """\
+Controller:  none
+             Topics, partitions and replicas are shown once a controller is elected
+Journal:     no space, for 1.5 s; no controller is elected until the journal is writable
+Failovers:   the last 2 failed; the next attempt is in 0.5 s: why
+             broker 1 also acts as controller, epoch 7
+
+Broker  Rack  State   Live  Role  Partitions  Leads  Under-replicated
+1       r     failed  ?     -     2           1      1
+Broker 1 failed: its disk (klamm broker start 1)
+
+Broker 3 is dead but leads t-1: the next controller elects other leaders when ZooKeeper is \
+reachable again and the broker's session expires, after at most 6000 ms
+
+Isolated: brokers 1,2 (klamm network heal)
+Network loses 5% (klamm network heal)
+
+Disk faults (klamm disk heal):
+  journal: full
+  broker 1, log directory /d: slow, 9 bytes/s
+  broker 2, log directory /e: full
+
+Failed log directories (a restart of the broker brings them back):
+  broker 1, log directory /f
+
+Malformed znodes that prevent the election of a controller:
+  /controller_epoch: not a number
+
+Malformed configs and change notifications that brokers ignore:
+  /config/topics/t: not JSON (brokers 0, 1)
+
+Errors inside klamm:
+  an error
+"""
+
+
+def test_the_whole_text_of_a_cluster_and_of_an_outage() -> None:
+    world = brokers_up()
+    with_topic(world, (0, 1), (3, 1))
+    store = world.open_store()
+    KafkaZkClient(store).create("/brokers/topics/bad", b"?")
+    world.run_for(1_000)
+    world.kill(3)
+    values = simulated_status(world, store)
+    store.close()
+    assert state_lines(values) == OF_A_CLUSTER.splitlines()
+    broker = {
+        **values["brokers"][1],
+        "rack": "r",
+        "state": "failed",
+        "reason": "its disk",
+        "live": None,
+        "is_candidate": False,
+        "leaders": 1,
+        "under_replicated": 1,
+    }
+    outage = {
+        **values,
+        "controller": None,
+        "brokers": [broker],
+        "journal": {"is_writable": False, "failure": "no space", "failed_for_ms": 1_500},
+        "failovers": {"failed": 2, "failure": "why", "pause_ms": 500},
+        "other_active_controllers": [{"id": 1, "epoch": 7}],
+        "isolated_brokers": [1, 2],
+        "network_faults": ["loses 5%"],
+        "disk_faults": [
+            {"journal": True, "kind": "full"},
+            {"broker": 1, "log_dir": "/d", "kind": "slow", "bytes_per_s": 9},
+            {"broker": 2, "log_dir": "/e", "kind": "full"},
+        ],
+        "failed_log_dirs": [{"broker": 1, "log_dir": "/f"}],
+        "malformed_configs": {"/config/topics/t": {"reason": "not JSON", "brokers": [0, 1]}},
+        "errors": ["an error"],
+        "zookeeper": {"is_stale": True, "malformed": {"/controller_epoch": "not a number"}},
+    }
+    assert state_lines(outage) == OF_AN_OUTAGE.splitlines()

@@ -91,7 +91,7 @@ class FakeBroker:
                     else Errors.NONE
                     for s in request.partition_states
                 }
-                return StopReplicaResponse(Errors.NONE, stopped)
+                return StopReplicaResponse(self.error, stopped)
 
     def take_requests(self) -> list[ControlRequest]:
         """What was received since the last call."""

@@ -325,6 +325,22 @@ def test_a_failover_elects_a_replica_that_another_client_took_out_of_the_assignm
     cluster.assert_nothing_failed()
 
 
+@pytest.mark.parametrize("by_znode", [True, False], ids=["znode", "request"])
+def test_a_failover_resumes_a_reassignment_once(cluster: Cluster, by_znode: bool) -> None:
+    (tp,) = cluster.create_topic("t", (0, 1))
+    if by_znode:
+        cluster.admin.create_partition_reassignment({tp: (1, 2)})
+    else:
+        cluster.ask(0, AlterPartitionReassignmentsRequest({tp: (1, 2)}))
+    cluster.run()
+    epoch = cluster.state(tp).leader_epoch
+    cluster.forget()
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert [row.to for row in cluster.rows(Kind.REASSIGNMENT_PHASE)] == ["A1", "A2"]
+    assert cluster.state(tp).leader_epoch == epoch + 1
+
+
 def test_a_reassignment_asked_for_again_is_begun_by_the_controller_that_knew_the_first(
     cluster: Cluster,
 ) -> None:

@@ -133,6 +133,31 @@ def test_a_replica_that_could_not_be_deleted_is_offline_again(cluster: Cluster) 
     assert count_of_deletions(cluster) == [1, 1, 1, 0]
 
 
+def test_a_stop_that_failed_as_a_whole_has_deleted_nothing(cluster: Cluster) -> None:
+    cluster.brokers[1].error = Errors.STALE_CONTROLLER_EPOCH
+    mark(cluster, "t")
+    assert is_there(cluster)
+    halted = cluster.rows(Kind.TOPIC_DELETION_HALTED)
+    assert {row.outcome for row in halted} == {"replica deletion failure"}
+
+
+def test_a_deleted_topic_takes_no_malformed_znode_of_a_similar_name_with_it(
+    cluster: Cluster,
+) -> None:
+    cluster.admin.create("/brokers/topics/tt", b"?")
+    cluster.run()
+    cluster.write_state(T0, b"?")
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.start(2)
+    assert len(cluster.active.malformed) == 2
+    mark(cluster, "t")
+    assert not is_there(cluster)
+    assert list(cluster.active.malformed) == ["/brokers/topics/tt"]
+    reported = [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)]
+    assert reported.count("/brokers/topics/tt") == 1
+
+
 def test_a_halted_deletion_is_not_tried_when_a_reassignment_of_another_topic_ends(
     cluster: Cluster,
 ) -> None:

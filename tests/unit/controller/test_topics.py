@@ -15,6 +15,7 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
 from klamm.zk.store import ReadOp, Transaction
+from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
@@ -204,6 +205,49 @@ def test_a_reassignment_of_a_topic_that_vanishes_is_not_begun(cluster: Cluster) 
     assert (failed.outcome or "").startswith("Failed to update assignment for t-0: ")
     assert not cluster.rows(Kind.REASSIGNMENT_PHASE)
     assert not cluster.active.context.partitions_being_reassigned
+
+
+def test_a_reassignment_increments_the_epoch_of_a_state_that_another_wrote(
+    cluster: Cluster,
+) -> None:
+    cluster.create_topic("t", (0, 1))
+    known = cluster.state(T0)
+    cluster.write_state(T0, TopicPartitionStateZNode.encode(known, 1))
+    cluster.ask(0, AlterPartitionReassignmentsRequest({T0: (1, 2)}))
+    cluster.run()
+    assert cluster.state(T0).leader_epoch == known.leader_epoch + 1
+    assert cluster.brokers[2].leader_of(T0) == 0
+    assert not cluster.rows(Kind.REASSIGNMENT_FAILED)
+
+
+def test_a_refused_request_leaves_the_reassignment_of_the_znode_alone(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1))
+    cluster.admin.create_partition_reassignment({T0: (1, 2)})
+    cluster.run()
+    cluster.ask(0, AlterPartitionReassignmentsRequest({T0: (1, 1)}))
+    cluster.run()
+    assert cluster.admin.get_partition_reassignment() == {T0: (1, 2)}
+
+
+@pytest.mark.parametrize("left", [(), ((TopicPartition("t", 1), (1, 2)),)], ids=["none", "one"])
+def test_a_reassignment_that_is_added_while_another_is_removed_is_not_lost(
+    cluster: Cluster, left: tuple[tuple[TopicPartition, tuple[int, ...]], ...]
+) -> None:
+    cluster.create_topic("t", (0, 1), (0, 1), (0, 1))
+    added = {**dict(left), TopicPartition("t", 2): (1, 2)}
+
+    def before(_: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, list) and any(one.path == ReassignPartitionsZNode.path for one in op):
+            cluster.server.before_op = None
+            data = ReassignPartitionsZNode.encode(added)
+            cluster.admin.set_data(ReassignPartitionsZNode.path, data)
+
+    cluster.admin.create_partition_reassignment({T0: (1, 0), **dict(left)})
+    cluster.server.before_op = before
+    cluster.run()
+    assert cluster.server.before_op is None
+    assert cluster.admin.get_partition_reassignment() == added
+    assert cluster.active.context.partitions_being_reassigned == set(added)
 
 
 def test_a_topic_removed_by_hand_is_forgotten(cluster: Cluster) -> None:
