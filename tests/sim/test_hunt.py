@@ -20,7 +20,15 @@ from klamm.cli.main import main
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
 from klamm.drills.drawing import draw_drill
 from klamm.drills.drawn_steps import FAULTS
-from klamm.drills.hunting import HuntOptions, hunt, run_seed, run_text, shrink_failure
+from klamm.drills.hunting import (
+    ENDS_IN_TIME,
+    HuntOptions,
+    SeedResult,
+    hunt,
+    run_seed,
+    run_text,
+    shrink_failure,
+)
 from klamm.drills.language import parse_drill
 from klamm.drills.library import ALL
 from klamm.drills.processes import run_parallel
@@ -628,3 +636,18 @@ def test_a_violation_while_branches_run_has_the_name_of_its_invariant() -> None:
 
 def test_calls_end_with_an_expired_session_although_its_link_is_cut_again() -> None:
     assert violated_in_a_hunt(413) == ""
+
+
+@pytest.mark.parametrize(
+    ("outcome", "violated", "has_ended"),
+    [
+        (Outcome.UNSAFE, "the leader is in the ISR", True),
+        (Outcome.STUCK, ENDS_IN_TIME, False),
+        (Outcome.INCONCLUSIVE, "", False),
+        (Outcome.PASSED, "", True),
+    ],
+)
+def test_a_run_that_was_cut_short_cannot_be_repeated(
+    outcome: Outcome, violated: str, has_ended: bool
+) -> None:
+    assert SeedResult(1, outcome, violated, "", "", 0.0, 0).has_ended is has_ended

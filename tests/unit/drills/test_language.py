@@ -107,6 +107,7 @@ ACTION_CASES = {
     "fail_disk: {broker: leader of t-0, kind: fsync, times: 2, after_bytes: 9}": (
         actions.FailDisk(FaultKind.FSYNC, T0, after_bytes=9, times=2),
     ),
+    "fail_disk: {broker: 1, kind: eio, after_bytes: 0}": (actions.FailDisk(FaultKind.EIO, 1),),
     "fail_disk: {journal: true, kind: short-write}": (
         actions.FailDisk(FaultKind.SHORT_WRITE, journal=True),
     ),
@@ -219,6 +220,20 @@ def test_files_are_handed_to_the_tool() -> None:
 
 
 RACKS = "drill: d\nabout: x\ncluster: {brokers: 4, racks: [a, b], topics: {t: [[0, 1]]}}\nsteps:\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        ("{until: {isr: {t-0: [0, 1]}}}", "wait"),
+        ("{expect: {isr: {t-0: [0, 1]}}}", "look"),
+        ("{kill: 0, until: {leader: {t-0: 1}}}", "kill: 0"),
+        ("kill_all", "kill_all"),
+        ("{name: mine, kill: 0}", "mine"),
+    ],
+)
+def test_a_step_has_a_name(step: str, name: str) -> None:
+    assert drill_of(f"- {step}\n").steps[-1].name == name
 
 
 def test_a_step_is_repeated_and_run_for_each_broker_or_rack() -> None:
