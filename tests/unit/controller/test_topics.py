@@ -14,7 +14,7 @@ from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
-from klamm.zk.store import ReadOp, Transaction
+from klamm.zk.store import ReadOp, Transaction, WatchEvent, WatchKind
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
@@ -178,6 +178,16 @@ def test_a_changed_replica_list_is_written_back(cluster: Cluster) -> None:
     assert (after.topic_id, after.assignment[t0]) == (before.topic_id, before.assignment[t0])
 
 
+def test_a_topic_id_that_another_client_replaced_is_left_alone(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1))
+    version = cluster.topic_version("t")
+    other = "s3nWlBdbSrOVXGRSwPAkdA"
+    cluster.admin.set_topic_assignment("t", other, {T0: ReplicaAssignment((0, 1))})
+    cluster.run()
+    assert cluster.topic_version("t") == version + 1
+    cluster.assert_nothing_failed()
+
+
 def test_a_stuck_reassignment_does_not_keep_a_lost_topic_id_from_being_written_back(
     cluster: Cluster,
 ) -> None:
@@ -255,6 +265,8 @@ def test_a_topic_removed_by_hand_is_forgotten(cluster: Cluster) -> None:
     cluster.admin.delete_recursive("/brokers/topics/t")
     cluster.run()
     assert not cluster.active.context.all_topics
+    changed = WatchEvent(WatchKind.DATA_CHANGED, TOPIC)
+    assert cluster.active.watches.event_of(changed) is None
     assert cluster.active.metrics.gauges()["GlobalPartitionCount"] == 0
     cluster.create_topic("t", (2,))
     assert cluster.state(T0) == LeaderAndIsr(2, 0, (2,), 0)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from klamm.cluster.errors import EnvironmentProblem
+from klamm.zk.jute import JuteError, JuteReader
 from klamm.zk.snapshot_file import read_entries, snapshot_zxid
 from klamm.zk.txn_log import (
     Stretch,
@@ -260,3 +261,10 @@ def test_a_damaged_gzip_file_is_refused(tmp_path: Path, place: int) -> None:
     path.write_bytes(packed)
     with pytest.raises(EnvironmentProblem, match=r"damaged gzip file|damaged snapshot"):
         list(read_entries(path))
+
+
+def test_a_vector_has_at_most_as_many_elements_as_bytes_are_left() -> None:
+    assert JuteReader(bytes(4)).count() == 0
+    assert JuteReader(b"\0\0\0\1?").count() == 1
+    with pytest.raises(JuteError, match="a vector of 2 elements cannot fit in 1 bytes"):
+        JuteReader(b"\0\0\0\2?").count()
