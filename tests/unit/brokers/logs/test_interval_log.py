@@ -118,6 +118,28 @@ def test_a_read_names_the_batches_that_end_in_it() -> None:
     )
 
 
+def test_constant_rates_append_as_a_fetch_would() -> None:
+    config = LogConfig(segment_bytes=100, segment_ms=50, flush_messages=4)
+    fetched, scheduled = IntervalLog(config), IntervalLog(config)
+    rows = (
+        (1, 2, 1),
+        (1, 4, 2),
+        (1, 6, 3),
+        (1, 8, 1),
+        (2, 9, 5),
+        (2, 13, 9),
+        (2, 14, 70),
+        (2, 18, 71),
+    )
+    for epoch, end, timestamp_ms in rows:
+        start = fetched.log_end_offset
+        one = Interval(epoch, start, end, 10 * (end - start), timestamp_ms)
+        fetched.append_as_follower(IntervalRecords((one,)))
+        scheduled.append_analytically(epoch, end, 10, timestamp_ms)
+        assert scheduled == fetched
+    assert (fetched.held.rolled, fetched.recovery_point) == ([9, 13], 18)
+
+
 def test_a_follower_refuses_what_fits_no_segment() -> None:
     log = IntervalLog(LogConfig(segment_bytes=999))
     with pytest.raises(RecordBatchTooLarge):

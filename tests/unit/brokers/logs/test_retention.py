@@ -72,4 +72,4 @@ def test_the_first_segment_expires_next() -> None:
         (SEGMENTS, KEPT),
         (SEGMENTS, LogConfig(retention_ms=9_500, delete=False)),
     ):
-        assert next_expiry_ms(segments, other, NOW_MS) is None
+        assert next_expiry_ms(segments, other, -10_000) is None

@@ -7,7 +7,8 @@ import pytest
 from klamm.brokers.logs.errors import InvalidTimestamp, RecordTooLarge
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.record_batch import COMPRESSIONS, check_batches, parse_header, stamped
-from klamm.brokers.logs.validation import check_produced
+from klamm.brokers.logs.validation import check_produced, check_timestamp
+from klamm.cluster.records import NO_TIMESTAMP
 from tests.unit.brokers.logs.batches import NOW_MS, batch, decode_batches
 
 
@@ -17,6 +18,9 @@ def test_each_record_of_a_batch_has_its_own_time() -> None:
     with pytest.raises(InvalidTimestamp, match=f"Timestamp {NOW_MS + 2} .* {NOW_MS + 1}]"):
         check_produced(three, "t-0", limit, NOW_MS)
     assert check_produced(three, "t-0", limit, NOW_MS + 1)[0] == three
+    with pytest.raises(InvalidTimestamp, match=f"Timestamp {NOW_MS} "):
+        check_produced(three, "t-0", limit, NOW_MS + 2)
+    check_timestamp(NO_TIMESTAMP, limit, NOW_MS)
 
 
 def test_a_stamped_batch_is_whole_and_all_its_records_have_that_time() -> None:
