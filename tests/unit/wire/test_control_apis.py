@@ -38,6 +38,7 @@ from klamm.wire.control_apis import (
 )
 from klamm.wire.control_encoder import ControlEncoder, combined_response
 from klamm.wire.frames import (
+    InvalidRequestFrame,
     RequestKey,
     parse_request,
     request_body,
@@ -316,6 +317,38 @@ def test_alter_isr_and_controlled_shutdown_of_a_broker() -> None:
         RequestKey(7, 3, 1), ControlledShutdownResponse(Errors.NONE, (U0,))
     ).remaining_partitions
     assert [(one.topic_name, one.partition_index) for one in left] == [U0]
+
+
+@pytest.mark.parametrize(
+    ("version", "broker", "end_point"),
+    [
+        (0, {"v0_host": "a", "v0_port": 1}, EndPoint("a", 1)),
+        (2, {"security_protocol": 2}, EndPoint("a", 1, "SASL_PLAINTEXT", "SASL_PLAINTEXT")),
+        (3, {"security_protocol": 3}, EndPoint("a", 1, "L", "SASL_SSL")),
+        (3, {"security_protocol": 4}, None),
+        (3, {"security_protocol": -1}, None),
+    ],
+)
+def test_older_versions_name_the_end_points_of_brokers_otherwise(
+    version: int, broker: dict[str, Any], end_point: EndPoint | None
+) -> None:
+    if version:
+        end = {"host": "a", "port": 1, "listener": "L", **broker}
+        if version < 3:
+            del end["listener"]
+        broker = {"endpoints": [end], "rack": None}
+    values = {
+        "controller_id": 9,
+        "controller_epoch": 7,
+        "ungrouped_partition_states": [],
+        "live_brokers": [{"id_": 1, **broker}],
+    }
+    if end_point is None:
+        with pytest.raises(InvalidRequestFrame, match="unknown security protocol"):
+            _translated(RequestKey(6, version, 1), values)
+    else:
+        expected = UpdateMetadataRequest(9, 7, -1, (), (Broker(1, (end_point,)),), {})
+        assert _translated(RequestKey(6, version, 1), values) == expected
 
 
 def _translated(key: RequestKey, values: dict[str, Any]) -> object:
