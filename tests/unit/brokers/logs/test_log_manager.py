@@ -5,6 +5,7 @@ Every test runs with logs in memory and with files.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -263,3 +264,22 @@ def test_a_log_that_began_anew_and_lost_its_files_in_a_crash_is_not_damaged(tmp_
     mover.start()
     assert mover.log.log_start_offset == mover.log.log_end_offset
     mover.close()
+
+
+def test_a_restored_log_is_whole_after_a_crash(tmp_path: Path) -> None:
+    broker = Broker("files", tmp_path)
+    broker.lead(T0, 1, 2)
+    path = broker.path(T0)
+    assert path is not None
+    broker.stop()
+    file = Path(path, "t-0", f"{0:020d}.log")
+    os.truncate(file, file.stat().st_size - 1)
+    broker.start()
+    assert list(broker.report.damaged) == [T0]
+    broker.manager.restore(T0, NOW_MS)
+    assert [tp for tp, _ in broker.manager.take_restored()] == [T0]
+    assert broker.manager.take_restored() == []
+    broker.kill()
+    broker.start()
+    assert broker.report.damaged == {}
+    assert broker.log(T0).log_end_offset == 5
