@@ -462,7 +462,8 @@ class TimeTravel:
         return text, self._insert_at + len(added)
 
     def _begin(self, text: str) -> Timeline:
-        source = f"fork of {self._source}" if self._forks or text != self.text else self._source
+        of_file = self._forks[0].text if self._forks else self.text
+        source = self._source if text == of_file else f"fork of {self._source}"
         self._running = Timeline(parse_drill(text, source), self._quirks, self._seed)
         return self._running
 

@@ -309,6 +309,25 @@ def test_steps_run_at_a_time_and_at_every_interval() -> None:
     assert [r.began_ms for r in results if r.step.name == "kill: 0 (at 4s)"] == [8_000.0]
 
 
+def test_a_step_is_repeated_until_the_steps_that_were_triggered_once_have_ended() -> None:
+    results, verdict, _ = play_text(
+        "  - {on: {kind: broker_offline}, wait: 5s}\n  - {every: 1.5s, set_znode: {/a: x}}\n"
+        "  - create_znode: {/a: x}\n  - kill: 1\n  - wait: 4s\n"
+    )
+    assert verdict.outcome is Outcome.PASSED
+    began_s = {name: [] for name in ("set_znode", "wait: 5s", "wait: 4s")}
+    for step in results:
+        for name, found in began_s.items():
+            if step.step.name.startswith(name):
+                found.append(step.began_ms / 1000)
+    # The session of broker 1 ends after the 3 s.
+    assert began_s == {
+        "set_znode": [5.5, 7.0, 8.5, 10.0, 11.5],
+        "wait: 5s": [7.0],
+        "wait: 4s": [4.0],
+    }
+
+
 def test_a_step_runs_when_a_row_is_written() -> None:
     steps = (
         "  - {on: {kind: broker_offline, replica: 0}, name: seen, create_znode: {/x: null}}\n"

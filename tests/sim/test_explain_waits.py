@@ -73,6 +73,23 @@ def test_the_next_controller_took_it_up(world: SimulatedWorld) -> None:
     assert explained(world, T0).waits[0].endswith(f"broker 3 is not alive{taken_up}")
 
 
+def test_the_second_deletion_of_a_topic_is_not_taken_for_the_first(world: SimulatedWorld) -> None:
+    world.start(3)
+    world.run_for(10_000)
+    with_topic(world, (1, 3), topic="gone")
+    world.kill(3)
+    world.run_for(10_000)
+    delete_topics(world, "gone")
+    world.run_for(5_000)
+    world.kill(0)
+    world.run_for(20_000)
+    (change,) = explained(world, GONE).changes
+    begun = [cause.event_id for cause in change.causes if "begun by" in cause.relation]
+    halted = [row for row in world.journal.rows if row.kind == "topic_deletion_halted"]
+    *_, second = [row.event_id for row in halted if row.epoch == 1]
+    assert begun == [second]
+
+
 def test_before_the_work_began_nothing_is_waited_for(world: SimulatedWorld) -> None:
     first = explain_partition(lambda: world.journal.to_bytes().splitlines(), T0, lambda _: 0)
     assert first.waits == ()

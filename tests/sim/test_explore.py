@@ -42,6 +42,24 @@ def counts(result: Explored) -> tuple[int, int, int, bool]:
     return result.states, result.transitions, result.depth, result.is_complete
 
 
+def test_an_action_can_be_taken_once_and_while_its_broker_is_alive_or_dead() -> None:
+    actions = ("kill 1", "start 1", "expire 1", "shutdown 1", "delete")
+    state = Exploration(Scope(2, 1, ((0,),), actions, NO_QUIRKS))
+
+    def possible() -> list[str]:
+        return [text for text in state.choices if text in actions]
+
+    assert possible() == ["kill 1", "expire 1", "shutdown 1", "delete"]
+    state.take(state.choices.index("kill 1"))
+    assert "the session of dead broker 1 expires" in state.choices
+    assert possible() == ["start 1", "delete"]
+    state.take(state.choices.index("start 1"))
+    assert possible() == ["expire 1", "shutdown 1", "delete"]
+    state.take(state.choices.index("shutdown 1"))
+    assert "broker-1 runs" in state.choices
+    assert possible() == ["expire 1", "delete"]
+
+
 def test_a_tiny_scope_has_these_states() -> None:
     result = last(DELETION)
     assert result.violation is None

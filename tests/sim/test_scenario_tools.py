@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.requests import AlterReplicaLogDirsRequest, Message
 from klamm.runtime.actions import Pause
 from klamm.runtime.cluster_spec import ClusterSpec
@@ -20,8 +22,8 @@ PLAN = {
 }
 
 
-def three_brokers(seed: int) -> tuple[SimulatedDriver, ScenarioRunner]:
-    spec = ClusterSpec(broker_ids=(0, 1, 2), config={"log.dirs": "/a,/b"}, seed=seed)
+def three_brokers(seed: int, **more: Any) -> tuple[SimulatedDriver, ScenarioRunner]:
+    spec = ClusterSpec(broker_ids=(0, 1, 2), config={"log.dirs": "/a,/b"}, seed=seed, **more)
     driver = SimulatedDriver(SimulatedWorld(spec))
     runner = ScenarioRunner(driver)
     runner.run_step(Step("up", (BringUp((0, 1, 2)),), (Quiesce(),)))
@@ -33,6 +35,24 @@ def run(runner: ScenarioRunner, name: str, line: str, **files: str) -> ToolResul
     result = runner.run_step(Step(name, (tool,))).tool
     assert result is not None
     return result
+
+
+def test_the_limits_on_partitions_are_those_of_the_cluster() -> None:
+    _, runner = three_brokers(seed=0, partition_limits=PartitionLimits(per_request=2, cluster=4))
+    one_too_many = "The request adds 3 partitions; at most 2 are allowed in one request."
+    full = "The cluster has 3 partitions and would have 5; at most 4 are allowed."
+    for line, refusal in (
+        ("--create --topic a --partitions 3", one_too_many),
+        ("--create --topic a --replica-assignment 0,1,2", one_too_many),
+        ("--create --topic a --partitions 2", None),
+        ("--create --topic b", None),
+        ("--create --topic c --partitions 2", full),
+        ("--alter --topic b --partitions 4", one_too_many),
+        ("--alter --topic b --partitions 3", full),
+        ("--alter --topic b --partitions 2", None),
+    ):
+        done = run(runner, "topics", line)
+        assert (refusal or "", done.rc) == (done.stdout.partition(" : ")[2].strip(), bool(refusal))
 
 
 def move_a_log_dir(seed: int) -> tuple[float, int]:

@@ -191,8 +191,10 @@ def test_a_moment_that_is_never_reached() -> None:
 def test_steps_are_added_where_the_drill_is_and_forgotten_before_it() -> None:
     with travel() as travelling:
         go(travelling, "step 2")
+        assert travelling.timeline.drill.source == "mine.yaml"
         travelling.do("kill: 1")
         travelling.do("heal_all")
+        assert travelling.timeline.drill.source == "fork of mine.yaml"
         go(travelling, "16.5s")
         place = travelling.timeline.place
         travelling.do("pause: 1")
@@ -217,6 +219,7 @@ def test_steps_are_added_where_the_drill_is_and_forgotten_before_it() -> None:
         assert "pause: 1" in travelling.text
         back_to(travelling, "step 2")
         assert travelling.text == DRILL
+        assert travelling.timeline.drill.source == "mine.yaml"
         assert len(travelling.timeline.driver.cluster.nodes) == 2
         travelling.finish()
         assert journal(travelling) == journal_of_run(DRILL)

@@ -88,9 +88,19 @@ def test_create_leaves_the_defaults_to_the_cluster() -> None:
             "--replication-factor 32768",
             "The replication factor must be between 1 and 32767 inclusive",
         ),
+        ("--config retention=1", "Unknown topic config name: retention"),
+        (
+            "--config min.compaction.lag.ms=2 --config max.compaction.lag.ms=1",
+            "conflict topic config setting min.compaction.lag.ms (2) > max.compaction.lag.ms (1)",
+        ),
+        (
+            "--config retention.ms",
+            "requirement failed: Invalid topic config: all configs to be added must be in the "
+            'format "key=val".',
+        ),
     ],
 )
-def test_counts_are_checked_before_the_cluster_is_asked(line: str, said: str) -> None:
+def test_counts_and_configs_are_checked_before_the_cluster_is_asked(line: str, said: str) -> None:
     cluster = Cluster()
     result = run(cluster, f"--create --topic t {line}")
     assert result.stdout == f"Error while executing topic command : {said}\n"

@@ -132,6 +132,23 @@ def test_cancel(tool: Tool) -> None:
     )
 
 
+def test_moves_between_log_directories_are_cancelled_while_they_run(tool: Tool) -> None:
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1, 2], "log_dirs": ["/b"] * 3})
+    replicas = [TopicPartitionReplica("a", 0, broker_id) for broker_id in range(3)]
+    tool.world.cluster.log_dirs = {
+        replicas[0]: ReplicaLogDirs("/a", "/b"),
+        replicas[1]: ReplicaLogDirs("/a", "/c"),
+        replicas[2]: ReplicaLogDirs("/b", None),
+    }
+    cancelled = tool(SERVER, "cancel", "--preserve-throttles")
+    assert cancelled.stdout == (
+        "None of the specified partition reassignments are active.\n"
+        "Successfully started log directory moves for: a-0-0,a-0-1\n"
+    )
+    asked = [one.future for one in tool.world.cluster.log_dirs.values()]
+    assert asked == ["/a", "/a", None]
+
+
 def test_what_the_controller_refuses(tool: Tool) -> None:
     tool.plan(*({"topic": "a", "partition": p, "replicas": [3]} for p in (1, 0)))
     tool.world.cluster.refused = {

@@ -153,3 +153,16 @@ def test_with_quirk_c2_a_duplicate_id_fails_the_failover_as_in_kafka() -> None:
     failed = cluster.rows(Kind.EVENT_FAILED)
     assert failed
     assert failed[0].outcome is not None and "already belongs to another topic" in failed[0].outcome
+
+
+def test_no_id_begins_with_a_dash() -> None:
+    """A command line would take it for an option."""
+    dash = [0xF8, *[0] * 15]
+    drawn = iter([*dash, *[1] * 16])
+
+    class Drawn:
+        def next_int(self, bound: int) -> int:
+            assert bound == 256
+            return next(drawn)
+
+    assert new_topic_id(Drawn()) == "AQEBAQEBQQGBAQEBAQEBAQ"

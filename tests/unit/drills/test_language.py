@@ -793,6 +793,10 @@ WRONG_FILES = {
     ),
     "a: b: c": "d.yaml:1:5: mapping values are not allowed here",
     "a\n---\nb": "d.yaml:2:1: but found another document",
+    "a\0": (
+        "d.yaml: not YAML: unacceptable character #x0000: special characters are not allowed in "
+        '"<unicode string>", position 1'
+    ),
 }
 
 

@@ -89,8 +89,17 @@ def test_a_bug_is_logged_once_for_each_place(caplog: pytest.LogCaptureFixture) -
         assert json.loads(bytes(answer.body))["error"]["definite"] is False
         return answer.status_code
 
+    def fail_elsewhere() -> None:
+        try:
+            int("x")
+        except ValueError as raised:
+            counts.unexpected(SCOPE, raised)
+
     assert [fail(error) for error in (ValueError(), ValueError(), KeyError())] == [500] * 3
     assert [record.exc_info is not None for record in caplog.records] == [True] * 2
+    fail_elsewhere()
+    fail_elsewhere()
+    assert len(caplog.records) == 3
 
 
 def test_answers_are_counted_by_status() -> None:

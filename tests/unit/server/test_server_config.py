@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import EndPoint
 from klamm.server.config import MAX_BROKERS, ServerConfig, check_broker_id, is_loopback
+from klamm.server.serve import _Ended, _Signals
 from klamm.zk.security import ZooKeeperTls
 
 LISTEN: dict[str, Any] = {"brokers": 3}
@@ -163,3 +165,17 @@ def test_a_broker_id_has_a_port() -> None:
 def test_what_only_this_machine_reaches() -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
     assert not any(map(is_loopback, ("0.0.0.0", "192.0.2.1", "::", "example.org", "")))
+
+
+def test_only_the_first_signal_counts() -> None:
+    signals, ended = _Signals(), []
+    with pytest.raises(_Ended):
+        signals.catch(signal.SIGINT, None)
+    signals.on_signal = lambda: ended.append(True)
+    signals.catch(signal.SIGTERM, None)
+    assert (signals.exit_code, ended) == (130, [])
+    during = _Signals()
+    during.on_signal = lambda: ended.append(True)
+    during.catch(signal.SIGTERM, None)
+    during.catch(signal.SIGINT, None)
+    assert (during.exit_code, ended) == (0, [True])

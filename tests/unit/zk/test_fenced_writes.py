@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from klamm.cluster.errors import OperationTooBig
 from klamm.zk.fenced_writes import FencedDeleter, FencedWriter
 from klamm.zk.memory_store import MemoryServer, MemoryStore
-from klamm.zk.request_size import transaction_size
+from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
 from klamm.zk.store import (
     Check,
     Create,
@@ -63,6 +64,23 @@ def test_no_group_exceeds_its_bytes() -> None:
     assert max(sizes) <= 1_000
     assert min(sizes[:-1]) > 800
     assert Recorder(group_bytes=1_000).sizes(creates(2, b"x" * 5_000)) == [1, 1]
+
+
+def test_a_group_may_have_exactly_its_bytes() -> None:
+    full = transaction_size([Check("/controller_epoch", 0), *creates(3)])
+    assert Recorder(group_bytes=full).sizes(creates(6)) == [3, 3]
+    assert Recorder(group_bytes=full - 1).sizes(creates(6)) == [2, 2, 2]
+
+
+def test_an_operation_may_have_exactly_zookeepers_maximum_size() -> None:
+    recorder = Recorder()
+    least = transaction_size([Check("/controller_epoch", 0), Create("/n", b"")])
+    largest = Create("/n", b"x" * (MAX_TRANSACTION_BYTES - least))
+    assert recorder.sizes([Create("/a", b""), largest]) == [1, 1]
+    too_big = Create("/m", b"x" * (MAX_TRANSACTION_BYTES - least + 1))
+    with pytest.raises(OperationTooBig, match=r"^/m: a write of 1048[0-9]{3} bytes exceeds"):
+        recorder.sizes([Create("/b", b""), too_big])
+    assert recorder.transactions == []
 
 
 @pytest.mark.parametrize(
