@@ -112,6 +112,14 @@ def test_a_failed_log_directory_without_a_notification_is_found(world: Simulated
     ]
 
 
+def test_a_failed_log_directory_counts_for_the_replicas_of_its_broker_alone(
+    world: SimulatedWorld,
+) -> None:
+    broker(world, 0).replica_manager.offline_partitions[SINGLE] = None
+    broker(world, 0).replica_manager.offline_partitions[TopicPartition("gone", 0)] = None
+    assert check_simulated_world(world) == []
+
+
 def test_a_log_directory_that_did_not_fail_is_found(world: SimulatedWorld) -> None:
     active_controller(world).context.replicas_on_offline_dirs[1] = {TP}
     assert check_simulated_world(world) == [

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from klamm.brokers.constant_rate import producer, replica_rates
-from klamm.cluster.constant_rate import RATE_MARGIN_MS
-from klamm.cluster.requests import Message
+from klamm.cluster.constant_rate import RATE_MARGIN_MS, RevokeRates
+from klamm.cluster.data_requests import FetchRequest
+from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.network import LinkFault
 from klamm.runtime.simulated.world import SimulatedWorld
@@ -210,3 +211,31 @@ def test_rates_and_a_request_every_100_ms_lead_to_the_same_changes() -> None:
     for tp in T:
         more = max(by_rate.log_ends(tp).values()) - max(by_request.log_ends(tp).values())
         assert -slack_s * 50 <= more <= (leaderless_s + slack_s) * 50
+
+
+def keeping_up(cluster: GrowingCluster, leader: int) -> list[int]:
+    """The followers that the leader of T[leader] has an agreement with."""
+    partition = cluster.world.nodes[leader].node.broker.replica_manager.partitions[T[leader]]
+    return [broker_id for broker_id in IDS if broker_id != leader and partition.keeps_up(broker_id)]
+
+
+def test_the_agreements_with_others_outlast_a_broker_that_is_gone(cluster: GrowingCluster) -> None:
+    assert [keeping_up(cluster, n) for n in IDS] == [[1, 2], [0, 2], [0, 1]]
+    sent: list[Message] = []
+    cluster.world.transport.add_tap(sent.append)
+    cluster.world.kill(1)
+    cluster.world.run_for(1)
+    assert [keeping_up(cluster, n) for n in (0, 2)] == [[2], [0]]
+    cluster.world.run_for(1_000)
+    fetches = [one.body for one in sent if isinstance(one.body, FetchRequest)]
+    assert {tp for body in fetches for tp in body.partitions} <= {T[1]}
+    cluster.check()
+
+
+def test_only_an_agreement_of_this_leader_epoch_is_revoked(cluster: GrowingCluster) -> None:
+    epoch = cluster.state().leader_epoch
+    leader, follower = (Address("broker", n) for n in (0, 2))
+    for revoked, others in ((epoch - 1, [1, 2]), (epoch + 1, [1, 2]), (epoch, [1])):
+        body = RevokeRates({T[0]: revoked})
+        cluster.world.nodes[0].node.broker.receive(Message(follower, leader, -1, body))
+        assert keeping_up(cluster, 0) == others

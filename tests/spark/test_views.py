@@ -77,6 +77,7 @@ def test_views_tell_their_columns_and_nothing_is_written(engine: Engine, asked: 
         "SELECT",
         "",
     ):
-        with pytest.raises(UsageError, match="invalid query"):
+        with pytest.raises(UsageError, match="invalid query") as caught:
             asked(words)
+        assert caught.value.hint
     assert len(asked("SELECT * FROM events").rows) == 5

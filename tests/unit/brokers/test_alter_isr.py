@@ -288,6 +288,21 @@ def test_who_lacks_records_of_earlier_epochs_is_not_proposed(network: Network) -
         assert (bool(asked(network)), hosted(network).high_watermark) == (is_proposed, 0)
 
 
+def test_a_fetch_up_to_the_high_watermark_is_proposed_before_the_high_watermark_rises(
+    network: Network,
+) -> None:
+    """A follower that lags no longer holds the high watermark, until its fetch lets it rise."""
+    fetch(network, 2)
+    answer(network, t0=Errors.INVALID_REQUEST)
+    produced = ProduceRequest(1, 1_000, {T0: CountedBatch(10, 1_000)})
+    network.request(1, produced, Address("client", 5))
+    assert hosted(network).high_watermark == 0
+    network.pass_time(30_001)
+    network.request(1, fetch_of(2, offset=3, epoch=3), Address("broker", 2))
+    assert hosted(network).pending == ASKED
+    assert hosted(network).high_watermark == 3
+
+
 def test_a_partition_missing_in_the_answer_is_sent_again(network: Network) -> None:
     fetch(network, 2, T0, T1)
     answer(network, t1=LeaderAndIsr(1, 3, (1, 2), 8))

@@ -249,6 +249,42 @@ def test_a_partition_has_no_leader_from_its_first_place_to_its_last(
         assert last.prev_leader == -1
 
 
+@pytest.mark.parametrize("kind", [Planted.UNCLEAN, Planted.LEADERLESS])
+def test_a_leader_that_was_lost_comes_back_and_leads_again(
+    kind: Planted, small: tuple[Path, Truth]
+) -> None:
+    folder, truth = small
+    rows = [line.row for line in lines(folder / JOURNAL_FILE)]
+    for anomaly in (one for one in truth.anomalies if one["kind"] == kind):
+        place = (anomaly["topic"], anomaly["partition"])
+        begin, led = anomaly["places"][0]["line"] - 1, anomaly["places"][-1]["line"]
+        lost = (row for row in rows[begin:] if row and row.to == "OfflineReplica")
+        leader = next(row.replica for row in lost if (row.topic, row.partition) == place)
+        back = begin + next(
+            n for n, row in enumerate(rows[begin:]) if row and row.detail == "BrokerModifications"
+        )
+        story = [row for row in rows[back : back + 7] if row is not None]
+        elected = [story.pop(2)] if kind is Planted.LEADERLESS else []
+        assert [row.leader for row in elected] == [leader] * len(elected)
+        assert not elected or led == back + 3
+        assert [(row.kind, row.detail or row.to) for row in story[:6]] == [
+            (Kind.EVENT, "BrokerModifications"),
+            (Kind.REPLICA_TRANSITION, "OnlineReplica"),
+            (Kind.EVENT, "AlterIsrReceived(1 partitions)"),
+            (Kind.ISR_CHANGED, None),
+            (Kind.EVENT, "ReplicaLeaderElection"),
+            (Kind.PARTITION_TRANSITION, "OnlinePartition"),
+        ]
+        assert (story[1].replica, story[5].leader) == (leader, leader)
+        assert len(story[5].isr or ()) == 3
+
+
+def test_an_epoch_has_at_most_two_controllers(tmp_path: Path) -> None:
+    options = replace(QUIET, events=8_000, planted={Planted.TWO_CONTROLLERS: 4})
+    truth = generate(options, Format.JOURNAL, tmp_path / "shared")
+    assert len({one["epoch"] for one in truth.anomalies}) == 4
+
+
 def test_a_stuck_move_begins_and_never_ends(small: tuple[Path, Truth]) -> None:
     folder, truth = small
     phases = defaultdict(list)

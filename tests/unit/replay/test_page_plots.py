@@ -30,3 +30,5 @@ def test_no_interval_hides_who_was_offline_in_it() -> None:
         *((50, 15), (60, 0), (70, 4), (80, 4)),
     ]
     assert plot.end_ms == 90
+    (empty,) = offline_plots(Answers({}, 0, None, 10, listings, {}, nothing), 0)
+    assert empty.end_ms == 0

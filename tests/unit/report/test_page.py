@@ -235,6 +235,21 @@ def test_a_label_stays_inside_the_picture() -> None:
     assert float(str(label.attributes["x"])) + 6.5 * len(label.text) <= WIDTH
 
 
+def test_the_text_of_an_arrow_stays_inside_the_picture_as_long_as_it_fits() -> None:
+    lives: dict[str, list[Span]] = {f"broker {n}": [] for n in range(9)}
+    words = ("short", "x" * 40, "x" * 200)
+    arrows = [Arrow(0, text, ("broker 8",)) for text in words]
+    texts = [
+        text
+        for text in drawn(SequenceDiagram("s", lives, arrows)).all("text")
+        if text.text[:1] in ("s", "x")
+    ]
+    begins = [float(str(text.attributes["x"])) for text in texts]
+    ends = [begin + 6.9 * len(text.text) for begin, text in zip(begins, texts, strict=True)]
+    assert begins[0] > begins[1] > begins[2]
+    assert max(ends) <= WIDTH - 4 and begins[2] >= 4
+
+
 def test_a_step_line_is_flat_until_the_value_changes() -> None:
     root = drawn(*plots()[:1])
     (line,) = root.all("path", "step")

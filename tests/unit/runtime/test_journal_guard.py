@@ -82,3 +82,21 @@ def test_a_log_that_cannot_be_written_counts_as_well(tmp_path: Path, times: int)
         guarded.run(RETRY_INTERVAL_MS)
         assert guarded.candidacy.hold is None
     guarded.close()
+
+
+def test_a_failure_that_is_over_before_it_is_looked_at_holds_nobody(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path)
+    log = guarded.logs.open(1)
+    for _ in range(2):
+        with files_limited_to(10_000):
+            log.info("x" * 20_000)
+            guarded.guard.flush()
+        assert guarded.logs.retry()
+        guarded.run()
+        assert (guarded.guard.failure, guarded.candidacy.hold, guarded.changes) == (None, None, [])
+    with files_limited_to(10_000):
+        log.info("x" * 20_000)
+        guarded.guard.flush()
+        guarded.run()
+        assert guarded.candidacy.hold is not None
+    guarded.close()
