@@ -139,6 +139,24 @@ def test_min_isr_filters_work_here() -> None:
     assert result.stdout == "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n"
 
 
+@pytest.mark.parametrize(
+    ("leader", "isr", "min_isr", "is_under", "is_at"),
+    [
+        (1, (1,), 2, True, False),
+        (1, (1, 2), 2, False, True),
+        (1, (1, 2, 3), 2, False, False),
+        (None, (1, 2), 2, True, True),
+        (None, (1, 2, 3), None, True, False),
+        (1, (1,), None, False, False),
+    ],
+)
+def test_a_partition_is_under_its_min_isr_or_at_it(
+    leader: int | None, isr: tuple[int, ...], min_isr: int | None, is_under: bool, is_at: bool
+) -> None:
+    partition = PartitionDescription("t", 0, leader, (1, 2, 3), isr, min_isr=min_isr)
+    assert (partition.is_under_min_isr, partition.is_at_min_isr) == (is_under, is_at)
+
+
 def test_alter_sends_only_the_new_lists_and_says_nothing() -> None:
     cluster = Cluster("t")
     result = run(cluster, "--alter --topic t --partitions 3 --replica-assignment 1:2,2:1,1:2")
