@@ -130,6 +130,30 @@ def test_a_session_without_connection_times_out(server: MemoryServer, clock: Man
     assert len(inbox.events) == 2
 
 
+def test_a_session_that_is_opened_anew_while_the_link_is_cut_stays_cut(
+    server: MemoryServer, clock: ManualClock
+) -> None:
+    store, inbox = MemoryStore(server), Inbox()
+    store.add_listener(inbox.put)
+    server.cut(store.session_id, is_heard=False)
+    server.expire_session(store.session_id)
+    assert inbox.events == [SessionEvent(SessionState.DISCONNECTED)], "no expiry gets through"
+    store.reopen()
+    assert server.is_cut(store.session_id)
+    assert SessionEvent(SessionState.CONNECTED) not in inbox.events
+    server.restore(store.session_id)
+    assert inbox.events[-1] == SessionEvent(SessionState.CONNECTED)
+    ok(store, Create("/e", None, ephemeral=True))
+    server.cut(store.session_id, is_heard=False)
+    store.close()
+    assert "/e" in server.tree.nodes, "the server has not heard of the end of the session"
+    expires_ms = server.next_expiry_ms()
+    assert expires_ms is not None
+    clock.now = expires_ms
+    server.expire_due()
+    assert "/e" not in server.tree.nodes
+
+
 def test_a_silent_expiry_is_reported_at_the_next_call(server: MemoryServer) -> None:
     store, inbox = MemoryStore(server), Inbox()
     store.add_listener(inbox.put)
