@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from math import isnan
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -188,12 +189,12 @@ def _text(name: str, value: float, maximum: int | None) -> str:
     """Return a quota as the value of a config. Raises InvalidRequest."""
     if maximum is None:
         return repr(value)
-    kind = "LONG" if maximum == _LONG_MAX else "INT"
-    if not abs(value) <= maximum or abs(int(value + _EPSILON) - value) > _EPSILON:
+    # As Scala converts a double to an integer: 0 for NaN, and never beyond the limits of the type.
+    number = 0 if isnan(value) else int(max(-maximum - 1, min(value + _EPSILON, maximum)))
+    if abs(float(number) - value) > _EPSILON:
+        kind = "LONG" if maximum == _LONG_MAX else "INT"
         raise InvalidRequest(f"Configuration {name} must be a {kind} value")
-    if maximum == _INT_MAX and value < 0:
-        raise InvalidRequest(f"Invalid value {value:g} for configuration {name}: at least 0")
-    return str(int(value + _EPSILON))
+    return str(number)
 
 
 def _name(znode: str) -> str | None:

@@ -367,7 +367,7 @@ def test_quotas_are_kept_filtered_and_refused(server: ClusterServer) -> None:
 
     for of, key, value, message in (
         (entity(user="a"), rate, 0.5, f"Configuration {rate} must be a LONG value"),
-        (entity(user="a"), rate, float("nan"), f"Configuration {rate} must be a LONG value"),
+        (entity(user="a"), rate, 2.0**64, f"Configuration {rate} must be a LONG value"),
         (entity(user="a"), "SCRAM-SHA-256", 1.0, "Invalid configuration key SCRAM-SHA-256"),
         (entity(user=""), rate, 1.0, "Empty user not supported"),
         (entity(), rate, 1.0, "Invalid empty client quota entity"),

@@ -105,6 +105,12 @@ def test_a_deletion_found_twice_is_reported_once(table: WatchTable) -> None:
     assert armed(table) == {"/b": DATA}
 
 
+def test_a_deletion_that_one_watch_reported_is_not_taken_for_two(table: WatchTable) -> None:
+    send(table, a=CHILD, b=DATA)
+    for path in ("/a", "/b", "/a", "/b"):
+        assert table.fired(DELETED, path)
+
+
 def test_later_deletions_of_the_same_znode_are_notified(table: WatchTable) -> None:
     answer_due = send(table, a=DATA | CHILD)
     assert table.fired(DELETED, "/a")
@@ -152,6 +158,18 @@ def test_a_second_loss_keeps_the_first_zxid_until_all_is_armed_again(table: Watc
     assert third.payload[:8] == (300).to_bytes(8)
 
 
+def test_a_second_loss_forgets_no_request(table: WatchTable) -> None:
+    wanted = {f"/{'long' * 20}{index}": DATA for index in range(4_000)}
+    requests = list(set_watches(1, wanted, CHROOT, table))
+    for request in requests:
+        request.serialize()
+        answer(request)
+    table.disconnected(100)
+    assert len(table.rearm(CHROOT)) == len(requests) > 2
+    table.disconnected(200)
+    assert armed(table) == wanted
+
+
 def test_a_watch_that_fired_before_a_second_loss_is_not_armed_again(table: WatchTable) -> None:
     answer(send(table, a=DATA, b=DATA))
     table.disconnected(100)
@@ -178,7 +196,7 @@ def test_requests_are_bounded_and_keep_a_znodes_watches_together(table: WatchTab
     wanted = {f"/{'long' * 20}{index}": DATA | CHILD for index in range(4_000)}
     requests = list(set_watches(1, wanted, CHROOT, table))
     assert len(requests) > 1
-    assert all(len(request.payload) < 129 * 1024 for request in requests)
+    assert all(len(request.payload) < 128 * 1024 + 50 for request in requests)
     together: dict[str, int] = {}
     for request in requests:
         together.update(request.watches)
