@@ -142,6 +142,18 @@ def test_a_brokers_own_value_is_stronger_than_that_of_all() -> None:
     assert (entry.value, [one.value for one in entry.synonyms]) == ("7", ["7", "9"])
 
 
+def test_an_override_is_followed_by_what_holds_without_it() -> None:
+    ms, hours = "log.roll.ms", "log.roll.hours"
+    broker = BrokerConfigs(static={hours: "1", ms: "4"})
+    entries = {entry.name: entry for entry in topic_entries({"segment.ms": "9"}, broker)}
+    assert [(one.source.value, one.name, one.value) for one in entries["segment.ms"].synonyms] == [
+        ("DYNAMIC_TOPIC_CONFIG", "segment.ms", "9"),
+        ("STATIC_BROKER_CONFIG", ms, "4"),
+        ("STATIC_BROKER_CONFIG", hours, "1"),
+        ("DEFAULT_CONFIG", hours, "168"),
+    ]
+
+
 def test_a_broker_shows_every_config_that_it_takes_at_its_start() -> None:
     static = {"broker.id": "3", "log.roll.hours": " 5", "log.retention.minutes": "7"}
     own = {"replica.fetch.max.bytes": "8", RATE: "x"}
