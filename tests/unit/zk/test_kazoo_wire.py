@@ -102,6 +102,25 @@ def test_the_size_of_a_transaction_is_known_before_it_is_made(chroot: str) -> No
     assert len(payload) == transaction_size(ops, len(chroot))
 
 
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a_read_says_whether_it_watches_and_is_reported_once(is_watched: bool) -> None:
+    reads: list[ReadResult] = []
+    request = SingleRead(GetData("/a", is_watched), ROOT, lambda _, result: reads.append(result))
+    assert request.payload == b"\0\0\0\2/a" + bytes([is_watched])
+    request.set(None)
+    request.set(None)
+    assert reads == [ReadResult(ResultCode.NONODE)]
+
+
+def test_a_failure_that_is_no_answer_of_zookeeper_is_kept() -> None:
+    request = Multi([Check("/a", 0)], ROOT)
+    failure = ValueError("not an answer")
+    request.set_exception(failure)
+    assert (request.code, request.error) == (ResultCode.SYSTEMERROR, failure)
+    request.forget()
+    assert (request.code, request.error) == (None, None)
+
+
 def test_an_answer_is_taken_once() -> None:
     request = Multi([Check("/a", 0)], ROOT)
     request.set([])

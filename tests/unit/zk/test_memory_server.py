@@ -10,6 +10,7 @@ from klamm.zk.memory_store import Crashed, MemoryServer, MemoryStore
 from klamm.zk.store import (
     Create,
     Delete,
+    GetChildren,
     GetData,
     ResultCode,
     SessionEvent,
@@ -152,6 +153,74 @@ def test_a_session_that_is_opened_anew_while_the_link_is_cut_stays_cut(
     clock.now = expires_ms
     server.expire_due()
     assert "/e" not in server.tree.nodes
+
+
+def test_a_second_disconnection_changes_nothing_and_sessions_expire_in_order(
+    server: MemoryServer, clock: ManualClock
+) -> None:
+    first, second, inbox = MemoryStore(server), MemoryStore(server), Inbox()
+    second.add_listener(inbox.put)
+    server.disconnect(second.session_id)
+    expires_ms = server.next_expiry_ms()
+    assert expires_ms is not None
+    clock.now += 10
+    server.disconnect(second.session_id)
+    assert server.next_expiry_ms() == expires_ms
+    assert inbox.events == [SessionEvent(SessionState.DISCONNECTED)]
+    server.disconnect(first.session_id)
+    clock.now += 1_000_000
+    assert server.expire_due() == [first.session_id, second.session_id]
+
+
+def test_a_session_that_only_hears_nothing_is_heard_for_two_thirds_of_its_timeout(
+    server: MemoryServer, clock: ManualClock
+) -> None:
+    store = MemoryStore(server, timeout_ms=6_000)
+    began_ms = clock.now
+    server.cut(store.session_id, is_heard=True)
+    assert server.next_expiry_ms() == began_ms + 4_000 + 6_000
+    clock.now += 3_999
+    assert server.hears(store.session_id)
+    clock.now += 1
+    assert not server.hears(store.session_id)
+    clock.now -= 1
+    server.restore(store.session_id)
+    assert not server.hears(store.session_id)
+    assert server.next_expiry_ms() is None
+    server.cut(store.session_id, is_heard=False)
+    assert not server.hears(store.session_id)
+    assert server.next_expiry_ms() == clock.now + 6_000
+
+
+def test_who_records_commits_is_told_before_who_watches(server: MemoryServer) -> None:
+    store = MemoryStore(server)
+    told: list[str] = []
+    server.commit_taps.append(lambda *_: told.append("recorded"))
+    store.add_listener(lambda _: told.append("watched"))
+    store.read([GetChildren("/", watch=True)])
+    for name in "hgfedcba":
+        ok(store, Create(f"/{name}", None))
+    assert told == ["recorded", "watched", *["recorded"] * 7]
+    assert store.read([GetChildren("/")])[0].children == [*"abcdefgh"]
+
+
+def test_the_lag_of_a_session_changes_and_ends_with_it(
+    server: MemoryServer, clock: ManualClock
+) -> None:
+    store, writer = MemoryStore(server), MemoryStore(server)
+    server.set_lag(store.session_id, 1_000)
+    server.set_lag(store.session_id, 50)
+    ok(writer, Create("/a", None))
+    assert server.next_lagging_ms() == clock.now + 50
+    assert store.read([GetData("/a")])[0].code is ResultCode.NONODE
+    server.set_lag(store.session_id, 0)
+    assert store.read([GetData("/a")])[0].code is ResultCode.OK
+    ok(writer, Create("/c", None))
+    assert store.read([GetData("/c")])[0].code is ResultCode.OK
+    server.set_lag(store.session_id, 50)
+    server.expire_session(store.session_id, notify=False)
+    ok(writer, Create("/b", None))
+    assert server.next_lagging_ms() is None
 
 
 def test_a_silent_expiry_is_reported_at_the_next_call(server: MemoryServer) -> None:
