@@ -14,7 +14,7 @@ from klamm.brokers.clients.batches import Batch, Counted, PartitionBatches
 from klamm.brokers.clients.config import ClientConfig, ProducerConfig
 from klamm.brokers.clients.network_client import NetworkClient
 from klamm.brokers.clients.producer import EPOCH_MAX, Idempotence, Producer
-from klamm.brokers.clients.ranges import Acknowledged, add_acknowledged
+from klamm.brokers.clients.ranges import Acknowledged, add_acknowledged, readable_part
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     InitProducerIdRequest,
@@ -26,7 +26,7 @@ from klamm.cluster.client_requests import (
 )
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.errors import InvalidConfig
-from klamm.cluster.records import SEQUENCE_MAX, Stretch
+from klamm.cluster.records import SEQUENCE_MAX, Interval, IntervalRecords, Stretch
 from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import registered
@@ -248,6 +248,24 @@ def test_acknowledged_records_that_follow_each_other_are_one_entry(
     known = [first]
     add_acknowledged(known, added)
     assert known == (merged or [first, added])
+
+
+@pytest.mark.parametrize(
+    ("offset", "read"),
+    [
+        (10, [Stretch(1, 10, 15), Stretch(2, 15, 30)]),
+        (12, [Stretch(1, 12, 15), Stretch(2, 15, 30)]),
+        (15, [Stretch(2, 15, 30)]),
+        (20, [Stretch(2, 20, 30)]),
+        (29, [Stretch(2, 29, 30)]),
+        (30, []),
+    ],
+)
+def test_records_before_the_position_are_not_read(offset: int, read: list[Stretch]) -> None:
+    """The first of the fetched records may come before the offset that was asked for."""
+    bounds = ((1, 10, 15), (2, 15, 20), (2, 20, 30))
+    records = IntervalRecords(tuple(Interval(*one, one[2] - one[1]) for one in bounds))
+    assert readable_part(records, offset).stretches == read
 
 
 def test_a_repeated_or_foreign_response_is_ignored() -> None:

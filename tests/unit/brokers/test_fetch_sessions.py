@@ -5,6 +5,11 @@ Sources: FetchManager.newContext, IncrementalFetchContext, FetchSessionCache.try
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+import pytest
+
 from klamm.brokers.leaders.fetch_sessions import EVICTION_MS, FetchSession, FetchSessions
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import (
@@ -16,6 +21,7 @@ from klamm.cluster.data_requests import (
     FetchRequest,
     FetchResponse,
 )
+from klamm.cluster.records import EpochEndOffset
 from klamm.cluster.types import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", partition) for partition in range(3))
@@ -106,6 +112,62 @@ def test_unknown_sessions_and_epochs_are_errors() -> None:
     assert answer == FetchResponse({}, error=Errors.INVALID_FETCH_SESSION_EPOCH, session_id=id_)
     sessions.begin(request(FetchMetadata(id_, FINAL_EPOCH), T0), 0.0)
     assert error_of(sessions, id_, 3) is Errors.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_news"),
+    [
+        ({}, False),
+        ({"log_end_offset": 99}, False),
+        ({"high_watermark": 9}, True),
+        ({"log_start_offset": 1}, True),
+        ({"diverging": EpochEndOffset(4, 2)}, True),
+    ],
+)
+def test_a_partition_is_in_a_response_if_anything_is_news(
+    changes: dict[str, Any], is_news: bool
+) -> None:
+    sessions = FetchSessions(10)
+    id_ = opened(sessions, T0)
+    one = msgspec.structs.replace(fetched(10), **changes)
+    for epoch, expected in ((1, is_news), (2, "diverging" in changes)):
+        whole, session = begun(sessions, request(FetchMetadata(id_, epoch)))
+        answer = sessions.respond(whole, session, {T0: one, T1: one}, 0.0)
+        assert answer.partitions == ({T0: one} if expected else {})
+
+
+def test_after_the_last_epoch_comes_the_first() -> None:
+    sessions = FetchSessions(10)
+    id_ = opened(sessions, T0)
+    _, session = begun(sessions, request(FetchMetadata(id_, 1)))
+    session.epoch = 2**31 - 1
+    begun(sessions, request(FetchMetadata(id_, 2**31 - 1)))
+    assert session.epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("used_ms", "wanted", "is_evicted"),
+    [
+        pytest.param(EVICTION_MS, (T0, T1), False, id="just not old"),
+        pytest.param(EVICTION_MS + 1, (T0, T1), True, id="old and smaller"),
+        pytest.param(EVICTION_MS + 1, (T0,), False, id="as large"),
+    ],
+)
+def test_a_session_in_use_is_evicted_only_if_it_is_old_and_smaller(
+    used_ms: float, wanted: tuple[TopicPartition, ...], is_evicted: bool
+) -> None:
+    sessions = FetchSessions(1)
+    id_ = opened(sessions, T0)
+    begun(sessions, request(FetchMetadata(id_, 1)), used_ms)
+    assert (opened(sessions, *wanted, now_ms=used_ms) != 0) == is_evicted
+    assert (error_of(sessions, id_, 2) is Errors.NONE) != is_evicted
+
+
+def test_a_full_fetch_ends_the_session_that_it_names() -> None:
+    sessions = FetchSessions(2)
+    id_ = opened(sessions, T0)
+    sessions.begin(request(FetchMetadata(id_, INITIAL_EPOCH), T0), 0.0)
+    assert len(sessions) == 0
 
 
 def test_a_full_cache_evicts_an_idle_session_or_an_old_and_smaller_one() -> None:

@@ -76,6 +76,13 @@ def test_lengths_that_lie_are_malformed(frame: bytes) -> None:
         parse_request(frame)
 
 
+def test_an_unknown_tagged_field_may_end_with_its_message_but_no_later() -> None:
+    body = METADATA_V9 + b"\x01\0\0\0" + b"\x01\x05"
+    assert parse_request(body + b"\x03abc").body == parse_request(body + b"\x00").body
+    with pytest.raises(InvalidRequestFrame):
+        parse_request(body + b"\x04abc")
+
+
 def test_elements_of_arrays_and_tagged_fields_are_counted() -> None:
     groups = request_header(RequestKey(42, 0, 1), "c") + request_body(
         RequestKey(42, 0, 1), {"groups_names": ["a", "b", "c"]}
