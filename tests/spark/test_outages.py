@@ -173,6 +173,28 @@ def test_a_shrink_that_was_requested_is_no_problem(engine: Engine, coded: Coded)
     assert unplanned(engine, events) == [(10, 1), (70, 2), (130, 5), (150, 4)]
 
 
+def test_a_shrink_belongs_to_a_reassignment_from_its_first_time_to_its_last(
+    engine: Engine, coded: Coded
+) -> None:
+    moved = {"topic": "t", "partition": 0}
+    text = "ReplicaAssignment(replicas=9,4, addingReplicas=, removingReplicas=4)"
+
+    def phase(to: str, t_ms: int) -> dict[str, Any]:
+        about = {"reassignment": "t-0->9", "detail": text, "to_state": to}
+        return {"kind": "reassignment_phase", "t_ms": t_ms, **about, **moved}
+
+    def left(t_ms: int) -> dict[str, Any]:
+        lost = {"leader": 9, "isr": [9], "prev_isr": [9, 4], "replica": 4}
+        return {"kind": "isr_removed", "t_ms": t_ms, **lost, **moved}
+
+    events = coded(
+        left(19), phase("U1", 20), left(20), left(21), phase("B8", 50), left(50), left(51)
+    )
+    changes = while_reassigned(engine.keep(moves(events)), engine.keep(reassignments(events)))
+    found = rows_of(engine, changes, "t_ms", "is_reassigned")
+    assert found == [(19, False), (20, True), (21, True), (50, True), (51, False)]
+
+
 def test_a_broker_that_closes_its_session_had_left_isrs_on_purpose(
     engine: Engine, coded: Coded
 ) -> None:
