@@ -275,6 +275,19 @@ def test_only_the_last_recovery_is_kept_whole() -> None:
     assert shrunk.text.endswith("steps:\n- kill: 2\n- heal_all\n- wait: 30s\n")
 
 
+def test_a_recovery_that_is_needed_stays() -> None:
+    text = HEAD + "".join(
+        f"  - {step}\n" for step in ("kill: 1", "kill: 2", "heal_all", "wait: 1s")
+    )
+    shrunk = shrink(
+        text,
+        lambda candidate: "kill: 2" in candidate and "heal_all" in candidate,
+        needs_recovery=False,
+    )
+    assert shrunk.text.endswith("steps:\n- kill: 2\n- heal_all\n- wait: 1s\n")
+    assert "checks" not in shrunk.text
+
+
 def test_steps_inside_other_steps_are_removed_and_unwrapped() -> None:
     steps = ["parallel: [[{kill: 0}, {kill: 1}], [{kill: 2}]]", "steps: [{kill: 0}, {stop: 1}]"]
     text = HEAD + "".join(f"  - {step}\n" for step in [*steps, "heal_all"])

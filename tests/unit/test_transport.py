@@ -43,6 +43,21 @@ def test_senders_that_ask_for_it_are_notified_of_the_end_of_a_broker() -> None:
     assert told == [GONE, GONE]
 
 
+def test_a_message_that_is_held_for_a_process_does_not_reach_the_next_one_at_its_address() -> None:
+    transport = RoutedTransport()
+    received: list[Message] = []
+    transport.register(CLIENT, received.append)
+    transport.register(BROKER, received.append)
+    transport.faults = (LinkFault(links=one_way([2], [BROKER.id]), is_clogged=True),)
+    transport.send(request(1, Address("broker", 2)))
+    transport.unregister(BROKER)
+    transport.register(BROKER, received.append)
+    transport.send(request(2, Address("broker", 2)))
+    assert received == []
+    transport.heal()
+    assert received == [request(2, Address("broker", 2))]
+
+
 def simulated(seed: int) -> tuple[SimulatedTransport, VirtualClock, list[Message], list[Message]]:
     clock = VirtualClock()
     transport = SimulatedTransport(clock, random.Random(seed))
