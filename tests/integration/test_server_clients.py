@@ -32,10 +32,11 @@ def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
 
 @pytest.fixture(scope="module")
 def api(server: ClusterServer) -> AsgiClient:
-    """With a topic of two partitions."""
+    """With two topics of two partitions; ``own`` is for one test."""
     api = AsgiClient(create_app(server))
-    topic = {"name": "t", "assignments": {"0": [0, 1], "1": [1, 0]}}
-    body = {"topics": [topic], "timeout_ms": 20_000}
+    assignments = {"0": [0, 1], "1": [1, 0]}
+    topics = [{"name": name, "assignments": assignments} for name in ("t", "own")]
+    body = {"topics": topics, "timeout_ms": 20_000}
     assert api.post("/topics", json=body).status_code == 200
     return api
 
@@ -53,7 +54,7 @@ def error(api: AsgiClient, path: str, **body: Any) -> tuple[int, str]:
 
 
 def test_a_producer_and_a_consumer_from_their_beginning_to_their_end(api: AsgiClient) -> None:
-    opened = ok(api, "/producers", topic="t", enable_idempotence=True)
+    opened = ok(api, "/producers", topic="own", enable_idempotence=True)
     assert (opened["partitions"], opened["has_values"]) == ([0, 1], False)
     producer = f"/producers/{opened['id']}"
     ok(api, f"{producer}/records", record_count=10, record_size_bytes=4_000)
@@ -64,7 +65,7 @@ def test_a_producer_and_a_consumer_from_their_beginning_to_their_end(api: AsgiCl
     assert sum(one["end"] - one["start"] for one in status["offsets"]) == 12
     assert {one["partition"] for one in status["offsets"]} == {0, 1}
 
-    consumer = f"/consumers/{ok(api, '/consumers', topic='t', start='beginning')['id']}"
+    consumer = f"/consumers/{ok(api, '/consumers', topic='own', start='beginning')['id']}"
     counted: list[dict[str, int]] = []
     while sum(one["end"] - one["start"] for one in counted) < 12:
         polled = ok(api, f"{consumer}/poll", wait_ms=20_000)
