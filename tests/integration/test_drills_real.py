@@ -153,7 +153,7 @@ def test_late_and_repeated_messages_arrive_on_a_real_zookeeper_too(
     assert (code, without_slowness(errors)) == (0, ""), out
     path.write_text(head + "  - delay: {from: zookeeper, to: 0, ms: 5}\n")
     code, out, errors = run(str(path))
-    assert (code, "require the simulated world" in out + errors) == (1, True)
+    assert (code, "requires the simulated world" in errors) == (2, True)
     assert below() == []
 
 
