@@ -28,7 +28,7 @@ _IMPOSSIBLE: Final = (
     steps.ActOnZooKeeper,
     steps.Preload,
 )
-"""Faults inside a broker, on its network or its disks, and what needs klamm's own ZooKeeper."""
+"""Faults inside a broker, on its network or its disks, preloaded data, and ZooKeeper's servers."""
 
 
 class MoveKlammsController(Action, frozen=True):
