@@ -16,7 +16,7 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cli.client import answered_error
 from klamm.server.admin_calls import http_admin
 from klamm.server.api import ROUTES
-from klamm.server.openapi import answer_type
+from klamm.server.openapi import ApiRoute, answer_type
 
 Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -102,16 +102,22 @@ class AsgiClient:
 def assert_is_described(method: str, path: str, answered: Response) -> None:
     """Compare an answer of the API with its type in the OpenAPI document: no field is missing
     there, and none is of another type."""
-    for route in ROUTES:
-        pattern = re.sub(r"\{[^}]*\}", "[^/]+", route.path.replace("{id:id}", "[0-9]+"))
-        if route.method == method and re.fullmatch(pattern, path):
-            break
-    else:
+    route = route_of(method, path)
+    if route is None:
         return
     kind = answer_type(route)
     if kind is not StarletteResponse:
         typed = msgspec.json.decode(answered.content, type=kind)
         assert msgspec.json.decode(msgspec.json.encode(typed)) == answered.json()
+
+
+def route_of(method: str, path: str) -> ApiRoute | None:
+    """The route that answers a request; None if there is none."""
+    for route in ROUTES:
+        pattern = re.sub(r"\{[^}]*\}", "[^/]+", route.path.replace("{id:id}", "[0-9]+"))
+        if route.method == method and re.fullmatch(pattern, path):
+            return route
+    return None
 
 
 def in_process_admin(client: AsgiClient) -> KafkaAdmin:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pexpect
 import pytest
 
 from klamm.cli.main import main
 from klamm.server.data_dir import ADDRESS_FILE
+from tests.scripted_api import BROKER, STATUS, scripted_api
 from tests.serving import KLAMM, ROOT, Up, environ_for, klamm_up
 
 
@@ -114,6 +116,132 @@ def test_the_data_directory_of_the_line(tmp_path: Path, up: Up, words: str) -> N
 )
 def test_brokers_topics_and_partitions(up: Up, words: str, completed: list[str]) -> None:
     assert complete(up.data_dir, words).split() == completed
+
+
+TOPICS: Final = ("orders", "others")
+PARTITION: Final[dict[str, Any]] = {
+    **{"leader": 0, "replicas": [0], "isr": [0], "min_isr": None, "marked_for_deletion": False},
+    "reassignment": None,
+}
+DESCRIBED: Final = [
+    {
+        **{"topic": topic, "topic_id": None, "configs": {}, "marked_for_deletion": False},
+        "partitions": [{**PARTITION, "topic": topic, "partition": n} for n in (1, 0)],
+    }
+    for topic in TOPICS
+]
+SERVERS: Final = [{"id": n, "address": "h:1", "state": "follower"} for n in (1, 2)]
+STATE: Final = {
+    **STATUS,
+    "brokers": [{**BROKER, "id": n} for n in (2, 0, 10)],
+    "zookeeper": {**STATUS["zookeeper"], "servers": SERVERS},
+}
+LOG_DIRS: Final = {
+    "brokers": [
+        {
+            "broker": 1,
+            "log_dirs": [{"path": path, "error": None, "replicas": []} for path in ("d1", "d0")],
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "request_", "body", "completed"),
+    [
+        ("klamm broker kill ", "GET /status", None, ["0", "10", "2"]),
+        ("klamm broker kill 1", "GET /status", None, ["10"]),
+        ("klamm configs --broker ", "GET /status", None, ["0", "10", "2"]),
+        (
+            "klamm configs --entity-type brokers --entity-name ",
+            "GET /status",
+            None,
+            ["0", "10", "2"],
+        ),
+        ("klamm configs --entity-type topics --entity-name or", "GET /topics", None, ["orders"]),
+        ("klamm zk kill ", "GET /status", None, ["1", "2", "follower", "leader"]),
+        ("klamm consume --topic o", "GET /topics", None, ["orders", "others"]),
+        ("klamm topics --topic ot", "GET /topics", None, ["others"]),
+        ("klamm log-dirs --broker-list 0,", "GET /status", None, ["0,10", "0,2"]),
+        ("klamm log-dirs --topic-list orders,", "GET /topics", None, ["orders,others"]),
+        (
+            "klamm consume --topic orders --partition ",
+            "POST /topics/describe",
+            {"topics": ["orders"]},
+            ["0", "1"],
+        ),
+        (
+            "klamm leader-election --topic orders --partition ",
+            "POST /topics/describe",
+            {"topics": ["orders"]},
+            ["0", "1"],
+        ),
+        (
+            "klamm explain or",
+            "POST /topics/describe",
+            {"topics": ["orders", "others"]},
+            ["orders-0", "orders-1"],
+        ),
+        (
+            "klamm broker fail-log-dir 1 ",
+            "POST /log-dirs/describe",
+            {"brokers": [1]},
+            ["d0", "d1"],
+        ),
+        (
+            "klamm disk fail --broker 1 --log-dir ",
+            "POST /log-dirs/describe",
+            {"brokers": [1]},
+            ["d0", "d1"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", ["variable", "--server", "--bootstrap-server"])
+def test_names_in_the_running_cluster(
+    place: str,
+    words: str,
+    request_: str,
+    body: object,
+    completed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tools = ("configs", "topics", "log-dirs", "leader-election")
+    if place == "--bootstrap-server" and words.split()[1] not in tools:
+        place = "--server"
+    described = DESCRIBED[:1] if body == {"topics": ["orders"]} else DESCRIBED
+    script = {
+        "GET /status": STATE,
+        "GET /topics": {"topics": list(TOPICS)},
+        "POST /topics/describe": {"topics": described},
+        "POST /log-dirs/describe": LOG_DIRS,
+    }
+    with scripted_api(script) as api:
+        if place == "variable":
+            monkeypatch.setenv("KLAMM_SERVER", api.address)
+        else:
+            *before, last = words.split(" ")
+            words = " ".join([*before[:2], *before[2:], place, api.address, last])
+            option = before[-1] if before[-1].startswith("--") else None
+            if option is not None:
+                words = " ".join([*before[:-1], place, api.address, option, last])
+        assert completions(words, monkeypatch, capsys) == completed
+    assert api.asked[-1] == (request_, body)
+
+
+def completions(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    """What klamm in this process prints for a line up to the cursor."""
+    monkeypatch.setenv("_KLAMM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - (not words.endswith(" "))))
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    return printed.out.split()
 
 
 SHELLS = ("bash", "zsh", "fish")
