@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -32,6 +33,7 @@ from klamm.zk.acl_migration import set_acls
 from klamm.zk.dump import dump
 from klamm.zk.dump_load import cut_short, load, run_on_thread, undo
 from klamm.zk.dump_text import read_dump
+from klamm.zk.ensemble import SINGLE_SERVER
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.kazoo_store import KazooStore
 from klamm.zk.load_plan import LoadPlan, plan_load
@@ -242,11 +244,6 @@ def _print_outcome(outcome: dict[str, object], as_json: bool, *lines: str) -> No
         typer.echo(line)
 
 
-def _server_examples(action: str, *servers: str) -> str:
-    lines = (f"  klamm zk {action} {server}" for server in servers)
-    return "\n".join(("\n\b", "Examples:", *lines, ""))
-
-
 @app.command("servers", epilog=_SERVERS_EXAMPLES)
 @asks_server
 def servers_command(client: ServerClient) -> Answered:
@@ -256,38 +253,19 @@ def servers_command(client: ServerClient) -> Answered:
     return answer, "\n".join(table_lines([("Server", "Address", "State"), *rows]))
 
 
-@app.command("kill", epilog=_server_examples("kill", "leader", "2"))
-@asks_server
-def kill_command(client: ServerClient, which: Which) -> Answered:
-    """Kill a ZooKeeper server; it stays down until it is started."""
-    return _act(client, which, "kill")
+def _command_of(action: str) -> Callable[..., None]:
+    @asks_server
+    def act(client: ServerClient, which: Which) -> Answered:
+        with waiting(f"ZooKeeper server {which} ({action})"):
+            answer = client.post(f"/zookeeper/{quote(which, safe='')}/{action}")
+        return answer, f"ZooKeeper server {answer['id']}: {answer['before']} -> {answer['state']}"
+
+    return act
 
 
-@app.command("start", epilog=_server_examples("start", "2"))
-@asks_server
-def start_command(client: ServerClient, which: Which) -> Answered:
-    """Start a killed ZooKeeper server with its existing data."""
-    return _act(client, which, "start")
-
-
-@app.command("pause", epilog=_server_examples("pause", "follower", "2"))
-@asks_server
-def pause_command(client: ServerClient, which: Which) -> Answered:
-    """Freeze a ZooKeeper server: its connections stay open, but it does not respond."""
-    return _act(client, which, "pause")
-
-
-@app.command("resume", epilog=_server_examples("resume", "2"))
-@asks_server
-def resume_command(client: ServerClient, which: Which) -> Answered:
-    """Resume a paused ZooKeeper server."""
-    return _act(client, which, "resume")
-
-
-def _act(client: ServerClient, which: str, action: str) -> Answered:
-    with waiting(f"ZooKeeper server {which} ({action})"):
-        answer = client.post(f"/zookeeper/{quote(which, safe='')}/{action}")
-    return answer, f"ZooKeeper server {answer['id']}: {answer['before']} -> {answer['state']}"
+for _action, _row in SINGLE_SERVER.items():
+    _example = f"\n\b\nExamples:\n  klamm zk {_action} 2\n"
+    app.command(_action, help=_row.about, epilog=_example)(_command_of(_action))
 
 
 def _print_loaded(plan: LoadPlan, found: int, zookeeper: str, mark: bool, as_json: bool) -> None:

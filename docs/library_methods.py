@@ -16,6 +16,8 @@ from klamm.drills.actions import ACTIONS, WORDS
 from klamm.drills.conditions import CONDITIONS
 from klamm.runtime import actions
 from klamm.runtime.actions import Action
+from klamm.runtime.simulated.world import SESSION_FAULTS
+from klamm.zk.ensemble import SINGLE_SERVER
 
 _COLUMNS: Final = 100
 BY_HAND: Final = ("run",)
@@ -23,13 +25,9 @@ BY_HAND: Final = ("run",)
 _CLASSES: Final[dict[str, type[Action]]] = {
     word: kind.action for word, kind in actions.ACTIONS.items()
 }
-_SERVER: Final = "server: int | str"
 _REPLICAS: Final = "replicas: Mapping[str, Sequence[int]]"
 _PARAMETERS: Final = {
-    "kill_zookeeper": _SERVER,
-    "start_zookeeper": _SERVER,
-    "pause_zookeeper": _SERVER,
-    "resume_zookeeper": _SERVER,
+    **{f"{do}_zookeeper": "server: int | str" for do in SINGLE_SERVER},
     "reassign": _REPLICAS,
     "set_topic_partitions": _REPLICAS,
     "cancel_reassignment": "partitions: Words",
@@ -41,10 +39,7 @@ _PARAMETERS: Final = {
     "set_znode": "znodes: Mapping[str, Value]",
     "delete_znode": "paths: Words",
     "preload": "sizes: Mapping[str, str]",
-    "expire_session": "brokers: Brokers",
-    "fail_authentication": "brokers: Brokers",
-    "lose_request": "brokers: Brokers",
-    "lose_reply": "brokers: Brokers",
+    **dict.fromkeys(SESSION_FAULTS, "brokers: Brokers"),
     "advance": "steps: int",
     "wait": "duration: str",
 }

@@ -25,7 +25,8 @@ from klamm.runtime.action_target import BrokerRef
 from klamm.runtime.actions import Action, BrokerAction
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.tools import TOOLS
-from klamm.zk.ensemble import FOLLOWER, LEADER
+from klamm.runtime.simulated.world import SESSION_FAULTS
+from klamm.zk.ensemble import FOLLOWER, LEADER, SINGLE_SERVER, WHOLE_ENSEMBLE
 
 Actions = tuple[Action, ...]
 Read = Callable[[DrillReader, yaml.Node], Actions]
@@ -60,20 +61,6 @@ def _isolate(reader: DrillReader, node: yaml.Node) -> Actions:
             node, "cannot isolate all brokers of the cluster", "leave at least one broker out"
         )
     return (actions.Isolate(refs),)
-
-
-_ON_ZOOKEEPER: Final = {
-    "kill": "Kill one of the drill's ZooKeeper servers (leader, follower or an id). Real only.",
-    "start": "Start a killed ZooKeeper server with its existing data. Real only.",
-    "pause": "Freeze a ZooKeeper server: connections stay open, but it does not respond. "
-    "Real only.",
-    "resume": "Resume a frozen ZooKeeper server. Real only.",
-}
-
-_ON_QUORUM: Final = {
-    "lose_quorum": "Kill ZooKeeper servers, leader first, until the quorum is lost. Real only.",
-    "regain_quorum": "Start or resume all ZooKeeper servers; wait for a leader. Real only.",
-}
 
 
 def _on_zookeeper(action: str) -> Read:
@@ -284,16 +271,6 @@ def _produce_constantly(reader: DrillReader, node: yaml.Node) -> Actions:
     return (steps.ProduceConstantly(reader.by_partition(node, rate)),)
 
 
-_ON_SESSION: Final = {
-    "expire_session": "Expire the ZooKeeper sessions of brokers and their controllers.",
-    "fail_authentication": "Notify brokers and their controllers of a failed authentication with "
-    "ZooKeeper, while their sessions stay alive.",
-    "lose_request": "Break the ZooKeeper connection of brokers at their next write, which is lost.",
-    "lose_reply": "Break the ZooKeeper connection of brokers when their next write has succeeded, "
-    "so that its reply is lost.",
-}
-
-
 def _advance(reader: DrillReader, node: yaml.Node) -> Actions:
     return (steps.Advance(reader.integer(node, "a number of steps", 1, 1_000_000)),)
 
@@ -312,12 +289,14 @@ ACTIONS: Final[Mapping[str, DrillAction]] = {
     "kill_all": kind_of("kill_all", steps.KillAll, "kill_all"),
     "up_again": kind_of("up_again", steps.UpAgain, "up_again"),
     **{
-        f"{do}_zookeeper": DrillAction(_on_zookeeper(do), f"{do}_zookeeper: leader", about)
-        for do, about in _ON_ZOOKEEPER.items()
+        f"{do}_zookeeper": DrillAction(
+            _on_zookeeper(do), f"{do}_zookeeper: leader", f"{row.about} Real only."
+        )
+        for do, row in SINGLE_SERVER.items()
     },
     **{
-        do: DrillAction(_without_value(do, steps.ActOnZooKeeper(do)), do, about)
-        for do, about in _ON_QUORUM.items()
+        do: DrillAction(_without_value(do, steps.ActOnZooKeeper(do)), do, f"{row.about} Real only.")
+        for do, row in WHOLE_ENSEMBLE.items()
     },
     "run": DrillAction(
         _run,
@@ -370,9 +349,9 @@ ACTIONS: Final[Mapping[str, DrillAction]] = {
         how: DrillAction(
             _on_brokers(partial(steps.BreakSession, how=how)),
             f"{how}: controller",
-            f"{about} Simulated only.",
+            f"{fault.about} Simulated only.",
         )
-        for how, about in _ON_SESSION.items()
+        for how, fault in SESSION_FAULTS.items()
     },
     "heal_all": kind_of("heal_all", steps.HealAll, "heal_all"),
     "advance": _documented(steps.Advance, _advance, "advance: 40"),

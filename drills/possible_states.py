@@ -25,6 +25,8 @@ from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import MOVED
 from klamm.runtime.scenarios.steps import Check, Condition, Step, every_step, plain_text
 from klamm.runtime.scenarios.triggers import AtStep
+from klamm.zk import ensemble
+from klamm.zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE
 
 Placed = Sequence[tuple[str, Action]]
 """Actions, each with its position in the drill's file."""
@@ -62,16 +64,7 @@ _OF_RUNNING: Final = (
     steps.BreakSession,
 )
 """Actions that are refused if the broker is not running."""
-_ZOOKEEPER_NEEDS: Final = {
-    "start": (("kill", "lose_quorum"), "kills a ZooKeeper server", "kill_zookeeper: leader"),
-    "resume": (("pause",), "pauses a ZooKeeper server", "pause_zookeeper: leader"),
-    "regain_quorum": (
-        ("kill", "pause", "lose_quorum"),
-        "kills or pauses ZooKeeper servers",
-        "lose_quorum",
-    ),
-}
-"""Which actions must come before an action on ZooKeeper servers, in messages and as an example."""
+_ON_ZOOKEEPER: Final = {**SINGLE_SERVER, **WHOLE_ENSEMBLE}
 
 
 class _States:
@@ -84,14 +77,15 @@ class _States:
         self.paused: set[int] = set()
         """Brokers that a step may have paused, even if they have been resumed."""
         self.may_halt = False
-        self.on_zookeeper: set[str] = set()
+        self.of_zookeeper = {ensemble.RUNNING}
+        """States that some ZooKeeper server may have."""
 
     def add(self, other: _States) -> None:
         """Add everything that is possible in ``other``."""
         for id_, states in other.possible.items():
             self.possible[id_] |= states
         self.paused |= other.paused
-        self.on_zookeeper |= other.on_zookeeper
+        self.of_zookeeper |= other.of_zookeeper
         self.may_halt = self.may_halt or other.may_halt
 
     def apply(self, action: Action, *, is_certain: bool = True) -> None:
@@ -99,7 +93,7 @@ class _States:
         self.may_halt = self.may_halt or not isinstance(action, _HARMLESS)
         match action:
             case steps.ActOnZooKeeper():
-                self.on_zookeeper.add(action.action)
+                self.of_zookeeper.add(_ON_ZOOKEEPER[action.action].leaves)
             case steps.KillAll():
                 self._lead(self.possible, DEAD, is_certain)
             case steps.UpAgain() | steps.HealAll():
@@ -161,10 +155,12 @@ class _States:
                         f"broker {running[0]} is running: no earlier or concurrent step ends it"
                     )
                     return problem, "add a step kill_all before it"
-            case steps.ActOnZooKeeper() if action.action in _ZOOKEEPER_NEEDS:
-                needed, does, example = _ZOOKEEPER_NEEDS[action.action]
-                if not self.on_zookeeper.intersection(needed):
-                    return _never_before(does, example)
+            case steps.ActOnZooKeeper():
+                needed = _ON_ZOOKEEPER[action.action].requires
+                if self.of_zookeeper.isdisjoint(needed):
+                    do = next(do for do, row in SINGLE_SERVER.items() if row.leaves == needed[0])
+                    does = f"leaves a ZooKeeper server {' or '.join(needed)}"
+                    return _never_before(does, f"{do}_zookeeper: leader")
         if isinstance(action, _OF_RUNNING):
             for id_ in self.named(action.broker) or ():
                 if self.possible[id_] == {DEAD}:

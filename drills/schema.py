@@ -28,8 +28,9 @@ from klamm.runtime.actions import OTHERS
 from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
 from klamm.runtime.simulated.breakpoints import WRITING_PHASES
+from klamm.runtime.simulated.world import SESSION_FAULTS
 from klamm.statemachines.partition_state import PartitionState
-from klamm.zk.ensemble import SIZES
+from klamm.zk.ensemble import SINGLE_SERVER, SIZES, WHOLE_ENSEMBLE
 
 Schema = dict[str, Any]
 IDENTIFIER: Final = "urn:klamm:drill"
@@ -123,7 +124,7 @@ _ROW: Final = {
     "minProperties": 1,
 }
 _ACTION_VALUES: Final[Mapping[str, Schema]] = {
-    **{f"{do}_zookeeper": _SERVER for do in ("kill", "start", "pause", "resume")},
+    **{f"{do}_zookeeper": _SERVER for do in SINGLE_SERVER},
     "isolate": _BROKERS,
     "run": _some(_TEXT),
     "reassign": _REPLICAS,
@@ -137,13 +138,11 @@ _ACTION_VALUES: Final[Mapping[str, Schema]] = {
     "delete_znode": _PATHS,
     "set_topic_partitions": _REPLICAS,
     "preload": _by(_PARTITION, _SIZE),
-    **dict.fromkeys(
-        ("expire_session", "fail_authentication", "lose_request", "lose_reply"), _BROKERS
-    ),
+    **dict.fromkeys(SESSION_FAULTS, _BROKERS),
     "advance": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
     "wait": _ref("duration"),
     **dict.fromkeys(
-        ("kill_all", "up_again", "lose_quorum", "regain_quorum", "heal_all"),
+        ("kill_all", "up_again", *WHOLE_ENSEMBLE, "heal_all"),
         _NOTHING,
     ),
 }

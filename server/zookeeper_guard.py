@@ -15,7 +15,7 @@ from typing import Final
 
 from klamm.cluster.errors import KlammError, ZooKeeperUnavailable
 from klamm.server.states import ZooKeeperServerChange, ZooKeeperServers, ZooKeeperServerState
-from klamm.zk.ensemble import NO_ANSWER, SINGLE_SERVER, EmbeddedEnsemble, ServerState
+from klamm.zk.ensemble import NO_ANSWER, EmbeddedEnsemble, ServerState
 
 ATTEMPTS: Final = 3
 STEADY_S: Final = 30.0
@@ -89,7 +89,7 @@ class ZooKeeperGuard:
         ensemble = self._ensemble
         server_id = ensemble.find(wanted)
         before = ensemble.state(server_id)
-        SINGLE_SERVER[action](ensemble, server_id)
+        ensemble.act(action, server_id)
         return {"id": server_id, "before": before, "state": ensemble.state(server_id)}
 
     def _watch(self) -> None:

@@ -308,7 +308,8 @@ class Actions:
         self.act("up_again")
 
     def kill_zookeeper(self, server: int | str) -> None:
-        """Kill one of the drill's ZooKeeper servers (leader, follower or an id). Real only."""
+        """Kill a ZooKeeper server (leader, follower or an id); it stays down until it is
+        started. Real only."""
         self.act("kill_zookeeper", server)
 
     def start_zookeeper(self, server: int | str) -> None:
@@ -316,7 +317,8 @@ class Actions:
         self.act("start_zookeeper", server)
 
     def pause_zookeeper(self, server: int | str) -> None:
-        """Freeze a ZooKeeper server: connections stay open, but it does not respond. Real only."""
+        """Freeze a ZooKeeper server: its connections stay open, but it does not respond. Real
+        only."""
         self.act("pause_zookeeper", server)
 
     def resume_zookeeper(self, server: int | str) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from klamm.cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
 from klamm.zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_letter_word
@@ -25,18 +25,13 @@ FOLLOWER: Final = "follower"
 DOWN: Final = "down"
 STARTING: Final = "starting"
 PAUSED: Final = "paused"
+RUNNING: Final = "running"
 NO_QUORUM: Final = "no quorum"
 NO_ANSWER: Final = "no answer"
 QUORUM_TIMEOUT_S: Final = 30.0
 _SIZE_FILE: Final = "servers"
 _HEAP_MB: Final = 256
 _START_TRIES: Final = 3
-_ALLOWED: Final = {
-    "kill": "only a server that is not down can be killed",
-    "start": "only a server that is down can be started",
-    "pause": "only a running server can be paused",
-    "resume": "only a paused server can be resumed",
-}
 _QUORUM_SETTINGS: Final = {
     # In ticks of half a second: how long a server may take to join, and how far it may lag. The
     # second limit also determines how soon a hung leader is replaced.
@@ -179,37 +174,27 @@ class EmbeddedEnsemble:
             )
         return found
 
-    def kill(self, server_id: int) -> None:
-        """Kill a server, which stays down until ``start_server``.
+    def act(self, action: str, server_id: int) -> None:
+        """Carry out an action of SINGLE_SERVER.
 
-        Raises WrongState if the server is not running.
+        Raises WrongState if the server's state does not allow it, and ZooKeeperUnavailable if the
+        server cannot be started.
         """
         with self.lock:
-            self._require("kill", server_id, is_running=True).kill()
+            server, row = self.servers[server_id], SINGLE_SERVER[action]
+            state = PAUSED if server.is_paused else RUNNING if server.is_running else DOWN
+            if state not in row.requires:
+                raise WrongState(
+                    f"cannot {action} ZooKeeper server {server_id}: its state is "
+                    f"'{self.state(server_id)}'",
+                    hint=f"the server must be {' or '.join(row.requires)}",
+                )
+            row.do(server)
 
     def crash(self, server_id: int) -> None:
         """Kill a server's process as if the server had crashed; `klamm up` then restarts it."""
         with self.lock:
             self.servers[server_id].crash()
-
-    def start_server(self, server_id: int) -> None:
-        """Start a server that is down, with the same data and ports.
-
-        Raises WrongState if the server is running, and ZooKeeperUnavailable if it cannot be
-        started.
-        """
-        with self.lock:
-            self._require("start", server_id, is_running=False).start()
-
-    def pause(self, server_id: int) -> None:
-        """Pause a server's process. Raises WrongState if the server is down or already paused."""
-        with self.lock:
-            self._require("pause", server_id, is_running=True, is_paused=False).pause()
-
-    def resume(self, server_id: int) -> None:
-        """Resume a paused server. Raises WrongState if the server is not paused."""
-        with self.lock:
-            self._require("resume", server_id, is_running=True, is_paused=True).resume()
 
     def lose_quorum(self) -> None:
         """Kill the leader and as many other servers as necessary for the quorum to be lost."""
@@ -242,18 +227,6 @@ class EmbeddedEnsemble:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _require(
-        self, action: str, server_id: int, *, is_running: bool, is_paused: bool | None = None
-    ) -> EmbeddedZooKeeper:
-        server = self.servers[server_id]
-        if server.is_running != is_running or is_paused not in (None, server.is_paused):
-            raise WrongState(
-                f"cannot {action} ZooKeeper server {server_id}: its state is "
-                f"'{self.state(server_id)}'",
-                hint=_ALLOWED[action],
-            )
-        return server
-
     def _on_all(self, do: Callable[[EmbeddedZooKeeper], object]) -> None:
         """Call ``do`` for all servers in parallel. When all calls have ended, raise any failure."""
         if not self.servers:
@@ -280,16 +253,53 @@ class EmbeddedEnsemble:
         return servers
 
 
-SINGLE_SERVER: Final[Mapping[str, Callable[[EmbeddedEnsemble, int], None]]] = {
-    "kill": EmbeddedEnsemble.kill,
-    "start": EmbeddedEnsemble.start_server,
-    "pause": EmbeddedEnsemble.pause,
-    "resume": EmbeddedEnsemble.resume,
+class ServerAction(NamedTuple):
+    """An action on one server or on all: what it does, its text for the docs, the states that it
+    requires (of one of them, if it is on all), and the state that it leaves."""
+
+    do: Callable[[Any], object]
+    about: str
+    requires: tuple[str, ...]
+    leaves: str
+
+
+SINGLE_SERVER: Final[Mapping[str, ServerAction]] = {
+    "kill": ServerAction(
+        EmbeddedZooKeeper.kill,
+        "Kill a ZooKeeper server (leader, follower or an id); it stays down until it is started.",
+        (RUNNING, PAUSED),
+        DOWN,
+    ),
+    "start": ServerAction(
+        EmbeddedZooKeeper.start,
+        "Start a killed ZooKeeper server with its existing data.",
+        (DOWN,),
+        RUNNING,
+    ),
+    "pause": ServerAction(
+        EmbeddedZooKeeper.pause,
+        "Freeze a ZooKeeper server: its connections stay open, but it does not respond.",
+        (RUNNING,),
+        PAUSED,
+    ),
+    "resume": ServerAction(
+        EmbeddedZooKeeper.resume, "Resume a frozen ZooKeeper server.", (PAUSED,), RUNNING
+    ),
 }
 """Actions on one server, keyed by name."""
-WHOLE_ENSEMBLE: Final[Mapping[str, Callable[[EmbeddedEnsemble], None]]] = {
-    "lose_quorum": EmbeddedEnsemble.lose_quorum,
-    "regain_quorum": EmbeddedEnsemble.regain_quorum,
+WHOLE_ENSEMBLE: Final[Mapping[str, ServerAction]] = {
+    "lose_quorum": ServerAction(
+        EmbeddedEnsemble.lose_quorum,
+        "Kill ZooKeeper servers, leader first, until the quorum is lost.",
+        (RUNNING,),
+        DOWN,
+    ),
+    "regain_quorum": ServerAction(
+        EmbeddedEnsemble.regain_quorum,
+        "Start or resume all ZooKeeper servers; wait for a leader.",
+        (DOWN, PAUSED),
+        RUNNING,
+    ),
 }
 """Actions on all servers, keyed by name."""
 

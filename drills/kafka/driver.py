@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, PartitionMetadata
-from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.errors import KlammError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.requests import DescribeLogDirsRequest, DescribeLogDirsResponse
 from klamm.cluster.types import (
@@ -106,10 +106,6 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
         for broker_id in killed:
             self.cluster.kill(broker_id)
         return killed
-
-    def act_on_zookeeper(self, action: str, server: str) -> None:
-        """Raise UsageError: ZooKeeper has one server, which other drills also use."""
-        raise UsageError(f"{action}: the drill has no private ZooKeeper servers")
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool:
         """Poll until ``condition`` holds; return False ALLOWANCE_MS after the timeout."""

@@ -17,6 +17,7 @@ from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint
 from klamm.statemachines.context import ControllerContext
+from klamm.zk.ensemble import EmbeddedEnsemble
 from klamm.zk.store import Store
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ class ScenarioDriver:
     - ``operator``: client for admin requests to the controller or a broker.
     - ``admin_history``: the history of the scenario's admin operations.
     - ``clients``: the scenario's producer and consumer.
+    - ``ensemble``: the scenario's private ZooKeeper servers, or None.
     - ``turns``: runs the cluster for this driver, with its observers and branches.
     """
 
@@ -40,6 +42,7 @@ class ScenarioDriver:
     operator: OperatorClient
     admin_history: AdminHistory
     clients: ScenarioClients
+    ensemble: EmbeddedEnsemble | None = None
     turns: Turns
 
     @property
@@ -73,12 +76,6 @@ class ScenarioDriver:
         """Kill the process of the whole cluster. Return the ids of the brokers that were running.
 
         ZooKeeper, the disks and the scenario's clients survive."""
-        raise NotImplementedError
-
-    def act_on_zookeeper(self, action: str, server: str) -> None:
-        """Kill, start, pause or resume a ZooKeeper server, or end or restore the quorum.
-
-        Raises UsageError if the scenario has no private ZooKeeper servers."""
         raise NotImplementedError
 
     def add_client(self, client: Client) -> None:
@@ -116,7 +113,7 @@ class ScenarioDriver:
     def break_session(self, broker_id: int, how: str) -> None:
         """Break a broker's ZooKeeper session or connection. Raises UsageError in the real world.
 
-        ``how`` is a value that ``steps.BreakSession`` describes."""
+        ``how``: a key of SESSION_FAULTS in runtime/simulated/world.py."""
         raise NotImplementedError
 
     def break_at(self, point: Breakpoint) -> Callable[[], bool]:

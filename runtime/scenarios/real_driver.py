@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.runtime.checks.agreement import check_real_cluster, context_of_real_cluster
 from klamm.runtime.journal import MemoryJournal
@@ -15,7 +14,7 @@ from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.live_driver import LiveDriver
 from klamm.statemachines.context import ControllerContext
-from klamm.zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE, EmbeddedEnsemble
+from klamm.zk.ensemble import EmbeddedEnsemble
 
 _IDLE_AFTER_S: Final = 0.15
 _QUIESCE_TIMEOUT_MS: Final = 20_000.0
@@ -34,7 +33,7 @@ class RealDriver(LiveDriver[RealCluster]):
         ensemble: EmbeddedEnsemble | None = None,
     ) -> None:
         super().__init__(cluster)
-        self._ensemble = ensemble
+        self.ensemble = ensemble
         self._journal = journal
         self._incarnation = 0
         self.operator = OperatorClient(self)
@@ -67,16 +66,6 @@ class RealDriver(LiveDriver[RealCluster]):
     def close(self) -> None:
         """Close the current cluster; idempotent."""
         self.cluster.close()
-
-    def act_on_zookeeper(self, action: str, server: str) -> None:
-        """Act on one or all of the scenario's private ZooKeeper servers."""
-        ensemble = self._ensemble
-        if ensemble is None:
-            raise UsageError(f"{action}: the scenario has no private ZooKeeper servers")
-        if action in WHOLE_ENSEMBLE:
-            WHOLE_ENSEMBLE[action](ensemble)
-        else:
-            SINGLE_SERVER[action](ensemble, ensemble.find(server))
 
     def quiesce(self) -> None:
         """Wait until the cluster has been idle for a short time."""

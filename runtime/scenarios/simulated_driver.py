@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from klamm.brokers.constant_rate.producer import Rate
-from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
@@ -22,7 +21,7 @@ from klamm.runtime.scenarios.clients import (
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint, Breakpoints
-from klamm.runtime.simulated.world import SimulatedWorld
+from klamm.runtime.simulated.world import SESSION_FAULTS, SimulatedWorld
 from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload
 from klamm.statemachines.context import ControllerContext
 from klamm.zk.store import Store
@@ -82,12 +81,6 @@ class SimulatedDriver(ScenarioDriver):
         self.cluster.kill_all()
         return killed
 
-    def act_on_zookeeper(self, action: str, server: str) -> None:
-        """Raise UsageError, because the simulated ZooKeeper has no server processes."""
-        raise UsageError(
-            "the simulated world has no ZooKeeper servers", hint="run the drill with --real"
-        )
-
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
         """Start a producer with constant rates, in records per second for each partition."""
         rates = {tp: Rate(rate, RECORD_BYTES) for tp, rate in records_per_s.items()}
@@ -126,13 +119,8 @@ class SimulatedDriver(ScenarioDriver):
         return is_met
 
     def break_session(self, broker_id: int, how: str) -> None:
-        """Break a broker's ZooKeeper session or connection, as described at BreakSession."""
-        if how == "expire_session":
-            self.cluster.expire_session(broker_id)
-        elif how == "fail_authentication":
-            self.cluster.fail_authentication(broker_id)
-        else:
-            self.cluster.lose_next_write(broker_id, is_applied=how == "lose_reply")
+        """Break a broker's ZooKeeper session or connection by one of SESSION_FAULTS."""
+        SESSION_FAULTS[how].inject(self.cluster, broker_id)
 
     def break_at(self, point: Breakpoint) -> Callable[[], bool]:
         """Stop a controller, once, at a moment of its work."""

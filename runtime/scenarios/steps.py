@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.errors import KlammError
+from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -30,6 +30,7 @@ from klamm.runtime.actions import Action, HealNetwork
 from klamm.runtime.cluster import Cluster, brokers_of, nodes_of
 from klamm.runtime.interrupts import temporary_folder
 from klamm.runtime.preloading import preload_replicas
+from klamm.zk.ensemble import WHOLE_ENSEMBLE
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
 
 if TYPE_CHECKING:
@@ -175,15 +176,22 @@ class UpAgain(Action, frozen=True):
 
 
 class ActOnZooKeeper(Action, frozen=True):
-    """Act on the scenario's ZooKeeper servers. ``kill``, ``start``, ``pause`` and ``resume`` affect
-    one server (an id, ``leader`` or ``follower``); ``lose_quorum`` and ``regain_quorum`` affect the
-    whole ensemble."""
+    """Act on one of the scenario's ZooKeeper servers (an id, ``leader`` or ``follower``), or on all
+    of them. The actions are in zk/ensemble.py."""
 
     action: str
     server: str = ""
 
     def act(self, run: ScenarioRunner) -> None:
-        run.driver.act_on_zookeeper(self.action, self.server)
+        ensemble = run.driver.ensemble
+        if ensemble is None:
+            raise UsageError(
+                "the scenario has no private ZooKeeper servers", hint="run the drill with --real"
+            )
+        if self.action in WHOLE_ENSEMBLE:
+            WHOLE_ENSEMBLE[self.action].do(ensemble)
+        else:
+            ensemble.act(self.action, ensemble.find(self.server))
 
 
 class Reassign(Action, frozen=True):
@@ -280,12 +288,7 @@ class Advance(Action, frozen=True):
 class BreakSession(Action, frozen=True):
     """Break the ZooKeeper sessions or the ZooKeeper connections of brokers.
 
-    The values of ``how`` are:
-
-    - ``expire_session``: the session expires.
-    - ``fail_authentication``: an authentication fails, but the session stays alive.
-    - ``lose_request``: the connection breaks and the next write is lost.
-    - ``lose_reply``: the next write succeeds, but its reply is lost."""
+    ``how``: a key of SESSION_FAULTS in runtime/simulated/world.py."""
 
     SIMULATED_ONLY: ClassVar[bool] = True
 

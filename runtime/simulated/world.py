@@ -11,7 +11,8 @@ import math
 import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
 
 from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.constant_rate.connections import CertainConnections
@@ -424,3 +425,33 @@ class SimulatedWorld:
                     if of is not None and tp not in of:
                         continue
                     yield tp, log, min(high_watermarks.get(tp, 0), log.log_end_offset)
+
+
+class SessionFault(NamedTuple):
+    """A fault of a node's ZooKeeper session or connection, and its text for the docs."""
+
+    inject: Callable[[SimulatedWorld, int], None]
+    about: str
+
+
+SESSION_FAULTS: Final = {
+    "expire_session": SessionFault(
+        SimulatedWorld.expire_session,
+        "Expire the ZooKeeper sessions of brokers and their controllers.",
+    ),
+    "fail_authentication": SessionFault(
+        SimulatedWorld.fail_authentication,
+        "Notify brokers and their controllers of a failed authentication with ZooKeeper, while "
+        "their sessions stay alive.",
+    ),
+    "lose_request": SessionFault(
+        partial(SimulatedWorld.lose_next_write, is_applied=False),
+        "Break the ZooKeeper connection of brokers at their next write, which is lost.",
+    ),
+    "lose_reply": SessionFault(
+        partial(SimulatedWorld.lose_next_write, is_applied=True),
+        "Break the ZooKeeper connection of brokers when their next write has succeeded, so that "
+        "its reply is lost.",
+    ),
+}
+"""The faults of sessions, keyed by their names in drills."""

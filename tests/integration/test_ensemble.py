@@ -58,7 +58,7 @@ def test_a_quorum_survives_its_leader_and_waits_for_a_majority(tmp_path: Path) -
         with store_on(ensemble) as store:
             assert store.write([[Create("/before", b"")]])[0].code is ResultCode.OK
             session_id, leader_id = store.session_id, ensemble.find(LEADER)
-            ensemble.kill(leader_id)
+            ensemble.act("kill", leader_id)
             assert store.read([Exists("/before")])[0].code is ResultCode.OK
             assert store.write([[Create("/without-leader", b"")]])[0].code is ResultCode.OK
             ensemble.lose_quorum()
@@ -83,7 +83,7 @@ def test_the_guard_starts_what_crashed_or_hangs_and_leaves_what_was_killed(tmp_p
             ensemble.crash(leader_id)
             wait_until(lambda: ensemble.state(leader_id) == FOLLOWER, 30, "the crashed leader")
             killed, hanging = ensemble.find(FOLLOWER), ensemble.find(LEADER)
-            ensemble.kill(killed)
+            ensemble.act("kill", killed)
             server = ensemble.servers[hanging]
             server.pause()
             server.is_paused = False  # the guard must not know that it was paused
@@ -127,15 +127,15 @@ def test_the_guard_ends_the_cluster_only_without_a_quorum(
 def test_a_frozen_server_answers_again_when_it_is_resumed(tmp_path: Path) -> None:
     with EmbeddedEnsemble(tmp_path, 1) as ensemble:
         assert ensemble.state(1) == "standalone"
-        ensemble.pause(1)
+        ensemble.act("pause", 1)
         assert ensemble.state(1) == "paused"
         with pytest.raises(WrongState, match="cannot pause ZooKeeper server 1: its state is 'pau"):
-            ensemble.pause(1)
-        ensemble.resume(1)
+            ensemble.act("pause", 1)
+        ensemble.act("resume", 1)
         wait_until(lambda: ensemble.state(1) == "standalone", 10)
         with pytest.raises(WrongState, match="cannot resume ZooKeeper server 1") as refused:
-            ensemble.resume(1)
-        assert refused.value.hint == "only a paused server can be resumed"
+            ensemble.act("resume", 1)
+        assert refused.value.hint == "the server must be paused"
         with pytest.raises(NotFound, match="there is no ZooKeeper server 2"):
             ensemble.find("2")
 

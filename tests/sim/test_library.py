@@ -143,7 +143,7 @@ def test_a_record_that_is_refused_is_sent_again_until_the_timeout() -> None:
         (lambda c: c.send("t-9", b""), "send: cannot produce to t-9: the partition does not exist"),
         (
             lambda c: c.kill_zookeeper("leader"),
-            "kill_zookeeper: the simulated world has no ZooKeeper servers\n"
+            "kill_zookeeper: the scenario has no private ZooKeeper servers\n"
             "hint: use klamm.LocalCluster(zookeeper_servers=3)",
         ),
         (
