@@ -163,7 +163,7 @@ def _summary(run: str, tally: _Tally) -> SourceSummary:
     covered = RunCoverage(
         run=run,
         rows=counts["rows"],
-        first_epoch=min(tally.epochs),
+        first_epoch=min((epoch for epoch in tally.epochs if epoch > 0), default=0),
         last_epoch=max(tally.epochs),
         first_ms=min(tally.times),
         last_ms=max(tally.times),

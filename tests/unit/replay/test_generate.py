@@ -14,7 +14,9 @@ import pytest
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import JOURNAL_FILE, JournalRow, Kind
+from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.replay.generate.generate import TRUTH, Truth, generate
+from klamm.replay.generate.kafka_log_writer import parse_assignment
 from klamm.replay.generate.options import (
     CANNOT_HOLD,
     Format,
@@ -23,6 +25,7 @@ from klamm.replay.generate.options import (
     parse_planted,
 )
 from klamm.statemachines.partition_state import PREVIOUS_NAMES as PARTITION_RULES
+from klamm.statemachines.reassignment import reassignment_id
 from klamm.statemachines.replica_state import PREVIOUS_NAMES as REPLICA_RULES
 
 SMALL = HistoryOptions(
@@ -35,6 +38,7 @@ SMALL = HistoryOptions(
 )
 QUIET = HistoryOptions(60, 4_000, failure_rate=0.0, seed=9, partitions_per_topic=6)
 SOUND = HistoryOptions(300, 40_000, 0.2, seed=2, skew=0.5, partitions_per_topic=15)
+TWO_GROUPS = HistoryOptions(52, 5_000, 0.3, seed=4, brokers=13, partitions_per_topic=4)
 
 
 class Line(NamedTuple):
@@ -60,6 +64,7 @@ class Count:
         self._seq: dict[tuple[int, int], int] = {}
         self._leaderships: dict[Place, tuple[int | None, Any, int | None]] = {}
         self._controllers: dict[int, int] = {}
+        self._replicas: dict[TopicPartition, set[int | None]] = defaultdict(set)
         self._epoch = 0
         for line in lines:
             self.rows += 1
@@ -94,7 +99,24 @@ class Count:
             for place in [place for place in self._leaderships if place[0] == row.topic]:
                 del self._leaderships[place]
         if row.topic is not None and row.partition >= 0:
+            self._take_names(number, row, TopicPartition(row.topic, row.partition))
             self._take_key(number, row, (row.topic, row.partition, row.replica), is_late)
+
+    def _take_names(self, number: int, row: JournalRow, tp: TopicPartition) -> None:
+        """The partition and its brokers are the same wherever a row names them."""
+        replicas = self._replicas[tp]
+        replicas.update([row.replica] * (row.replica >= 0))
+        if row.reassignment_id is not None:
+            assignment = parse_assignment(row.detail)
+            replicas.update(assignment.replicas)
+            if row.reassignment_id != reassignment_id(tp, assignment):
+                self.wrong.append(f"{number}: {row.reassignment_id} with {row.detail}")
+        named = {row.leader, row.prev_leader, *(row.isr or ()), *(row.prev_isr or ())}
+        is_snapshot = row.kind == Kind.PARTITION_SNAPSHOT
+        if not is_snapshot and not named - {None, NO_LEADER} <= replicas:
+            self.wrong.append(f"{number}: {named} of {replicas}")
+        if row.outcome is not None and f" {tp} " not in row.outcome:
+            self.wrong.append(f"{number}: {row.outcome} about {tp}")
 
     def _take_key(self, number: int, row: JournalRow, key: Place, is_late: bool) -> None:
         key_seq = self._key_seq.get((row.epoch, key), 0)
@@ -206,7 +228,9 @@ def test_a_plain_count_finds_what_was_planted_and_nothing_else(small: tuple[Path
         assert count.found[kind] == planted_lines(truth, kind), kind
 
 
-@pytest.mark.parametrize("options", [QUIET, SOUND], ids=["quiet", "with failures"])
+@pytest.mark.parametrize(
+    "options", [QUIET, SOUND, TWO_GROUPS], ids=["quiet", "with failures", "two groups of brokers"]
+)
 def test_nothing_is_wrong_where_nothing_is_planted(options: HistoryOptions, tmp_path: Path) -> None:
     truth = generate(options, Format.JOURNAL, tmp_path / "sound")
     count = Count(lines(tmp_path / "sound" / JOURNAL_FILE))
