@@ -11,7 +11,8 @@ import pytest
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import Kind
 from klamm.replay.engines import Engine, Fetched
-from klamm.replay.views import VIEWS, ask, make_views
+from klamm.replay.engines.duckdb_engine import duckdb_engine
+from klamm.replay.views import VIEWS, ask, check_first_word, make_views
 from tests.spark.conftest import table_in
 
 ONLINE: dict[str, Any] = {
@@ -79,5 +80,40 @@ def test_views_tell_their_columns_and_nothing_is_written(engine: Engine, asked: 
     ):
         with pytest.raises(UsageError, match="invalid query") as caught:
             asked(words)
-        assert caught.value.hint
+        assert caught.value.hint and caught.value.hint.startswith('"DESCRIBE events" lists')
     assert len(asked("SELECT * FROM events").rows) == 5
+
+
+def test_only_views_that_a_query_names_are_made() -> None:
+    with duckdb_engine(1, 256) as engine:
+        make_views(table_in(engine, ONLINE), "SELECT Events.file FROM EVENTS AS renames")
+        assert len(ask(engine, "SELECT * FROM events", 1).rows) == 1
+        with pytest.raises(UsageError, match="Table with name names does not exist"):
+            ask(engine, "SELECT * FROM names", 1)
+
+
+def test_one_row_more_than_the_limit_is_fetched(duckdb: Engine) -> None:
+    make_views(table_in(duckdb, *[ONLINE] * 5), "events")
+    assert [len(ask(duckdb, "SELECT * FROM events", limit).rows) for limit in (3, 4, 5)] == [
+        *(4, 5, 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("select 1", None),
+        ("  (WITH a AS (SELECT 1) FROM a)", None),
+        ("-- a note\n/* and\nmore */ describe events", None),
+        ("DROP VIEW events", "a query cannot begin with DROP"),
+        ("/* SELECT */ delete from events", "a query cannot begin with DELETE"),
+        ("", "the query is empty"),
+        (" -- SELECT 1", "a query cannot begin|the query is empty"),
+    ],
+)
+def test_the_first_word_of_a_query(query: str, said: str | None) -> None:
+    if said is None:
+        check_first_word(query)
+        return
+    with pytest.raises(UsageError, match=said):
+        check_first_word(query)

@@ -17,7 +17,19 @@ from klamm.replay.filters import Filters
 from klamm.replay.listings import Listing
 from klamm.replay.page import replay_page
 from klamm.replay.page_head import Asked
-from klamm.replay.page_tables import longest, place_text, table_of, took_text, within
+from klamm.replay.page_tables import (
+    after_text,
+    duration_cell,
+    ids_text,
+    key_text,
+    longest,
+    or_unknown,
+    place_text,
+    table_of,
+    time_cell,
+    took_text,
+    within,
+)
 from klamm.replay.run import Answers
 from klamm.report.values import Table
 
@@ -194,5 +206,53 @@ def test_what_the_source_of_a_row_cannot_know_is_unknown_in_that_row() -> None:
     }
     assert by_source["zookeeper"]["no live leader"] == "5 ms"
     assert "unknown" not in by_source["journal"].values()
+    assert by_source["journal"]["times offline"] == 0
     ready = [row[4] for row in tables["Controllers in order of election"].rows]
     assert ready == ["not ready", "unknown"]
+
+
+def test_totals_of_intervals_without_a_start_are_lower_bounds() -> None:
+    zero = dict.fromkeys(("illegal", "missing", "failed", "shrinks", "unclean"), 4)
+    topics = [
+        {"source": "journal", "run": "r", "topic": "t", "trouble": 1, **zero, "offlines": offlines}
+        | {"offline_ms": 1_500 * offlines, "undated": undated, "leaderless_ms": 7}
+        for offlines, undated in ((3, 0), (3, 1), (0, 1), (0, 0))
+    ]
+    page = replay_page(Asked("x", None, [], {}), answers_of(topics=topics, epochs=topics[:1]))
+    (found,) = (
+        block
+        for section in page.sections
+        for block in section.blocks
+        if isinstance(block, Table) and block.title == "Topics with the most problems"
+    )
+    named = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    assert [
+        (row["times offline"], row["time offline"], row["no live leader"], row["illegal"])
+        for row in named
+    ] == [
+        (3, "4.50 s", "7 ms", 4),
+        ("at least 3", "at least 4.50 s", "7 ms", 4),
+        ("unknown", "unknown", "7 ms", 4),
+        (0, "0 ms", "7 ms", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "key", "after"),
+    [
+        ({"replica": -1, "after_file": None}, "t-3", "start of the epoch"),
+        ({"replica": None, "after_file": "f", "after_line": 8}, "t-3", "f:8"),
+        ({"replica": 0, "after_file": "f", "after_line": 0}, "t-3 on broker 0", "f:0"),
+        ({"after_file": "f", "after_line": 1}, "t-3", "f:1"),
+    ],
+)
+def test_cells_of_a_row(row: Row, key: str, after: str) -> None:
+    assert key_text({"topic": "t", "partition": 3, **row}) == key
+    assert after_text(row) == after
+
+
+def test_cells_without_a_value() -> None:
+    assert [or_unknown(cell) for cell in (None, "", 0, "x")] == ["unknown", "unknown", 0, "x"]
+    assert [ids_text(ids) for ids in (None, [], [2, 10])] == ["", "", "2,10"]
+    assert (time_cell(None), duration_cell(None)) == ("", "")
+    assert (time_cell(0), duration_cell(0)) == ("1970-01-01 00:00:00.000", "0 ms")
