@@ -29,13 +29,12 @@ from klamm.cluster.client_requests import (
     TopicMetadata,
 )
 from klamm.cluster.data_requests import (
-    EpochEndOffset,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
 )
-from klamm.cluster.records import Interval, IntervalRecords, Stretch
+from klamm.cluster.records import EpochEndOffset, Interval, IntervalRecords, Stretch
 from klamm.cluster.requests import Address, Disconnected, Message, Response
 from klamm.cluster.types import TopicPartition
 from tests.unit.brokers.network import registered

@@ -110,8 +110,8 @@ def test_a_batch_that_may_be_stored_stays_in_doubt(error: Errors | None, outcome
     (again,) = producing.due(100.0)
     producing.answer(again, Errors.NOT_ENOUGH_REPLICAS, now_ms=100.0)
     assert producing.outcome() == outcome
-    (lost,) = (*producing.producer.failed.get(T0, ()), *producing.producer.indefinite.get(T0, ()))
-    assert lost == (0, 1, Errors.NOT_ENOUGH_REPLICAS, "")
+    lost = (producing.producer.failed | producing.producer.indefinite)[T0]
+    assert lost == [(0, 1, Errors.NOT_ENOUGH_REPLICAS, "")]
 
 
 def test_what_waits_expires_in_order_and_what_is_sent_is_in_doubt() -> None:
