@@ -7,11 +7,27 @@ kafka.server.DynamicConfig.Broker and DynamicBrokerConfig.validateConfigs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from klamm.admin.failures import InvalidConfiguration
 from klamm.admin.java_maps import hash_map_order
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from klamm.cluster.errors import InvalidConfig, UsageError
+
+_DYNAMIC_IN_KAFKA: Final = frozenset(
+    {
+        "advertised.listeners",
+        "max.connections",
+        "max.connections.per.ip",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.client.auth",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.keystore.location",
+        "ssl.truststore.location",
+    }
+)
+"""Configs that are dynamic in Kafka but not in klamm, besides the defaults of topic configs."""
 
 
 def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:
@@ -22,7 +38,7 @@ def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]
 
 def validate_topic_names(names: Iterable[str]) -> None:
     """Raise InvalidConfiguration if one of ``names`` is not a topic config."""
-    for name in names:
+    for name in hash_map_order(list(names)):
         if name not in TOPIC_CONFIGS:
             raise InvalidConfiguration(f"Unknown topic config name: {name}")
 
@@ -51,8 +67,8 @@ def validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]
     config that klamm does not support.
     """
     dynamic = [one.name for one in BROKER_CONFIGS.values() if one.dynamic]
-    # In Kafka, the broker configs that are defaults of topic configs are dynamic, too.
-    in_kafka = {*dynamic, *(name for one in TOPIC_CONFIGS.values() for name in one.synonyms)}
+    defaults = (name for one in TOPIC_CONFIGS.values() for name in one.synonyms)
+    in_kafka = {*dynamic, *defaults, *_DYNAMIC_IN_KAFKA}
     fixed = [name for name in added if name in BROKER_CONFIGS and name not in in_kafka]
     if fixed:
         raise InvalidConfig(

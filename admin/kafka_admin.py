@@ -27,17 +27,15 @@ from klamm.admin.configs.scram_credentials import UserScramCredentials
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import ReassignmentInProgress, admin_error
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from klamm.admin.scala_sets import mutable_order
 from klamm.admin.topics.text import PartitionDescription, TopicDescription
 from klamm.admin.topics.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import TopicMetadata
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.counting import listed
-from klamm.cluster.errors import (
-    AdminError,
-    InvalidPartitions,
-    UnknownTopicOrPartition,
-)
+from klamm.cluster.errors import AdminError, InvalidPartitions, UnknownTopicOrPartition
+from klamm.cluster.java_hash import string_hash
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
@@ -58,6 +56,7 @@ from klamm.cluster.requests import (
     NewPartitions,
 )
 from klamm.cluster.suggestions import suggestion
+from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition
 from klamm.placement.added_partitions import number_added_lists
 from klamm.placement.broker_metadata import BrokerMetadata
@@ -339,13 +338,17 @@ class KafkaAdmin:
         return ClientQuotas(self._channel.zk)
 
     def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
-        """Return all configs of a topic or broker.
+        """Return all configs of a topic or broker, in the order in which a broker of Kafka does.
 
-        For DEFAULT_ENTITY, returns the dynamic defaults of all brokers. Raises
+        For DEFAULT_ENTITY, returns the dynamic defaults of all brokers. Raises InvalidTopic,
         UnknownTopicOrPartition, InvalidRequest, and RequestTimedOut if the broker is down.
         """
-        resource = checked_resource(resource)
+        entries = {entry.name: entry for entry in self._config_entries(checked_resource(resource))}
+        return [entries[name] for name in mutable_order(entries, string_hash)]
+
+    def _config_entries(self, resource: ConfigResource) -> list[ConfigEntry]:
         if resource.entity_type == TOPICS:
+            validate_topic_name(resource.name)
             if not self._topic_exists(resource.name):
                 raise UnknownTopicOrPartition(
                     f"topic {resource.name} does not exist",

@@ -233,6 +233,9 @@ _CLIENT_AUTH: Final = _one_of("required", "requested", "none")
 _LOG_DIRS: Final = Validator("comma-separated paths", _check_log_dirs)
 
 CONFIGS: Final = (
+    _broker(LEADER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
+    _broker(FOLLOWER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
+    _broker(LOG_DIRS_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
     _broker("advertised.listeners", _STRING, at_start=False),
     _broker("auto.create.topics.enable", _BOOLEAN, "true"),
     _broker("auto.leader.rebalance.enable", _BOOLEAN, "true"),
@@ -249,7 +252,6 @@ CONFIGS: Final = (
     _broker("default.replication.factor", _INT, "1", _POSITIVE),
     _broker("delete.topic.enable", _BOOLEAN, "true"),
     _broker("fetch.max.bytes", _INT, "57671680", _range(1024)),
-    _broker(FOLLOWER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
     _broker("group.initial.rebalance.delay.ms", _INT, "3000", _COUNT),
     _broker("group.max.session.timeout.ms", _INT, "1800000", _POSITIVE),
     _broker("group.max.size", _INT, "2147483647", _POSITIVE),
@@ -263,7 +265,6 @@ CONFIGS: Final = (
     _broker("klamm.ssl.key.password.location", _STRING),
     _broker("leader.imbalance.check.interval.seconds", _LONG, "300", _POSITIVE),
     _broker("leader.imbalance.per.broker.percentage", _INT, "10", _COUNT),
-    _broker(LEADER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
     _broker("log.cleanup.policy", _LIST, "delete", _POLICIES),
     _broker("log.dir", _STRING, "kafka-logs", _LOG_DIRS),
     _broker("log.dirs", _STRING, None, _LOG_DIRS),
@@ -301,7 +302,6 @@ CONFIGS: Final = (
     _broker("offsets.topic.num.partitions", _INT, "50", _POSITIVE),
     _broker("offsets.topic.replication.factor", _INT, "3", _range(1, 32767)),
     _broker("offsets.topic.segment.bytes", _INT, "104857600", _POSITIVE),
-    _broker(LOG_DIRS_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
     _broker("replica.fetch.backoff.ms", _INT, "1000", _COUNT),
     _broker("replica.fetch.max.bytes", _INT, "1048576", _COUNT),
     _broker("replica.fetch.wait.max.ms", _INT, "500", _COUNT),
@@ -326,28 +326,31 @@ CONFIGS: Final = (
     _broker("zookeeper.connection.timeout.ms", _INT, None, _POSITIVE),
     _broker("zookeeper.session.timeout.ms", _INT, at_start=False),
     _broker("zookeeper.set.acl", _BOOLEAN, "false"),
-    _topic("cleanup.policy", "log.cleanup.policy", _LIST, "delete", _POLICIES),
-    _topic("compression.type", "compression.type", _STRING, "producer", _COMPRESSION),
-    _topic("delete.retention.ms", "log.cleaner.delete.retention.ms", _LONG, "86400000", _COUNT),
-    _topic("file.delete.delay.ms", "log.segment.delete.delay.ms", _LONG, "60000", _COUNT),
+    _topic("segment.bytes", "log.segment.bytes", _INT, "1073741824", _range(14)),
+    _topic("segment.ms", "log.roll.ms", _LONG, "604800000", _POSITIVE),
+    _topic("segment.jitter.ms", None, _LONG, "0", _COUNT),
+    _topic("segment.index.bytes", "log.index.size.max.bytes", _INT, "10485760", _COUNT),
     _topic("flush.messages", "log.flush.interval.messages", _LONG, _MAX_LONG, _COUNT),
     _topic("flush.ms", "log.flush.interval.ms", _LONG, _MAX_LONG, _COUNT),
-    _topic(FOLLOWER_THROTTLED_REPLICAS, None, _LIST, "", _THROTTLES),
+    _topic("retention.bytes", "log.retention.bytes", _LONG, "-1"),
+    _topic("retention.ms", "log.retention.ms", _LONG, "604800000", _LIMIT),
+    _topic("max.message.bytes", "message.max.bytes", _INT, "1048588", _COUNT),
     _topic("index.interval.bytes", "log.index.interval.bytes", _INT, "4096", _COUNT),
-    _topic(LEADER_THROTTLED_REPLICAS, None, _LIST, "", _THROTTLES),
+    _topic("delete.retention.ms", "log.cleaner.delete.retention.ms", _LONG, "86400000", _COUNT),
+    _topic("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", _LONG, "0", _COUNT),
     _topic(
         "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", _LONG, _MAX_LONG, _POSITIVE
     ),
-    _topic("max.message.bytes", "message.max.bytes", _INT, "1048588", _COUNT),
-    _topic("message.downconversion.enable", "log.message.downconversion.enable", _BOOLEAN, "true"),
-    _topic("message.format.version", "log.message.format.version", _STRING, LATEST, _VERSION),
+    _topic("file.delete.delay.ms", "log.segment.delete.delay.ms", _LONG, "60000", _COUNT),
     _topic(
-        "message.timestamp.difference.max.ms",
-        "log.message.timestamp.difference.max.ms",
-        _LONG,
-        _MAX_LONG,
-        _COUNT,
+        "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", _range(0, 1)
     ),
+    _topic("cleanup.policy", "log.cleanup.policy", _LIST, "delete", _POLICIES),
+    _topic(UNCLEAN, UNCLEAN, _BOOLEAN, "false"),
+    _topic("min.insync.replicas", "min.insync.replicas", _INT, "1", _POSITIVE),
+    _topic("compression.type", "compression.type", _STRING, "producer", _COMPRESSION),
+    _topic("preallocate", "log.preallocate", _BOOLEAN, "false"),
+    _topic("message.format.version", "log.message.format.version", _STRING, LATEST, _VERSION),
     _topic(
         "message.timestamp.type",
         "log.message.timestamp.type",
@@ -356,20 +359,17 @@ CONFIGS: Final = (
         _TIMESTAMP_TYPE,
     ),
     _topic(
-        "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", _range(0, 1)
+        "message.timestamp.difference.max.ms",
+        "log.message.timestamp.difference.max.ms",
+        _LONG,
+        _MAX_LONG,
+        _COUNT,
     ),
-    _topic("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", _LONG, "0", _COUNT),
-    _topic("min.insync.replicas", "min.insync.replicas", _INT, "1", _POSITIVE),
-    _topic("preallocate", "log.preallocate", _BOOLEAN, "false"),
-    _topic("retention.bytes", "log.retention.bytes", _LONG, "-1"),
-    _topic("retention.ms", "log.retention.ms", _LONG, "604800000", _LIMIT),
-    _topic("segment.bytes", "log.segment.bytes", _INT, "1073741824", _range(14)),
-    _topic("segment.index.bytes", "log.index.size.max.bytes", _INT, "10485760", _COUNT),
-    _topic("segment.jitter.ms", None, _LONG, "0", _COUNT),
-    _topic("segment.ms", "log.roll.ms", _LONG, "604800000", _POSITIVE),
-    _topic(UNCLEAN, UNCLEAN, _BOOLEAN, "false"),
+    _topic(LEADER_THROTTLED_REPLICAS, None, _LIST, "", _THROTTLES),
+    _topic(FOLLOWER_THROTTLED_REPLICAS, None, _LIST, "", _THROTTLES),
+    _topic("message.downconversion.enable", "log.message.downconversion.enable", _BOOLEAN, "true"),
 )
-"""All configs, sorted by scope and name."""
+"""All configs, in the order in which Kafka validates their values (DynamicConfig, LogConfig)."""
 BROKER_CONFIGS: Final = {one.name: one for one in CONFIGS if one.scope is Scope.BROKER}
 TOPIC_CONFIGS: Final = {one.name: one for one in CONFIGS if one.scope is Scope.TOPIC}
 

@@ -99,7 +99,7 @@ def route_table() -> str:
 def broker_config_table() -> str:
     """Return the table of broker configs."""
     rows = []
-    for one in BROKER_CONFIGS.values():
+    for one in _sorted(BROKER_CONFIGS):
         taken = [
             words
             for words, holds in (("at the start", one.at_start), ("while it runs", one.dynamic))
@@ -113,7 +113,11 @@ def broker_config_table() -> str:
 def topic_config_table() -> str:
     """Return the table of topic configs."""
     heading = ("config", "type", "default", "values", "broker's config")
-    return table(heading, [_columns(one) for one in TOPIC_CONFIGS.values()])
+    return table(heading, [_columns(one) for one in _sorted(TOPIC_CONFIGS)])
+
+
+def _sorted(configs: Mapping[str, Config]) -> list[Config]:
+    return [configs[name] for name in sorted(configs)]
 
 
 def _columns(one: Config) -> tuple[str, ...]:

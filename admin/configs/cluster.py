@@ -18,7 +18,7 @@ from klamm.admin.failures import (
     as_futures,
 )
 from klamm.admin.java_maps import hash_map_order
-from klamm.admin.scala_sets import immutable_order, mutable_order
+from klamm.admin.scala_sets import immutable_order
 from klamm.admin.tool_output import ToolOutput
 from klamm.cluster.errors import AdminError, RequestTimedOut, UnknownTopicOrPartition
 from klamm.cluster.java_hash import string_hash
@@ -112,7 +112,7 @@ class ClusterConfigs:
             raise
         entries = {entry.name: entry for entry in found}
         count = max(len(entries), _BROKER_CONFIG_COUNT) if entity_type == BROKERS and name else None
-        order = hash_map_order(mutable_order(entries, string_hash), entries=count)
+        order = hash_map_order(list(entries), entries=count)
         source = _source(entity_type, name)
         return [entries[name] for name in order if describe_all or entries[name].source is source]
 
@@ -126,7 +126,7 @@ def _source(entity_type: str, name: str) -> ConfigSource:
 
 
 def _resource(entity_type: str, name: str) -> ConfigResource:
-    return ConfigResource(entity_type, name or DEFAULT_ENTITY)
+    return ConfigResource(entity_type, name or DEFAULT_ENTITY if entity_type == BROKERS else name)
 
 
 def check_there(deleted: Sequence[str], found: Collection[str]) -> None:

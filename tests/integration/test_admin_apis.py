@@ -408,6 +408,19 @@ def test_there_are_no_acls_and_no_sasl(server: ClusterServer) -> None:
         assert (answer.error_code.name, answer.mechanisms) == ("illegal_sasl_state", ())
 
 
+def test_configs_are_described_in_kafkas_order(server: ClusterServer) -> None:
+    topic(server, "ordered")
+    # Both are in the same bucket of the client's HashMap, which keeps their order.
+    names = [one.name for one in configs(server, 0, TOPIC, "ordered").configs]
+    assert names.index("segment.bytes") < names.index("retention.ms")
+
+
+def test_a_topic_without_a_name_has_no_configs(server: ClusterServer) -> None:
+    answer = configs(server, 0, TOPIC, "")
+    assert answer.error_code.name == "invalid_topic_exception"
+    assert answer.error_message == "Topic name is illegal, it can't be empty"
+
+
 def test_a_paused_broker_does_not_describe_configs(server: ClusterServer) -> None:
     with socket.create_connection(place(server, 2), timeout=1) as connection:
         server.operations.perform(Pause(2))

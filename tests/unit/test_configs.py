@@ -42,9 +42,9 @@ def config(name: str) -> Config:
     return BROKER_CONFIGS.get(name) or TOPIC_CONFIGS[name]
 
 
-def test_rows_are_sorted_and_their_defaults_valid() -> None:
+def test_rows_are_unique_and_their_defaults_valid() -> None:
     names = [(one.scope.value, one.name) for one in CONFIGS]
-    assert names == sorted(set(names))
+    assert len(names) == len(set(names))
     for one in CONFIGS:
         if one.default is not None:
             assert one.text(one.parse(one.default)) == one.default

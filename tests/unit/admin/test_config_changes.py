@@ -68,6 +68,26 @@ def test_each_change_is_written_and_announced(world: World) -> None:
         ),
         (
             TOPIC,
+            {"zzz": "1", "flush.ms": "1", "aaa": "1"},
+            InvalidConfiguration,
+            "Unknown topic config name: aaa",
+        ),
+        (
+            TOPIC,
+            {"compression.type": "x", "segment.ms": "x", "cleanup.policy": "x"},
+            InvalidRequest,
+            "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
+            "Invalid value x for configuration segment.ms: Not a number of type LONG",
+        ),
+        (
+            BROKER,
+            {"follower.replication.throttled.rate": "x", UNCLEAN: "x", RATE: "x"},
+            InvalidRequest,
+            "Invalid config value for resource ConfigResource(type=BROKER, name='0'): "
+            f"Invalid value x for configuration {RATE}: Not a number of type LONG",
+        ),
+        (
+            TOPIC,
             {"flush.ms": "x"},
             InvalidRequest,
             "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
@@ -116,9 +136,12 @@ def test_a_broker_id_with_a_space_is_refused() -> None:
         checked_resource(ConfigResource(BROKERS, " 1"))
 
 
-def test_a_config_that_klamm_leaves_out(world: World) -> None:
+@pytest.mark.parametrize(
+    "name", ["log.cleaner.threads", "log.retention.bytes", "max.connections.per.ip"]
+)
+def test_a_config_that_klamm_leaves_out(world: World, name: str) -> None:
     with pytest.raises(UsageError, match=r"is not a dynamic config of klamm.s brokers") as raised:
-        alter(world, BROKER, {"log.cleaner.threads": "2"})
+        alter(world, BROKER, {name: "2"})
     assert UNCLEAN in str(raised.value.hint)
 
 
