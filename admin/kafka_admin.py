@@ -20,6 +20,7 @@ from klamm.admin.configs.effective_configs import (
     BrokerConfigs,
     broker_entries,
     default_entries,
+    shown_overrides,
     static_topic_configs,
     topic_entries,
 )
@@ -188,7 +189,7 @@ class KafkaAdmin:
         defaults = static_topic_configs(self._config)
         moving = self._channel.running_reassignments()
         return [
-            _description(topic, {**defaults, **overrides.get(topic.name, {})}, moving)
+            _description(topic, defaults | shown_overrides(overrides.get(topic.name, {})), moving)
             for topic in found
         ]
 

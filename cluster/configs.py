@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm.cluster.api_version import LATEST, is_api_version
 from klamm.cluster.errors import InvalidConfig, UsageError
+from klamm.cluster.java_double import double_text, parse_double
 from klamm.cluster.suggestions import suggestion
 
 LEADER_THROTTLED_RATE: Final = "leader.replication.throttled.rate"
@@ -71,7 +72,16 @@ class Validator(NamedTuple):
 
 
 def _invalid(name: str, value: object, why: str) -> InvalidConfig:
-    return InvalidConfig(f"Invalid value {value} for configuration {name}: {why}")
+    return InvalidConfig(f"Invalid value {value_text(value)} for configuration {name}: {why}")
+
+
+def value_text(value: object) -> str:
+    """Format the parsed value of a config as text, as Kafka does."""
+    if isinstance(value, list):
+        return ",".join(value)
+    if isinstance(value, float):
+        return double_text(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _parse(name: str, kind: Type, text: str) -> Any:
@@ -90,7 +100,7 @@ def _parse(name: str, kind: Type, text: str) -> Any:
     if kind is Type.STRING:
         return word
     try:
-        return float(word)
+        return parse_double(word)
     except ValueError:
         raise _invalid(name, text, "Not a number of type DOUBLE") from None
 
@@ -198,12 +208,6 @@ class Config:
         except InvalidConfig:
             return False
         return True
-
-    def text(self, value: Any) -> str:
-        """Format a parsed value as text, as Kafka does."""
-        if isinstance(value, list):
-            return ",".join(value)
-        return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _broker(name: str, *columns: Any, **others: Any) -> Config:

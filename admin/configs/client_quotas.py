@@ -16,6 +16,7 @@ from klamm.admin.configs.config_resource import USERS, ConfigResource
 from klamm.admin.configs.scram_credentials import sanitized
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import InvalidRequest, UnsupportedVersion
+from klamm.cluster.java_double import double_text, parse_double
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import DEFAULT_ENTITY, MalformedZNode
 
@@ -140,7 +141,7 @@ def _quotas(entity: Entity, configs: Mapping[str, str]) -> dict[str, float]:
     for name in _known(entity):
         if name in configs:
             try:
-                quotas[name] = float(configs[name])
+                quotas[name] = parse_double(configs[name])
             except ValueError:
                 raise MalformedZNode(
                     f"Unexpected client quota configuration value: {name} -> {configs[name]}"
@@ -188,7 +189,7 @@ def _check_address(ip: str | None) -> None:
 def _text(name: str, value: float, maximum: int | None) -> str:
     """Return a quota as the value of a config. Raises InvalidRequest."""
     if maximum is None:
-        return repr(value)
+        return double_text(value)
     # As Scala converts a double to an integer: 0 for NaN, and never beyond the limits of the type.
     number = 0 if isnan(value) else int(max(-maximum - 1, min(value + _EPSILON, maximum)))
     if abs(float(number) - value) > _EPSILON:

@@ -14,7 +14,13 @@ from itertools import dropwhile
 import msgspec
 
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
-from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, topic_default, with_synonyms
+from klamm.cluster.configs import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    topic_default,
+    value_text,
+    with_synonyms,
+)
 
 
 class BrokerConfigs(msgspec.Struct, frozen=True):
@@ -70,10 +76,10 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
     for name, config in TOPIC_CONFIGS.items():
         synonyms = broker.synonyms(config.synonyms[0], config.default) if config.synonyms else ()
         if name in overrides:
-            text = config.text(config.parse(overrides[name]))
+            text = value_text(config.parse(overrides[name]))
             synonyms = (ConfigSynonym(ConfigSource.DYNAMIC_TOPIC_CONFIG, name, text), *synonyms)
         else:
-            text = config.text(topic_default(config, values))
+            text = value_text(topic_default(config, values))
         entries.append(ConfigEntry(name, text, synonyms))
     return entries
 
@@ -81,9 +87,22 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
 def static_topic_configs(static: Mapping[str, str]) -> dict[str, str]:
     """Return the defaults of topic configs that static broker configs set, keyed by config name."""
     return {
-        name: config.text(topic_default(config, static))
+        name: value_text(topic_default(config, static))
         for name, config in TOPIC_CONFIGS.items()
         if config.synonyms and config.synonyms[0] in static
+    }
+
+
+def shown_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return a topic's overrides as Kafka describes them: parsed, and formatted again.
+
+    Unknown configs and invalid values, which brokers ignore, are returned unchanged.
+    """
+    return {
+        name: value_text(config.parse(text))
+        if (config := TOPIC_CONFIGS.get(name)) and config.is_valid(text)
+        else text
+        for name, text in overrides.items()
     }
 
 
@@ -98,7 +117,7 @@ def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
     for name in sorted(known | values.keys()):
         config = BROKER_CONFIGS.get(name)
         value = values.get(name) if config is None else config.value(values)
-        text = value if config is None or value is None else config.text(value)
+        text = value if config is None or value is None else value_text(value)
         entries.append(ConfigEntry(name, text, broker.synonyms(name)))
     return entries
 

@@ -12,6 +12,7 @@ import msgspec
 
 from klamm.admin.failures import admin_error
 from klamm.admin.java_maps import hash_map_order
+from klamm.admin.scala_sets import mutable_order
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.topics.options import TopicCommandOptions
 from klamm.admin.topics.service import (
@@ -26,6 +27,7 @@ from klamm.admin.topics.text import DescribeFilter
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.errors import UsageError
+from klamm.cluster.java_hash import string_hash
 from klamm.cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
 
 if TYPE_CHECKING:
@@ -95,8 +97,9 @@ class ClusterTopics:
         asked = hash_map_order([name for name in topics if name in found], capacity=len(topics))
         for name in hash_map_order(asked, capacity=len(topics)):
             configs = found[name].configs
-            order = hash_map_order(list(configs), entries=len(TOPIC_CONFIGS))
-            ordered = {config: configs[config] for config in order}
+            # The tool's map has all configs of the topic, in the order of the broker's map.
+            order = hash_map_order(mutable_order({**TOPIC_CONFIGS, **configs}, string_hash))
+            ordered = {config: configs[config] for config in order if config in configs}
             show(msgspec.structs.replace(found[name], configs=ordered), shown, output)
 
     def alter(self, command: TopicCommandOptions, output: ToolOutput) -> None:

@@ -19,8 +19,10 @@ from klamm.cluster.configs import (
     broker_fields,
     check_broker_configs,
     topic_default,
+    value_text,
 )
 from klamm.cluster.errors import InvalidConfig, UsageError
+from klamm.cluster.java_double import double_text, parse_double
 from klamm.controller.config import ControllerConfig
 from klamm.wire.config import InterBrokerConfig, ListenerConfig
 
@@ -47,7 +49,7 @@ def test_rows_are_unique_and_their_defaults_valid() -> None:
     assert len(names) == len(set(names))
     for one in CONFIGS:
         if one.default is not None:
-            assert one.text(one.parse(one.default)) == one.default
+            assert value_text(one.parse(one.default)) == one.default
 
 
 def test_every_config_that_a_broker_takes_at_its_start_is_read() -> None:
@@ -186,3 +188,33 @@ def test_a_new_config_is_a_row_and_a_field(monkeypatch: pytest.MonkeyPatch) -> N
     values = broker_fields(GrownConfig.__struct_fields__, {name: "5"})
     # Step 3: whoever reads the field.
     assert values["replica_fetch_min_bytes"] == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1", "1.0"),
+        (" -0 ", "-0.0"),
+        ("1e3", "1000.0"),
+        ("9999999", "9999999.0"),
+        ("1E7", "1.0E7"),
+        ("1e-3", "0.001"),
+        ("-9.99e-4", "-9.99E-4"),
+        ("123456789.125", "1.23456789125E8"),
+        ("+.5e-2f", "0.005"),
+        ("5.D", "5.0"),
+        ("1e400", "Infinity"),
+        ("-Infinity", "-Infinity"),
+        ("+NaN", "NaN"),
+    ],
+)
+def test_a_double_is_read_and_shown_as_java_does(text: str, shown: str) -> None:
+    assert double_text(parse_double(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["", "1_0", "nan", "inf", "1L", "e5", "0x1", "\uff11"])
+def test_java_reads_no_double(text: str) -> None:
+    with pytest.raises(ValueError, match="no number"):
+        parse_double(text)
+    with pytest.raises(InvalidConfig, match="Not a number of type DOUBLE"):
+        TOPIC_CONFIGS["min.cleanable.dirty.ratio"].parse(text)

@@ -10,6 +10,7 @@ from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
 from klamm.admin.configs.effective_configs import (
     BrokerConfigs,
     broker_entries,
+    shown_overrides,
     static_topic_configs,
     topic_entries,
 )
@@ -143,6 +144,19 @@ def test_a_config_that_klamm_leaves_out(world: World, name: str) -> None:
     with pytest.raises(UsageError, match=r"is not a dynamic config of klamm.s brokers") as raised:
         alter(world, BROKER, {name: "2"})
     assert UNCLEAN in str(raised.value.hint)
+
+
+def test_overrides_are_shown_as_brokers_read_them() -> None:
+    stored = {"min.cleanable.dirty.ratio": "0", "cleanup.policy": "delete , compact"}
+    assert shown_overrides(
+        {**stored, "preallocate": "TRUE", "segment.ms": "x", "no.such": "1"}
+    ) == {
+        "min.cleanable.dirty.ratio": "0.0",
+        "cleanup.policy": "delete,compact",
+        "preallocate": "true",
+        "segment.ms": "x",
+        "no.such": "1",
+    }
 
 
 def test_the_strongest_value_holds() -> None:
