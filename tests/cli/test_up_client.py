@@ -8,10 +8,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socket import create_server, gaierror
 
+import msgspec
 import pytest
 
-from klamm.cli.client import SERVER_VARIABLE, ServerClient, ServerUnavailable, find_server
+from klamm.cli.client import (
+    SERVER_VARIABLE,
+    ServerClient,
+    ServerUnavailable,
+    _reason,
+    answered_error,
+    find_server,
+)
 from klamm.cli.journal import FileSource, ServerSource, journal_source
 from klamm.cluster.errors import (
     EnvironmentProblem,
@@ -22,6 +31,7 @@ from klamm.cluster.errors import (
     ZooKeeperUnavailable,
 )
 from klamm.server.data_dir import DataDir, ServerAddress
+from tests.scripted_api import scripted_api
 
 
 @pytest.fixture
@@ -120,6 +130,76 @@ def test_a_server_that_has_ended_is_distinguished_from_none(tmp_path: Path) -> N
     with pytest.raises(ServerUnavailable, match="has ended"):
         find_server(None, tmp_path, {})
     held.close()
+
+
+def test_a_klamm_without_an_address_has_no_api_yet(tmp_path: Path) -> None:
+    held = DataDir(tmp_path)
+    held.open()
+    with pytest.raises(EnvironmentProblem) as refused:
+        find_server(None, tmp_path, {})
+    held.close()
+    assert refused.value.message == (
+        f"the klamm that runs in {tmp_path} has no HTTP API: klamm up opens it when its cluster is "
+        "up, and klamm controller run has none"
+    )
+    assert f"read {tmp_path / 'journal.jsonl'}" in (refused.value.hint or "")
+    with pytest.raises(EnvironmentProblem, match="no running klamm found"):
+        find_server(None, tmp_path, {})
+
+
+def test_a_server_that_ends_between_two_requests() -> None:
+    with scripted_api({"GET /topics": [{"topics": []}, None]}) as api:
+        client = ServerClient(api.address)
+        assert client.get("/topics") == {"topics": []}
+        with pytest.raises(ServerUnavailable, match="has ended: Remote end closed") as broken:
+            client.get("/topics")
+    with pytest.raises(ServerUnavailable, match="has ended: Connection refused") as refused:
+        client.get("/topics")
+    # Only a request that was sent may have been carried out.
+    assert (broken.value.definite, refused.value.definite) == (False, True)
+    assert broken.value.retriable and refused.value.retriable
+    assert refused.value.hint == "klamm up --brokers 3 starts a cluster"
+
+
+def test_a_port_that_breaks_the_first_connection_is_no_klamm() -> None:
+    with (
+        scripted_api({"GET /topics": None}) as api,
+        pytest.raises(ServerUnavailable, match="is not a klamm server") as broken,
+    ):
+        ServerClient(api.address).get("/topics")
+    assert not broken.value.definite
+    assert "the HTTP address that klamm up prints" in (broken.value.hint or "")
+
+
+def test_a_server_that_does_not_answer_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klamm.cli.client.TIMEOUT_S", 0.05)
+    with create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ServerUnavailable, match=r"did not respond within 0\.05 s") as late:
+            ServerClient(address).get("/topics")
+    assert not late.value.definite
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (gaierror(-2, "Name or service not known"), "unknown host"),
+        (TimeoutError("timed out"), "timed out"),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+        (ValueError(), "ValueError"),
+        (ValueError("a"), "a"),
+    ],
+)
+def test_reasons(error: Exception, reason: str) -> None:
+    assert _reason(error) == reason
+
+
+@pytest.mark.parametrize("facts", [{"hint": "h"}, {"definite": False}, {"retriable": True}])
+def test_what_is_known_of_an_error_comes_with_it(facts: dict[str, object]) -> None:
+    described = {"error": "Refused", "message": "m", **facts}
+    error = answered_error(msgspec.json.encode({"error": described}))
+    plain = {"hint": None, "definite": True, "retriable": False}
+    assert {name: getattr(error, name) for name in plain} == {**plain, **facts}
 
 
 @pytest.mark.parametrize(
