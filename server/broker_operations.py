@@ -95,6 +95,7 @@ class BrokerOperations:
         self._closing = closing
         self._ended = dict.fromkeys(not_started, NOT_STARTED)
         self._stopping: set[int] = set()
+        self._failed_log_dirs: defaultdict[int, set[str]] = defaultdict(set)
         self._adding = threading.Lock()
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
@@ -165,6 +166,7 @@ class BrokerOperations:
                 )
             started = self._cluster.begin_start(broker_id, wait_for_session=action.wait)
             ended = self._ended.pop(broker_id, None)
+            self._failed_log_dirs.pop(broker_id, None)
         try:
             self._closing.result_of(started, None)
         except Exception as error:
@@ -296,7 +298,9 @@ class BrokerOperations:
             dirs = broker.replica_manager.log_dirs
             if not running.is_paused:
                 self._await_log_dir(broker_id, lambda: not dirs.is_online(path))
-            lost = {*dirs.offline, path}
+            # A paused broker has not handled the earlier failures yet.
+            self._failed_log_dirs[broker_id].add(path)
+            lost = {*dirs.offline, *self._failed_log_dirs[broker_id]}
             halted = broker.config.halts_on_log_dir_failure or lost.issuperset(dirs.paths)
             if halted and not running.is_paused:
                 nodes = self._cluster.nodes

@@ -207,3 +207,141 @@ def test_who_goes_before_all_of_a_request_has_come_is_no_error(server: ClusterSe
     }
     asyncio.run(create_app(server)(scope, receive, send))
     assert sent[0]["status"] == 400 and next(parts, None) is None
+
+
+@pytest.fixture(scope="module")
+def keeping(
+    zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """The API of two brokers that keep keys and values, with topics that either or both have."""
+    config = ServerConfig(
+        brokers=2,
+        controllers=1,
+        zookeeper=f"{zookeeper.connect_string}/server-clients-keeping",
+        data_dir=tmp_path_factory.mktemp("keeping"),
+        has_segments=True,
+        session_timeout_ms=3000,
+    )
+    with ClusterServer(config) as running:
+        api = AsgiClient(create_app(running))
+        replicas = {"read": [[0], [0], [0]], "lost": [[1], [0]]}
+        topics = [
+            {"name": name, "assignments": {str(n): ids for n, ids in enumerate(lists)}}
+            for name, lists in replicas.items()
+        ]
+        ok(api, "/topics", topics=topics, timeout_ms=20_000)
+        yield api
+
+
+def consumed(api: AsgiClient, count: int, **start: Any) -> list[dict[str, Any]]:
+    """So many records of a topic from a place onward, after which no more come."""
+    consumer = f"/consumers/{ok(api, '/consumers', **start)['id']}"
+    records: list[dict[str, Any]] = []
+    while len(records) < count:
+        records += ok(api, f"{consumer}/poll", wait_ms=20_000)["records"]
+    ok(api, f"{consumer}/close")
+    return records
+
+
+def test_keys_values_and_times_are_kept(keeping: AsgiClient) -> None:
+    opened = ok(keeping, "/producers", topic="read")
+    assert opened["has_values"]
+    producer = f"/producers/{opened['id']}"
+    # -973932308 and -790332482 are the hashes of the first two in Kafka's own UtilsTest.
+    records = [
+        {"key": "21", "value": "a"},
+        {"key": "foobar", "value": ""},
+        {"key": "21", "value": "\N{SNOWMAN}"},
+    ]
+    ok(keeping, f"{producer}/records", records=records, max_undecided=0, wait_ms=20_000)
+    last = ok(keeping, f"{producer}/records", record_count=3, record_size_bytes=6_000)
+    assert last["sent"] == 6
+    status = ok(keeping, f"{producer}/close", wait_ms=20_000)
+    assert status["acknowledged"] == 6
+    offsets = [(one["partition"], one["start"]) for one in status["offsets"]]
+    assert offsets == sorted(offsets)
+    read = consumed(keeping, 6, topic="read", start="beginning")
+    keyed = [(one["key"], one["value"]) for one in read if one["key"] is not None]
+    assert sorted(keyed) == [("21", "a"), ("21", "\N{SNOWMAN}"), ("foobar", "")]
+    assert len({one["partition"] for one in read if one["key"] == "21"}) == 1
+    assert [one["value"] for one in read if one["key"] is None] == ["k" * 6_000] * 3
+    assert {one["leader_epoch"] for one in read} == {0}
+    times_ms = {one["timestamp_ms"] for one in read}
+    assert max(times_ms) - min(times_ms) < 60_000 and min(times_ms) > 1_700_000_000_000
+
+
+def test_a_consumer_begins_in_the_middle_of_a_batch(keeping: AsgiClient) -> None:
+    place = {"topic": "read", "partition": 2}
+    producer = f"/producers/{ok(keeping, '/producers', **place)['id']}"
+    values = [f"value {n}" for n in range(5)]
+    records = [{"value": value} for value in values]
+    sent = ok(keeping, f"{producer}/records", records=records, max_undecided=0, wait_ms=20_000)
+    ok(keeping, f"{producer}/close", wait_ms=20_000)
+    end = sent["offsets"][-1]["end"]
+    read = consumed(keeping, 2, **place, start="offset", offset=end - 2)
+    assert [(one["offset"], one["value"]) for one in read] == [
+        (end - 2, "value 3"),
+        (end - 1, "value 4"),
+    ]
+    late_ms = read[0]["timestamp_ms"] + 1
+    assert consumed(keeping, 2, **place, start="time", timestamp_ms=late_ms - 1)[-1] == read[-1]
+    outside = ok(keeping, "/consumers", **place, start="offset", offset=end + 1)["id"]
+    polled = ok(keeping, f"/consumers/{outside}/poll", wait_ms=20_000)
+    assert polled["records"] == [] and len(polled["errors"]) == 1
+    assert f"Fetch position {end + 1} is out of range for partition read-2" in polled["errors"][0]
+    assert polled["waiting_for"] == []
+    ok(keeping, f"/consumers/{outside}/close")
+
+
+def test_what_has_no_leader_is_waited_for_and_given_up(keeping: AsgiClient) -> None:
+    ok(keeping, "/brokers/1/stop")
+    producer = f"/producers/{ok(keeping, '/producers', topic='lost', partition=0)['id']}"
+    consumer = f"/consumers/{ok(keeping, '/consumers', topic='lost')['id']}"
+    ok(keeping, f"{producer}/records", record_count=7, wait_ms=0)
+    why = "lost-0 has no leader (brokers alive: 0)"
+    for request in (f"{producer}/records", f"{consumer}/poll"):
+        wait_until(lambda request=request: ok(keeping, request, wait_ms=10)["waiting_for"] == [why])
+    status = ok(keeping, f"{producer}/close", wait_ms=1)
+    assert [status[name] for name in COUNTS] == [7, 0, 0, 0, 7]
+    status = ok(keeping, f"{producer}/close", wait_ms=1, gives_up=True)
+    assert [status[name] for name in COUNTS][1] == 0
+    assert status["undecided"] == 0 and status["failed"] + status["in_doubt"] == 7
+    assert {one["partition"] for one in status["not_acknowledged"]} == {0}
+    assert sum(one["record_count"] for one in status["not_acknowledged"]) == 7
+    assert error(keeping, f"{producer}/close")[0] == 404
+    ok(keeping, f"{consumer}/close")
+    ok(keeping, "/brokers/1/start")
+
+
+def test_undecided_records_use_no_more_memory_than_allowed(
+    keeping: AsgiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_sessions, "MAX_UNDECIDED_BYTES", 30_000)
+    ok(keeping, "/brokers/1/stop")
+    first, second = (
+        f"/producers/{ok(keeping, '/producers', topic='lost', partition=0)['id']}" for _ in range(2)
+    )
+    ok(keeping, f"{first}/records", record_count=1, record_size_bytes=20_000, wait_ms=0)
+    response = keeping.post(f"{second}/records", json={"record_count": 1_000, "wait_ms": 0})
+    described = response.json()["error"]
+    assert (response.status_code, described["retriable"]) == (503, True)
+    assert described["message"].startswith("the records that are neither acknowledged nor failed")
+    assert ok(keeping, f"{second}/records", record_count=1, wait_ms=0)["sent"] == 1
+    assert ok(keeping, f"{second}/records", wait_ms=0)["sent"] == 1
+    for producer in (first, second):
+        ok(keeping, f"{producer}/close", wait_ms=0, gives_up=True)
+    ok(keeping, "/brokers/1/start")
+
+
+def test_clients_that_are_closed_leave_nothing(api: AsgiClient, server: ClusterServer) -> None:
+    producer = ok(api, "/producers", topic="t")["id"]
+    consumer = ok(api, "/consumers", topic="t")["id"]
+    assert error(api, f"/producers/{consumer}/close")[0] == 404
+    assert error(api, f"/consumers/{producer}/poll")[0] == 404
+    sessions = server.client_sessions._sessions
+    addresses = {sessions[number].client.address for number in (producer, consumer)}
+    assert addresses <= server.cluster.clients._actors.keys()
+    ok(api, f"/producers/{producer}/close")
+    ok(api, f"/consumers/{consumer}/close")
+    assert sessions.keys().isdisjoint({producer, consumer})
+    assert server.cluster.clients._actors.keys().isdisjoint(addresses)
