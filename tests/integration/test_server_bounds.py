@@ -27,12 +27,12 @@ WRITE_TIMEOUT_S = 0.5
 
 @pytest.fixture(scope="module")
 def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
-    """One broker, and few partitions."""
+    """One broker, and few partitions; one of them is that of the topic polled."""
     config = ServerConfig(
         brokers=1,
         zookeeper=f"{zookeeper.connect_string}/server-bounds",
         session_timeout_ms=3000,
-        partition_limits=PartitionLimits(per_request=20, cluster=50),
+        partition_limits=PartitionLimits(per_request=20, cluster=51),
     )
     with ClusterServer(config) as running:
         yield running
@@ -41,6 +41,7 @@ def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
 @pytest.fixture(scope="module")
 def api(server: ClusterServer) -> Iterator[ApiServer]:
     api = ApiServer(server, HEADER_TIMEOUT_S, WRITE_TIMEOUT_S)
+    api.request("POST", "/topics", topics(name="polled", num_partitions=1))
     yield api
     api.close()
 
@@ -152,6 +153,47 @@ def test_a_client_that_does_not_read_its_answers_loses_its_connection(api: ApiSe
         wait_until(lambda: api.open_connections == 1)
         wait_until(lambda: api.open_connections == 0, 10, "the connection to be cut")
     assert api.open_connections == 0
+
+
+def test_an_answer_may_take_longer_than_a_header(api: ApiServer) -> None:
+    consumer = api.post("/consumers", {"topic": "polled"})["id"]
+    connection = api.connect()
+    wait = msgspec.json.encode({"wait_ms": int(HEADER_TIMEOUT_S * 1000) + 200})
+    for _ in range(2):
+        begun_s = time.monotonic()
+        connection.request("POST", f"/consumers/{consumer}/poll", wait)
+        response = connection.getresponse()
+        assert (response.status, b'"records":[]' in response.read()) == (200, True)
+        assert time.monotonic() - begun_s > HEADER_TIMEOUT_S
+    connection.close()
+
+
+def test_a_connection_may_wait_between_requests(api: ApiServer) -> None:
+    connection = api.connect()
+    connection.request("GET", "/brokers/live")
+    assert connection.getresponse().read()
+    quiet_s = time.monotonic() + HEADER_TIMEOUT_S + 0.1
+    wait_until(lambda: time.monotonic() > quiet_s)
+    connection.request("GET", "/brokers/live")
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_more_connections_than_allowed_are_closed_at_once(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_until(lambda: api.open_connections == 0)
+    monkeypatch.setattr("klamm.server.http_protocol.MAX_CONNECTIONS", 1)
+    first, second = api.connect(), api.connect()
+    first.request("GET", "/brokers/live")
+    assert first.getresponse().read()
+    with pytest.raises(ConnectionError):
+        second.request("GET", "/brokers/live")
+        second.getresponse()
+    first.request("GET", "/brokers/live")
+    assert first.getresponse().status == 200
+    first.close()
+    second.close()
 
 
 @pytest.mark.parametrize(
