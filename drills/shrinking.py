@@ -10,7 +10,7 @@ shrinker edits the text of the drill, so that the result is again a drill file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -110,10 +110,9 @@ class _Shrinking:
         """Try to put the steps inside ``steps`` or ``parallel`` in the place of that step."""
         steps = self.steps()
         for item in list(steps.value):
-            lists = list(_lists_of(item))
-            if lists and len(item.value) == 1:
+            inner = _inside(item)
+            if inner and len(item.value) == 1:
                 at = steps.value.index(item)
-                inner = [step for one in lists for step in one.value]
                 self._try(steps, [*steps.value[:at], *inner, *steps.value[at + 1 :]])
 
     def _join_waits(self) -> None:
@@ -157,14 +156,14 @@ def shrink(text: str, still_fails: Callable[[str], bool], *, needs_recovery: boo
     ``needs_recovery``: whether the drill may only be said to fail after its final recovery.
     """
     shrinking = _Shrinking(text, still_fails)
-    before = _count(shrinking.steps())
+    before = _count(shrinking.steps().value)
     if not needs_recovery:
         shrinking.remove_recovery()
     shrinking.shrink_steps()
     for path in (("cluster", "topics"), ("cluster", "config"), ("cluster",)):
         shrinking.shrink_mapping(*path)
     shrinking.shrink_steps()
-    return Shrunk(shrinking.text(), before, _count(shrinking.steps()), shrinking.runs)
+    return Shrunk(shrinking.text(), before, _count(shrinking.steps().value), shrinking.runs)
 
 
 def _recovery_index(items: Sequence[yaml.Node]) -> int:
@@ -188,14 +187,26 @@ def _inner_lists(steps: yaml.SequenceNode) -> Iterator[yaml.SequenceNode]:
     for step in steps.value:
         if isinstance(branches := _value(step, "parallel"), yaml.SequenceNode):
             yield branches
+            yield from _inner_lists(branches)
         for inner in _lists_of(step):
             yield inner
             yield from _inner_lists(inner)
 
 
-def _count(steps: yaml.SequenceNode) -> int:
-    """Return the number of steps in a list; steps inside other steps count instead of those."""
-    return sum(sum(map(_count, _lists_of(step))) or 1 for step in steps.value)
+def _inside(step: yaml.Node) -> list[yaml.Node]:
+    """Return the steps directly inside a step. A parallel branch is a step or a list of steps."""
+    if isinstance(branches := _value(step, "parallel"), yaml.SequenceNode):
+        return [
+            inner
+            for branch in branches.value
+            for inner in (branch.value if isinstance(branch, yaml.SequenceNode) else [branch])
+        ]
+    return [inner for one in _lists_of(step) for inner in one.value]
+
+
+def _count(steps: Iterable[yaml.Node]) -> int:
+    """Return the number of steps; steps inside other steps count instead of those."""
+    return sum(_count(_inside(step)) or 1 for step in steps)
 
 
 def _wait_ms(step: yaml.Node) -> int | None:
