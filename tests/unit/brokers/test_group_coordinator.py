@@ -364,6 +364,53 @@ def test_a_static_leader_that_does_not_rejoin_stays_a_member(groups: Groups) -> 
     assert [one.member_id for one in joined.members] == [one.member_id for one in (leader, *others)]
 
 
+def test_a_rebalance_that_no_static_member_joins_is_tried_again(groups: Groups) -> None:
+    first = groups.join(instance="i", session_ms=60_000)
+    second = groups.join(instance="j", session_ms=60_000)
+    groups.network.pass_time(2 * DELAY_MS)
+    one, other = groups.joined(first), groups.joined(second)
+    groups.sync(one, "i")
+    third = groups.joined(groups.join(needs_id=True))
+    groups.join(third.member_id)
+    assert groups.state() == ("PreparingRebalance", 3)
+    groups.network.pass_time(1)
+    assert groups.leave(third.member_id) is Errors.NONE
+    groups.network.pass_time(REBALANCE_MS - 2)
+    assert groups.state() == ("PreparingRebalance", 2)
+    groups.network.pass_time(1)
+    assert groups.state() == ("PreparingRebalance", 2), "nobody can lead"
+    again = groups.join(other.member_id, instance="j")
+    assert groups.answer(again) is None
+    groups.network.pass_time(REBALANCE_MS)
+    joined = groups.joined(again)
+    assert (joined.generation_id, joined.leader) == (2, other.member_id)
+    assert [member.member_id for member in joined.members] == [one.member_id, other.member_id]
+
+
+def test_a_rebalancing_group_has_room_for_those_that_have_joined() -> None:
+    groups = Groups({"group.max.size": "2"})
+    leader, follower = groups.stable(2)
+    first = groups.join(leader.member_id)
+    assert groups.answer(first) is None
+    second = groups.join()
+    assert groups.answer(second) is None, "one of two has joined"
+    refused = groups.joined(groups.join(follower.member_id))
+    assert (refused.error, refused.member_id) == (Errors.GROUP_MAX_SIZE_REACHED, "")
+    assert groups.joined(first).generation_id == 2, "who was refused is no longer waited for"
+    assert groups.joined(second).generation_id == 2
+
+
+def test_a_member_that_has_joined_may_join_a_full_group_again() -> None:
+    groups = Groups({"group.max.size": "2"})
+    leader, follower = groups.stable(2)
+    third = groups.join(leader.member_id)
+    again = groups.join(leader.member_id)
+    assert groups.answer(again) is None
+    number = groups.join(follower.member_id)
+    assert [groups.joined(one).generation_id for one in (again, number)] == [2, 2]
+    assert groups.answer(third) is None, "the request was replaced"
+
+
 def test_a_new_id_that_cannot_be_stored_is_not_given(groups: Groups) -> None:
     [old] = groups.stable(instance="i")
     groups.lead(leader_epoch=4, isr=(BROKER, 2))

@@ -213,6 +213,26 @@ def test_offsets_expire_after_the_group_is_empty() -> None:
     assert (groups.offsets(), groups.state()) == ({}, ("Dead", 0))
 
 
+def test_offsets_of_members_that_are_no_consumers_do_not_expire() -> None:
+    minutes = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    groups = Groups({**minutes, "group.max.session.timeout.ms": "1800000"})
+    number = groups.join(protocol_type="connect", session_ms=1_800_000)
+    groups.network.pass_time(DELAY_MS)
+    member = groups.joined(number)
+    groups.sync(member)
+    assert groups.commit(member, U0) is Errors.NONE
+    groups.network.pass_time(100_000)
+    assert (groups.offsets(), groups.state()) == ({U0: 42}, ("Stable", 1))
+    groups.join(member.member_id)
+    groups.network.pass_time(100_000)
+    assert groups.offsets() == {U0: 42}
+    groups.leave(member.member_id)
+    groups.network.pass_time(59_000)
+    assert groups.offsets() == {U0: 42}
+    groups.network.pass_time(3_000)
+    assert groups.state() == ("Dead", 0)
+
+
 def test_offsets_of_a_group_without_members_expire_by_their_commits() -> None:
     minutes = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
     groups = Groups(minutes)
