@@ -35,11 +35,11 @@ class FetchMetadata(NamedTuple):
     session that it names.
     """
 
-    session_id: int
-    epoch: int
+    session_id: int = NO_SESSION_ID
+    epoch: int = FINAL_EPOCH
 
 
-NO_SESSION: Final = FetchMetadata(NO_SESSION_ID, FINAL_EPOCH)
+NO_SESSION: Final = FetchMetadata()
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):

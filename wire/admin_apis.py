@@ -1,4 +1,4 @@
-"""Translation of the admin APIs that the controller or a broker handles.
+"""The admin APIs that the controller or a broker handles.
 
 These are reassignments, elections and log directories. Mirrors the request and response classes of
 org.apache.kafka.common.requests.
@@ -6,6 +6,8 @@ org.apache.kafka.common.requests.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from klamm.cluster.api_errors import Errors
@@ -24,141 +26,125 @@ from klamm.cluster.requests import (
     LogDirResult,
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
+from klamm.wire.api import Api
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import (
-    Values,
-    by_topic,
-    error_fields,
-    in_topics,
-    listed_in_topics,
-    milliseconds,
+from klamm.wire.schema import Values, in_topics
+from klamm.wire.translations import (
+    API_ERROR,
+    ERROR,
+    Field,
+    Translation,
+    each,
+    listed_partitions,
+    only,
+    per_partition,
+    struct,
 )
 
-_ELECTION_TYPES: Final = {0: ElectionType.PREFERRED, 1: ElectionType.UNCLEAN}
+_REASSIGNMENTS: Final = {"timeout": timedelta(seconds=30)}
+_ELECTION_TYPES: Final = (ElectionType.PREFERRED, ElectionType.UNCLEAN)
 
 
-def alter_reassignments_request(body: Any) -> AlterPartitionReassignmentsRequest:
-    """Translate AlterPartitionReassignments. The controller ignores the timeout, as in Kafka."""
-    return AlterPartitionReassignmentsRequest(
-        {tp: one.replicas for tp, one in in_topics(body.topics)}
+def _election_type(code: int) -> ElectionType:
+    if code not in range(len(_ELECTION_TYPES)):
+        raise InvalidRequestFrame(f"unknown election type {code}")
+    return _ELECTION_TYPES[code]
+
+
+def _read_logs(topics: Any) -> tuple[DescribedLog, ...]:
+    return tuple(
+        DescribedLog(tp, one.partition_size, one.offset_lag, one.is_future_key)
+        for tp, one in in_topics(topics)
     )
 
 
-def alter_reassignments_response(response: AlterPartitionReassignmentsResponse) -> Values:
-    """Translate the response to AlterPartitionReassignments."""
-    return {
-        **error_fields(response.error),
-        "responses": by_topic(
-            response.partitions,
-            lambda partition, error: {"partition_index": partition, **error_fields(error)},
-        ),
-    }
-
-
-def list_reassignments_request(body: Any) -> ListPartitionReassignmentsRequest:
-    """Translate ListPartitionReassignments; null means all partitions."""
-    if body.topics is None:
-        return ListPartitionReassignmentsRequest()
-    return ListPartitionReassignmentsRequest(
-        listed_in_topics(body.topics, partitions="partition_indexes")
-    )
-
-
-def list_reassignments_response(response: ListPartitionReassignmentsResponse) -> Values:
-    """Translate the response to ListPartitionReassignments."""
-
-    def values(partition: int, assignment: ReplicaAssignment) -> Values:
-        return {
-            "partition_index": partition,
-            "replicas": assignment.replicas,
-            "adding_replicas": assignment.adding_replicas,
-            "removing_replicas": assignment.removing_replicas,
-        }
-
-    return {
-        **error_fields(response.error),
-        "topics": by_topic(response.partitions, values),
-    }
-
-
-def elect_leaders_request(body: Any) -> ElectLeadersRequest:
-    """Translate ElectLeaders. Version 0 has only preferred elections."""
-    election_type = _ELECTION_TYPES.get(getattr(body, "election_type", 0))
-    if election_type is None:
-        raise InvalidRequestFrame(f"unknown election type {body.election_type}")
-    return ElectLeadersRequest(
-        election_type,
-        _partitions(body.topic_partitions),
-        milliseconds(body.timeout),
-    )
-
-
-def elect_leaders_response(response: ElectLeadersResponse) -> Values:
-    """Translate the response to ElectLeaders."""
-    return {
-        "error_code": response.error,
-        "replica_election_results": by_topic(
-            response.partitions,
-            lambda partition, error: {"partition_id": partition, **error_fields(error)},
-            topic="topic",
-            partitions="partition_result",
-        ),
-    }
-
-
-def describe_log_dirs_request(body: Any) -> DescribeLogDirsRequest:
-    """Translate DescribeLogDirs; null means all partitions."""
-    return DescribeLogDirsRequest(_partitions(body.topics))
-
-
-def describe_log_dirs_response(response: DescribeLogDirsResponse) -> Values:
-    """Translate the response to DescribeLogDirs."""
-    return {
-        "error_code": Errors.NONE,
-        "results": [
-            {"error_code": one.error, "log_dir": one.path, "topics": _logs(one)}
-            for one in response.log_dirs
-        ],
-    }
-
-
-def alter_replica_log_dirs_request(body: Any) -> AlterReplicaLogDirsRequest:
-    """Translate AlterReplicaLogDirs."""
-    return AlterReplicaLogDirsRequest(
-        {tp: log_dir.path for log_dir in body.dirs for tp in listed_in_topics(log_dir.topics)}
-    )
-
-
-def alter_replica_log_dirs_response(response: AlterReplicaLogDirsResponse) -> Values:
-    """Translate the response to AlterReplicaLogDirs."""
-
-    def values(partition: int, error: Errors) -> Values:
-        return {"partition_index": partition, "error_code": error}
-
-    return {"results": by_topic(response.results, values, topic="topic_name")}
-
-
-def _partitions(topics: Any) -> tuple[TopicPartition, ...] | None:
-    return None if topics is None else listed_in_topics(topics, topic="topic")
-
-
-def _logs(log_dir: LogDirResult) -> list[Values]:
+def _write_logs(found: Iterable[DescribedLog]) -> list[Values]:
     # A log directory may have the current and the future log of a partition.
-    logs: dict[str, list[DescribedLog]] = {}
-    for log in log_dir.logs:
-        logs.setdefault(log.topic_partition.topic, []).append(log)
-    return [
-        {
-            "name": topic,
-            "partitions": [
-                {
-                    "partition_index": log.topic_partition.partition,
-                    "partition_size": log.size_bytes,
-                    "offset_lag": log.offset_lag,
-                    "is_future_key": log.is_future,
-                }
-                for log in found
-            ],
+    logs: dict[str, list[Values]] = {}
+    for log in found:
+        values = {
+            "partition_index": log.topic_partition.partition,
+            "partition_size": log.size_bytes,
+            "offset_lag": log.offset_lag,
+            "is_future_key": log.is_future,
         }
-        for topic, found in logs.items()
-    ]
+        logs.setdefault(log.topic_partition.topic, []).append(values)
+    return [{"name": topic, "partitions": values} for topic, values in logs.items()]
+
+
+def _read_log_dirs(dirs: Any) -> dict[TopicPartition, str]:
+    return {tp: one.path for one in dirs for tp in _MOVED.read(one.topics)}
+
+
+def _write_log_dirs(log_dirs: Mapping[TopicPartition, str]) -> list[Values]:
+    by_path: dict[str, list[TopicPartition]] = {}
+    for tp, path in log_dirs.items():
+        by_path.setdefault(path, []).append(tp)
+    return [{"path": path, "topics": _MOVED.write(moved)} for path, moved in by_path.items()]
+
+
+_MOVED: Final = listed_partitions("topics").translation
+_REASSIGN: Final = struct(
+    AlterPartitionReassignmentsRequest,
+    # The controller ignores the timeout, as in Kafka.
+    _REASSIGNMENTS,
+    reassignments=per_partition("topics", only("replicas")),
+)
+_REASSIGNED: Final = struct(
+    AlterPartitionReassignmentsResponse,
+    error=Field(None, API_ERROR),
+    partitions=per_partition("responses", API_ERROR),
+)
+_LIST_REASSIGNMENTS: Final = struct(
+    ListPartitionReassignmentsRequest,
+    _REASSIGNMENTS,
+    partitions=listed_partitions("topics", partitions="partition_indexes"),
+)
+_LISTED_REASSIGNMENTS: Final = struct(
+    ListPartitionReassignmentsResponse,
+    error=Field(None, API_ERROR),
+    partitions=per_partition("topics", struct(ReplicaAssignment)),
+)
+_ELECT: Final = struct(
+    ElectLeadersRequest,
+    # Version 0 has only preferred elections.
+    election_type=Field(
+        "election_type",
+        Translation(_election_type, _ELECTION_TYPES.index),
+        ElectionType.PREFERRED,
+    ),
+    partitions=listed_partitions("topic_partitions", topic="topic"),
+)
+_ELECTED: Final = struct(
+    ElectLeadersResponse,
+    partitions=per_partition(
+        "replica_election_results",
+        API_ERROR,
+        topic="topic",
+        partitions="partition_result",
+        partition="partition_id",
+    ),
+)
+_DESCRIBE_LOG_DIRS: Final = struct(
+    DescribeLogDirsRequest, partitions=listed_partitions("topics", topic="topic")
+)
+_LOG_DIR: Final = struct(
+    LogDirResult, path="log_dir", logs=Field("topics", Translation(_read_logs, _write_logs))
+)
+_LOG_DIRS: Final = struct(
+    DescribeLogDirsResponse, {"error_code": Errors.NONE}, log_dirs=each("results", _LOG_DIR)
+)
+_ALTER_LOG_DIRS: Final = struct(
+    AlterReplicaLogDirsRequest, log_dirs=Field("dirs", Translation(_read_log_dirs, _write_log_dirs))
+)
+_ALTERED_LOG_DIRS: Final = struct(
+    AlterReplicaLogDirsResponse,
+    results=per_partition("results", only("error_code", ERROR), topic="topic_name"),
+)
+APIS: Final = (
+    Api(34, range(3), _ALTER_LOG_DIRS, _ALTERED_LOG_DIRS),
+    Api(35, range(3), _DESCRIBE_LOG_DIRS, _LOG_DIRS),
+    Api(43, range(3), _ELECT, _ELECTED),
+    Api(45, range(1), _REASSIGN, _REASSIGNED),
+    Api(46, range(1), _LIST_REASSIGNMENTS, _LISTED_REASSIGNMENTS),
+)

@@ -16,20 +16,47 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from klamm.cluster.protocols import Transport
-from klamm.cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message, Request
+from klamm.cluster.requests import (
+    NO_CORRELATION_ID,
+    Address,
+    Disconnected,
+    Message,
+    Request,
+    Response,
+)
 from klamm.cluster.types import EndPoint
-from klamm.wire.client_requests import exchange_of, response_to
+from klamm.wire.apis import BY_REQUEST
 from klamm.wire.control_encoder import Exchange
 from klamm.wire.frames import (
     CORRELATION_ID_BYTES,
     MAX_REQUEST_BYTES,
     InvalidRequestFrame,
+    RequestKey,
+    framed,
+    parse_response,
     read_frame,
+    request_body,
+    request_header,
 )
 
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S: Final = 10.0
+
+
+def exchange_of(request: Request, correlation_id: int, client_id: str) -> Exchange:
+    """Encode a request in its newest version, which brokers of Kafka 2.8 serve."""
+    api = BY_REQUEST[type(request)]
+    key = RequestKey(api.key, api.versions[-1], correlation_id)
+    body = request_body(key, api.request.write(request))
+    return Exchange(key, framed(request_header(key, client_id), body))
+
+
+def response_to(request: Request, key: RequestKey, frame: bytes) -> Response:
+    """Translate the response to a request. Raises InvalidRequestFrame."""
+    translation = BY_REQUEST[type(request)].response_to(request)
+    response: Response = translation.read(parse_response(key, frame))
+    return response
 
 
 class _Sent(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from klamm.admin.configs.changes import checked_resource
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
@@ -17,10 +17,10 @@ from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
 from klamm.admin.failures import InvalidRequest
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.client_requests import MetadataResponse
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Type
-from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
+from klamm.cluster.errors import KlammError, UnknownTopicOrPartition
 from klamm.cluster.requests import ApiError, NewPartitions
+from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, error_fields, milliseconds
 from klamm.zk.znodes import DEFAULT_ENTITY
 
@@ -45,20 +45,7 @@ _TYPES: Final = {
 }
 
 
-class Asked(NamedTuple):
-    """A request, the broker that received it, and the controller and brokers that it knows."""
-
-    body: Any
-    broker_id: int
-    metadata: MetadataResponse
-
-    @property
-    def controller_id(self) -> int:
-        """The controller that the broker knows."""
-        return self.metadata.controller_id
-
-
-def create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
+def _create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
     """Add partitions to topics. Only the active controller does so."""
     names = Counter(topic.name for topic in asked.body.topics)
     errors: dict[str, ApiError] = {}
@@ -89,24 +76,24 @@ def create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
     }
 
 
-def refuse_create_partitions(body: Any, error: ApiError) -> Values:
+def _refuse_create_partitions(body: Any, error: ApiError) -> Values:
     """Refuse CreatePartitions."""
     return {"results": [{"name": one.name, **error_fields(error)} for one in body.topics]}
 
 
-def refuse_describe_configs(body: Any, error: ApiError) -> Values:
+def _refuse_describe_configs(body: Any, error: ApiError) -> Values:
     """Refuse DescribeConfigs."""
     return {
         "results": [{**_named(one), **error_fields(error), "configs": ()} for one in body.resources]
     }
 
 
-def refuse_alter_configs(body: Any, error: ApiError) -> Values:
+def _refuse_alter_configs(body: Any, error: ApiError) -> Values:
     """Refuse AlterConfigs or IncrementalAlterConfigs."""
     return {"responses": [{**_named(one), **error_fields(error)} for one in body.resources]}
 
 
-def describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+def _describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Describe the configs of topics and of the broker that received the request."""
     has_synonyms = getattr(asked.body, "include_synonyms", False)
     return {
@@ -117,7 +104,7 @@ def describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     }
 
 
-def alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+def _alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Replace all overrides of topics and of the broker that received the request."""
 
     def changes(resource: ConfigResource, configs: Any) -> Mapping[str, str | None]:
@@ -130,7 +117,7 @@ def alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     return _altered(admin, asked, changes)
 
 
-def incremental_alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
+def _incremental_alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Set and delete configs of topics and of the broker that received the request."""
 
     def changes(_: ConfigResource, configs: Any) -> Mapping[str, str | None]:
@@ -238,7 +225,9 @@ def _named(asked: Any) -> Values:
     return {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
 
 
-def api_error(error: KlammError) -> ApiError:
-    """Return the error of a response for an error of klamm's admin client."""
-    code = error.code if isinstance(error, AdminError) else Errors.UNKNOWN_SERVER_ERROR
-    return ApiError(code, error.message)
+APIS: Final = (
+    ListenerCall(32, range(5), _describe_configs, _refuse_describe_configs),
+    ListenerCall(33, range(3), _alter_configs, _refuse_alter_configs),
+    ListenerCall(37, range(4), _create_partitions, _refuse_create_partitions),
+    ListenerCall(44, range(2), _incremental_alter_configs, _refuse_alter_configs),
+)

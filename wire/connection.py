@@ -22,14 +22,13 @@ from klamm.cluster.requests import (
     ApiError,
     ControllerRequest,
     Disconnected,
-    LeaderAndIsrRequest,
     Message,
     Request,
 )
 from klamm.runtime.transport import RoutedTransport
-from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, Api, ListenerCall, api_versions
+from klamm.wire.api import Api, Asked, ListenerCall
+from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, api_versions
 from klamm.wire.config import ListenerConfig
-from klamm.wire.config_apis import Asked
 from klamm.wire.frames import (
     IncomingRequest,
     InvalidRequestFrame,
@@ -237,7 +236,7 @@ class Connection:
     async def _values(self, api: Api, incoming: IncomingRequest) -> Values | None:
         self._transport.client_ids[self._address] = incoming.client_id or ""
         try:
-            request = api.request(incoming.body)
+            request = api.request.read(incoming.body)
         except RefusedRequest as refused:
             return refused.values
         if isinstance(request, JoinGroupRequest):
@@ -249,12 +248,12 @@ class Connection:
             return None
         for_controller = isinstance(request, ControllerRequest)
         if for_controller and not self._served.has_controller:
-            return api.response(refusal(request, Errors.NOT_CONTROLLER))
-        role = "controller" if for_controller else "broker"
-        response = on_listener(await self._ask(request, role), self._served.listener_name)
-        if isinstance(request, LeaderAndIsrRequest):
-            return api.response(request, response)
-        return api.response(response)
+            response: Any = refusal(request, Errors.NOT_CONTROLLER)
+        else:
+            response = await self._ask(request, "controller" if for_controller else "broker")
+        response = on_listener(response, self._served.listener_name)
+        values: Values = api.response_to(request).write(response)
+        return values
 
     async def _carry_out(self, call: ListenerCall, incoming: IncomingRequest) -> Values:
         """Answer a request here, once the broker has answered for its metadata.

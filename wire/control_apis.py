@@ -1,4 +1,4 @@
-"""Translation of the requests between the controller and the brokers, in both directions.
+"""The requests between the controller and the brokers, in both directions.
 
 The controller sends LeaderAndIsr, UpdateMetadata and StopReplica; brokers send AlterIsr and
 ControlledShutdown. Mirrors the request and response classes of org.apache.kafka.common.requests.
@@ -15,13 +15,10 @@ from klamm.cluster.requests import (
     AlterIsrResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
-    ControlRequest,
-    ControlResponse,
     FencedRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    PartitionErrors,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -37,6 +34,7 @@ from klamm.cluster.types import (
     LeaderAndIsr,
     TopicPartition,
 )
+from klamm.wire.api import Api
 from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.schema import (
     Values,
@@ -46,6 +44,13 @@ from klamm.wire.schema import (
     listed_in_topics,
     topic_id_of,
     uuid_of,
+)
+from klamm.wire.translations import (
+    SAME,
+    Field,
+    Translation,
+    per_partition,
+    struct,
 )
 from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS
 
@@ -59,18 +64,13 @@ _INCREMENTAL: Final = 0
 # -- requests of the controller
 
 
-def leader_and_isr_values(request: LeaderAndIsrRequest, listener_name: str) -> Values:
-    """Return the fields of LeaderAndIsr; leaders have the end point with ``listener_name``."""
+def leader_and_isr_values(request: LeaderAndIsrRequest) -> Values:
+    """Return the fields of LeaderAndIsr, whose leaders have one end point each."""
     return {
         **_fence_values(request),
         **_states_values(request.partition_states, request.topic_ids),
         "type_": _INCREMENTAL,
-        "live_leaders": [
-            {"broker_id": broker.id, "host_name": end_point.host, "port": end_point.port}
-            for broker in request.live_leaders
-            for end_point in broker.end_points
-            if end_point.listener_name == listener_name
-        ],
+        "live_leaders": [_LEADER.write(one) for one in request.live_leaders],
     }
 
 
@@ -111,37 +111,6 @@ def stop_replica_values(request: StopReplicaRequest) -> Values:
     }
 
 
-def control_response(request: ControlRequest, body: Any) -> ControlResponse:
-    """Translate a broker's response to ``request``."""
-    error = error_of(body.error_code)
-    match request:
-        case UpdateMetadataRequest():
-            return UpdateMetadataResponse(error)
-        case LeaderAndIsrRequest():
-            return LeaderAndIsrResponse(error, dict(_leader_and_isr_errors(request, body)))
-        case StopReplicaRequest():
-            return StopReplicaResponse(error, dict(_named_errors(body)))
-
-
-def _leader_and_isr_errors(
-    request: LeaderAndIsrRequest, body: Any
-) -> Iterator[tuple[TopicPartition, Errors]]:
-    if hasattr(body, "partition_errors"):
-        yield from _named_errors(body)
-        return
-    names = {topic_id: name for name, topic_id in request.topic_ids.items()}
-    for topic in body.topics:
-        name = names.get(topic_id_of(topic.topic_id) or "")
-        if name is not None:
-            for one in topic.partition_errors:
-                yield TopicPartition(name, one.partition_index), error_of(one.error_code)
-
-
-def _named_errors(body: Any) -> Iterator[tuple[TopicPartition, Errors]]:
-    for tp, one in _ungrouped(body.partition_errors):
-        yield tp, error_of(one.error_code)
-
-
 def _fence_values(request: FencedRequest) -> Values:
     return {
         "controller_id": request.controller_id,
@@ -180,7 +149,7 @@ def _end_point_values(end_point: EndPoint) -> Values:
 # -- requests of the controller, as a broker receives them
 
 
-def leader_and_isr_request(body: Any) -> LeaderAndIsrRequest:
+def _leader_and_isr_request(body: Any) -> LeaderAndIsrRequest:
     """Translate LeaderAndIsr."""
     states = tuple(
         LeaderAndIsrPartitionState(
@@ -197,13 +166,11 @@ def leader_and_isr_request(body: Any) -> LeaderAndIsrRequest:
         )
         for tp, state in _states_of(body)
     )
-    leaders = tuple(
-        Broker(one.broker_id, (EndPoint(one.host_name, one.port),)) for one in body.live_leaders
-    )
+    leaders = tuple(map(_LEADER.read, body.live_leaders))
     return LeaderAndIsrRequest(*_fence_of(body), states, _topic_ids_of(body), leaders)
 
 
-def update_metadata_request(body: Any) -> UpdateMetadataRequest:
+def _update_metadata_request(body: Any) -> UpdateMetadataRequest:
     """Translate UpdateMetadata."""
     states = tuple(
         UpdateMetadataPartitionState(
@@ -225,7 +192,7 @@ def update_metadata_request(body: Any) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(*_fence_of(body), states, brokers, _topic_ids_of(body))
 
 
-def stop_replica_request(body: Any) -> StopReplicaRequest:
+def _stop_replica_request(body: Any) -> StopReplicaRequest:
     """Translate StopReplica. Before version 3 there are no leader epochs."""
     if hasattr(body, "topic_states"):
         states = [
@@ -239,32 +206,6 @@ def stop_replica_request(body: Any) -> StopReplicaRequest:
             tps = tuple(tp for tp, _ in _ungrouped(body.ungrouped_partitions))
         states = [StopReplicaPartitionState(tp, NO_EPOCH, body.delete_partitions) for tp in tps]
     return StopReplicaRequest(*_fence_of(body), tuple(states))
-
-
-def leader_and_isr_response(request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> Values:
-    """Translate the response to LeaderAndIsr, which has topic ids instead of names in version 5."""
-    topics = by_topic(
-        response.partition_errors,
-        lambda partition, error: {"partition_index": partition, "error_code": error},
-        partitions="partition_errors",
-    )
-    return {
-        **stop_replica_response(response),
-        "topics": [
-            {**topic, "topic_id": uuid_of(request.topic_ids.get(topic["name"]))} for topic in topics
-        ],
-    }
-
-
-def stop_replica_response(response: PartitionErrors) -> Values:
-    """Translate the response to StopReplica, or that to LeaderAndIsr before version 5."""
-    return {
-        "error_code": response.error,
-        "partition_errors": [
-            {"topic_name": tp.topic, "partition_index": tp.partition, "error_code": error}
-            for tp, error in response.partition_errors.items()
-        ],
-    }
 
 
 def _fence_of(body: Any) -> tuple[int, int, int]:
@@ -303,10 +244,38 @@ def _end_points_of(broker: Any) -> Iterator[EndPoint]:
         yield EndPoint(one.host, one.port, getattr(one, "listener", protocol), protocol)
 
 
-# -- requests of brokers
+# -- responses, and requests of brokers
 
 
-def alter_isr_request(body: Any) -> AlterIsrRequest:
+def leader_and_isr_response(request: LeaderAndIsrRequest) -> Translation:
+    """Return the translation of the response, which has ids instead of names in version 5."""
+    names = {topic_id: name for name, topic_id in request.topic_ids.items()}
+
+    def read(body: Any) -> LeaderAndIsrResponse:
+        if hasattr(body, "partition_errors"):
+            old: LeaderAndIsrResponse = _LEADER_AND_ISR_RESPONSE.read(body)
+            return old
+        found = {
+            TopicPartition(name, one.partition_index): error_of(one.error_code)
+            for topic in body.topics
+            if (name := names.get(topic_id_of(topic.topic_id) or "")) is not None
+            for one in topic.partition_errors
+        }
+        return LeaderAndIsrResponse(error_of(body.error_code), found)
+
+    def write(response: LeaderAndIsrResponse) -> Values:
+        topics = by_topic(
+            response.partition_errors,
+            lambda partition, error: {"partition_index": partition, "error_code": error},
+            partitions="partition_errors",
+        )
+        ids = [{**one, "topic_id": uuid_of(request.topic_ids.get(one["name"]))} for one in topics]
+        return {**_LEADER_AND_ISR_RESPONSE.write(response), "topics": ids}
+
+    return Translation(read, write)
+
+
+def _alter_isr_request(body: Any) -> AlterIsrRequest:
     """Translate AlterIsr: each partition of the sender, which is the leader, with its new ISR."""
     proposed = {
         tp: LeaderAndIsr(body.broker_id, one.leader_epoch, one.new_isr, one.partition_epoch)
@@ -315,38 +284,69 @@ def alter_isr_request(body: Any) -> AlterIsrRequest:
     return AlterIsrRequest(body.broker_id, body.broker_epoch, proposed)
 
 
-def alter_isr_response(response: AlterIsrResponse) -> Values:
-    """Translate the response to AlterIsr."""
-    refused = LeaderAndIsr(0, 0, ())
-
-    def values(partition: int, result: LeaderAndIsr | Errors) -> Values:
-        state = refused if isinstance(result, Errors) else result
-        return {
-            "partition_index": partition,
-            "error_code": result if isinstance(result, Errors) else Errors.NONE,
-            "leader_id": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "isr": state.isr,
-            "partition_epoch": state.zk_version,
-        }
-
-    return {
-        "error_code": response.error,
-        "topics": by_topic(response.partitions, values, topic="topic_name"),
-    }
+def _altered_isr(result: LeaderAndIsr | Errors) -> Values:
+    if isinstance(result, Errors):
+        return {**_ISR.write(LeaderAndIsr(0, 0, ())), "error_code": result}
+    return {**_ISR.write(result), "error_code": Errors.NONE}
 
 
-def controlled_shutdown_request(body: Any) -> ControlledShutdownRequest:
-    """Translate ControlledShutdown."""
-    return ControlledShutdownRequest(body.broker_id, getattr(body, "broker_epoch", NO_BROKER_EPOCH))
+def _remaining_partitions(tps: Iterable[TopicPartition]) -> list[Values]:
+    return [{"topic_name": tp.topic, "partition_index": tp.partition} for tp in tps]
 
 
-def controlled_shutdown_response(response: ControlledShutdownResponse) -> Values:
-    """Translate the response to ControlledShutdown."""
-    return {
-        "error_code": response.error,
-        "remaining_partitions": [
-            {"topic_name": tp.topic, "partition_index": tp.partition}
-            for tp in response.remaining_partitions
+_LEADER: Final = struct(
+    Broker,
+    id="broker_id",
+    end_points=Field(
+        None,
+        Translation(
+            lambda one: (EndPoint(one.host_name, one.port),),
+            lambda found: {"host_name": found[0].host, "port": found[0].port},
+        ),
+    ),
+)
+_ERRORS: Final = Field(
+    "partition_errors",
+    Translation(
+        lambda errors: {tp: error_of(one.error_code) for tp, one in _ungrouped(errors)},
+        lambda errors: [
+            {"topic_name": tp.topic, "partition_index": tp.partition, "error_code": error}
+            for tp, error in errors.items()
         ],
-    }
+    ),
+)
+_LEADER_AND_ISR_RESPONSE: Final = struct(LeaderAndIsrResponse, partition_errors=_ERRORS)
+_ISR: Final = struct(LeaderAndIsr, leader="leader_id", zk_version="partition_epoch")
+_SHUTDOWN: Final = struct(
+    ControlledShutdownRequest, broker_epoch=Field("broker_epoch", SAME, NO_BROKER_EPOCH)
+)
+_REMAINING: Final = struct(
+    ControlledShutdownResponse,
+    remaining_partitions=Field("remaining_partitions", Translation(write=_remaining_partitions)),
+)
+_ALTERED_ISRS: Final = struct(
+    AlterIsrResponse,
+    partitions=per_partition("topics", Translation(write=_altered_isr), topic="topic_name"),
+)
+APIS: Final = (
+    Api(
+        4,
+        range(6),
+        Translation(_leader_and_isr_request, leader_and_isr_values, LeaderAndIsrRequest),
+        leader_and_isr_response,
+    ),
+    Api(
+        5,
+        range(4),
+        Translation(_stop_replica_request, stop_replica_values, StopReplicaRequest),
+        struct(StopReplicaResponse, partition_errors=_ERRORS),
+    ),
+    Api(
+        6,
+        range(8),
+        Translation(_update_metadata_request, update_metadata_values, UpdateMetadataRequest),
+        struct(UpdateMetadataResponse),
+    ),
+    Api(7, range(4), _SHUTDOWN, _REMAINING),
+    Api(56, range(1), Translation(_alter_isr_request, kind=AlterIsrRequest), _ALTERED_ISRS),
+)

@@ -23,19 +23,13 @@ from klamm.cluster.requests import (
     LeaderAndIsrRequest,
     StopReplicaRequest,
     StopReplicaResponse,
-    UpdateMetadataRequest,
 )
 from klamm.cluster.types import NO_BROKER_EPOCH
-from klamm.wire.control_apis import (
-    control_response,
-    leader_and_isr_values,
-    stop_replica_values,
-    update_metadata_values,
-)
+from klamm.wire.apis import BY_REQUEST
 from klamm.wire.control_reader import VERSION, leader_and_isr_response
 from klamm.wire.control_writer import values_writer
 from klamm.wire.frames import RequestKey, parse_response, request_header
-from klamm.wire.schema import Values
+from klamm.wire.metadata_apis import on_listener
 
 _LEADER_AND_ISR, _STOP_REPLICA, _UPDATE_METADATA = 4, 5, 6
 _FIRST_VERSION_WITH_BROKER_EPOCH: Final = {
@@ -102,7 +96,7 @@ class ControlEncoder:
         delete and one for the others.
         """
         requests: Sequence[ControlRequest] = [request]
-        api = _api_key(request)
+        api = BY_REQUEST[type(request)].key
         version = self._versions[api]
         if isinstance(request, StopReplicaRequest) and version < 3:
             requests = _by_deletion(request)
@@ -149,27 +143,9 @@ class ControlEncoder:
     def _encoded(self, key: RequestKey, request: ControlRequest) -> bytes:
         buffer = bytearray()
         schema = load_request_schema(key.api_key, key.api_version)
-        values_writer(schema)(buffer, self._values(request))
+        values = BY_REQUEST[type(request)].request.write(on_listener(request, self._listener_name))
+        values_writer(schema)(buffer, values)
         return bytes(buffer)
-
-    def _values(self, request: ControlRequest) -> Values:
-        match request:
-            case LeaderAndIsrRequest():
-                return leader_and_isr_values(request, self._listener_name)
-            case UpdateMetadataRequest():
-                return update_metadata_values(request)
-            case StopReplicaRequest():
-                return stop_replica_values(request)
-
-
-def _api_key(request: ControlRequest) -> int:
-    match request:
-        case LeaderAndIsrRequest():
-            return _LEADER_AND_ISR
-        case UpdateMetadataRequest():
-            return _UPDATE_METADATA
-        case StopReplicaRequest():
-            return _STOP_REPLICA
 
 
 @functools.lru_cache
@@ -189,7 +165,9 @@ def combined_response(
         if response is not None:
             return response
     bodies: list[Any] = [parse_response(key, frame) for key, frame in frames]
-    first, *others = [control_response(request, body) for body in bodies]
+    read = BY_REQUEST[type(request)].response_to(request).read
+    responses: list[ControlResponse] = [read(body) for body in bodies]
+    first, *others = responses
     for other in others:
         assert isinstance(first, StopReplicaResponse) and isinstance(other, StopReplicaResponse)
         errors = {**first.partition_errors, **other.partition_errors}

@@ -15,20 +15,20 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
-from klamm.wire.config_apis import Asked, api_error
+from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, error_fields
 
 _EXACT, _DEFAULT, _ANY = range(3)
 _MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)
 
 
-def describe_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
+def _describe_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
     """Describe the quotas of the entities that match a filter."""
     try:
         filters = [_filter(one) for one in asked.body.components]
         described = admin.client_quotas.describe(filters, is_strict=asked.body.strict)
     except KlammError as error:
-        return refuse_describe_client_quotas(asked.body, api_error(error))
+        return _refuse_describe_client_quotas(asked.body, api_error(error))
     return {
         "error_code": Errors.NONE,
         "error_message": None,
@@ -42,12 +42,12 @@ def describe_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
     }
 
 
-def refuse_describe_client_quotas(_: Any, error: ApiError) -> Values:
+def _refuse_describe_client_quotas(_: Any, error: ApiError) -> Values:
     """Refuse DescribeClientQuotas."""
     return {**error_fields(error), "entries": None}
 
 
-def alter_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
+def _alter_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
     """Change the quotas of entities, one by one. Any broker does so."""
     entries = []
     for one in asked.body.entries:
@@ -64,7 +64,7 @@ def alter_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
     return {"entries": entries}
 
 
-def refuse_alter_client_quotas(body: Any, error: ApiError) -> Values:
+def _refuse_alter_client_quotas(body: Any, error: ApiError) -> Values:
     """Refuse every change of AlterClientQuotas."""
     return {"entries": [_altered(one, error) for one in body.entries]}
 
@@ -84,3 +84,9 @@ def _altered(entry: Any, error: ApiError) -> Values:
 
 def _entity(entity: Iterable[tuple[str, str | None]]) -> list[Values]:
     return [{"entity_type": entity_type, "entity_name": name} for entity_type, name in entity]
+
+
+APIS: Final = (
+    ListenerCall(48, range(2), _describe_client_quotas, _refuse_describe_client_quotas),
+    ListenerCall(49, range(2), _alter_client_quotas, _refuse_alter_client_quotas),
+)

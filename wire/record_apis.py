@@ -1,12 +1,13 @@
-"""Translation of the APIs that carry or locate records: Produce, Fetch, ListOffsets and others.
+"""The APIs that carry or locate records: Produce, Fetch, ListOffsets and others.
 
-The broker's rules are in brokers/kafka_apis.py and the modules that it calls; these functions only
-translate. Mirrors the request and response classes of org.apache.kafka.common.requests.
+The broker's rules are in brokers/kafka_apis.py and the modules that it calls; here is only the
+translation. Mirrors the request and response classes of org.apache.kafka.common.requests.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
@@ -25,9 +26,7 @@ from klamm.cluster.client_requests import (
     OffsetsForLeaderEpochResponse,
 )
 from klamm.cluster.data_requests import (
-    FINAL_EPOCH,
-    MAX_BYTES,
-    NO_SESSION_ID,
+    CONSUMER_REPLICA_ID,
     UNKNOWN_OFFSET,
     FetchedPartition,
     FetchMetadata,
@@ -38,173 +37,167 @@ from klamm.cluster.data_requests import (
     ProduceRequest,
     ProduceResponse,
 )
+from klamm.cluster.records import EpochEndOffset
 from klamm.cluster.types import NO_EPOCH
-from klamm.wire.schema import (
-    RefusedRequest,
-    Values,
-    by_topic,
-    in_topics,
-    listed_in_topics,
-    milliseconds,
-    values_of,
+from klamm.wire.api import Api
+from klamm.wire.schema import RefusedRequest, Values, by_topic, error_of, in_topics, values_of
+from klamm.wire.translations import (
+    BYTES,
+    MILLISECONDS,
+    SAME,
+    Field,
+    Translation,
+    listed_partitions,
+    only,
+    per_partition,
+    struct,
 )
 
-_NO_TRANSACTIONS = InitProducerIdResponse(Errors.UNSUPPORTED_VERSION)
+_NO_TRANSACTIONS: Final = InitProducerIdResponse(Errors.UNSUPPORTED_VERSION)
+_CONSUMER: Final = {"replica_id": CONSUMER_REPLICA_ID}
+_BY_TOPIC: Final = {"topic": "topic", "partition": "partition"}
 
 
-def produce_request(body: Any) -> ProduceRequest:
-    """Translate Produce. The record batches stay bytes."""
-    return ProduceRequest(
-        body.acks,
-        milliseconds(body.timeout),
-        {
-            tp: bytes(one.records or b"")
-            for tp, one in in_topics(
-                body.topic_data, partitions="partition_data", partition="index"
-            )
-        },
-    )
+# -- Produce and Fetch
 
-
-def produce_response(response: ProduceResponse) -> Values:
-    """Translate the response to Produce."""
-
-    def values(partition: int, result: ProducedPartition) -> Values:
-        return {
-            "index": partition,
-            "error_code": result.error,
-            "base_offset": result.base_offset,
-            "log_append_time": None,
-            "record_errors": (),
-        }
-
-    return {"responses": by_topic(response.partitions, values, partitions="partition_responses")}
-
-
-def fetch_request(body: Any) -> FetchRequest:
-    """Translate Fetch. Before version 7 there are no fetch sessions."""
-    return FetchRequest(
-        body.replica_id,
-        {
-            tp: FetchPartition(
-                one.fetch_offset,
-                getattr(one, "current_leader_epoch", NO_EPOCH),
-                getattr(one, "last_fetched_epoch", NO_EPOCH),
-                max_bytes=one.partition_max_bytes,
-            )
-            for tp, one in in_topics(body.topics, topic="topic", partition="partition")
-        },
-        max_wait_ms=milliseconds(body.max_wait),
-        min_bytes=body.min_bytes,
-        max_bytes=getattr(body, "max_bytes", MAX_BYTES),
-        metadata=FetchMetadata(
-            getattr(body, "session_id", NO_SESSION_ID), getattr(body, "session_epoch", FINAL_EPOCH)
+_PRODUCE: Final = struct(
+    ProduceRequest,
+    {"transactional_id": None},
+    partitions=per_partition(
+        "topic_data", only("records", BYTES), partitions="partition_data", partition="index"
+    ),
+)
+_PRODUCED: Final = struct(
+    ProduceResponse,
+    partitions=per_partition(
+        "responses",
+        struct(ProducedPartition, {"log_append_time": None, "record_errors": ()}),
+        partitions="partition_responses",
+        partition="index",
+    ),
+)
+_FETCH: Final = struct(
+    FetchRequest,
+    max_wait_ms=Field("max_wait", MILLISECONDS),
+    # Before version 7 there are no fetch sessions.
+    metadata=Field(None, struct(FetchMetadata, epoch="session_epoch")),
+    partitions=per_partition(
+        "topics",
+        struct(
+            FetchPartition,
+            {"log_start_offset": UNKNOWN_OFFSET},
+            current_leader_epoch=Field("current_leader_epoch", SAME, NO_EPOCH),
+            log_start_offset=None,
+            max_bytes="partition_max_bytes",
         ),
-        forgotten=listed_in_topics(getattr(body, "forgotten_topics_data", ()), topic="topic"),
-    )
+        **_BY_TOPIC,
+    ),
+    forgotten=listed_partitions("forgotten_topics_data", topic="topic"),
+)
 
 
-def fetch_response(response: FetchResponse) -> Values:
-    """Translate the response to Fetch. Without transactions all records are stable."""
+def _fetched(request: FetchRequest) -> Translation:
+    """Return the translation of the response to Fetch. Without transactions all is stable."""
 
-    def values(partition: int, result: FetchedPartition) -> Values:
-        is_refused = result.error is not Errors.NONE
-        fetched: dict[str, Any] = {
-            "partition_index": partition,
-            "error_code": result.error,
-            "high_watermark": UNKNOWN_OFFSET if is_refused else result.high_watermark,
-            "last_stable_offset": UNKNOWN_OFFSET if is_refused else result.high_watermark,
-            "log_start_offset": result.log_start_offset,
-            "aborted_transactions": None,
-            "records": result.records or b"",
-        }
-        if result.diverging is not None:
-            epoch, end_offset = result.diverging
-            fetched["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
-        return fetched
-
-    return {
-        "error_code": response.error,
-        "session_id": response.session_id,
-        "responses": by_topic(response.partitions, values, topic="topic"),
-    }
-
-
-def list_offsets_request(body: Any) -> ListOffsetsRequest:
-    """Translate ListOffsets."""
-    return ListOffsetsRequest(
-        {
-            tp: ListOffsetsPartition(one.timestamp, getattr(one, "current_leader_epoch", NO_EPOCH))
-            for tp, one in in_topics(body.topics)
-        }
-    )
-
-
-def list_offsets_response(response: ListOffsetsResponse) -> Values:
-    """Translate the response to ListOffsets. Version 0 has a list of offsets instead of one."""
-
-    def values(partition: int, result: ListedOffset) -> Values:
-        return {
-            "partition_index": partition,
-            "error_code": result.error,
-            "timestamp": result.timestamp_ms,
-            "offset": result.offset,
-            "leader_epoch": result.leader_epoch,
-            "old_style_offsets": () if result.offset == UNKNOWN_OFFSET else (result.offset,),
-        }
-
-    return {"topics": by_topic(response.partitions, values)}
-
-
-def offsets_for_leader_epoch_request(body: Any) -> OffsetsForLeaderEpochRequest:
-    """Translate OffsetForLeaderEpoch."""
-    return OffsetsForLeaderEpochRequest(
-        {
-            tp: OffsetForLeaderPartition(
-                one.leader_epoch, getattr(one, "current_leader_epoch", NO_EPOCH)
+    def read(body: Any) -> FetchResponse:
+        found = {}
+        for tp, one in in_topics(body.responses, topic="topic"):
+            asked = request.partitions[tp]
+            found[tp] = FetchedPartition(
+                error_of(one.error_code),
+                asked.current_leader_epoch,
+                asked.fetch_offset,
+                records=bytes(one.records or b"") or None,
+                high_watermark=one.high_watermark,
+                log_start_offset=one.log_start_offset,
+                log_end_offset=one.high_watermark,
             )
-            for tp, one in in_topics(body.topics, topic="topic", partition="partition")
-        }
-    )
+        return FetchResponse(found, error=error_of(body.error_code), session_id=body.session_id)
 
-
-def offsets_for_leader_epoch_response(response: OffsetsForLeaderEpochResponse) -> Values:
-    """Translate the response to OffsetForLeaderEpoch."""
-
-    def values(partition: int, result: LeaderEpochEnd) -> Values:
+    def write(response: FetchResponse) -> Values:
         return {
-            "partition": partition,
-            "error_code": result.error,
-            "leader_epoch": result.end.leader_epoch,
-            "end_offset": result.end.end_offset,
+            "error_code": response.error,
+            "session_id": response.session_id,
+            "responses": by_topic(response.partitions, _fetched_partition, topic="topic"),
         }
 
-    return {"topics": by_topic(response.partitions, values, topic="topic")}
+    return Translation(read, write)
 
 
-def delete_records_request(body: Any) -> DeleteRecordsRequest:
-    """Translate DeleteRecords."""
-    return DeleteRecordsRequest(
-        {tp: one.offset for tp, one in in_topics(body.topics)},
-        milliseconds(body.timeout),
-    )
+def _fetched_partition(partition: int, result: FetchedPartition) -> Values:
+    is_refused = result.error is not Errors.NONE
+    fetched: dict[str, Any] = {
+        "partition_index": partition,
+        "error_code": result.error,
+        "high_watermark": UNKNOWN_OFFSET if is_refused else result.high_watermark,
+        "last_stable_offset": UNKNOWN_OFFSET if is_refused else result.high_watermark,
+        "log_start_offset": result.log_start_offset,
+        "aborted_transactions": None,
+        "records": result.records or b"",
+    }
+    if result.diverging is not None:
+        epoch, end_offset = result.diverging
+        fetched["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
+    return fetched
 
 
-def delete_records_response(response: DeleteRecordsResponse) -> Values:
-    """Translate the response to DeleteRecords."""
-
-    def values(partition: int, result: DeletedRecords) -> Values:
-        return {
-            "partition_index": partition,
-            "low_watermark": result.low_watermark,
-            "error_code": result.error,
-        }
-
-    return {"topics": by_topic(response.partitions, values)}
+# -- offsets and producer ids
 
 
-def init_producer_id_request(body: Any) -> InitProducerIdRequest:
+_LISTED: Final = struct(ListedOffset, timestamp_ms="timestamp")
+
+
+def _listed(result: ListedOffset) -> Values:
+    """Translate a listed offset. Version 0 has a list of offsets instead of one."""
+    old_style = () if result.offset == UNKNOWN_OFFSET else (result.offset,)
+    return {**_LISTED.write(result), "old_style_offsets": old_style}
+
+
+def _init_producer_id(body: Any) -> InitProducerIdRequest:
     """Translate InitProducerId of a producer without transactions."""
     if body.transactional_id is not None:
         raise RefusedRequest(values_of(_NO_TRANSACTIONS))
     return InitProducerIdRequest()
+
+
+_LIST_OFFSETS: Final = struct(
+    ListOffsetsRequest,
+    {**_CONSUMER, "isolation_level": 0},
+    partitions=per_partition("topics", struct(ListOffsetsPartition, timestamp_ms="timestamp")),
+)
+_LISTED_OFFSETS: Final = struct(
+    ListOffsetsResponse, partitions=per_partition("topics", _LISTED._replace(write=_listed))
+)
+_DELETE_RECORDS: Final = struct(
+    DeleteRecordsRequest, offsets=per_partition("topics", only("offset"))
+)
+_DELETED_RECORDS: Final = struct(
+    DeleteRecordsResponse, partitions=per_partition("topics", struct(DeletedRecords))
+)
+_INIT_PRODUCER_ID: Final = struct(
+    InitProducerIdRequest, {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}
+)
+_EPOCHS: Final = struct(
+    OffsetsForLeaderEpochRequest,
+    _CONSUMER,
+    partitions=per_partition("topics", struct(OffsetForLeaderPartition), **_BY_TOPIC),
+)
+_EPOCH_ENDS: Final = struct(
+    OffsetsForLeaderEpochResponse,
+    partitions=per_partition(
+        "topics", struct(LeaderEpochEnd, end=Field(None, struct(EpochEndOffset))), **_BY_TOPIC
+    ),
+)
+APIS: Final = (
+    Api(0, range(10), _PRODUCE, _PRODUCED),
+    Api(1, range(13), _FETCH, _fetched),
+    Api(2, range(7), _LIST_OFFSETS, _LISTED_OFFSETS),
+    Api(21, range(3), _DELETE_RECORDS, _DELETED_RECORDS),
+    Api(
+        22,
+        range(5),
+        _INIT_PRODUCER_ID._replace(read=_init_producer_id),
+        struct(InitProducerIdResponse),
+    ),
+    Api(23, range(5), _EPOCHS, _EPOCH_ENDS),
+)

@@ -14,73 +14,73 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
-from klamm.wire.config_apis import Asked, api_error
+from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, error_fields
 
 _DISABLED: Final = ApiError(Errors.SECURITY_DISABLED, "No Authorizer is configured on the broker.")
 
 
-def describe_acls(_: KafkaAdmin, asked: Asked) -> Values:
+def _describe_acls(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse DescribeAcls, in Kafka's words without a full stop."""
     message = "No Authorizer is configured on the broker"
-    return refuse_describe_acls(asked.body, ApiError(Errors.SECURITY_DISABLED, message))
+    return _refuse_describe_acls(asked.body, ApiError(Errors.SECURITY_DISABLED, message))
 
 
-def refuse_describe_acls(_: Any, error: ApiError) -> Values:
+def _refuse_describe_acls(_: Any, error: ApiError) -> Values:
     """Refuse DescribeAcls."""
     return {**error_fields(error), "resources": ()}
 
 
-def create_acls(_: KafkaAdmin, asked: Asked) -> Values:
+def _create_acls(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse every ACL of CreateAcls."""
-    return refuse_create_acls(asked.body, _DISABLED)
+    return _refuse_create_acls(asked.body, _DISABLED)
 
 
-def refuse_create_acls(body: Any, error: ApiError) -> Values:
+def _refuse_create_acls(body: Any, error: ApiError) -> Values:
     """Refuse every ACL of CreateAcls."""
     return {"results": [error_fields(error) for _ in body.creations]}
 
 
-def delete_acls(_: KafkaAdmin, asked: Asked) -> Values:
+def _delete_acls(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse every filter of DeleteAcls."""
-    return refuse_delete_acls(asked.body, _DISABLED)
+    return _refuse_delete_acls(asked.body, _DISABLED)
 
 
-def refuse_delete_acls(body: Any, error: ApiError) -> Values:
+def _refuse_delete_acls(body: Any, error: ApiError) -> Values:
     """Refuse every filter of DeleteAcls."""
     refused = {**error_fields(error), "matching_acls": ()}
     return {"filter_results": [refused for _ in body.filters]}
 
 
-def sasl_handshake(_: KafkaAdmin, asked: Asked) -> Values:
+def _sasl_handshake(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse SaslHandshake: the client is authenticated, or the listener has no SASL."""
-    return refuse_sasl_handshake(asked.body, ApiError(Errors.ILLEGAL_SASL_STATE))
+    return _refuse_sasl_handshake(asked.body, ApiError(Errors.ILLEGAL_SASL_STATE))
 
 
-def refuse_sasl_handshake(_: Any, error: ApiError) -> Values:
+def _refuse_sasl_handshake(_: Any, error: ApiError) -> Values:
     """Refuse SaslHandshake."""
     return {"error_code": error.error, "mechanisms": ()}
 
 
-def sasl_authenticate(_: KafkaAdmin, asked: Asked) -> Values:
+def _sasl_authenticate(_: KafkaAdmin, asked: Asked) -> Values:
     """Refuse SaslAuthenticate."""
     message = "SaslAuthenticate request received after successful authentication"
-    return refuse_sasl_authenticate(asked.body, ApiError(Errors.ILLEGAL_SASL_STATE, message))
+    return _refuse_sasl_authenticate(asked.body, ApiError(Errors.ILLEGAL_SASL_STATE, message))
 
 
-def refuse_sasl_authenticate(_: Any, error: ApiError) -> Values:
+def _refuse_sasl_authenticate(_: Any, error: ApiError) -> Values:
     """Refuse SaslAuthenticate."""
     return {**error_fields(error), "auth_bytes": b""}
 
 
-def describe_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
+def _describe_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     """Describe the mechanisms and iterations of users, or of all users."""
     users = asked.body.users
     try:
         names = None if users is None else [one.name for one in users]
         described = admin.user_scram_credentials.describe(names)
     except KlammError as error:
-        return refuse_describe_user_scram_credentials(asked.body, api_error(error))
+        return _refuse_describe_scram_credentials(asked.body, api_error(error))
     return {
         "error_code": Errors.NONE,
         "error_message": None,
@@ -98,12 +98,12 @@ def describe_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     }
 
 
-def refuse_describe_user_scram_credentials(_: Any, error: ApiError) -> Values:
+def _refuse_describe_scram_credentials(_: Any, error: ApiError) -> Values:
     """Refuse DescribeUserScramCredentials."""
     return {**error_fields(error), "results": ()}
 
 
-def alter_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
+def _alter_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     """Change credentials. Only the active controller does so."""
     upsertions = [
         CredentialUpsertion(one.name, one.mechanism, one.iterations, one.salt, one.salted_password)
@@ -121,7 +121,18 @@ def alter_user_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     return {"results": [{"user": user, **error_fields(one)} for user, one in results.items()]}
 
 
-def refuse_alter_user_scram_credentials(body: Any, error: ApiError) -> Values:
+def _refuse_alter_scram_credentials(body: Any, error: ApiError) -> Values:
     """Refuse AlterUserScramCredentials."""
     users = [*(one.name for one in body.deletions), *(one.name for one in body.upsertions)]
     return {"results": [{"user": user, **error_fields(error)} for user in users]}
+
+
+APIS: Final = (
+    ListenerCall(17, range(2), _sasl_handshake, _refuse_sasl_handshake),
+    ListenerCall(29, range(3), _describe_acls, _refuse_describe_acls),
+    ListenerCall(30, range(3), _create_acls, _refuse_create_acls),
+    ListenerCall(31, range(3), _delete_acls, _refuse_delete_acls),
+    ListenerCall(36, range(3), _sasl_authenticate, _refuse_sasl_authenticate),
+    ListenerCall(50, range(1), _describe_scram_credentials, _refuse_describe_scram_credentials),
+    ListenerCall(51, range(1), _alter_scram_credentials, _refuse_alter_scram_credentials),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -22,7 +23,8 @@ from klamm.cluster.client_requests import (
 from klamm.cluster.requests import ApiError
 from klamm.cluster.types import Broker, EndPoint
 from klamm.runtime.request_faults import CLIENT_APIS
-from klamm.wire.apis import APIS, ListenerCall, api_versions
+from klamm.wire.api import ListenerCall
+from klamm.wire.apis import APIS, BY_REQUEST, api_versions
 from klamm.wire.frames import (
     RequestKey,
     api_name,
@@ -30,7 +32,6 @@ from klamm.wire.frames import (
     parse_response,
     response_schema,
 )
-from klamm.wire.metadata_apis import metadata_request, metadata_response
 from klamm.wire.schema import fill
 
 KAFKA_2_8_2 = {
@@ -107,24 +108,32 @@ def test_kio_has_a_schema_for_every_version(key: int, version: int) -> None:
     assert response_schema(RequestKey(key, version, 0)).__version__ == version
 
 
+def translated(response: MetadataResponse) -> Any:
+    return BY_REQUEST[MetadataRequest].response_to(MetadataRequest()).write(response)
+
+
 def test_a_response_has_the_fields_of_its_version() -> None:
-    newest = fill(MetadataResponseV11, metadata_response(METADATA))
+    newest = fill(MetadataResponseV11, translated(METADATA))
     assert [broker.node_id for broker in newest.brokers] == [0, 1]
     (topic,) = newest.topics
     assert topic.topic_id == uuid.UUID(int=1)
     assert topic.partitions[0].error_code.name == "leader_not_available"
     assert topic.partitions[0].offline_replicas == (0,)
-    oldest = fill(MetadataResponseV0, metadata_response(METADATA))
+    oldest = fill(MetadataResponseV0, translated(METADATA))
     assert (oldest.brokers[0].host, oldest.topics[0].partitions[0].isr_nodes) == ("a", (1,))
 
 
+def requested(body: MetadataRequestV0 | MetadataRequestV1) -> Any:
+    return BY_REQUEST[MetadataRequest].request.read(body)
+
+
 def test_an_empty_list_of_topics_means_all_topics_only_in_version_0() -> None:
-    assert metadata_request(MetadataRequestV0(topics=())) == MetadataRequest(None)
+    assert requested(MetadataRequestV0(topics=())) == MetadataRequest(None)
 
 
 def test_an_empty_list_of_topics_means_no_topic_from_version_1_on() -> None:
-    assert metadata_request(MetadataRequestV1(topics=())) == MetadataRequest((), True)
-    assert metadata_request(MetadataRequestV1(topics=None)) == MetadataRequest(None)
+    assert requested(MetadataRequestV1(topics=())) == MetadataRequest((), True)
+    assert requested(MetadataRequestV1(topics=None)) == MetadataRequest(None)
 
 
 LISTENER_CALLS = [key for key, api in APIS.items() if isinstance(api, ListenerCall)]

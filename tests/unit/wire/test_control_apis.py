@@ -30,7 +30,8 @@ from klamm.cluster.requests import (
     UpdateMetadataResponse,
 )
 from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, TopicPartition
-from klamm.wire.apis import APIS, Api
+from klamm.wire.api import Api
+from klamm.wire.apis import APIS
 from klamm.wire.control_apis import (
     leader_and_isr_values,
     stop_replica_values,
@@ -113,7 +114,7 @@ def received(frame: bytes) -> tuple[RequestKey, Any]:
     assert incoming.client_id == "9"
     api = APIS[incoming.key.api_key, incoming.key.api_version]
     assert isinstance(api, Api)
-    return incoming.key, api.request(incoming.body)
+    return incoming.key, api.request.read(incoming.body)
 
 
 @pytest.mark.parametrize("protocol", VERSIONS)
@@ -168,8 +169,7 @@ def answered(
         api = APIS[key.api_key, key.api_version]
         assert isinstance(api, Api)
         _, arrived = received(exchange.frame)
-        asked = (arrived,) if key.api_key == 4 else ()
-        body = fill(response_schema(key), api.response(*asked, response))
+        body = fill(response_schema(key), api.response_to(arrived).write(response))
         frames.append((key, response_frame(key, body)[SIZE:]))
     return combined_response(request, frames)
 
@@ -247,7 +247,7 @@ def test_control_requests_are_encoded_as_kio_does(protocol: str) -> None:
     )
     large = msgspec.structs.replace(UPDATE_METADATA, partition_states=many, topic_ids={})
     for request, values in (
-        (LEADER_AND_ISR, leader_and_isr_values(LEADER_AND_ISR, "INTERNAL")),
+        (LEADER_AND_ISR, leader_and_isr_values(on_listener(LEADER_AND_ISR, "INTERNAL"))),
         (UPDATE_METADATA, update_metadata_values(UPDATE_METADATA)),
         (large, update_metadata_values(large)),
     ):
@@ -356,13 +356,13 @@ def _translated(key: RequestKey, values: dict[str, Any]) -> object:
     frame = request_header(key, "2") + request_body(key, values)
     api = APIS[key.api_key, key.api_version]
     assert isinstance(api, Api)
-    return api.request(parse_request(frame).body)
+    return api.request.read(parse_request(frame).body)
 
 
 def _response(key: RequestKey, response: object) -> Any:
     api = APIS[key.api_key, key.api_version]
     assert isinstance(api, Api)
-    return fill(response_schema(key), api.response(response))
+    return fill(response_schema(key), api.response_to(response).write(response))
 
 
 def test_clients_are_sent_to_the_brokers_on_their_own_listener() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import LeaderAndIsrRequest, LeaderAndIsrResponse
 from klamm.cluster.types import TopicPartition
-from klamm.wire.control_apis import control_response, leader_and_isr_response
+from klamm.wire.apis import BY_REQUEST
 from klamm.wire.control_reader import leader_and_isr_response as read
 from klamm.wire.frames import InvalidRequestFrame, RequestKey, encoded_response, parse_response
 
@@ -14,10 +14,11 @@ IDS = {"t": "AAAAAAAAAAAAAAAAAAAAAQ", "u": "AAAAAAAAAAAAAAAAAAAAAg"}
 NAMES = {topic_id: name for name, topic_id in IDS.items()}
 REQUEST = LeaderAndIsrRequest(9, 8, 70, (), IDS, ())
 SIZE = 4
+TRANSLATION = BY_REQUEST[LeaderAndIsrRequest].response_to(REQUEST)
 
 
 def frame_of(response: LeaderAndIsrResponse) -> bytes:
-    return encoded_response(KEY, leader_and_isr_response(REQUEST, response))[SIZE:]
+    return encoded_response(KEY, TRANSLATION.write(response))[SIZE:]
 
 
 def test_a_response_is_read_as_kio_reads_it() -> None:
@@ -29,7 +30,7 @@ def test_a_response_is_read_as_kio_reads_it() -> None:
         LeaderAndIsrResponse(Errors.STALE_BROKER_EPOCH, {}),
     ):
         frame = frame_of(response)
-        assert control_response(REQUEST, parse_response(KEY, frame)) == response
+        assert TRANSLATION.read(parse_response(KEY, frame)) == response
         assert read(frame, KEY.correlation_id, NAMES) == response
     assert read(frame_of(LeaderAndIsrResponse(Errors.NONE, errors)), KEY.correlation_id, {}) == (
         LeaderAndIsrResponse(Errors.NONE, {})
@@ -48,7 +49,7 @@ def test_a_damaged_response_is_left_to_kio_or_read_as_kio_reads_it() -> None:
     assert 0 < len(read_too) < len(answers)
     for one, response in read_too.items():
         try:
-            assert response == control_response(REQUEST, parse_response(KEY, one))
+            assert response == TRANSLATION.read(parse_response(KEY, one))
         except InvalidRequestFrame:  # kio refuses errors that Kafka does not have
             found = {response.error, *response.partition_errors.values()}
             assert Errors.UNKNOWN_SERVER_ERROR in found, one.hex()

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.wire_frames import KEYS, Frames
-from klamm.wire.apis import APIS, Api
+from klamm.wire.api import Api
+from klamm.wire.apis import APIS
 from klamm.wire.frames import (
     InvalidRequestFrame,
     RequestKey,
@@ -35,7 +36,7 @@ def is_handled(frame: bytes) -> bool:
         return True
     with contextlib.suppress(InvalidRequestFrame, RefusedRequest):
         body = parse_request(frame).body
-        return not isinstance(api, Api) or api.request(body) is not None
+        return not isinstance(api, Api) or api.request.read(body) is not None
     return True
 
 

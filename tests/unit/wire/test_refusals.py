@@ -46,7 +46,8 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsRequest,
 )
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.wire.apis import APIS, Api
+from klamm.wire.api import Api
+from klamm.wire.apis import APIS
 from klamm.wire.frames import RequestKey, api_name, response_frame, response_schema
 from klamm.wire.request_metrics import _errors
 from klamm.wire.schema import fill
@@ -104,7 +105,7 @@ def test_a_refusal_has_its_error_in_every_version(request_: Any) -> None:
         key = RequestKey(api_key, version, 1)
         if not isinstance(api, Api) or api_name(key) != refusal.api:
             continue
-        values = api.response(refusal.respond(request_, Errors.NOT_CONTROLLER))
+        values = api.response_to(request_).write(refusal.respond(request_, Errors.NOT_CONTROLLER))
         assert set(_errors(values)) == {expected}
         assert response_frame(key, fill(response_schema(key), {**values, "cluster_id": "c"}))
         versions += 1

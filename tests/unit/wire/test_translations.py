@@ -55,7 +55,8 @@ from klamm.cluster.requests import (
     LogDirResult,
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
-from klamm.wire.apis import APIS, Api
+from klamm.wire.api import Api
+from klamm.wire.apis import APIS
 from klamm.wire.schema import fill
 
 T0 = TopicPartition("t", 0)
@@ -70,7 +71,7 @@ def api(key: int, version: int) -> Api:
 
 def request(key: int, version: int, values: dict[str, Any]) -> Any:
     """The request that klamm makes of a request of Kafka's protocol."""
-    return api(key, version).request(fill(load_request_schema(key, version), values))
+    return api(key, version).request.read(fill(load_request_schema(key, version), values))
 
 
 def plain(value: Any) -> Any:
@@ -82,7 +83,8 @@ def plain(value: Any) -> Any:
 
 def response(key: int, version: int, value: Any) -> dict[str, Any]:
     """The fields of the response of Kafka's protocol."""
-    found = plain(fill(load_response_schema(key, version), api(key, version).response(value)))
+    values = api(key, version).response_to(value).write(value)
+    found = plain(fill(load_response_schema(key, version), values))
     assert isinstance(found, dict)
     return found
 

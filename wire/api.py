@@ -1,0 +1,62 @@
+"""What one API is to klamm: messages that brokers handle, or calls that a listener answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataResponse
+from klamm.cluster.errors import AdminError, KlammError
+from klamm.cluster.requests import ApiError, Request
+from klamm.wire.schema import Values
+from klamm.wire.translations import Translation
+
+
+class Api(NamedTuple):
+    """Versions of an API whose requests and responses are values of klamm.
+
+    ``response`` is a function of the request if that is needed to translate the response.
+    """
+
+    key: int
+    versions: range
+    request: Translation
+    response: Translation | Callable[[Any], Translation]
+
+    def response_to(self, request: Request) -> Translation:
+        """Return the translation of the response to ``request``."""
+        return self.response if isinstance(self.response, Translation) else self.response(request)
+
+
+class Asked(NamedTuple):
+    """A request, the broker that received it, and the controller and brokers that it knows."""
+
+    body: Any
+    broker_id: int
+    metadata: MetadataResponse
+
+    @property
+    def controller_id(self) -> int:
+        """The controller that the broker knows."""
+        return self.metadata.controller_id
+
+
+class ListenerCall(NamedTuple):
+    """Versions of an API that the listener answers, with klamm's admin client if it is needed.
+
+    ``answer`` runs on a thread and may wait. ``refuse`` returns the response to a request that
+    fails as a whole.
+    """
+
+    key: int
+    versions: range
+    answer: Callable[[KafkaAdmin, Asked], Values]
+    refuse: Callable[[Any, ApiError], Values]
+
+
+def api_error(error: KlammError) -> ApiError:
+    """Return the error of a response for an error of klamm's admin client."""
+    code = error.code if isinstance(error, AdminError) else Errors.UNKNOWN_SERVER_ERROR
+    return ApiError(code, error.message)
