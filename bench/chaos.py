@@ -26,11 +26,11 @@ from bench.live_cluster import (
     Up,
     leftovers,
     output_of,
-    wait_for,
 )
 from bench.live_ledger import compare
 from bench.live_load import ConsumerLoad, ProducerLoad, read_all
 from bench.live_run import INTERRUPTED, Outcome, conclude, new_parser, sayer
+from klamm.zk.waiting import wait_until
 
 EXAMPLES = """
 examples:
@@ -206,7 +206,7 @@ class Run:
                 self._say(f"== {len(left)} things are left to do: {', '.join(left[:3])}")
             return not left
 
-        if not wait_for(is_whole, CONVERGE_TIMEOUT_S):
+        if not wait_until(is_whole, CONVERGE_TIMEOUT_S):
             outcome.liveness += [f"not within {CONVERGE_TIMEOUT_S:g} s: {one}" for one in left[:20]]
         outcome.figures["converged in s"] = round(time.monotonic() - begun_s, 1)
 
@@ -302,7 +302,7 @@ class Run:
         if code != INTERRUPTED:
             outcome.liveness.append(f"klamm up ended with {code}: {self.up.tail()}")
         ports = [self.api.port]
-        if not wait_for(lambda: not leftovers(self.up.data_dir, ports), 10.0):
+        if not wait_until(lambda: not leftovers(self.up.data_dir, ports), 10.0):
             outcome.safety += [f"left: {one}" for one in leftovers(self.up.data_dir, ports)]
 
     def close(self) -> None:
@@ -375,7 +375,7 @@ def what_brokers_know_otherwise(api: Api, sweep: Sweep) -> list[str]:
 
 
 def _await_all_read(consumer: ConsumerLoad, count: int) -> None:
-    wait_for(lambda: consumer.is_at_the_end and consumer.consumed.count >= count, READ_TIMEOUT_S)
+    wait_until(lambda: consumer.is_at_the_end and consumer.consumed.count >= count, READ_TIMEOUT_S)
 
 
 # Faults for the checker

@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 
 from bench.chaos_checker import Checker
 from bench.chaos_judge import Disturbance, what_is_not_converged
-from bench.live_cluster import NO_ANSWER, Answer, Up, wait_for
+from bench.live_cluster import NO_ANSWER, Answer, Up
 from klamm.runtime.action_target import ENDED
 from klamm.server.broker_operations import FAILED_TO_START, NOT_STARTED
+from klamm.zk.waiting import wait_until
 
 THROTTLE = "leader.replication.throttled.rate"
 LOG_DIRS = ("d0", "d1")
@@ -251,10 +252,10 @@ class Chaos:
             if not answer.is_ok:
                 return f"broker {broker}{self._answered('power off', answer)}"
             self._note("kill", broker, time.monotonic())
-            if not wait_for(lambda: self._is_known_to_be_gone(broker), QUIET_TIMEOUT_S):
+            if not wait_until(lambda: self._is_known_to_be_gone(broker), QUIET_TIMEOUT_S):
                 return f"broker {broker}, not noticed by a controller"
             self._api.post(f"/brokers/{broker}/start")
-            is_back = wait_for(self._is_whole, QUIET_TIMEOUT_S)
+            is_back = wait_until(self._is_whole, QUIET_TIMEOUT_S)
             return f"broker {broker}, {'back' if is_back else 'not back'} in every ISR"
         finally:
             self._quiet.clear()
@@ -340,7 +341,7 @@ class Chaos:
         self._last_zookeeper_kill_s = begun_s
         pid = self._random.choice(pids)
         os.kill(pid, signal.SIGKILL)
-        is_back = wait_for(lambda: len({*self._up.zookeeper_pids()} - {pid}) >= len(pids), 30.0)
+        is_back = wait_until(lambda: len({*self._up.zookeeper_pids()} - {pid}) >= len(pids), 30.0)
         self._disturb_all("ZooKeeper killed", begun_s)
         return f"its process {pid}{'' if is_back else ', and it did not come back'}"
 

@@ -27,9 +27,10 @@ import confluent_kafka
 
 from bench.chaos_checker import Checker
 from bench.listeners import BROKERS, TOPIC, cpu_seconds, create_topic, free_ports
-from bench.live_cluster import ROOT, Up, Usage, usage_of, wait_for
+from bench.live_cluster import ROOT, Up, Usage, usage_of
 from bench.machine import machine
 from bench.wire_frames import Frame, Frames
+from klamm.zk.waiting import wait_until
 
 AT_ONCE: Final = 48
 """Connections that are open at the same time."""
@@ -158,7 +159,7 @@ class Fuzz:
     def settle(self) -> None:
         """Wait until the connections of all frames are closed; sample the resources."""
         most = self.samples[0].descriptors + 30
-        wait_for(lambda: (now := usage_of(self._up)) and now.descriptors <= most, SETTLED_S)
+        wait_until(lambda: (now := usage_of(self._up)) and now.descriptors <= most, SETTLED_S)
         self._sample()
         if self.samples[-1].descriptors > most:
             self.failures.append(f"connections leak: {self.samples[0]} {self.samples[-1]}")

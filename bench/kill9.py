@@ -31,11 +31,11 @@ from bench.live_cluster import (
     free_port,
     leftovers,
     output_of,
-    wait_for,
 )
 from bench.live_ledger import Produced, compare
 from bench.live_load import ProducerLoad, read_all
 from bench.live_run import INTERRUPTED, Outcome, conclude, new_parser, sayer
+from klamm.zk.waiting import wait_until
 
 EXAMPLES = """
 examples:
@@ -157,7 +157,7 @@ class Kill9:
                 api, self.model, self._random.random(), LOAD_TOPICS, self.options.brokers
             )
             begun_s = time.monotonic()
-            if wait_for(lambda: all(one.acknowledged for one in loads), CATCH_UP_TIMEOUT_S):
+            if wait_until(lambda: all(one.acknowledged for one in loads), CATCH_UP_TIMEOUT_S):
                 self.outcome.first_acknowledged_s.append(time.monotonic() - begun_s)
             else:
                 self.outcome.liveness.append(f"cycle {self._cycle}: nothing is acknowledged")
@@ -173,7 +173,7 @@ class Kill9:
     def _await(self, up: Up, moment: str) -> None:
         if moment == "rotation":
             before = self._journal_files()
-            wait_for(lambda: self._journal_files() != before, ROTATION_TIMEOUT_S)
+            wait_until(lambda: self._journal_files() != before, ROTATION_TIMEOUT_S)
             return
         time.sleep(self._random.uniform(0.1, 1.5))
         if moment == "shutdown":
@@ -255,7 +255,7 @@ class Kill9:
             ]
             return not missing
 
-        return [] if wait_for(are_there, CATCH_UP_TIMEOUT_S) else missing
+        return [] if wait_until(are_there, CATCH_UP_TIMEOUT_S) else missing
 
     def _log_ends(self, api: Api, topic: str) -> dict[str, int]:
         opened = api.post("/consumers", {"topic": topic, "start": "end"})
@@ -298,7 +298,7 @@ class Kill9:
                 left = checker.what_is_left(checker.sweep(), range(self.options.brokers))
                 return not left
 
-            if not wait_for(is_whole, CATCH_UP_TIMEOUT_S):
+            if not wait_until(is_whole, CATCH_UP_TIMEOUT_S):
                 self.outcome.liveness += left[:10]
         self.outcome.safety += self.judge.violations
 
@@ -313,7 +313,7 @@ class Kill9:
             left = leftovers(self._data_dir, [self._port, *_ports_of(self._connect)])
             return not left
 
-        if wait_for(is_gone, GONE_TIMEOUT_S):
+        if wait_until(is_gone, GONE_TIMEOUT_S):
             self.outcome.gone_s.append(time.monotonic() - begun_s)
         else:
             self.outcome.safety += [f"cycle {self._cycle}: left: {one}" for one in left]

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bench.live_cluster import NO_ANSWER, Api, wait_for
+from bench.live_cluster import NO_ANSWER, Api
+from klamm.zk.waiting import wait_until
 
 MAX_TOPICS = 8
 MISSING_TIMEOUT_S = 20.0
@@ -41,7 +42,7 @@ class Model:
             missing = self._differences(api)
             return not missing
 
-        wait_for(is_there, MISSING_TIMEOUT_S)
+        wait_until(is_there, MISSING_TIMEOUT_S)
         self._learn(api)
         return missing
 

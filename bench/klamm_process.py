@@ -29,6 +29,7 @@ from klamm.runtime.clock import WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.real.cluster import RealCluster
+from klamm.zk.waiting import wait_until
 
 SESSION_TIMEOUT_MS = 30_000
 ELECTION_TIMEOUT_S = 30.0
@@ -77,11 +78,11 @@ class Process:
         _name_threads()
 
     def _wait_until_elected(self) -> None:
-        deadline_s = time.monotonic() + ELECTION_TIMEOUT_S
-        while self._cluster.active_controller is None or not self._cluster.is_idle:
-            if time.monotonic() > deadline_s:
-                raise RuntimeError(f"no controller within {ELECTION_TIMEOUT_S:g} s")
-            time.sleep(POLL_INTERVAL_S)
+        def is_elected() -> bool:
+            return self._cluster.active_controller is not None and self._cluster.is_idle
+
+        if not wait_until(is_elected, ELECTION_TIMEOUT_S, POLL_INTERVAL_S):
+            raise RuntimeError(f"no controller within {ELECTION_TIMEOUT_S:g} s")
 
     def reset(self) -> Answer:
         """Count from 0."""

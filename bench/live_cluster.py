@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -216,16 +216,6 @@ def remove(data_dir: Path) -> None:
     """Remove a data directory and the output that belongs to it."""
     shutil.rmtree(data_dir, ignore_errors=True)
     output_of(data_dir).unlink(missing_ok=True)
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
-    """Wait until the condition is true; False after the timeout."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(_POLL_S)
-    return True
 
 
 # Processes

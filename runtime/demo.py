@@ -32,9 +32,10 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import LeaderIsrAndControllerEpoch, TopicPartition
 from klamm.runtime.checks.agreement import StoredCluster, check_real_cluster
-from klamm.runtime.demo_stage import POLL_S, RACKS, TIMEOUT_S, DemoOptions, Stage
+from klamm.runtime.demo_stage import RACKS, TIMEOUT_S, DemoOptions, Stage
 from klamm.statemachines.partition_state import PartitionState
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.waiting import wait_until
 from klamm.zk.znodes import TopicZNode
 
 MIN_BROKERS: Final = 3
@@ -318,10 +319,9 @@ class _Story:
         ], facts
 
     def _check(self) -> _Output:
-        deadline_s = time.monotonic() + _AGREEMENT_TIMEOUT_S
-        while (found := check_real_cluster(self._stage.cluster)) and time.monotonic() < deadline_s:
-            time.sleep(POLL_S)
-        disagreements = [*found, *self._stage.cluster.errors]
+        cluster = self._stage.cluster
+        wait_until(lambda: not check_real_cluster(cluster), _AGREEMENT_TIMEOUT_S)
+        disagreements = [*check_real_cluster(cluster), *cluster.errors]
         stored = StoredCluster.read(self._stage.cluster.store)
         brokers, partitions = len(stored.broker_epochs), len(stored.states)
         replicas = sum(len(assignment.replicas) for assignment in stored.assignments.values())

@@ -6,7 +6,6 @@ The steps of the demo are in demo.py. Every wait has a deadline.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +25,10 @@ from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.real.cluster import RealCluster
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.waiting import wait_until
 
 RACKS: Final = ("rack-a", "rack-b", "rack-c")
 TIMEOUT_S: Final = 30.0
-POLL_S: Final = 0.02
 LOGS_FOLDER: Final = "logs"
 ZOOKEEPER_FOLDER: Final = "zookeeper"
 _RUN_ID: Final = "demo"
@@ -97,18 +96,21 @@ class Stage:
         """Wait until a condition holds and the cluster is idle; return the contents of ZooKeeper.
 
         ``what`` describes the condition in error messages. Raises KlammError after a timeout."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline_s:
+
+        def found() -> StoredCluster | None:
             # On a busy machine the session may expire; retry with the next one.
             with contextlib.suppress(SessionExpired):
                 stored = StoredCluster.read(self.cluster.store)
                 if condition(stored) and self.cluster.is_idle and self._has_controller(stored):
                     return stored
-            time.sleep(POLL_S)
-        raise KlammError(
-            f"timed out after {TIMEOUT_S:g} s waiting for: {what}",
-            hint=f"the logs of the controllers are in {self._options.data_dir / LOGS_FOLDER}",
-        )
+            return None
+
+        if (stored := wait_until(found, TIMEOUT_S)) is None:
+            raise KlammError(
+                f"timed out after {TIMEOUT_S:g} s waiting for: {what}",
+                hint=f"the logs of the controllers are in {self._options.data_dir / LOGS_FOLDER}",
+            )
+        return stored
 
     def _has_controller(self, stored: StoredCluster) -> bool:
         """Return True if the controller with the latest epoch has completed its failover."""

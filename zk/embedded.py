@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -26,6 +25,7 @@ from typing import Self
 from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.zk.java import find_java
 from klamm.zk.ports import HOST, PORT_TRIES, free_port, require_free
+from klamm.zk.waiting import wait_until
 
 LOG_NAME = "zookeeper.log"
 _CONFIG_NAME = "zoo.cfg"
@@ -35,7 +35,6 @@ SUPERVISOR = Path(__file__).with_name("supervisor.py")
 PROBE_TIMEOUT_S = 1.0
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
 """Response of a server without a quorum to every four-letter word."""
-PROBE_INTERVAL_S = 0.02
 STOP_TIMEOUT_S = 10.0
 # If the parent of a server was killed a moment ago, the server needs some time to end.
 LOCK_TIMEOUT_S = 2.0
@@ -302,14 +301,15 @@ class EmbeddedZooKeeper:
     def _wait_until_serving(
         self, supervisor: subprocess.Popen[bytes], log_start: int
     ) -> str | None:
-        deadline_s = time.monotonic() + self._start_timeout_s
-        while time.monotonic() < deadline_s:
-            if supervisor.poll() is not None:
-                return _last_words(self.log_path, log_start)
-            if self._serves():
-                return None
-            time.sleep(PROBE_INTERVAL_S)
+        def has_ended() -> bool:
+            return supervisor.poll() is not None
+
+        serves = wait_until(lambda: has_ended() or self._serves(), self._start_timeout_s)
         last = _last_words(self.log_path, log_start)
+        if has_ended():
+            return last
+        if serves:
+            return None
         return f"no response within {self._start_timeout_s:g} s; last log line: {last}"
 
     def _serves(self) -> bool:
@@ -344,14 +344,11 @@ def _locked(data_dir: Path) -> Iterator[int]:
     """
     descriptor = os.open(data_dir / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        deadline_s = time.monotonic() + LOCK_TIMEOUT_S
-        while not _try_lock(descriptor):
-            if time.monotonic() > deadline_s:
-                raise ZooKeeperUnavailable(
-                    f"another ZooKeeper server is running in {data_dir}",
-                    hint="stop it, or choose another directory",
-                )
-            time.sleep(PROBE_INTERVAL_S)
+        if not wait_until(lambda: _try_lock(descriptor), LOCK_TIMEOUT_S):
+            raise ZooKeeperUnavailable(
+                f"another ZooKeeper server is running in {data_dir}",
+                hint="stop it, or choose another directory",
+            )
         yield descriptor
     finally:
         os.close(descriptor)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from klamm.cluster.errors import NotFound, UsageError, WrongState, ZooKeeperUnavailable
-from klamm.zk.embedded import NOT_SERVING, PROBE_INTERVAL_S, EmbeddedZooKeeper, four_letter_word
+from klamm.zk.embedded import NOT_SERVING, EmbeddedZooKeeper, four_letter_word
 from klamm.zk.ports import HOST, free_port, require_free
+from klamm.zk.waiting import wait_until
 
 SIZES: Final = (1, 3, 5)
 """Supported numbers of servers: odd, because 4 servers tolerate no more failures than 3."""
@@ -104,15 +104,12 @@ class EmbeddedEnsemble:
 
     def await_quorum(self) -> None:
         """Wait until the servers have a leader. Raises ZooKeeperUnavailable after the timeout."""
-        deadline_s = time.monotonic() + QUORUM_TIMEOUT_S
-        while self.leader_id() is None:
-            if time.monotonic() > deadline_s:
-                states = ", ".join(f"{s.id}: {s.state}" for s in self.states())
-                raise ZooKeeperUnavailable(
-                    f"no ZooKeeper server was elected leader in {QUORUM_TIMEOUT_S:g} s ({states})",
-                    hint=f"their logs are in {self._data_dir}",
-                )
-            time.sleep(PROBE_INTERVAL_S)
+        if not wait_until(lambda: self.leader_id() is not None, QUORUM_TIMEOUT_S):
+            states = ", ".join(f"{s.id}: {s.state}" for s in self.states())
+            raise ZooKeeperUnavailable(
+                f"no ZooKeeper server was elected leader in {QUORUM_TIMEOUT_S:g} s ({states})",
+                hint=f"their logs are in {self._data_dir}",
+            )
 
     # -- single servers
 

@@ -19,9 +19,10 @@ from bench.kafka.locate import compile_java
 from bench.kafka.scenarios import FIRST_BROKER
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.drills.kafka.jars import require_kafka_libs
-from klamm.drills.kafka.processes import STARTED, SupervisedProcess, holds_within
+from klamm.drills.kafka.processes import STARTED, SupervisedProcess
 from klamm.zk.java import find_java
 from klamm.zk.ports import FREE_PORTS
+from klamm.zk.waiting import wait_until
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0
@@ -68,7 +69,7 @@ class SupervisedController(SupervisedProcess):
             raise
 
     def _wait_until_started(self, started: str) -> None:
-        holds_within(lambda: started in self.log or not self.is_running, START_TIMEOUT_S)
+        wait_until(lambda: started in self.log or not self.is_running, START_TIMEOUT_S)
         if started not in self.log:
             raise EnvironmentProblem(f"{self.name} did not start", hint=f"see {self.out}")
 

@@ -21,7 +21,7 @@ from klamm.cluster.errors import EnvironmentProblem, RequestTimedOut, UsageError
 from klamm.cluster.requests import Address, AlterReplicaLogDirsRequest, Message, Request, Response
 from klamm.cluster.types import EndPoint
 from klamm.controller.request_sender import RequestTap
-from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess, holds_within
+from klamm.drills.kafka.processes import BrokerProcess, ControllerProcess
 from klamm.placement.pools import Pools
 from klamm.runtime.clock import MachineClocks, WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
@@ -34,6 +34,7 @@ from klamm.runtime.transport import RoutedTransport
 from klamm.wire.client_connections import ClientConnections
 from klamm.zk.ports import HOST, free_port
 from klamm.zk.store import GetChildren, GetData, ResultCode
+from klamm.zk.waiting import wait_until
 from klamm.zk.znodes import BrokerIdsZNode
 
 CONTROLLER_IDS: Final = range(1000, 1100)
@@ -218,7 +219,7 @@ class KafkaCluster:
         self._await(lambda: process.has_started, f"Kafka {process.name}")
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
-        if not holds_within(condition, START_TIMEOUT_S):
+        if not wait_until(condition, START_TIMEOUT_S):
             raise EnvironmentProblem(f"{what} did not start within {START_TIMEOUT_S:.0f} s")
 
     # -- the interface of Cluster
@@ -248,7 +249,7 @@ class KafkaCluster:
         if not process.await_end(_STOP_TIMEOUT_S):
             raise EnvironmentProblem(f"Kafka broker {broker_id} did not stop")
         timeout_s = self.spec.session_timeout_ms / 1000 + _SESSION_MARGIN_S
-        if not holds_within(lambda: broker_id not in self.registered_ids(), timeout_s):
+        if not wait_until(lambda: broker_id not in self.registered_ids(), timeout_s):
             raise WrongState(f"broker {broker_id} is still registered by an earlier session")
         self.disks.restore(broker_id)
         process.start()

@@ -10,8 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -49,7 +48,6 @@ log4j.appender.stateChange.layout.ConversionPattern=[%d] %p %m (%c)%n
 # Small, because several brokers run on one machine, and quick to start.
 _JVM: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _END_TIMEOUT_S: Final = 20.0
-_POLL_S: Final = 0.05
 
 
 class SupervisedProcess:
@@ -234,13 +232,3 @@ def controller_command(
         *("--id", str(controller_id), "--data-dir", str(folder)),
         *options,
     ]
-
-
-def holds_within(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Wait until the condition holds; return False after the timeout."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(_POLL_S)
-    return True

@@ -19,8 +19,8 @@ from klamm.runtime.scenarios.turns import Turns
 from klamm.runtime.simulated.breakpoints import Breakpoint
 from klamm.zk.kazoo_pipeline import within
 from klamm.zk.store import Store
+from klamm.zk.waiting import wait_until
 
-_POLL_S: Final = 0.005
 _ZOOKEEPER_TIMEOUT_S: Final = 30.0
 _CLIENT_TIMEOUT_S: Final = 30.0
 _NO_STEPS: Final = "advance requires the simulated world"
@@ -54,7 +54,7 @@ class LiveDriver(ScenarioDriver, Generic[C]):
 
     cluster: C
     store_type = RecordedStore
-    POLL_S = _POLL_S
+    POLL_S = 0.005
     """Pause between two evaluations of a condition that is awaited."""
 
     def __init__(self, cluster: C) -> None:
@@ -114,8 +114,4 @@ class LiveDriver(ScenarioDriver, Generic[C]):
         return self.cluster.clients.call(function).result(_CLIENT_TIMEOUT_S)
 
     def _run_until(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
-        while not condition():
-            if self.elapsed_ms > deadline_ms:
-                return False
-            time.sleep(self.POLL_S)
-        return True
+        return wait_until(condition, (deadline_ms - self.elapsed_ms) / 1000, self.POLL_S)
