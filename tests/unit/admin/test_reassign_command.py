@@ -284,6 +284,36 @@ def test_the_throttle_is_set_before_anything_moves(tool: Tool, where: tuple[str,
 
 
 @pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_the_throttles_of_leaders_and_followers(tool: Tool, where: tuple[str, str]) -> None:
+    client = tool.world.client
+    tool(where, "execute", "--throttle", "7")
+    assert client.get_entity_configs("topics", "a") == {
+        "leader.replication.throttled.replicas": "0:0,0:1",
+        "follower.replication.throttled.replicas": "0:3",
+    }
+    rates = {f"{side}.replication.throttled.rate": "7" for side in ("leader", "follower")}
+    for broker in ("0", "1", "3"):
+        assert client.get_entity_configs("brokers", broker) == rates
+    assert client.get_entity_configs("brokers", "2") == {}
+    assert client.get_entity_configs("topics", "b") == {}
+
+
+def test_the_rate_of_moves_between_directories_is_saved_and_restored(tool: Tool) -> None:
+    client, file = tool.world.client, tool.folder / "before"
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    client.set_or_create_entity_configs("brokers", "0", {rate: "5"})
+    replica = TopicPartitionReplica("a", 0, 0)
+    tool.world.cluster.log_dirs = {replica: ReplicaLogDirs("/x")}
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1], "log_dirs": ["/y", "any"]})
+    throttle = ("--replica-alter-log-dirs-throttle", "9")
+    done = tool(SERVER, "execute", *throttle, save_throttles=file)
+    assert "The replica-alter-dir throttle limit was set to 9 B/s\n" in done.stdout
+    assert client.get_entity_configs("brokers", "0") == {rate: "9"}
+    assert client.get_entity_configs("brokers", "1") == {}
+    assert json.loads(file.read_text())["brokers"] == {"0": {rate: "5"}}
+
+
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
 @pytest.mark.parametrize(("given", "set_to"), [("0", "0"), ("-1", None)])
 def test_only_a_negative_rate_sets_no_throttle(
     tool: Tool, where: tuple[str, str], given: str, set_to: str | None

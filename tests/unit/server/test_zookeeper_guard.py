@@ -137,7 +137,7 @@ def test_the_end_does_not_wait_for_a_server_that_starts(tmp_path: Path) -> None:
 
     with played_ensemble(tmp_path, ["standalone"]) as (ensemble, servers):
         kill = servers[1].kill
-        servers[1].kill = lambda: (kill(), killed.set())[0]  # type: ignore[method-assign]
+        servers[1].kill = lambda: (kill(), killed.set())[0]  # type: ignore[method-assign, func-returns-value]
         servers[1].starts.append(start_forever)
         with guarded(ensemble) as (_, failures):
             servers[1].crash()
