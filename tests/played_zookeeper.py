@@ -6,6 +6,7 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Self
@@ -84,6 +85,10 @@ class PlayedServer(EmbeddedZooKeeper):
         self.is_paused = False
 
 
+def _answer(servers: dict[int, PlayedServer], server_id: int) -> str:
+    return servers[server_id].answer()
+
+
 @contextmanager
 def played_ensemble(
     folder: Path, roles: Sequence[str]
@@ -93,7 +98,7 @@ def played_ensemble(
     servers: dict[int, PlayedServer] = {}
     with ExitStack() as stack:
         for id_, role in enumerate(roles, 1):
-            answers = stack.enter_context(_Answers(lambda id_=id_: servers[id_].answer()))  # type: ignore[misc]
+            answers = stack.enter_context(_Answers(partial(_answer, servers, id_)))
             thread = threading.Thread(target=answers.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()
             stack.callback(thread.join)
@@ -101,7 +106,7 @@ def played_ensemble(
             servers[id_] = PlayedServer(folder / str(id_), answers.server_address[1], role)
         ensemble.servers.update(servers)
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        for action, row in SINGLE_SERVER.items():
-            # The rows hold methods of the base class.
-            patch.setitem(SINGLE_SERVER, action, row._replace(do=methodcaller(action)))  # type: ignore[arg-type]
+        # The rows hold methods of the base class.
+        played = {word: row._replace(do=methodcaller(word)) for word, row in SINGLE_SERVER.items()}
+        patch.setattr("klamm.zk.ensemble.SINGLE_SERVER", played)
         yield ensemble, servers

@@ -132,6 +132,47 @@ def test_cancel(tool: Tool) -> None:
     )
 
 
+def test_reports_are_in_the_order_of_partitions(tool: Tool) -> None:
+    plan = [("b", 0, [3, 0]), ("a", 1, [2, 3]), ("a", 0, [0, 1])]
+    tool.plan(*({"topic": t, "partition": n, "replicas": ids} for t, n, ids in plan))
+    started = tool(SERVER, "execute").report["started"]
+    assert [(one["topic"], one["partition"]) for one in started] == [("a", 0), ("a", 1), ("b", 0)]
+    moving = tool(SERVER, "list").report["reassignments"]
+    assert [(one["topic"], one["partition"]) for one in moving] == [("a", 1), ("b", 0)]
+    assert moving[1]["adding_replicas"] == (3,)
+    tool.plan(
+        {"topic": "a", "partition": 0, "replicas": [1, 2]},
+        {"topic": "b", "partition": 0, "replicas": [3, 0]},
+    )
+    mixed = tool(SERVER, "verify").report
+    assert mixed["state"] == "in_progress"
+    assert [one["state"] for one in mixed["partitions"]] == ["different", "in_progress"]
+    assert tool(SERVER, "cancel").report["cancelled"] == [{"topic": "b", "partition": 0}]
+
+
+def test_a_plan_has_the_replication_factor_of_the_first_partition(tmp_path: Path) -> None:
+    world = World(4, {"a": {"0": [0, 1], "1": [2], "2": [3]}})
+    (tmp_path / "topics").write_text('{"topics":[{"topic":"a"}]}')
+    file = ("--topics-to-move-json-file", str(tmp_path / "topics"))
+    args = [*SERVER, "--generate", *file, "--broker-list", "0,1,2,3", "--disable-rack-aware"]
+    plan = json.loads(run_reassign_command(args, world.services()).stdout.splitlines()[-1])
+    assert [len(one["replicas"]) for one in plan["partitions"]] == [2, 2, 2]
+
+
+def test_log_directories_are_reported_in_the_order_of_replicas(tool: Tool) -> None:
+    tool.plan({"topic": "a", "partition": 1, "replicas": [2, 1], "log_dirs": ["/y", "/y"]})
+    places = {(1, "/y"), (2, "/x")}
+    tool.world.cluster.log_dirs = {
+        TopicPartitionReplica("a", 1, broker): ReplicaLogDirs(path) for broker, path in places
+    }
+    report = tool(SERVER, "verify").report
+    assert [(one["broker_id"], one["state"]) for one in report["log_dirs"]] == [
+        (1, "complete"),
+        (2, "different"),
+    ]
+    assert report["state"] == "different"
+
+
 def test_moves_between_log_directories_are_cancelled_while_they_run(tool: Tool) -> None:
     tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1, 2], "log_dirs": ["/b"] * 3})
     replicas = [TopicPartitionReplica("a", 0, broker_id) for broker_id in range(3)]

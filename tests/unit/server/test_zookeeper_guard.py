@@ -128,7 +128,9 @@ def test_a_server_that_ran_long_enough_is_started_as_often_again(
         assert failures == []
 
 
-def test_the_end_does_not_wait_for_a_server_that_starts(tmp_path: Path) -> None:
+def test_the_end_does_not_wait_for_a_server_that_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed = threading.Event()
 
     def start_forever() -> None:
@@ -136,8 +138,7 @@ def test_the_end_does_not_wait_for_a_server_that_starts(tmp_path: Path) -> None:
         fail()
 
     with played_ensemble(tmp_path, ["standalone"]) as (ensemble, servers):
-        kill = servers[1].kill
-        servers[1].kill = lambda: (kill(), killed.set())[0]  # type: ignore[method-assign, func-returns-value]
+        monkeypatch.setattr(servers[1], "kill", killed.set)
         servers[1].starts.append(start_forever)
         with guarded(ensemble) as (_, failures):
             servers[1].crash()
