@@ -26,7 +26,8 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.cluster.journal import JOURNAL_FILE
 from klamm.cluster.requests import ApiError
-from klamm.runtime.actions import Action, request_of
+from klamm.runtime.action_target import Action
+from klamm.runtime.actions import request_of
 from klamm.server.data_dir import (
     ADDRESS_FILE,
     DATA_DIR_VARIABLE,

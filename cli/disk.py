@@ -16,7 +16,8 @@ from klamm.cli.completion import complete_broker, complete_log_dir
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.status import fault_text
 from klamm.cluster.errors import UsageError
-from klamm.runtime.actions import Action, FailDisk, HealDisks, SlowDisk
+from klamm.runtime.action_target import Action
+from klamm.runtime.actions import FailDisk, HealDisks, SlowDisk
 
 app = command_group(
     help="Inject disk faults into a running cluster.",

@@ -16,7 +16,8 @@ from klamm.cli.options import finite
 from klamm.cli.server_options import Answered, asks_server
 from klamm.cluster.errors import UsageError
 from klamm.runtime.action_target import PAUSED, RUNNING
-from klamm.runtime.actions import (
+from klamm.runtime.network import Party, Traffic
+from klamm.runtime.network_actions import (
     Clog,
     Cut,
     DegradeNetwork,
@@ -26,7 +27,6 @@ from klamm.runtime.actions import (
     Isolate,
     LinkAction,
 )
-from klamm.runtime.network import Party, Traffic
 from klamm.runtime.request_faults import KAFKAS_ERRORS
 
 _RUNNING: Final = (RUNNING, PAUSED, "starting", "stopping")

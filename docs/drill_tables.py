@@ -10,7 +10,7 @@ from klamm.cluster.quirks import NO_QUIRKS
 from klamm.drills import text
 from klamm.drills.actions import ACTIONS
 from klamm.drills.conditions import CONDITIONS
-from klamm.drills.drawn_steps import FAULTS, ONLY_IF_NAMED
+from klamm.drills.drawn_steps import FAULTS
 from klamm.drills.library import NAMES, named_drill, named_text
 from klamm.drills.run import Verdict, play
 from klamm.drills.trigger_language import TRIGGERS
@@ -58,8 +58,8 @@ def invariant_table() -> str:
 
 def fault_list() -> str:
     """Return the kinds of faults that a hunt uses."""
-    names = ", ".join(f"`{name}`" for name in FAULTS if name not in ONLY_IF_NAMED)
-    named = ", ".join(f"`{name}`" for name in ONLY_IF_NAMED)
+    names = ", ".join(f"`{name}`" for name, kind in FAULTS.items() if kind.is_default)
+    named = ", ".join(f"`{name}`" for name, kind in FAULTS.items() if not kind.is_default)
     return f"{len(FAULTS)} kinds: {names}; only if they are named: {named}.\n"
 
 

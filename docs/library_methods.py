@@ -15,7 +15,7 @@ from msgspec import inspect
 from klamm.drills.actions import ACTIONS, WORDS
 from klamm.drills.conditions import CONDITIONS
 from klamm.runtime import actions
-from klamm.runtime.actions import Action
+from klamm.runtime.action_target import Action
 from klamm.runtime.simulated.world import SESSION_FAULTS
 from klamm.zk.ensemble import SINGLE_SERVER
 

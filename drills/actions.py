@@ -20,9 +20,8 @@ from klamm.admin.jopt import UncaughtException
 from klamm.cluster.types import ElectionType
 from klamm.drills.existence import Mention, Noun, option
 from klamm.drills.reading import MAX_INTEGER, DrillReader, is_null
-from klamm.runtime import actions
-from klamm.runtime.action_target import BrokerRef
-from klamm.runtime.actions import Action, BrokerAction
+from klamm.runtime import actions, network_actions
+from klamm.runtime.action_target import Action, BrokerAction, BrokerRef
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.tools import TOOLS
 from klamm.runtime.simulated.world import SESSION_FAULTS
@@ -60,7 +59,7 @@ def _isolate(reader: DrillReader, node: yaml.Node) -> Actions:
         raise reader.error(
             node, "cannot isolate all brokers of the cluster", "leave at least one broker out"
         )
-    return (actions.Isolate(refs),)
+    return (network_actions.Isolate(refs),)
 
 
 def _on_zookeeper(action: str) -> Read:
@@ -147,7 +146,7 @@ def _read_of(word: str, action: type[Action]) -> Read:
     The action's required arguments determine whether the value must be empty, must be one or more
     brokers, or must be a mapping of named arguments.
     """
-    if action is actions.Isolate:
+    if action is network_actions.Isolate:
         return _isolate
     arguments = _arguments(action)
     needed = [field.name for field in arguments if field.required]

@@ -14,7 +14,7 @@ from typing import Final
 from klamm.drills.drawn_cluster import Draw, DrawnCluster, Fault, draw_replicas, wait
 from klamm.drills.drawn_edits import draw_edit
 from klamm.drills.drawn_operations import OPERATIONS, delete_topic, produce
-from klamm.drills.drawn_steps import FAULTS, LASTING, ONLY_IF_NAMED, REPAIRS, SILENT
+from klamm.drills.drawn_steps import FAULTS
 
 HEALTHY_WITHIN_S: Final = 180
 _INTERLUDE_S: Final = 10
@@ -106,7 +106,7 @@ def _cluster_lines(cluster: DrawnCluster) -> list[str]:
 def _swarm(draw: Draw, faults: Collection[str]) -> list[tuple[Fault, float]]:
     """Choose the kinds of faults and operations of a drill, each with its relative weight."""
     rng, cluster = draw.rng, draw.cluster
-    kinds = [name for name in FAULTS if name in faults or (not faults and _is_default(name))]
+    kinds = [name for name in FAULTS if name in faults or (not faults and FAULTS[name].is_default)]
     if not cluster.has_segments:
         # Logs in memory do not survive their process.
         kinds = [name for name in kinds if name != "kill-all"]
@@ -115,20 +115,16 @@ def _swarm(draw: Draw, faults: Collection[str]) -> list[tuple[Fault, float]]:
     weighted: list[tuple[Fault, float]] = []
     for name in chosen:
         weight = rng.choice((0.3, 1.0, 3.0))
-        weighted.append((FAULTS[name], weight))
-        repairs = REPAIRS.get(name, ())
+        draw_fault, repairs, *_ = FAULTS[name]
+        weighted.append((draw_fault, weight))
         weighted += [(repair, weight * rng.choice((0.5, 1.0)) / len(repairs)) for repair in repairs]
     operations = [one for one in OPERATIONS if rng.random() < 0.5]
-    draw.compares = LASTING.isdisjoint(chosen)
+    draw.compares = not any(FAULTS[name].is_lasting for name in chosen)
     draw.stops = "stop" in chosen
-    if SILENT.intersection(chosen):
+    if any(FAULTS[name].is_silent for name in chosen):
         draw.deletes = False
         operations = [one for one in operations if one is not delete_topic]
     return weighted + [(one, rng.choice((0.3, 1.0))) for one in operations]
-
-
-def _is_default(name: str) -> bool:
-    return name not in ONLY_IF_NAMED
 
 
 def _workload(draw: Draw) -> list[str]:

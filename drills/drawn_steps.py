@@ -8,7 +8,7 @@ lost data and registers again before a controller has noticed its failure stays 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.suggestions import suggestion
@@ -213,69 +213,70 @@ _AT_A_MOMENT: Final = (
     "expire_session: controller",
     "steps: [pause: controller, move_controller, wait: 500ms, resume: paused]",
 )
-FAULTS: Final[dict[str, Fault]] = {
-    "kill": _kill,
-    "stop": _stop,
-    "pause": _pause,
-    "isolate": _isolate,
-    "network": _degrade,
-    "cut-zookeeper": _cut_zookeeper,
-    "cut-controller": _cut_controller,
-    "cut-clients": _cut_clients,
-    "one-way": _cut_one_way,
-    "split": _split,
-    "clog": _clog,
-    "delay": _delay,
-    "delay-zookeeper": _delay_zookeeper,
-    "control-requests": _degrade_control,
-    "stale-reads": _lag,
-    "clock": _skew,
-    "zombies": _two_zombies,
-    "session": lambda draw: f"expire_session: {draw.broker()}",
-    "lost-reply": lambda draw: (
-        f"{draw.rng.choice(('lose_reply', 'lose_request'))}: {draw.broker()}"
+
+
+class DrawnFault(NamedTuple):
+    """A kind of fault: how to draw a step with it, and the steps that may repair it.
+
+    - ``is_silent``: it can leave a broker with an old metadata cache: see delete_topic.
+    - ``is_lasting``: controller and brokers need not agree with ZooKeeper until all is healed.
+    - ``is_default``: hunts use it unless other kinds are named.
+    """
+
+    draw: Fault
+    repairs: tuple[Fault, ...] = ()
+    is_silent: bool = False
+    is_lasting: bool = False
+    is_default: bool = True
+
+
+def _word(step: str) -> Fault:
+    return lambda _: step
+
+
+def _of_links(draw: Fault) -> DrawnFault:
+    return DrawnFault(draw, (_word("heal_network"),), is_silent=True)
+
+
+FAULTS: Final = {
+    "kill": DrawnFault(_kill, (_start,)),
+    "stop": DrawnFault(_stop, (_start,)),
+    "pause": DrawnFault(_pause, (_resume,), is_silent=True),
+    "isolate": DrawnFault(_isolate, (_word("heal_network"),)),
+    "network": DrawnFault(_degrade, (_word("heal_network"),)),
+    "cut-zookeeper": _of_links(_cut_zookeeper),
+    "cut-controller": _of_links(_cut_controller),
+    "cut-clients": _of_links(_cut_clients),
+    "one-way": _of_links(_cut_one_way),
+    "split": _of_links(_split),
+    "clog": _of_links(_clog),
+    "delay": _of_links(_delay),
+    "delay-zookeeper": _of_links(_delay_zookeeper),
+    "control-requests": _of_links(_degrade_control),
+    "stale-reads": _of_links(_lag),
+    "clock": DrawnFault(_skew, is_lasting=True),
+    "zombies": DrawnFault(_two_zombies, (_resume,), is_silent=True),
+    "session": DrawnFault(
+        lambda draw: f"expire_session: {draw.broker()}", (_start,), is_silent=True
     ),
-    "move-controller": lambda _: "move_controller",
-    "log-dir": _fail_log_dir,
-    "disk": _fail_disk,
-    "slow-disk": _slow_disk,
-    "kill-all": lambda _: "kill_all",
-    "authentication": lambda draw: f"fail_authentication: {draw.broker()}",
-    "moment": _at_a_moment,
-    "pending": lambda draw: reassign_to_paused(draw, draw.partition()),
-    "phase": _in_a_reassignment,
-    "power-off": _power_off,
+    "lost-reply": DrawnFault(
+        lambda draw: f"{draw.rng.choice(('lose_reply', 'lose_request'))}: {draw.broker()}"
+    ),
+    "move-controller": DrawnFault(_word("move_controller")),
+    "log-dir": DrawnFault(_fail_log_dir, (_start,), is_lasting=True),
+    "disk": DrawnFault(_fail_disk, (_word("heal_disks"), _start), is_lasting=True),
+    "slow-disk": DrawnFault(_slow_disk, (_word("heal_disks"),)),
+    "kill-all": DrawnFault(_word("kill_all"), (_word("up_again"),) * 2, is_lasting=True),
+    "authentication": DrawnFault(lambda draw: f"fail_authentication: {draw.broker()}"),
+    # A moment may come at any time, and kill the only controller.
+    "moment": DrawnFault(_at_a_moment, (_start,), is_silent=True, is_lasting=True),
+    "pending": DrawnFault(
+        lambda draw: reassign_to_paused(draw, draw.partition()), (_resume,), is_silent=True
+    ),
+    "phase": DrawnFault(_in_a_reassignment, (_resume, _start), is_silent=True, is_lasting=True),
+    "power-off": DrawnFault(_power_off, (_start,), is_lasting=True, is_default=False),
 }
 """The kinds of faults, keyed by their names on the command line."""
-_ON_LINKS: Final = (
-    *("cut-zookeeper", "cut-controller", "cut-clients", "one-way", "split"),
-    *("clog", "delay", "delay-zookeeper", "control-requests", "stale-reads"),
-)
-SILENT: Final = frozenset(("pause", "session", "zombies", "moment", "pending", "phase", *_ON_LINKS))
-"""Faults that can leave a broker with an old metadata cache: see delete_topic."""
-LASTING: Final = frozenset(("clock", "log-dir", "disk", "kill-all", "power-off", "moment", "phase"))
-"""Faults after which controller and brokers need not agree with ZooKeeper until all is healed.
-
-A moment may come at any time, and kill the only controller."""
-ONLY_IF_NAMED: Final = ("power-off",)
-REPAIRS: Final[dict[str, tuple[Fault, ...]]] = {
-    "kill": (_start,),
-    "stop": (_start,),
-    "session": (_start,),
-    "power-off": (_start,),
-    "pause": (_resume,),
-    "isolate": (lambda _: "heal_network",),
-    "network": (lambda _: "heal_network",),
-    **dict.fromkeys(_ON_LINKS, (lambda _: "heal_network",)),
-    "zombies": (_resume,),
-    "pending": (_resume,),
-    "phase": (_resume, _start),
-    "moment": (_start,),
-    "log-dir": (_start,),
-    "disk": (lambda _: "heal_disks", _start),
-    "slow-disk": (lambda _: "heal_disks",),
-    "kill-all": (lambda _: "up_again", lambda _: "up_again"),
-}
 
 
 def check_faults(names: Sequence[str]) -> tuple[str, ...]:

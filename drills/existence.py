@@ -22,7 +22,7 @@ from klamm.cluster.counting import counted
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import TopicPartition
 from klamm.drills.values import DrillCluster
-from klamm.runtime.actions import Action
+from klamm.runtime.action_target import Action
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import Step, every_step
 from klamm.zk.znodes import (

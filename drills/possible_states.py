@@ -17,10 +17,19 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.types import TopicPartition
 from klamm.drills.existence import created_replicas, edits_epoch
 from klamm.drills.values import Drill, DrillCluster
-from klamm.runtime import actions
-from klamm.runtime.action_target import DEAD, ENDED, PAUSED, RUNNING, BrokerRef, InRack
-from klamm.runtime.actions import Action, BrokerAction
+from klamm.runtime.action_target import (
+    DEAD,
+    ENDED,
+    PAUSED,
+    RUNNING,
+    Action,
+    BrokerAction,
+    BrokerRef,
+    InRack,
+)
+from klamm.runtime.actions import Kill, PowerOff, Resume, Start, Stop
 from klamm.runtime.cluster_spec import rack_map
+from klamm.runtime.network_actions import Isolate, LinkAction
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import MOVED
 from klamm.runtime.scenarios.steps import Check, Condition, Step, every_step, plain_text
@@ -30,40 +39,6 @@ from klamm.zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE
 
 Placed = Sequence[tuple[str, Action]]
 """Actions, each with its position in the drill's file."""
-_HARMLESS: Final = (
-    actions.Kill,
-    actions.Start,
-    actions.Stop,
-    actions.PowerOff,
-    actions.MoveController,
-    actions.HealNetwork,
-    actions.HealDisks,
-    steps.RunTool,
-    steps.KillAll,
-    steps.UpAgain,
-    steps.Reassign,
-    steps.ElectLeaders,
-    steps.Produce,
-    steps.ProduceConstantly,
-    steps.Preload,
-    steps.Wait,
-    steps.Advance,
-    steps.HealAll,
-)
-"""Actions after which no broker halts by itself. After others, e.g. disk faults, one may."""
-_IDLE: Final = (steps.Wait, steps.Advance)
-"""Actions after which the cluster is as before."""
-_STARTING: Final = (actions.Start, steps.UpAgain, steps.HealAll)
-_OF_RUNNING: Final = (
-    actions.Kill,
-    actions.Stop,
-    actions.PowerOff,
-    actions.Pause,
-    actions.Resume,
-    actions.FailLogDir,
-    steps.BreakSession,
-)
-"""Actions that are refused if the broker is not running."""
 _ON_ZOOKEEPER: Final = {**SINGLE_SERVER, **WHOLE_ENSEMBLE}
 
 
@@ -90,26 +65,22 @@ class _States:
 
     def apply(self, action: Action, *, is_certain: bool = True) -> None:
         """Follow an action that is carried out now, or if not ``is_certain``, may be."""
-        self.may_halt = self.may_halt or not isinstance(action, _HARMLESS)
-        match action:
-            case steps.ActOnZooKeeper():
-                self.of_zookeeper.add(_ON_ZOOKEEPER[action.action].leaves)
-            case steps.KillAll():
-                self._lead(self.possible, DEAD, is_certain)
-            case steps.UpAgain() | steps.HealAll():
-                self._lead(self.possible, RUNNING, is_certain)
-            case BrokerAction(broker=ref) if action.LEAVES is not None:
-                left = DEAD if action.LEAVES in ENDED else action.LEAVES
-                ids = self._ids(ref)
-                if left == PAUSED:
-                    self.paused.update(ids)
-                # A controlled shutdown takes time, and a role is known only when the step is run.
-                is_known = self.named(ref) is not None and not isinstance(action, actions.Stop)
-                self._lead(ids, left, is_certain and is_known)
-
-    def _lead(self, ids: Iterable[int], state: str, is_certain: bool) -> None:
+        self.may_halt = self.may_halt or action.MAY_HALT
+        if isinstance(action, steps.ActOnZooKeeper):
+            self.of_zookeeper.add(_ON_ZOOKEEPER[action.action].leaves)
+        if action.LEAVES is None:
+            return
+        left = DEAD if action.LEAVES in ENDED else action.LEAVES
+        ids: Iterable[int] = self.possible
+        if isinstance(action, BrokerAction):
+            ids = self._ids(action.broker)
+            # A controlled shutdown takes time, and a role is known only when the step is run.
+            is_known = self.named(action.broker) is not None and not isinstance(action, Stop)
+            is_certain = is_certain and is_known
+        if left == PAUSED:
+            self.paused.update(ids)
         for id_ in ids:
-            self.possible[id_] = {state} if is_certain else self.possible[id_] | {state}
+            self.possible[id_] = {left} if is_certain else self.possible[id_] | {left}
 
     def may_apply(self, placed: Placed) -> None:
         """Follow actions of which each may be carried out now, or not, in any order."""
@@ -143,9 +114,9 @@ class _States:
         if PAUSED in refs and not self.paused:
             return _never_before("pauses a broker", "pause: 1")
         match action:
-            case actions.Start(broker=ref):
+            case Start(broker=ref):
                 return self._problem_of_start(ref)
-            case actions.Resume(broker=ref) if not self.paused.intersection(self._ids(ref)):
+            case Resume(broker=ref) if not self.paused.intersection(self._ids(ref)):
                 paused = f"broker {ref}" if isinstance(ref, int) else "a broker"
                 return _never_before(f"pauses {paused}", "pause: 1")
             case steps.UpAgain():
@@ -161,7 +132,7 @@ class _States:
                     do = next(do for do, row in SINGLE_SERVER.items() if row.leaves == needed[0])
                     does = f"leaves a ZooKeeper server {' or '.join(needed)}"
                     return _never_before(does, f"{do}_zookeeper: leader")
-        if isinstance(action, _OF_RUNNING):
+        if isinstance(action, BrokerAction) and action.NEEDS_RUNNING:
             for id_ in self.named(action.broker) or ():
                 if self.possible[id_] == {DEAD}:
                     hint = f"start it before, as in start: {id_}"
@@ -173,11 +144,11 @@ class _States:
 
         ``armed``: the actions of steps that wait for their triggers."""
         concurrent = itertools.chain(placed, *armed)
-        if any(isinstance(action, _STARTING) for _, action in concurrent):
+        if any(one.LEAVES == RUNNING and not one.NEEDS_RUNNING for _, one in concurrent):
             return
         killed: set[int] = set()
         for place, action in placed:
-            if isinstance(action, actions.Kill | actions.PowerOff):
+            if isinstance(action, Kill | PowerOff):
                 ids = self.named(action.broker) or []
                 for id_ in killed.intersection(ids):
                     hint = "a broker that is killed twice must be started in between"
@@ -199,9 +170,9 @@ class _States:
 def _refs(action: Action) -> tuple[object, ...]:
     """Return the references to brokers in an action."""
     match action:
-        case actions.Isolate():
+        case Isolate():
             return action.isolated
-        case actions.LinkAction():
+        case LinkAction():
             return (*action.sources, *action.destinations, *itertools.chain(*action.between))
     return (getattr(action, "broker", None),)
 
@@ -255,7 +226,8 @@ def check_unchanged(drill: Drill) -> None:
 
     Raises UsageError."""
     own = (*drill.steps[drill.preparations :], *drill.recovery[1:])
-    if not all(isinstance(action, _IDLE) for _, action in itertools.chain(*map(_placed, own))):
+    idle = steps.Wait | steps.Advance
+    if not all(isinstance(action, idle) for _, action in itertools.chain(*map(_placed, own))):
         return
     replicas = {
         str(tp): list(ids)

@@ -23,8 +23,8 @@ from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.drills.existence import Mention, Noun
 from klamm.drills.values import DrillCluster
 from klamm.runtime.action_target import CONTROLLER, DEAD, PAUSED, BrokerRef, InRack, IsrFollower
-from klamm.runtime.actions import OTHERS
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
+from klamm.runtime.network_actions import OTHERS
 
 T = TypeVar("T")
 

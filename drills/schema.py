@@ -24,9 +24,10 @@ from klamm.drills.reading import MAX_INTEGER
 from klamm.drills.step_language import MAX_STEPS, STEP_WORDS
 from klamm.drills.trigger_language import EVENTS, TRIGGERS
 from klamm.runtime import actions
-from klamm.runtime.actions import OTHERS
+from klamm.runtime.action_target import BrokerAction
 from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
+from klamm.runtime.network_actions import OTHERS
 from klamm.runtime.simulated.breakpoints import WRITING_PHASES
 from klamm.runtime.simulated.world import SESSION_FAULTS
 from klamm.statemachines.partition_state import PartitionState
@@ -310,7 +311,7 @@ def _action_value(word: str) -> Schema:
     required = [WORDS.get(field.name, field.name) for field in kind.fields if field.required]
     if not kind.fields:
         return _NOTHING
-    if required == ["broker"] and issubclass(action, actions.BrokerAction):
+    if required == ["broker"] and issubclass(action, BrokerAction):
         return _BROKERS
     arguments = {
         WORDS.get(field.name, field.name): _PARTY_VALUES.get(field.name)

@@ -15,8 +15,7 @@ from klamm.drills.actions import ACTIONS, ANSWERED
 from klamm.drills.conditions import CONDITIONS
 from klamm.drills.reading import DrillReader, Entry, is_null
 from klamm.drills.trigger_language import TRIGGERS
-from klamm.runtime.action_target import BrokerRef, InRack
-from klamm.runtime.actions import Action
+from klamm.runtime.action_target import Action, BrokerRef, InRack
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import (
     STEP_TIMEOUT_MS,

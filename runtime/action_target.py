@@ -1,11 +1,12 @@
-"""What an action is carried out on: the cluster, and references to its brokers."""
+"""What an action is, and what it is carried out on: the cluster, and references to its brokers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import msgspec
 
+from klamm.cluster.errors import UsageError
 from klamm.cluster.types import TopicPartition
 from klamm.zk.store import Store
 
@@ -63,3 +64,54 @@ class ActionTarget(Protocol):
     def note_state(self, broker_id: int, state: str) -> None:
         """Record the state of a broker, e.g. ``killed``, after an action."""
         ...
+
+
+class Action(msgspec.Struct, frozen=True):
+    """An action on a cluster."""
+
+    SIMULATED_ONLY: ClassVar[bool] = False
+    ON_KAFKA: ClassVar[bool] = True
+    """False if brokers of Kafka cannot have the action: it acts inside them or on their machines,
+    or on ZooKeeper's servers."""
+    MAY_HALT: ClassVar[bool] = True
+    """False if no broker halts by itself after the action."""
+    NEEDS_RUNNING: ClassVar[bool] = False
+    """True if the action is refused if its broker is not running."""
+    LEAVES: ClassVar[str | None] = None
+    """The state of its broker, or else of all brokers, after the action; None if unchanged."""
+
+    @property
+    def is_simulated_only(self) -> bool:
+        """True if only a simulated cluster can execute the action."""
+        return self.SIMULATED_ONLY
+
+    def check_world(self, *, is_simulated: bool) -> None:
+        """Raise UsageError if only a simulated cluster can execute the action, but this is none."""
+        if self.is_simulated_only and not is_simulated:
+            raise UsageError(
+                "this fault requires the simulated world", hint="run a drill without --real"
+            )
+
+    def act(self, target: Any) -> Any:
+        """Execute the action. Raises KlammError if the action is not possible.
+
+        ``target`` is an ActionTarget, or the ScenarioRunner for an action that only scenarios use.
+        Such an action may return the response of a tool or of the controller.
+        """
+        raise NotImplementedError
+
+
+class BrokerAction(Action, frozen=True):
+    """An action on one or more brokers."""
+
+    broker: BrokerRef
+
+    def act(self, target: ActionTarget) -> None:
+        for broker_id in target.broker_ids(self.broker):
+            if self.LEAVES is not None:
+                target.note_state(broker_id, self.LEAVES)
+            self.act_on(target, broker_id)
+
+    def act_on(self, target: ActionTarget, broker_id: int) -> None:
+        """Execute the action on one broker."""
+        raise NotImplementedError

@@ -17,7 +17,6 @@ from klamm.cluster.types import TopicPartition
 from klamm.controller.request_sender import RequestTap
 from klamm.runtime.clock import MachineClocks
 from klamm.runtime.cluster_spec import ClusterSpec
-from klamm.runtime.network import LinkFault
 from klamm.runtime.node import Node
 from klamm.runtime.transport import RoutedTransport
 
@@ -71,10 +70,6 @@ class Cluster(Protocol):
         """Transport between brokers, controllers and clients.
 
         Set its ``faults`` to cut, clog, delay or degrade links, also those with ZooKeeper."""
-        ...
-
-    def check_link_fault(self, fault: LinkFault) -> None:
-        """Raise UsageError if this world cannot have a fault of network links."""
         ...
 
     @property

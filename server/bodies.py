@@ -14,8 +14,9 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.integers import Count
 from klamm.cluster.requests import CreatableTopicResult, CreateTopicsResponse
 from klamm.runtime.action_target import BrokerRef
-from klamm.runtime.actions import BROKER, ActionKind, Parties
+from klamm.runtime.actions import BROKER, ActionKind
 from klamm.runtime.network import Party
+from klamm.runtime.network_actions import Parties
 
 _WITH_IDS: Final = {
     BrokerRef: int,

@@ -10,17 +10,15 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, cast, get_type_hints
 
 from klamm.brokers.controlled_shutdown import ControlledShutdown
 from klamm.brokers.status import metadata_status
 from klamm.cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError, WrongState
 from klamm.controller.events import ControllerState
-from klamm.runtime.action_target import ENDED, PAUSED, RUNNING, BrokerRef
+from klamm.runtime.action_target import ENDED, PAUSED, RUNNING, Action, BrokerAction, BrokerRef
 from klamm.runtime.actions import (
-    Action,
-    BrokerAction,
     FailDisk,
     FailLogDir,
     HealDisks,
@@ -63,22 +61,6 @@ FAILED_TO_START: Final = "failed to start"
 FAILED: Final = "failed"
 MOVE_TIMEOUT_S: Final = 30.0
 LOG_DIR_TIMEOUT_S: Final = 30.0
-
-
-_ANSWERS: Final = {
-    Start: StartedBroker,
-    FailLogDir: LogDirChange,
-    FailDisk: DiskFaults,
-    SlowDisk: DiskFaults,
-    HealDisks: DiskFaults,
-    MoveController: ControllerMove,
-}
-
-
-def answer_of(action: type[Action]) -> Any:
-    """Return the type of the value that ``BrokerOperations.perform`` returns for an action."""
-    default = BrokerChange if issubclass(action, BrokerAction) else NetworkFaults
-    return _ANSWERS.get(action, default)
 
 
 class BrokerOperations:
@@ -152,13 +134,14 @@ class BrokerOperations:
             f"broker {broker_id} is not running", hint=f"its state is '{self.state_of(broker_id)}'"
         )
 
-    def _start(self, action: Start, broker_id: int) -> StartedBroker:
+    def _start(self, action: Start) -> StartedBroker:
         """Start a broker and wait until it is registered.
 
         If the broker is being stopped, waits for that first. Raises KlammError if the start fails
         or the server shuts down.
         """
         begun_s = time.monotonic()
+        (broker_id,) = self.broker_ids(action.broker)
         with self._locks[broker_id]:
             if self.state_of(broker_id) == PAUSED:
                 raise WrongState(
@@ -187,27 +170,8 @@ class BrokerOperations:
 
     def perform(self, action: Action) -> Any:
         """Apply an action to the cluster; return the body of the response. Raises KlammError."""
-        match action:
-            case Start():
-                return self._start(action, *self.broker_ids(action.broker))
-            case FailLogDir():
-                return self._fail_log_dir(action, *self.broker_ids(action.broker))
-            case SlowDisk() | FailDisk() | HealDisks():
-                action.act(self)
-                faults: DiskFaults = {
-                    "disk_faults": cast(list[DiskFault], self._cluster.disks.describe())
-                }
-                return faults
-            case BrokerAction():
-                return self._act_on_broker(action, *self.broker_ids(action.broker))
-            case MoveController():
-                return self._move_controller(action)
-        action.act(self)
-        network: NetworkFaults = {
-            "isolated": self._cluster.transport.isolated_broker_ids,
-            "faults": self._cluster.transport.fault_texts,
-        }
-        return network
+        action.check_world(is_simulated=False)
+        return _performer(type(action))(self, action)
 
     # -- ActionTarget
 
@@ -241,9 +205,18 @@ class BrokerOperations:
         if state in ENDED:
             self._ended[broker_id] = state
 
-    # -- actions with detailed responses
+    # -- actions, with their responses
 
-    def _act_on_broker(self, action: BrokerAction, broker_id: int) -> BrokerChange:
+    def _act_on_network(self, action: Action) -> NetworkFaults:
+        action.act(self)
+        transport = self._cluster.transport
+        return {"isolated": transport.isolated_broker_ids, "faults": transport.fault_texts}
+
+    def _act_on_disks(self, action: Action) -> DiskFaults:
+        action.act(self)
+        return {"disk_faults": cast(list[DiskFault], self._cluster.disks.describe())}
+
+    def _act_on_broker(self, action: BrokerAction) -> BrokerChange:
         """Apply an action under the broker's lock; return the body of the response.
 
         The response contains:
@@ -255,6 +228,7 @@ class BrokerOperations:
           response. If the shutdown failed without an error and without remaining partitions, no
           controller responded.
         """
+        (broker_id,) = self.broker_ids(action.broker)
         with self._locks[broker_id]:
             before, running = self.state_of(broker_id), self._cluster.nodes.get(broker_id)
             if isinstance(action, Pause) and before in (PAUSED, STARTING):
@@ -284,12 +258,13 @@ class BrokerOperations:
                 answer["controlled_shutdown"] = _outcome_of(shutdown, could_ask)
         return answer
 
-    def _fail_log_dir(self, action: FailLogDir, broker_id: int) -> LogDirChange:
+    def _fail_log_dir(self, action: FailLogDir) -> LogDirChange:
         """Make a log directory of a broker fail, and wait until the broker has handled the failure.
 
         In the response, ``halted`` means that the broker lost its last log directory and halts, as
         if it were killed. A paused broker halts when it is resumed. Raises RequestTimedOut.
         """
+        (broker_id,) = self.broker_ids(action.broker)
         running, path = self._cluster.nodes.get(broker_id), action.log_dir
         action.act(self)
         halted = False
@@ -331,7 +306,7 @@ class BrokerOperations:
                 raise UsageError("the rack name is empty")
             self._cluster.add_broker(broker_id, rack)
             self._ended[broker_id] = ADDED
-        return {**self._start(Start(broker_id), broker_id), "rack": rack}
+        return {**self._start(Start(broker_id)), "rack": rack}
 
     def _move_controller(self, action: MoveController) -> ControllerMove:
         """Delete /controller, and wait until a new controller has loaded the cluster's state.
@@ -366,6 +341,28 @@ class BrokerOperations:
                 check_broker_id(broker_id)
                 hint += f"; klamm broker add {broker_id} adds it"
             raise NotFound(f"broker {broker_id} does not exist", hint=hint)
+
+
+_PERFORMERS: Final[Mapping[type[Action], Callable[[BrokerOperations, Any], Any]]] = {
+    Start: BrokerOperations._start,
+    FailLogDir: BrokerOperations._fail_log_dir,
+    FailDisk: BrokerOperations._act_on_disks,
+    SlowDisk: BrokerOperations._act_on_disks,
+    HealDisks: BrokerOperations._act_on_disks,
+    MoveController: BrokerOperations._move_controller,
+    BrokerAction: BrokerOperations._act_on_broker,
+    Action: BrokerOperations._act_on_network,
+}
+"""The methods for actions and all classes derived from them."""
+
+
+def _performer(action: type[Action]) -> Callable[[BrokerOperations, Any], Any]:
+    return next(_PERFORMERS[kind] for kind in action.__mro__ if kind in _PERFORMERS)
+
+
+def answer_of(action: type[Action]) -> Any:
+    """Return the type of the value that ``BrokerOperations.perform`` returns for an action."""
+    return get_type_hints(_performer(action))["return"]
 
 
 def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> ShutdownOutcome:

@@ -26,7 +26,6 @@ from klamm.placement.pools import Pools
 from klamm.runtime.clock import MachineClocks, WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.journal import MemoryJournal
-from klamm.runtime.network import LinkFault
 from klamm.runtime.real.broker_hub import BrokerHub
 from klamm.runtime.real.hub_clients import HubClients
 from klamm.runtime.real.sessions import OwnSession
@@ -233,10 +232,6 @@ class KafkaCluster:
     def errors(self) -> Sequence[str]:
         """Nothing, because Kafka's brokers only log their internal errors."""
         return ()
-
-    def check_link_fault(self, fault: LinkFault) -> None:
-        """Raise UsageError, because klamm is not between Kafka's brokers."""
-        raise UsageError("faults of the network require klamm's own brokers")
 
     def start(self, broker_id: int) -> None:
         """Start a broker, without waiting until it is registered.

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
 from klamm.cluster.errors import UsageError
 from klamm.drills.values import Drill
-from klamm.runtime import actions
-from klamm.runtime.action_target import CONTROLLER
-from klamm.runtime.actions import Action, BrokerAction
-from klamm.runtime.scenarios import steps
+from klamm.runtime.action_target import CONTROLLER, Action, BrokerAction
+from klamm.runtime.actions import MoveController
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.steps import Step, every_step
 from klamm.runtime.scenarios.triggers import AtBreakpoint, AtStep, OnRow
-
-_IMPOSSIBLE: Final = (
-    actions.PowerOff,
-    actions.FailDisk,
-    actions.SlowDisk,
-    actions.LinkAction,
-    actions.FailRequests,
-    actions.SkewClock,
-    actions.Isolate,
-    steps.ActOnZooKeeper,
-    steps.Preload,
-)
-"""Faults inside a broker, on its network or its disks, preloaded data, and ZooKeeper's servers."""
 
 
 class MoveKlammsController(Action, frozen=True):
@@ -61,7 +45,7 @@ def _with_klamms_controllers(step: Step) -> Step:
     return msgspec.structs.replace(
         step,
         actions=tuple(
-            MoveKlammsController() if isinstance(one, actions.MoveController) else one
+            MoveKlammsController() if isinstance(one, MoveController) else one
             for one in step.actions
         ),
         branches=tuple(tuple(map(_with_klamms_controllers, one)) for one in step.branches),
@@ -82,7 +66,7 @@ def _reasons(step: Step, *, has_klamm: bool) -> Iterator[str]:
     if isinstance(step.trigger, OnRow) and not has_klamm:
         yield "waits for a row of klamm's journal"
     for action in step.actions:
-        if action.is_simulated_only or isinstance(action, _IMPOSSIBLE):
+        if action.is_simulated_only or not action.ON_KAFKA:
             yield "is not possible with brokers of Kafka"
         if has_klamm and isinstance(action, BrokerAction) and action.broker == CONTROLLER:
             yield "acts on the controller, which is no broker of the drill"

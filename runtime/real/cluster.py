@@ -20,7 +20,7 @@ from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.status import broker_status
 from klamm.brokers.storage.faults import FaultyDisk
-from klamm.cluster.errors import KlammError, UsageError, WrongState
+from klamm.cluster.errors import KlammError, WrongState
 from klamm.cluster.protocols import Journal
 from klamm.cluster.requests import Address, Message
 from klamm.controller.candidacy import Candidacy
@@ -32,7 +32,6 @@ from klamm.runtime.disks import ClusterDisks, local_disk
 from klamm.runtime.journal_guard import JournalGuard
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.log_stores import LogStores
-from klamm.runtime.network import ZOOKEEPER, LinkFault
 from klamm.runtime.node import build_node
 from klamm.runtime.node_actors import (
     BeginCandidacy,
@@ -307,16 +306,6 @@ class RealCluster:
 
     def _send_event(self, broker_id: int, event: LogDirFailed) -> None:
         self._hub.post(Address("broker", broker_id), event)
-
-    def check_link_fault(self, fault: LinkFault) -> None:
-        """Raise UsageError for delays and lags of ZooKeeper, which klamm cannot cause."""
-        if (fault.delay_ms or fault.lag_ms) and any(
-            ZOOKEEPER in link for link in fault.links or ()
-        ):
-            raise UsageError(
-                "delays and lags of zookeeper require the simulated world",
-                hint="use cut, or run the drill without --real",
-            )
 
     def _on_network_change(self) -> None:
         self._call(self._copying.on_links_cut)

@@ -37,6 +37,7 @@ class ScenarioDriver:
     """
 
     cluster: Cluster
+    is_simulated: ClassVar[bool] = False
     agreement: ClassVar[str] = "controller and brokers agree with ZooKeeper"
     unobservable: Container[str] = ()
     operator: OperatorClient
@@ -89,7 +90,7 @@ class ScenarioDriver:
     def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
         """Start a producer with constant rates, in records per second for each partition.
 
-        Raises UsageError in the real world."""
+        Only simulated clusters have it, like ``advance`` and ``break_session``."""
         raise NotImplementedError
 
     def acknowledged(self, partition: TopicPartition) -> int:
@@ -105,13 +106,11 @@ class ScenarioDriver:
         self.turns.run_until(lambda: False, duration_ms)
 
     def advance(self, count: int) -> None:
-        """Run this many steps of the simulated world.
-
-        Raises UsageError in the real world."""
+        """Run this many steps of the simulated world."""
         raise NotImplementedError
 
     def break_session(self, broker_id: int, how: str) -> None:
-        """Break a broker's ZooKeeper session or connection. Raises UsageError in the real world.
+        """Break a broker's ZooKeeper session or connection.
 
         ``how``: a key of SESSION_FAULTS in runtime/simulated/world.py."""
         raise NotImplementedError

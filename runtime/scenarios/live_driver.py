@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.cluster.errors import UsageError
-from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks.admin_history import AdminHistory, RecordedStore
 from klamm.runtime.client_actor import Client
 from klamm.runtime.cluster import Cluster
@@ -84,25 +83,10 @@ class LiveDriver(ScenarioDriver, Generic[C]):
         """Raise UsageError: threads have no steps that could be counted."""
         raise UsageError(_NO_STEPS, hint="run the drill without --real")
 
-    def advance(self, count: int) -> None:
-        """Raise UsageError: threads have no steps that could be counted."""
-        raise UsageError(_NO_STEPS, hint="run the drill without --real")
-
-    def break_session(self, broker_id: int, how: str) -> None:
-        """Raise UsageError: klamm cannot break a real connection at a given write."""
-        raise UsageError(f"{how} requires the simulated world", hint="run the drill without --real")
-
     def break_at(self, point: Breakpoint) -> Callable[[], bool]:
         """Raise UsageError: klamm cannot stop a real controller at a given operation."""
         raise UsageError(
             "before and after require the simulated world", hint="run the drill without --real"
-        )
-
-    def produce_constantly(self, records_per_s: Mapping[TopicPartition, float]) -> None:
-        """Raise UsageError: constant-rate workloads need the simulated clock."""
-        raise UsageError(
-            "constant-rate workloads require the simulated world",
-            hint="run the drill without --real",
         )
 
     def add_client(self, client: Client) -> None:

@@ -20,7 +20,7 @@ from klamm.cluster.integers import INT32_MAX, Count
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import ControlRequest
 from klamm.runtime import actions
-from klamm.runtime.actions import Action
+from klamm.runtime.action_target import Action, BrokerAction
 from klamm.runtime.cluster_spec import ClusterSpec, rack_map
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import CONDITIONS, ClusterView, state_path
@@ -224,7 +224,7 @@ def _action(step: Json, scenario: Json) -> Action:
             return actions.FailLogDir(step["broker"], LOG_DIRS[step["dir"]])
         case op:
             kind = actions.ACTIONS.get(op)
-            if kind is None or not issubclass(kind.action, actions.BrokerAction):
+            if kind is None or not issubclass(kind.action, BrokerAction):
                 raise UsageError(f"unknown scenario step {op}")
             return kind.action(step["broker"])
 

@@ -76,6 +76,7 @@ class ScenarioRunner:
             tap(step)
         view.begin_step(step)
         for action in step.actions:
+            action.check_world(is_simulated=driver.is_simulated)
             view.tool = action.act(self) or view.tool
         results: list[CheckResult] = []
         for check in step.checks:

@@ -33,6 +33,7 @@ class SimulatedDriver(ScenarioDriver):
     """ScenarioDriver for a SimulatedWorld (simulated ZooKeeper, network and time)."""
 
     cluster: SimulatedWorld
+    is_simulated = True
 
     def __init__(self, world: SimulatedWorld) -> None:
         self.cluster = world

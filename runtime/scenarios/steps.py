@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -25,10 +25,10 @@ from klamm.cluster.requests import (
     ElectLeadersResponse,
 )
 from klamm.cluster.types import ElectionType, TopicPartition
-from klamm.runtime.action_target import KILLED, BrokerRef
-from klamm.runtime.actions import Action, HealNetwork
+from klamm.runtime.action_target import KILLED, RUNNING, Action, BrokerAction
 from klamm.runtime.cluster import Cluster, brokers_of, nodes_of
 from klamm.runtime.interrupts import temporary_folder
+from klamm.runtime.network_actions import HealNetwork
 from klamm.runtime.preloading import preload_replicas
 from klamm.zk.ensemble import WHOLE_ENSEMBLE
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
@@ -71,6 +71,8 @@ class RunTool(Action, frozen=True):
 
     In ``args``, ``{zk}`` and ``{bootstrap}`` stand for the addresses of the cluster, and
     ``{file:NAME}`` for the path of a file whose contents are ``files[NAME]``."""
+
+    MAY_HALT = False
 
     tool: str
     args: tuple[str, ...]
@@ -144,9 +146,12 @@ class KillAll(Action, frozen=True):
     """Kill the process of the whole cluster, as kill -9 of `klamm up` does. ZooKeeper, files and
     the drill's clients survive; logs in memory are lost (use `segments: true`)."""
 
+    LEAVES = KILLED
+    MAY_HALT = False
+
     def act(self, run: ScenarioRunner) -> None:
         for broker_id in run.driver.kill_all():
-            run.note_state(broker_id, KILLED)
+            run.note_state(broker_id, self.LEAVES)
 
 
 class UpAgain(Action, frozen=True):
@@ -158,6 +163,9 @@ class UpAgain(Action, frozen=True):
     consider the missing brokers dead. Brokers that have not registered in time, e.g. because their
     disks fail, are dead.
     """
+
+    LEAVES = RUNNING
+    MAY_HALT = False
 
     def act(self, run: ScenarioRunner) -> None:
         if not run.wait_for(Condition("brokers", [])):
@@ -179,6 +187,8 @@ class ActOnZooKeeper(Action, frozen=True):
     """Act on one of the scenario's ZooKeeper servers (an id, ``leader`` or ``follower``), or on all
     of them. The actions are in zk/ensemble.py."""
 
+    ON_KAFKA = False
+
     action: str
     server: str = ""
 
@@ -197,6 +207,8 @@ class ActOnZooKeeper(Action, frozen=True):
 class Reassign(Action, frozen=True):
     """Ask the controller to reassign partitions. None as the target cancels a reassignment."""
 
+    MAY_HALT = False
+
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
     def act(self, run: ScenarioRunner) -> ToolResult:
@@ -210,6 +222,8 @@ class ElectLeaders(Action, frozen=True):
 
     ``partitions``: None for all partitions that need an election.
     """
+
+    MAY_HALT = False
 
     election_type: ElectionType
     partitions: tuple[TopicPartition, ...] | None
@@ -226,6 +240,8 @@ class Produce(Action, frozen=True):
     while the next steps run, and a consumer reads them. At the end of the drill the consumer must
     have read every acknowledged record once and in order."""
 
+    MAY_HALT = False
+
     records: Mapping[TopicPartition, int]
 
     def act(self, run: ScenarioRunner) -> None:
@@ -239,7 +255,8 @@ class ProduceConstantly(Action, frozen=True):
     ends. While the cluster is stable this needs no messages, so that long simulations are fast. At
     the end no acknowledged record may be lost. Simulated only."""
 
-    SIMULATED_ONLY: ClassVar[bool] = True
+    MAY_HALT = False
+    SIMULATED_ONLY = True
 
     records_per_s: Mapping[TopicPartition, float]
 
@@ -252,6 +269,9 @@ class ProduceConstantly(Action, frozen=True):
 class Preload(Action, frozen=True):
     """Add this amount of data to all replicas of partitions, in records of 1000 bytes, as if it had
     been produced long ago. Not possible after a step has produced to the partitions."""
+
+    ON_KAFKA = False
+    MAY_HALT = False
 
     partition: TopicPartition
     size_bytes: int
@@ -266,6 +286,8 @@ class Preload(Action, frozen=True):
 class Wait(Action, frozen=True):
     """Wait for a duration in ms, s or min."""
 
+    MAY_HALT = False
+
     duration_ms: float
 
     def act(self, run: ScenarioRunner) -> None:
@@ -277,7 +299,8 @@ class Advance(Action, frozen=True):
     next ZooKeeper operation, delivers messages, or advances the clock. The next step of the drill
     can therefore begin while work is in progress. Simulated only."""
 
-    SIMULATED_ONLY: ClassVar[bool] = True
+    MAY_HALT = False
+    SIMULATED_ONLY = True
 
     count: int
 
@@ -285,24 +308,26 @@ class Advance(Action, frozen=True):
         run.driver.advance(self.count)
 
 
-class BreakSession(Action, frozen=True):
+class BreakSession(BrokerAction, frozen=True):
     """Break the ZooKeeper sessions or the ZooKeeper connections of brokers.
 
     ``how``: a key of SESSION_FAULTS in runtime/simulated/world.py."""
 
-    SIMULATED_ONLY: ClassVar[bool] = True
+    NEEDS_RUNNING = True
+    SIMULATED_ONLY = True
 
-    broker: BrokerRef
     how: str
 
-    def act(self, run: ScenarioRunner) -> None:
-        for broker_id in run.broker_ids(self.broker):
-            run.driver.break_session(broker_id, self.how)
+    def act_on(self, run: Any, broker_id: int) -> None:
+        run.driver.break_session(broker_id, self.how)
 
 
 class HealAll(Action, frozen=True):
     """End every fault: heal network and disks, resume paused brokers, start brokers that are not
     running, and restart brokers with a failed log directory."""
+
+    LEAVES = RUNNING
+    MAY_HALT = False
 
     def act(self, run: ScenarioRunner) -> None:
         cluster = run.cluster

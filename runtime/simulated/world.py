@@ -36,7 +36,6 @@ from klamm.runtime.disks import ClusterDisks, simulated_disk
 from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.journal_guard import JournalGuard
 from klamm.runtime.log_stores import LogStores
-from klamm.runtime.network import LinkFault
 from klamm.runtime.node import Node, build_node
 from klamm.runtime.node_actors import (
     BeginCandidacy,
@@ -294,9 +293,6 @@ class SimulatedWorld:
 
     def _send_event(self, broker_id: int, event: LogDirFailed) -> None:
         self.scheduler.give(Address("broker", broker_id), event)
-
-    def check_link_fault(self, fault: LinkFault) -> None:
-        """Do nothing: the simulated world can have all faults of network links."""
 
     def kill_all(self) -> None:
         """Kill the process of the whole cluster: every node, with all in-memory logs.

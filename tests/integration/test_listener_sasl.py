@@ -24,7 +24,7 @@ from bench.kafka.locate import SKIP_REASON, run_tool
 from klamm.admin.configs.scram_credentials import MIN_ITERATIONS, CredentialUpsertion
 from klamm.cluster.api_errors import Errors
 from klamm.drills.kafka.jars import kafka_libs
-from klamm.runtime.actions import FailRequests
+from klamm.runtime.network_actions import FailRequests
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
 from klamm.wire import connection, connection_warnings

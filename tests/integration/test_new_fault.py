@@ -17,8 +17,8 @@ from klamm.drills.actions import ACTIONS as DRILL_ACTIONS
 from klamm.drills.actions import kind_of
 from klamm.drills.language import parse_drill
 from klamm.drills.run import Outcome, play
-from klamm.runtime.action_target import ActionTarget
-from klamm.runtime.actions import ACTIONS, Action, ActionKind, BrokerAction
+from klamm.runtime.action_target import Action, ActionTarget, BrokerAction
+from klamm.runtime.actions import ACTIONS, ActionKind
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.server import api
 from klamm.server.cluster_server import ClusterServer

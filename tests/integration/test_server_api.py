@@ -139,6 +139,8 @@ def test_isolated_brokers_are_one_group_and_at_least_one_broker_is_left(
     refused = api.post("/network/cut", json={"between": [[0], [0, 1]]})
     assert (refused.status_code, "0 is named twice" in refused.text) == (400, True)
     assert api.post("/network/delay", json={"between": [[0], ["x"]], "ms": 1}).status_code == 400
+    late = api.post("/network/delay", json={"from": ["zookeeper"], "to": [0], "ms": 1})
+    assert (late.status_code, "requires the simulated world" in late.text) == (400, True)
     assert api.get("/status").json()["network_faults"] == ["cut: 2 -> others (only control)"]
     assert api.post("/network/heal").json() == {"isolated": [], "faults": []}
 

@@ -8,7 +8,7 @@ import pytest
 
 from klamm.cluster.types import TopicPartition
 from klamm.runtime import actions
-from klamm.runtime.actions import Action
+from klamm.runtime.action_target import Action
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import CONDITIONS

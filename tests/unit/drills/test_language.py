@@ -17,7 +17,7 @@ from klamm.drills.language import DRILL_WORDS, parse_drill, read_drill
 from klamm.drills.library import BUGS, NAMES, find_drill, named_drill
 from klamm.drills.step_language import STEP_WORDS
 from klamm.drills.values import Drill
-from klamm.runtime import actions
+from klamm.runtime import actions, network_actions
 from klamm.runtime.action_target import InRack, IsrFollower
 from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.network import Traffic
@@ -81,26 +81,28 @@ ACTION_CASES = {
     "pause: [0, 2]": (actions.Pause(0), actions.Pause(2)),
     "stop: leader of t-0": (actions.Stop(T0),),
     "power_off: [0, leader of t-0]": (actions.PowerOff(0), actions.PowerOff(T0)),
-    "isolate: [0, leader of t-0]": (actions.Isolate((0, T0)),),
+    "isolate: [0, leader of t-0]": (network_actions.Isolate((0, T0)),),
     "degrade_network: {loss: 0.25, reordering: 1}": (
-        actions.DegradeNetwork(loss=0.25, reordering=1.0),
+        network_actions.DegradeNetwork(loss=0.25, reordering=1.0),
     ),
     "cut: {from: [0, controller], to: zookeeper}": (
-        actions.Cut(sources=(0, "controller"), destinations=("zookeeper",)),
+        network_actions.Cut(sources=(0, "controller"), destinations=("zookeeper",)),
     ),
     "cut: {between: [[0], [1, 2], clients], only: records}": (
-        actions.Cut(between=((0,), (1, 2), ("clients",)), only=Traffic.RECORDS),
+        network_actions.Cut(between=((0,), (1, 2), ("clients",)), only=Traffic.RECORDS),
     ),
     "fail_requests: {api: Fetch, client: c, broker: 1, cut: true, times: 2}": (
-        actions.FailRequests(api="Fetch", client="c", broker=1, cut=True, times=2),
+        network_actions.FailRequests(api="Fetch", client="c", broker=1, cut=True, times=2),
     ),
-    "clog: {between: [leader of t-0, others]}": (actions.Clog(between=((T0,), ("others",))),),
+    "clog: {between: [leader of t-0, others]}": (
+        network_actions.Clog(between=((T0,), ("others",))),
+    ),
     "delay: {from: zookeeper, to: 1, ms: 200}": (
-        actions.Delay(sources=("zookeeper",), destinations=(1,), ms=200),
+        network_actions.Delay(sources=("zookeeper",), destinations=(1,), ms=200),
     ),
-    "lag_zookeeper: {broker: 1, ms: 500}": (actions.LagZookeeper(1, 500),),
+    "lag_zookeeper: {broker: 1, ms: 500}": (network_actions.LagZookeeper(1, 500),),
     "skew_clock: {broker: controller, ms: -60000}": (actions.SkewClock("controller", -60_000),),
-    "heal_network": (actions.HealNetwork(),),
+    "heal_network": (network_actions.HealNetwork(),),
     "bounce_registration: 2": (actions.BounceRegistration(2),),
     "fail_log_dir: {broker: 1, dir: d1}": (actions.FailLogDir(1, "d1"),),
     "fail_disk: {broker: 1, dir: d1, kind: enospc}": (actions.FailDisk(FaultKind.ENOSPC, 1, "d1"),),
@@ -251,7 +253,8 @@ def test_a_step_is_repeated_and_run_for_each_broker_or_rack() -> None:
         *(actions.Kill(0), actions.Start(0)) * 2,
     ]
     assert names_and_actions("  - {for_each: rack, isolate: each}\n") == [
-        (f"isolate: each (rack {rack})", actions.Isolate((InRack(rack),))) for rack in ("a", "b")
+        (f"isolate: each (rack {rack})", network_actions.Isolate((InRack(rack),)))
+        for rack in ("a", "b")
     ]
     assert len(names_and_actions("  - {for_each: broker, kill: [each, controller]}\n")) == 8
 

@@ -1,0 +1,244 @@
+"""Actions on the network of a cluster: faults of links and of requests (others: actions.py)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final
+
+import msgspec
+from msgspec import Meta
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.errors import WrongState
+from klamm.runtime.action_target import Action, ActionTarget, BrokerAction, BrokerRef
+from klamm.runtime.network import (
+    CLIENTS,
+    ZOOKEEPER,
+    Link,
+    LinkFault,
+    Party,
+    Traffic,
+    between,
+    check_links,
+    isolation,
+    links_text,
+    one_way,
+)
+from klamm.runtime.request_faults import RequestFault, check_request_fault
+
+OTHERS: Final = "others"
+"""In the arguments of a network fault: all brokers that the fault does not name otherwise."""
+Parties = Annotated[tuple[BrokerRef, ...], Meta(description="parties")]
+"""What the links of a network fault connect: brokers, OTHERS, ZOOKEEPER or CLIENTS."""
+
+
+class LinkAction(Action, frozen=True, kw_only=True):
+    """A fault of the links `from` parties `to` parties, or between groups of parties."""
+
+    ON_KAFKA = False
+    WHAT: ClassVar[str]
+    """The fault, in descriptions."""
+    REFUSES_ZOOKEEPER: ClassVar[str] = ""
+    """Why links with ZooKeeper cannot have the fault; empty if they can."""
+    NEEDS_LINKS: ClassVar[bool] = True
+    """False if the fault affects all messages with records if no links are given."""
+
+    sources: Parties = msgspec.field(default=(), name="from")
+    destinations: Parties = msgspec.field(default=(), name="to")
+    between: tuple[Parties, ...] = ()
+    only: Traffic | None = None
+
+    def __post_init__(self) -> None:
+        if not (self._has_links or self.NEEDS_LINKS or self.only):
+            return
+        check_links(self.sources, self.destinations, self.between, self.only)
+        if self.REFUSES_ZOOKEEPER and any(ZOOKEEPER in group for group in self._groups()):
+            raise ValueError(self.REFUSES_ZOOKEEPER)
+
+    def act(self, target: ActionTarget) -> None:
+        fault = msgspec.structs.replace(
+            self.fault(),
+            links=self._links(target) if self._has_links else None,
+            only=self.only if self._has_links else Traffic.RECORDS,
+            text=self._text(),
+        )
+        transport = target.cluster.transport
+        kept = (one for one in transport.faults if not (one.is_degraded and fault.is_degraded))
+        transport.faults = (*kept, fault)
+
+    def fault(self) -> LinkFault:
+        """Return the fault, without its links."""
+        raise NotImplementedError
+
+    @property
+    def _has_links(self) -> bool:
+        return any((self.sources, self.destinations, self.between))
+
+    def _groups(self) -> tuple[Parties, ...]:
+        return self.between or (self.sources, self.destinations)
+
+    def _links(self, target: ActionTarget) -> frozenset[Link]:
+        """Return the links. Raises KlammError if a broker does not exist."""
+        named = [_named_parties(target, group) for group in self._groups()]
+        everyone = sorted(target.cluster.spec.broker_ids)
+        rest = [id_ for id_ in everyone if not any(id_ in group for group in named)]
+        groups = [
+            [*group, *rest] if OTHERS in given else group
+            for given, group in zip(self._groups(), named, strict=True)
+        ]
+        if not all(groups):
+            raise WrongState("no broker is left for 'others'", hint="leave at least one out")
+        return between(groups) if self.between else one_way(*groups)
+
+    def _text(self) -> str:
+        if not self._has_links:
+            return f"{self.WHAT}: all messages with records"
+        return f"{self.WHAT}: {links_text(self._groups(), bool(self.between), self.only)}"
+
+
+def _named_parties(target: ActionTarget, given: Parties) -> list[Party]:
+    named: list[Party] = [str(party) for party in given if party in (ZOOKEEPER, CLIENTS)]
+    refs = [party for party in given if party not in (OTHERS, ZOOKEEPER, CLIENTS)]
+    return named + [id_ for ref in refs for id_ in target.broker_ids(ref)]
+
+
+class Cut(LinkAction, frozen=True, kw_only=True):
+    """Cut network links: messages are lost. `from` and `to` cut them in one direction, `between`
+    splits two or more groups from each other. Parties are brokers, `others` (all brokers that are
+    not named), `clients` and `zookeeper`; a group is a party or a list. A broker stands for its
+    machine, with its controller. `only: records` cuts Fetch and Produce, `only: control` the
+    requests of controllers to brokers and of brokers to controllers."""
+
+    WHAT = "cut"
+
+    def fault(self) -> LinkFault:
+        return LinkFault(is_cut=True)
+
+
+class Clog(LinkAction, frozen=True, kw_only=True):
+    """Clog network links, given as for `cut`: messages are held, and delivered in order when the
+    network is healed. Not for links with ZooKeeper."""
+
+    WHAT = "clogged"
+    REFUSES_ZOOKEEPER = "links with zookeeper cannot be clogged: use cut or delay"
+
+    def fault(self) -> LinkFault:
+        return LinkFault(is_clogged=True)
+
+
+class Delay(LinkAction, frozen=True, kw_only=True):
+    """Deliver the messages of network links, given as for `cut`, later by `ms` milliseconds, in
+    order. Delays of the same link add up. From ZooKeeper, replies and watch events are late. Links
+    with ZooKeeper: simulated only."""
+
+    WHAT = "delayed"
+
+    ms: Annotated[int, Meta(ge=1, le=600_000)]
+
+    @property
+    def is_simulated_only(self) -> bool:
+        return any(ZOOKEEPER in group for group in self._groups())
+
+    def fault(self) -> LinkFault:
+        return LinkFault(delay_ms=self.ms)
+
+
+Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
+
+
+class DegradeNetwork(LinkAction, frozen=True, kw_only=True):
+    """Lose, repeat and reorder messages of network links, with these probabilities (0 to 1). The
+    links are given as for `cut`; without any, all messages that carry records are affected. On
+    connections of clients, a loss breaks the connection, and nothing is repeated or reordered.
+    Replaces any earlier `degrade_network`."""
+
+    WHAT = "degraded"
+    REFUSES_ZOOKEEPER = "connections to zookeeper lose and reorder nothing: use cut or delay"
+    NEEDS_LINKS = False
+
+    loss: Rate = 0.0
+    repetition: Rate = 0.0
+    reordering: Rate = 0.0
+
+    def fault(self) -> LinkFault:
+        return LinkFault(
+            loss=self.loss, repetition=self.repetition, reordering=self.reordering, is_degraded=True
+        )
+
+
+class FailRequests(Action, frozen=True, kw_only=True):
+    """Let requests of clients fail: those of an `api`, of a `client` (a client id, which only
+    Kafka's own clients have) and to a `broker`; by default, of and to all. They are refused with an
+    `error`, such as NOT_LEADER_OR_FOLLOWER, and have no other effect; or they are lost (`drop`), or
+    lost with their connection (`cut`), or reach the broker later by `delay_ms`. `times`: number of
+    requests that fail; by default all, until `heal_network`."""
+
+    ON_KAFKA = False
+
+    api: str | None = None
+    client: str | None = None
+    broker: BrokerRef | None = None
+    error: str | None = None
+    drop: bool = False
+    cut: bool = False
+    delay_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
+    times: Annotated[int, Meta(ge=1)] | None = None
+
+    def __post_init__(self) -> None:
+        check_request_fault(self.api, self.error, self.drop, self.cut, self.delay_ms)
+
+    def act(self, target: ActionTarget) -> None:
+        brokers = None if self.broker is None else frozenset(target.broker_ids(self.broker))
+        error = Errors[self.error] if self.error else None
+        fault = RequestFault(
+            self.api, self.client, brokers, self.times, error, self.cut, self.delay_ms or 0
+        )
+        target.cluster.transport.request_faults.add(fault)
+
+
+class LagZookeeper(BrokerAction, frozen=True):
+    """Let brokers read from a ZooKeeper follower that applies each transaction `ms` milliseconds
+    later than the leader, until `heal_network`. What a broker reads never goes back; it gets a
+    watch event before it reads the change, and it sees its own writes at once. Simulated only."""
+
+    SIMULATED_ONLY = True
+
+    ms: Annotated[int, Meta(ge=1, le=600_000)]
+
+    def act_on(self, target: ActionTarget, broker_id: int) -> None:
+        fault = LinkFault(
+            links=one_way([ZOOKEEPER], [broker_id]),
+            lag_ms=self.ms,
+            text=f"lag of {self.ms} ms: {ZOOKEEPER} -> {broker_id}",
+        )
+        target.cluster.transport.faults = (*target.cluster.transport.faults, fault)
+
+
+class Isolate(Action, frozen=True):
+    """Isolate these brokers: they and the others replicate no records from each other. ZooKeeper,
+    the controller and clients still reach all brokers. Replaces any earlier isolation. The same as
+    `cut: {between: [2, others], only: records}`."""
+
+    ON_KAFKA = False
+
+    isolated: tuple[BrokerRef, ...]
+
+    def act(self, target: ActionTarget) -> None:
+        isolated = {broker_id for ref in self.isolated for broker_id in target.broker_ids(ref)}
+        everyone = target.cluster.spec.broker_ids
+        if isolated.issuperset(everyone):
+            raise WrongState(
+                "cannot isolate all brokers of the cluster: no other broker would be left",
+                hint="leave at least one broker out",
+            )
+        transport = target.cluster.transport
+        kept = tuple(fault for fault in transport.faults if not fault.isolated)
+        transport.faults = (*kept, isolation(isolated, everyone)) if isolated else kept
+
+
+class HealNetwork(Action, frozen=True):
+    """End all faults of the network and of requests, and deliver the messages on clogged links."""
+
+    MAY_HALT = False
+
+    def act(self, target: ActionTarget) -> None:
+        target.cluster.transport.heal()
