@@ -15,7 +15,17 @@ from klamm.cli.server_options import Answered, asks_server
 from klamm.cli.waiting import waiting
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.counting import listed
-from klamm.runtime.actions import FailLogDir, Kill, Pause, PowerOff, Resume, SkewClock, Start, Stop
+from klamm.runtime.actions import (
+    MAX_SKEW_MS,
+    FailLogDir,
+    Kill,
+    Pause,
+    PowerOff,
+    Resume,
+    SkewClock,
+    Start,
+    Stop,
+)
 
 SHOWN_PARTITIONS = 10
 
@@ -98,7 +108,7 @@ def skew_clock(
     ms: Annotated[
         int,
         typer.Option(
-            min=-86_400_000, max=86_400_000, help="Milliseconds; negative: back. 0 ends the skew."
+            min=-MAX_SKEW_MS, max=MAX_SKEW_MS, help="Milliseconds; negative: back. 0 ends the skew."
         ),
     ],
 ) -> Answered:

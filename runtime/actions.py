@@ -38,6 +38,8 @@ from klamm.runtime.network_actions import (
 )
 from klamm.zk.store import Create, Delete, GetData
 
+MAX_SKEW_MS: Final = 86_400_000
+
 
 class Kill(BrokerAction, frozen=True):
     """Kill brokers. ZooKeeper removes their registrations when their sessions expire."""
@@ -186,7 +188,7 @@ class SkewClock(BrokerAction, frozen=True):
 
     ON_KAFKA = False
 
-    ms: Annotated[int, Meta(ge=-86_400_000, le=86_400_000)]
+    ms: Annotated[int, Meta(ge=-MAX_SKEW_MS, le=MAX_SKEW_MS)]
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         target.cluster.clocks[broker_id].skew_ms = self.ms

@@ -25,6 +25,8 @@ from klamm.runtime.network import (
 )
 from klamm.runtime.request_faults import RequestFault, check_request_fault
 
+MAX_DELAY_MS: Final = 600_000
+DelayMs = Annotated[int, Meta(ge=1, le=MAX_DELAY_MS)]
 OTHERS: Final = "others"
 """In the arguments of a network fault: all brokers that the fault does not name otherwise."""
 Parties = Annotated[tuple[BrokerRef, ...], Meta(description="parties")]
@@ -132,7 +134,7 @@ class Delay(LinkAction, frozen=True, kw_only=True):
 
     WHAT = "delayed"
 
-    ms: Annotated[int, Meta(ge=1, le=600_000)]
+    ms: DelayMs
 
     @property
     def is_simulated_only(self) -> bool:
@@ -180,7 +182,7 @@ class FailRequests(Action, frozen=True, kw_only=True):
     error: str | None = None
     drop: bool = False
     cut: bool = False
-    delay_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
+    delay_ms: DelayMs | None = None
     times: Annotated[int, Meta(ge=1)] | None = None
 
     def __post_init__(self) -> None:
@@ -202,7 +204,7 @@ class LagZookeeper(BrokerAction, frozen=True):
 
     SIMULATED_ONLY = True
 
-    ms: Annotated[int, Meta(ge=1, le=600_000)]
+    ms: DelayMs
 
     def act_on(self, target: ActionTarget, broker_id: int) -> None:
         fault = LinkFault(
