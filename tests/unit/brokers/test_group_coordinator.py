@@ -14,10 +14,14 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     GroupRequest,
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupResponse,
     ListedGroup,
     ListGroupsRequest,
@@ -573,6 +577,29 @@ def test_a_coordinator_that_loads_asks_for_patience(groups: Groups) -> None:
     assert groups.answer(groups.send(ListGroupsRequest())) == loading
     groups.network.pass_time(1)
     assert groups.state() == ("Dead", 0)
+
+
+def test_a_group_without_a_name_may_be_described_but_not_joined(groups: Groups) -> None:
+    answer = groups.answer(groups.send(DescribeGroupsRequest(("",))))
+    assert answer == DescribeGroupsResponse((DescribedGroup(Errors.NONE, "", "Dead"),))
+    beat = groups.answer(groups.send(HeartbeatRequest("", 1, "c-1")))
+    assert beat == HeartbeatResponse(Errors.INVALID_GROUP_ID)
+    deleted = groups.answer(groups.send(DeleteGroupsRequest(("",))))
+    assert deleted == DeleteGroupsResponse({"": Errors.GROUP_ID_NOT_FOUND})
+
+
+def test_a_coordinator_that_is_dead_is_not_named(groups: Groups) -> None:
+    def found() -> object:
+        return groups.network.request(BROKER, FindCoordinatorRequest("g"), Address("client", 5))
+
+    unavailable = FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE)
+    groups.network.request(BROKER, update_metadata(cached(OFFSETS, leader=9)))
+    assert found() == unavailable
+    groups.network.request(BROKER, update_metadata(cached(OFFSETS, leader=-1)))
+    assert found() == unavailable
+    groups.network.request(BROKER, update_metadata(cached(OFFSETS, leader=BROKER)))
+    assert isinstance(answer := found(), FindCoordinatorResponse) and answer.coordinator is not None
+    assert answer.coordinator.id == BROKER
 
 
 def test_a_coordinator_that_is_elected_again_keeps_its_groups(groups: Groups) -> None:

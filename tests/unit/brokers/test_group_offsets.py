@@ -195,6 +195,22 @@ def test_no_offsets_are_deleted_while_the_subscriptions_are_unknown(
     assert delete_offsets(groups, U0).partitions == {U0: Errors.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
+def test_subscriptions_that_become_unknown_are_forgotten(groups: Groups) -> None:
+    [member] = groups.stable()
+    assert groups.commit(member, U0) is Errors.NONE
+    number = groups.join(member.member_id, protocols=(Protocol("range", b"?"),))
+    groups.sync(groups.joined(number))
+    assert delete_offsets(groups, U0).partitions == {U0: Errors.GROUP_SUBSCRIBED_TO_TOPIC}
+
+
+def test_a_former_member_of_an_empty_group_commits_nothing(groups: Groups) -> None:
+    [member] = groups.stable()
+    groups.leave(member.member_id)
+    assert groups.state() == ("Empty", 0)
+    assert groups.commit(member) is Errors.UNKNOWN_MEMBER_ID
+    assert groups.commit() is Errors.NONE
+
+
 def test_offsets_expire_after_the_group_is_empty() -> None:
     minutes = {"offsets.retention.minutes": "2", "offsets.retention.check.interval.ms": "1000"}
     groups = Groups({**minutes, "group.max.session.timeout.ms": "1800000"})

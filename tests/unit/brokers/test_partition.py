@@ -229,3 +229,53 @@ def test_a_log_gets_one_topic_id(partition: Partition) -> None:
         assert partition.check_or_set_topic_id(topic_id) == is_same
     assert partition.log is not None and partition.log.topic_id == "a"
     assert Partition().check_or_set_topic_id("a")
+
+
+def test_a_follower_of_an_empty_log_fetches_only_to_join_the_isr(partition: Partition) -> None:
+    empty = Partition(log=IntervalLog())
+    empty.make_leader(STATE, NOW_MS)
+    assert [empty.lags(replica_id) for replica_id in (2, 3)] == [False, True]
+    assert empty.out_of_sync(1, NOW_MS + LAG_MS + 1, LAG_MS) == ()
+    empty.append_as_leader(CountedBatch(1, 1), 0)
+    assert [empty.lags(replica_id) for replica_id in (2, 3)] == [True, True]
+    fetch(partition, 3, 12)
+    assert not partition.lags(3)
+
+
+def test_a_high_watermark_does_not_go_back(partition: Partition) -> None:
+    partition.high_watermark = 11
+    fetch(partition, 2, 10)
+    for offset in (10, 11):
+        fetch(partition, 2, offset)
+        assert not partition.maybe_increment_high_watermark(1, NOW_MS, LAG_MS)
+        assert partition.high_watermark == 11
+
+
+def test_a_leader_without_a_log_has_nothing_to_read() -> None:
+    partition = Partition(state=STATE)
+    assert partition.check_fetch(1, 5) is Errors.NOT_LEADER_OR_FOLLOWER
+    assert partition.is_untouched and partition.replicas == (1, 2, 3)
+    assert Partition().leader_and_isr is None and Partition().isr == ()
+
+
+def test_a_broker_fetches_only_what_is_assigned_to_it(partition: Partition) -> None:
+    assert not partition.record_fetch(4, FetchPartition(12, 5, 5), NOW_MS)
+    assert partition.remote(4) is None
+    for replica_id in (3, 2, 3):
+        fetch(partition, replica_id, 12)
+    assert [remote.replica_id for remote in partition.remotes] == [3, 2]
+
+
+def test_what_is_packed_is_unpacked_again(partition: Partition) -> None:
+    fetch(partition, 2, 12, NOW_MS + 5)
+    fetch(partition, 3, 7, NOW_MS + 6)
+    before = partition.remotes
+    partition.set_high_watermark(7, NOW_MS)
+    partition.pack(NOW_MS)
+    assert isinstance(partition.known, bytes)
+    assert partition.stored_high_watermark(NOW_MS) == 6
+    remote = partition.remote(3)
+    assert remote is not None and remote.log_end_offset == 7
+    assert partition.remotes == before
+    partition.pack(NOW_MS + 5_000)
+    assert partition.checkpoint is None

@@ -38,7 +38,7 @@ def credential(mechanism: object = SHA_256, iterations: int = 4096) -> ScramCred
 
 
 def server(known: ScramCredential | None = None) -> ScramServer:
-    users = {"user": known or credential(), "a,b=c": credential()}
+    users = {"user": known or credential(), "a,b=c": credential(), "a=2C": credential()}
     return ScramServer(SHA_256, users.get, SERVER_NONCE)
 
 
@@ -86,6 +86,7 @@ def test_nonces_are_random() -> None:
 
 def test_names_are_escaped_and_may_be_given_twice() -> None:
     assert server().evaluate(b"n,,n=a=2Cb=3Dc,r=x").startswith(b"r=x")
+    assert server().evaluate(b"n,,n=a=3D2C,r=x").startswith(b"r=x")
     assert server().evaluate(b"n,a=user,n=user,r=x,ext=1").startswith(b"r=x")
 
 
