@@ -89,6 +89,13 @@ def test_a_word_is_named_once_in_each_column() -> None:
     ]
 
 
+def test_an_encoder_of_nothing_has_no_names() -> None:
+    names = Encoder().names()
+    assert names.schema == NAMES_SCHEMA and len(names) == 0
+    nothing = Encoder().code(raw_batch(FULL).slice(0, 0))
+    assert nothing.schema == CODED_SCHEMA and nothing.num_rows == 0
+
+
 def test_two_words_of_one_code_are_refused(engine: Engine, tmp_path: Path) -> None:
     given = [("topic", 1, "a"), ("run", 1, "a"), ("topic", 2, "a"), ("topic", 2, "a")]
     parts = tmp_path / "parts"

@@ -250,6 +250,49 @@ def test_other_logs_end_as_the_journal_ends(
     assert found.replicas == (3 * found.partitions if has_replicas else None)
 
 
+_LOGGED: dict[Format, tuple[str, ...]] = {
+    Format.STATE_CHANGE_LOG: (
+        *(Kind.PARTITION_TRANSITION, Kind.PARTITION_FAILED, Kind.REPLICA_TRANSITION),
+        *(Kind.ISR_REMOVED, Kind.LEADER_EPOCH_BUMPED),
+    ),
+    Format.CONTROLLER_LOG: (
+        *(Kind.CONTROLLER_ELECTED, Kind.CONTROLLER_READY, Kind.CONTROLLER_RESIGNED),
+        *(Kind.BROKER_ONLINE, Kind.BROKER_OFFLINE, Kind.TOPIC_CREATED),
+        *(Kind.ISR_CHANGED, Kind.LEADER_EPOCH_BUMPED, Kind.REASSIGNMENT_PHASE),
+    ),
+}
+"""The kinds of rows that each of Kafka's logs has, of the phases of a reassignment only some."""
+_KEY = ("kind", "t_ms", "controller", "epoch", "topic", "partition", "replica", "to_state")
+_TOLD = ("leader", "leader_epoch", "isr", "zk_version", "from_state", "reassignment", "election")
+
+
+@pytest.mark.parametrize("written_as", _LOGGED)
+def test_a_log_of_kafka_has_the_rows_of_the_journal(
+    written_as: Format, duckdb: Engine, tmp_path: Path
+) -> None:
+    columns = ", ".join((*_KEY, *_TOLD, "outcome"))
+    journal, logged = (
+        [
+            row
+            for row in rows(duckdb, made.in_words(f"SELECT {columns} FROM {made.events}"))
+            if row["kind"] in _LOGGED[written_as]
+            and (row["kind"] != Kind.REASSIGNMENT_PHASE or row["to_state"] in ("U1", "B6", "B7"))
+        ]
+        for name, one in (("a", Format.JOURNAL), ("b", written_as))
+        for made in (_table(duckdb, TWO_GROUPS, one, tmp_path / name),)
+    )
+    by_key = {tuple(row[name] for name in _KEY): row for row in journal}
+    assert Counter(row["kind"] for row in logged) == Counter(row["kind"] for row in journal)
+    for row in logged:
+        written = by_key[tuple(row[name] for name in _KEY)]
+        told = {name: row[name] for name in _TOLD if row[name] is not None}
+        if row["kind"] != Kind.REASSIGNMENT_PHASE:
+            assert told == {name: written[name] for name in told}
+        elif row["to_state"] == "U1":
+            assert row["reassignment"] == written["reassignment"]
+        assert row["outcome"] is None or row["outcome"].endswith(written["outcome"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("written_as", list(Format))
 def test_the_invariants_hold_over_restarts_failures_and_deletions(
