@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise, product
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from klamm.replay.engines import Engine
@@ -12,13 +14,13 @@ from klamm.replay.engines import rows as rows_in
 from klamm.replay.event_schema import STATE_CODES
 from klamm.replay.filters import Filters, narrow
 from klamm.replay.listings import in_words
-from klamm.replay.questions.columns import legal_pairs
-from klamm.replay.questions.controllers import epochs, failovers, late_writes, shared_epochs
-from klamm.replay.questions.counts import counted_rows
+from klamm.replay.questions.columns import judged, legal_pairs
+from klamm.replay.questions.controllers import epochs, failovers, late_writes, shared_epochs, starts
+from klamm.replay.questions.counts import counted_rows, rows_of_topics
 from klamm.replay.questions.duplicates import duplicates, without
 from klamm.replay.questions.final_states import final_partitions
 from klamm.replay.questions.histories import by_partition, by_replica
-from klamm.replay.questions.isrs import moves
+from klamm.replay.questions.isrs import moves, unclean_elections
 from klamm.replay.questions.lives import (
     leader_changes,
     leaders_over_time,
@@ -40,10 +42,20 @@ from klamm.replay.questions.row_checks import (
     rows_beside_gaps,
 )
 from klamm.replay.questions.timeline import (
+    MOST_CHANGES,
     chosen_partitions,
     life_lines,
+    marks,
+    marks_of_partitions,
     most_changed,
     named_partitions,
+)
+from klamm.replay.questions.trouble import (
+    Problems,
+    brokers_by_trouble,
+    problems_of_brokers,
+    problems_of_topics,
+    topics_by_trouble,
 )
 from klamm.statemachines import partition_state, replica_state
 from tests.spark.conftest import Coded, rows_of, table_in
@@ -493,3 +505,187 @@ def test_filters_take_whole_histories(engine: Engine) -> None:
     assert (first["topic"], first["to_state"], first["kind"], first["source"]) == (
         *("t", ONLINE, "partition_transition", "journal"),
     )
+
+
+def test_an_election_outside_the_isr_is_unclean(engine: Engine, coded: Coded) -> None:
+    def led(leader: int, before: int | None, isr: list[int] | None, **more: Any) -> dict[str, Any]:
+        isrs = {"isr": [leader], "prev_isr": isr, "prev_leader": before}
+        return move(OFFLINE, ONLINE, leader=leader, **isrs, **more)
+
+    events = coded(
+        led(0, 1, [1, 2]),
+        led(2, 1, [1, 2]),
+        led(1, 1, [2]),
+        led(-1, 1, [2]),
+        led(3, None, [1]),
+        led(3, 1, None),
+        {**led(0, 1, [1, 2]), "kind": "partition_snapshot"},
+        {**led(4, 1, [1]), "kind": "isr_changed"},
+        {**led(4, 1, [1]), "kind": "leadership_written"},
+        {**led(4, 1, [1]), "kind": "event"},
+    )
+    found = unclean_elections(events)
+    assert rows_of(engine, found, "line", "prev_leader", "leader") == [
+        (1, 1, 0),
+        (5, -1, 3),
+        (8, 1, 4),
+        (9, 1, 4),
+    ]
+
+
+def test_what_was_before_a_time_is_not_counted(engine: Engine, coded: Coded) -> None:
+    events = coded(
+        move(NEW, ONLINE, leader=1, isr=[1, 2], prev_leader=-1, prev_isr=[1, 2]),
+        on(32, kind="isr_changed", leader=1, prev_leader=1, isr=[1], prev_isr=[1, 2]),
+        on(0, kind="isr_changed", leader=2, prev_leader=1, isr=[1, 2], prev_isr=[1]),
+        on(-1, kind="topic_created"),
+        on(33, kind="isr_changed", leader=1, prev_leader=1, isr=[2, 3], prev_isr=[1, 2]),
+    )
+    for from_ms, moved, counts, rows in (
+        (None, [(1, True), (2, False), (2, True), (3, False)], (5, 2, 3), 5),
+        (20, [(1, True), (2, False), (2, True), (3, False)], (4, 1, 3), 4),
+        (21, [(1, True), (2, False), (3, False)], (3, 1, 3), 3),
+        (51, [], (0, 0, 3), 0),
+    ):
+        assert rows_of(engine, moves(events, from_ms), "replica", "has_left") == moved
+        found = rows_of_topics(events, from_ms)
+        assert rows_of(engine, found, "rows", "leader_changes", "partitions") == [counts]
+        found = counted_rows(events, from_ms)
+        assert rows_of(engine, found, "rows", "first_ms", "numbered") == [(rows, 10, 5)]
+
+
+def test_a_failover_is_counted_from_the_last_event_of_a_controller(
+    engine: Engine, coded: Coded
+) -> None:
+    events = coded(
+        {"kind": "run_start", "epoch": 0, "controller": -1, "t_ms": 90},
+        {"kind": "controller_elected", "epoch": 0, "controller": -1, "t_ms": 95},
+        {"kind": "controller_elected", "epoch": 1, "t_ms": 100, "seq": 1},
+        {"kind": "run_start", "epoch": 0, "controller": -1, "t_ms": 150},
+        {"kind": "controller_elected", "epoch": 2, "t_ms": 150, "seq": 1},
+        {"kind": "event", "epoch": 2, "t_ms": 170, "seq": 2},
+        {"kind": "controller_elected", "epoch": 3, "t_ms": 170, "seq": 1},
+        {"kind": "run_start", "epoch": 0, "controller": -1, "t_ms": 200, "run": "other"},
+    )
+    found = engine.keep(epochs_of(events))
+    columns = ("epoch", "elected_ms", "since_older_epoch_ms")
+    assert rows_of(engine, failovers(found), *columns) == [(1, 100, -1), (2, 150, 50), (3, 170, 0)]
+    begun = starts(events, found)
+    assert rows_of(engine, begun, "t_ms", "first_epoch", "last_epoch") == [
+        (90, 0, 1),
+        (150, 2, 3),
+        (200, -1, -1),
+    ]
+
+
+def test_epochs_of_nobody_are_not_shared(engine: Engine, coded: Coded) -> None:
+    events = coded(
+        *({"kind": "event", "epoch": 0, "controller": n, "seq": 1} for n in (1, 2)),
+        *({"kind": "event", "epoch": 1, "controller": n, "seq": 1} for n in (-1, 2)),
+    )
+    assert rows_of(engine, shared_epochs(engine.keep(epochs_of(events))), "epoch") == []
+
+
+def test_marks_share_an_interval(engine: Engine, coded: Coded) -> None:
+    def elected(t_ms: int, before: int, leader: int, **more: Any) -> dict[str, Any]:
+        return move(OFFLINE, ONLINE, t_ms=t_ms, leader=leader, prev_leader=before, **more)
+
+    events = coded(
+        move(NEW, ONLINE, leader=1, t_ms=5),
+        elected(110, 1, 2),
+        elected(149, 2, 1),
+        elected(150, 1, 3),
+        move(ONLINE, OFFLINE, t_ms=160, leader=-1, prev_leader=3),
+        {"kind": "broker_offline", "replica": 7, "t_ms": 99},
+        *({"kind": "broker_offline", "replica": n, "t_ms": 100 + n} for n in (9, 8, 9)),
+        {"kind": "broker_online", "replica": 6, "t_ms": 120},
+    )
+    reassigned = engine.keep("SELECT 1 AS source, 1 AS run, 155 AS start_ms")
+    others = marks_of_partitions(reassigned, engine.keep(lives(events)), (100, 50))
+    failed_over = engine.keep("SELECT 1 AS source, 1 AS run, 140 AS elected_ms, 4 AS controller")
+    found = rows_in(
+        engine,
+        "SELECT what, t_ms, times, brokers FROM "
+        f"({marks(events, failed_over, engine.keep(others), (100, 50))}) ORDER BY what, t_ms",
+    )
+    assert [tuple(row.values()) for row in found] == [
+        ("broker failure", 108, 3, [8, 9]),
+        ("controller election", 140, 1, [4]),
+        ("leader election", 110, 2, None),
+        ("leader election", 150, 1, None),
+        ("reassignment", 155, 1, None),
+    ]
+
+
+def test_a_life_line_is_cut_at_its_old_end(engine: Engine, coded: Coded) -> None:
+    changes = [
+        on(kind="isr_changed", leader=1, isr=[1, 2][: 1 + n % 2], prev_isr=[1], prev_leader=1)
+        for n in range(MOST_CHANGES + 5)
+    ]
+    events = coded(*changes)
+    chosen = engine.keep(f"SELECT DISTINCT source, run, topic, partition FROM {events}")
+    shown = rows_in(engine, f"SELECT * FROM ({life_lines(events, chosen)}) ORDER BY number")
+    assert [row["number"] for row in shown] == list(range(1, MOST_CHANGES + 1))
+    assert {row["changes"] for row in shown} == {MOST_CHANGES + 5}
+    assert shown[0]["t_ms"] == 10 * (MOST_CHANGES + 5)
+
+
+def test_partitions_that_are_named_are_shown_before_those_that_changed_more(
+    engine: Engine,
+) -> None:
+    of_each = {n: 190 + n % 20 for n in range(900)}
+    partitions = pa.array([n for n, times in of_each.items() for _ in range(times)], pa.int32())
+    keys = {"source": pa.int8(), "run": pa.int64(), "topic": pa.int64()}
+    columns = {name: pa.array([1] * len(partitions), kind) for name, kind in keys.items()}
+    lived = pa.table({**columns, "partition": partitions})
+    of_20 = lived.filter(pc.equal(lived["partition"], 20)).slice(0, 1)
+    given = [engine.table(one) for one in (lived, lived.slice(0, 0), of_20)]
+    found = engine.keep(most_changed(*given))
+    numbers = rows_of(engine, found, "partition", "changes", "is_named")
+    assert (20, 190, True) in numbers and len(numbers) < 900
+    assert min(changes for n, changes, _ in numbers if n != 20) > 190
+    assert 140_000 < sum(min(200, changes) for _, changes, _ in numbers) <= 150_000
+    assert len(rows_of(engine, chosen_partitions(found), "partition")) == len(numbers)
+
+
+def test_problems_are_counted_by_topic_and_by_broker(duckdb: Engine) -> None:
+    bad = {"from_state": "NewReplica", "to_state": "NewReplica"}
+    # Where a table is divided, DuckDB counts these in each block.
+    given = (
+        move(NONE, ONLINE),
+        move(OFFLINE, ONLINE, leader=3, isr=[3], prev_leader=1, prev_isr=[1]),
+        on(kind="partition_failed", from_state=NEW, to_state=ONLINE),
+        on(kind="replica_transition", replica=2, **bad),
+        on(kind="replica_failed", replica=2, from_state=NEW, to_state=ONLINE),
+        {"kind": "event"},
+    )
+    numbered = [{"seq": n, "line": n, **row} for n, row in enumerate(given, 1)]
+    events = duckdb.view(judged(table_in(duckdb, *numbered).events))
+    key = "source, run, topic, partition"
+    of_t = f"SELECT {key}, {{}} FROM {events} WHERE line = 1"
+    found = Problems(
+        marked=events,
+        gaps=duckdb.keep(
+            of_t.format("-1 AS replica, 4 AS missing")
+            + " UNION ALL "
+            + of_t.format("5 AS replica, 3 AS missing")
+        ),
+        moved=duckdb.keep(of_t.format("2 AS replica")),
+        shrinks=duckdb.keep(of_t.format("2 AS replica")),
+        stays=duckdb.keep(
+            of_t.format("true AS is_counted, 1 AS start_ms, 6 AS offline_ms")
+            + " UNION ALL "
+            + of_t.format("false AS is_counted, NULL AS start_ms, 1 AS offline_ms")
+        ),
+        leaderless=duckdb.keep(of_t.format("9 AS leaderless_ms")),
+    )
+    counted = duckdb.keep(rows_of_topics(events, None))
+    of_topics = duckdb.keep(problems_of_topics(found))
+    columns = ("rows", "missing", "illegal", "failed", "unclean", "shrinks", "offlines")
+    times = ("offline_ms", "undated", "leaderless_ms", "trouble")
+    assert rows_of(duckdb, topics_by_trouble(of_topics, counted), *columns, *times) == [
+        (5, 7, 2, 2, 1, 1, 1, 7, 1, 9, 14)
+    ]
+    of_brokers = brokers_by_trouble(duckdb.keep(problems_of_brokers(found)))
+    columns = ("broker", "missing", "illegal", "failed", "shrinks", "trouble")
+    assert rows_of(duckdb, of_brokers, *columns) == [(2, 0, 1, 1, 1, 3), (5, 3, 0, 0, 0, 3)]
