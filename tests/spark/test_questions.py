@@ -631,7 +631,7 @@ def test_a_life_line_is_cut_at_its_old_end(engine: Engine, coded: Coded) -> None
 
 
 def test_partitions_that_are_named_are_shown_before_those_that_changed_more(
-    engine: Engine,
+    duckdb: Engine,
 ) -> None:
     of_each = {n: 190 + n % 20 for n in range(900)}
     partitions = pa.array([n for n, times in of_each.items() for _ in range(times)], pa.int32())
@@ -639,13 +639,13 @@ def test_partitions_that_are_named_are_shown_before_those_that_changed_more(
     columns = {name: pa.array([1] * len(partitions), kind) for name, kind in keys.items()}
     lived = pa.table({**columns, "partition": partitions})
     of_20 = lived.filter(pc.equal(lived["partition"], 20)).slice(0, 1)
-    given = [engine.table(one) for one in (lived, lived.slice(0, 0), of_20)]
-    found = engine.keep(most_changed(*given))
-    numbers = rows_of(engine, found, "partition", "changes", "is_named")
+    given = [duckdb.table(one) for one in (lived, lived.slice(0, 0), of_20)]
+    found = duckdb.keep(most_changed(*given))
+    numbers = rows_of(duckdb, found, "partition", "changes", "is_named")
     assert (20, 190, True) in numbers and len(numbers) < 900
     assert min(changes for n, changes, _ in numbers if n != 20) > 190
     assert 140_000 < sum(min(200, changes) for _, changes, _ in numbers) <= 150_000
-    assert len(rows_of(engine, chosen_partitions(found), "partition")) == len(numbers)
+    assert len(rows_of(duckdb, chosen_partitions(found), "partition")) == len(numbers)
 
 
 def test_problems_are_counted_by_topic_and_by_broker(duckdb: Engine) -> None:
