@@ -14,7 +14,7 @@ from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import SCHEMA_VERSION, JournalRow, Kind
 from klamm.runtime.archive import Archive
 from klamm.runtime.line_file import MAX_PENDING_BYTES, LineFile
-from klamm.runtime.rotated_files import whole_lines
+from klamm.runtime.rotated_files import LogLines
 
 _JOURNAL_ITSELF: Final = -2
 _decoder = msgspec.json.Decoder(JournalRow)
@@ -163,7 +163,7 @@ def read_journal(path: Path) -> list[JournalRow]:
     """Return the rows of a journal, including its rotated files. Damaged lines are skipped."""
     rows = []
     damaged = 0
-    for line in whole_lines(path):
+    for line in LogLines(path):
         row = _row(line)
         if row is None:
             damaged += 1

@@ -68,20 +68,30 @@ def opened_at(path: Path, position: int) -> Iterator[tuple[LogFile, BinaryIO] | 
             return
 
 
-def whole_lines(path: Path) -> Iterator[bytes]:
-    """Yield every complete line of a log, without the newline. Raises OSError."""
-    position = 0
-    while True:
-        with opened_at(path, position) as opened:
-            if opened is None:
-                return
-            log_file, file = opened
-            for line in file:
-                if line.endswith(b"\n"):
-                    yield line[:-1]
-            if log_file.end is None:
-                return
-            position = log_file.end
+class LogLines:
+    """The complete lines of a log, without newlines; each iteration continues where the last ended.
+
+    Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            with opened_at(self._path, self._position) as opened:
+                if opened is None:
+                    return
+                log_file, file = opened
+                self._position = max(self._position, log_file.begin)
+                file.seek(self._position - log_file.begin)
+                for line in file:
+                    if line.endswith(b"\n"):
+                        self._position += len(line)
+                        yield line[:-1]
+                if log_file.end is None:
+                    return
+                self._position = log_file.end
 
 
 def line_number(file: BinaryIO, offset: int) -> int:

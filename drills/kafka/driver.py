@@ -24,6 +24,7 @@ from klamm.cluster.types import (
 )
 from klamm.drills.kafka.cluster import CONTROLLER_IDS, KafkaCluster
 from klamm.runtime.checks.admin_history import RecordedStore
+from klamm.runtime.rotated_files import LogLines
 from klamm.runtime.scenarios.clients import OperatorClient, ScenarioClients
 from klamm.runtime.scenarios.live_driver import LiveDriver
 from klamm.statemachines.context import ControllerContext
@@ -77,7 +78,7 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
     def __init__(self, cluster: KafkaCluster) -> None:
         super().__init__(cluster)
         self._rows: list[JournalRow] = []
-        self._read_bytes: dict[Path, int] = {}
+        self._journals: dict[Path, LogLines] = {}
         self.operator = OperatorClient(self)
         self.clients = ScenarioClients(
             self,
@@ -93,10 +94,7 @@ class KafkaDriver(LiveDriver[KafkaCluster]):
         """The rows of klamm's journal so far; none under Kafka's own controller."""
         for controller in self.cluster.controllers:
             path = controller.journal
-            with path.open("rb") as file:
-                file.seek(self._read_bytes.get(path, 0))
-                *lines, rest = file.read().split(b"\n")
-                self._read_bytes[path] = file.tell() - len(rest)
+            lines = self._journals.setdefault(path, LogLines(path))
             self._rows += (msgspec.json.decode(line, type=JournalRow) for line in lines)
         return self._rows
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from klamm.cli import own_log
-from klamm.runtime.rotated_files import rotated, whole_lines
+from klamm.runtime.rotated_files import LogLines, rotated
 from tests.disk_limits import files_limited_to
 from tests.serving import klamm_up
 from tests.waiting import wait_until
@@ -29,7 +29,7 @@ def test_what_was_rotated_is_read_by_the_commands_and_the_api(tmp_path: Path) ->
         up.end()
     assert rotated(path)
     assert rotated(log)
-    rows = [msgspec.json.decode(line) for line in whole_lines(path)]
+    rows = [msgspec.json.decode(line) for line in LogLines(path)]
     assert [msgspec.json.decode(line) for line in tail] == rows[: len(tail)]
     assert rows[0]["kind"] == "run_start"
     seqs = [row["seq"] for row in rows if row["epoch"] == 1]

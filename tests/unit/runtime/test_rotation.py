@@ -18,7 +18,7 @@ from klamm.runtime.clock import WallClock
 from klamm.runtime.journal import FileJournal, read_journal
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.line_file import LineFile
-from klamm.runtime.rotated_files import opened_at, rotated, whole_lines
+from klamm.runtime.rotated_files import LogLines, opened_at, rotated
 from klamm.server.journal_tail import last_rows, rows_after
 from tests.waiting import wait_until
 
@@ -98,18 +98,37 @@ def test_a_crash_at_any_step_loses_no_line_and_shows_none_twice(tmp_path: Path) 
         folder.mkdir()
         path = folder / "some.log"
         written, crashed = run_until_crash(path, changes)
-        found = list(whole_lines(path))
+        found = list(LogLines(path))
         assert found == numbers(1, len(found)), changes
         assert len(written) <= len(found) <= len(written) + 1, changes
         file = LineFile(path)
         Archive(SMALL).tidy_now(path)
         (another,) = write(file, [b"another"])
-        assert list(whole_lines(path)) == [*found, another], changes
+        assert list(LogLines(path)) == [*found, another], changes
         names = [name for name in os.listdir(folder) if name != "some.log"]
         assert all(name.endswith(".gz") for name in names), names
         file.close()
         changes += 1
     assert changes > 40
+
+
+def test_lines_are_read_once_while_the_log_is_rotated_and_compressed(tmp_path: Path) -> None:
+    path = tmp_path / "some.log"
+    lines = LogLines(path)
+    assert list(lines) == []
+    archive = Archive(SMALL)
+    archive.close()
+    file = LineFile(path, archive=archive)
+    for first in (1, 31, 61, 91):
+        assert list(write(file, numbers(first, first + 29))) == list(lines)
+        if first == 61:
+            archive.tidy_now(path)
+    file.append(b"only a part")
+    file.flush()
+    assert list(lines) == []
+    assert [*write(file, [b""])] == [b""]
+    assert list(lines) == [b"only a part"]
+    assert rotated(path)
 
 
 def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_path: Path) -> None:
@@ -123,11 +142,11 @@ def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_pa
         (_,) = write(file, [line])
         now_ms += 2_500
     assert len(rotated(path)) == 49
-    assert list(whole_lines(path)) == numbers(1, 100)
+    assert list(LogLines(path)) == numbers(1, 100)
     Archive(rotation).tidy_now(path)
     kept = rotated(path)
     assert sum((tmp_path / name.name).stat().st_size for name in kept) <= 300
-    left = list(whole_lines(path))
+    left = list(LogLines(path))
     assert left == numbers(101 - len(left), 100)
     assert kept[-1].end == len(numbers(1, 1)[0] + b"\n") * 99 or len(left) > 2
     Archive(Rotation(retention_bytes=-1, retention_ms=-1)).tidy_now(path)
@@ -233,7 +252,7 @@ def test_rotation_that_the_disk_refuses_is_put_off(
     with opened_at(path, 0) as opened:
         assert opened is not None
         assert opened[0].end == 216
-    assert list(whole_lines(path)) == numbers(1, 20)
+    assert list(LogLines(path)) == numbers(1, 20)
 
 
 def test_kafka_logs_and_journal_share_an_archive_that_compresses(tmp_path: Path) -> None:
@@ -248,7 +267,7 @@ def test_kafka_logs_and_journal_share_an_archive_that_compresses(tmp_path: Path)
     logs.close()
     archive.close()
     for name in ("controller.log", "state-change.log"):
-        lines = list(whole_lines(folder / name))
+        lines = list(LogLines(folder / name))
         assert [int(line.split(b" (")[0].split()[-1]) for line in lines] == list(range(100))
 
 
@@ -277,7 +296,7 @@ def test_a_full_disk_in_the_middle_of_a_rotation_is_a_failure_until_there_is_roo
     disk.is_full = False
     assert file.retry()
     file.close()
-    assert list(whole_lines(path)) == numbers(1, 10)
+    assert list(LogLines(path)) == numbers(1, 10)
 
 
 class RecordingDisk(LocalDisk):
