@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from klamm.admin.topics.topics import validate_topic_create
+from klamm.admin.yaml_reader import Entry
 from klamm.cluster.configs import TOPIC_CONFIGS, check_broker_configs
 from klamm.cluster.errors import KlammError, UsageError
-from klamm.drills.reading import DrillReader, Entry
+from klamm.drills.reading import DrillReader
 from klamm.drills.values import DrillCluster
 from klamm.runtime import actions
 from klamm.runtime.scenarios import steps

@@ -12,6 +12,7 @@ from typing import Final
 
 import yaml
 
+from klamm.admin.yaml_reader import Entry, read_text
 from klamm.cluster.errors import UsageError
 from klamm.drills.clusters import ClusterCompiler, Topic, creation_of, start_of
 from klamm.drills.conditions import CONDITIONS
@@ -23,7 +24,7 @@ from klamm.drills.possible_states import (
     check_triggers,
     check_unchanged,
 )
-from klamm.drills.reading import FAST_LOADER, DrillReader, Entry, read_text
+from klamm.drills.reading import FAST_LOADER, DrillReader
 from klamm.drills.step_language import StepCompiler
 from klamm.drills.values import Drill, DrillCluster
 from klamm.runtime.checks.invariants import INVARIANTS
@@ -41,6 +42,7 @@ DRILL_WORDS: Final = (
     "checks",
 )
 ALL: Final = "all"
+MAX_BYTES: Final = 1_000_000
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -54,6 +56,8 @@ def parse_drill(text: str, source: str) -> Drill:
 
     ``source`` is the name of the file in error messages.
     """
+    if len(text) > MAX_BYTES:
+        raise UsageError(f"{source}: a drill has at most {MAX_BYTES} bytes")
     try:
         return _File(DrillReader(source, FAST_LOADER)).read(text)
     except UsageError:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from klamm.admin.yaml_reader import read_text
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NAMES as QUIRK_NAMES
 from klamm.cluster.suggestions import suggestion
 from klamm.drills.known_bugs import PRESENT
 from klamm.drills.language import parse_drill
-from klamm.drills.reading import read_text
 from klamm.drills.values import Drill
 
 FOLDER: Final = Path(__file__).with_name("shipped")

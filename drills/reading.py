@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 import yaml
 
+from klamm.admin.yaml_reader import YamlReader
 from klamm.brokers.config import broker_config
-from klamm.cluster.errors import UsageError
-from klamm.cluster.plain_text import harmless_line
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.drills.existence import Mention, Noun
@@ -26,18 +24,7 @@ from klamm.runtime.action_target import CONTROLLER, DEAD, PAUSED, BrokerRef, InR
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
 from klamm.runtime.network_actions import OTHERS
 
-T = TypeVar("T")
-
 HINT: Final = "klamm drill show NAME prints an example, klamm drill schema describes the language"
-MAX_BYTES: Final = 1_000_000
-MAX_DEPTH: Final = 50
-_OPENING: Final = (
-    yaml.FlowSequenceStartToken,
-    yaml.FlowMappingStartToken,
-    yaml.BlockSequenceStartToken,
-    yaml.BlockMappingStartToken,
-)
-_CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _DIGITS: Final = re.compile(r"-?(0|[1-9][0-9]{0,99})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
@@ -62,147 +49,21 @@ FAST_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-class Entry(NamedTuple):
-    """One entry of a YAML mapping: the node of its key and the node of its value."""
-
-    key: yaml.Node
-    value: yaml.Node
-
-
-def read_text(path: Path) -> str:
-    """Read a file as text. Raises UsageError if the file cannot be read."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise UsageError(f"{path}: a drill has at most {MAX_BYTES} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text: {error.reason}") from error
-
-
-class DrillReader:
+class DrillReader(YamlReader):
     """Converts the YAML nodes of one file to values.
 
-    ``name``: the name of the file in error messages. ``cluster``, ``topics``: the drill's cluster
-    and the names of its topics, once they have been read. ``mentions``: the names of topics,
-    partitions, producers and brokers found so far, and other things that must be possible; they are
-    checked when all steps have been read. ``each``: what the word ``each`` stands for. ``loader``:
-    the class of PyYAML that parses the file.
+    ``cluster``, ``topics``: the drill's cluster and the names of its topics, once they have been
+    read. ``mentions``: the names of topics, partitions, producers and brokers found so far, and
+    other things that must be possible; they are checked when all steps have been read. ``each``:
+    what the word ``each`` stands for.
     """
 
     def __init__(self, name: str, loader: Any = yaml.SafeLoader) -> None:
-        self.name = name
-        self._loader = loader
+        super().__init__(name, HINT, loader)
         self.cluster = DrillCluster()
         self.topics: Collection[str] = ()
         self.mentions: list[Mention] = []
         self.each: BrokerRef | None = None
-
-    def compose(self, text: str) -> yaml.Node:
-        """Parse the file as a single YAML document. Raises UsageError if it is not one."""
-        try:
-            self._scan(text)
-            root = yaml.compose(text, Loader=self._loader)
-        except yaml.MarkedYAMLError as error:
-            problem = error.problem or error.context or "not YAML"
-            raise self.error_at(error.problem_mark or error.context_mark, problem) from None
-        except yaml.YAMLError as error:
-            raise self.error_at(None, f"not YAML: {' '.join(str(error).split())}") from None
-        if root is None:
-            raise self.error_at(None, "the file is empty")
-        return root
-
-    def _scan(self, text: str) -> None:
-        """Raise UsageError for anchors, aliases, tags and deep nesting.
-
-        A few aliases can expand to a huge document, and tags would be ignored.
-        """
-        depth = 0
-        for token in yaml.scan(text, Loader=self._loader):
-            if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
-                raise self.error_at(token.start_mark, "anchors and aliases are not allowed")
-            if isinstance(token, yaml.TagToken):
-                tag = "".join(filter(None, token.value))
-                raise self.error_at(token.start_mark, f"the tag {tag} is not allowed")
-            depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
-            if depth > MAX_DEPTH:
-                raise self.error_at(token.start_mark, "nested too deeply")
-
-    # -- errors
-
-    def error(self, node: yaml.Node, problem: str, hint: str | None = None) -> UsageError:
-        """Return an error at the position of ``node``."""
-        return self.error_at(node.start_mark, problem, hint)
-
-    def error_at(self, mark: Any, problem: str, hint: str | None = None) -> UsageError:
-        """Return an error at the position ``mark``, or about the whole file if ``mark`` is None."""
-        return UsageError(f"{self._place(mark)}: {harmless_line(problem)}", hint=hint or HINT)
-
-    def place(self, node: yaml.Node) -> str:
-        """Return the position of a node as FILE:LINE:COLUMN. Lines and columns begin at 1."""
-        return self._place(node.start_mark)
-
-    def _place(self, mark: Any) -> str:
-        return self.name if mark is None else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
-
-    def unknown(self, node: yaml.Node, what: str, word: str, known: Iterable[str]) -> UsageError:
-        """Return the error for a word that is not in ``known``, with a suggestion."""
-        return self.error(node, f"unknown {what} '{word}'", suggestion(word, known))
-
-    # -- collections
-
-    def entries(self, node: yaml.Node, what: str) -> dict[str, Entry]:
-        """Return the entries of a mapping, keyed by the text of their keys."""
-        if not isinstance(node, yaml.MappingNode) or not node.value:
-            raise self.error(node, f"{what} must be 'name: value' lines")
-        found: dict[str, Entry] = {}
-        for key_node, value in node.value:
-            key = self.text(key_node, f"a name in {what}")
-            if key in found:
-                raise self.error(key_node, f"'{key}' is given twice in {what}")
-            found[key] = Entry(key_node, value)
-        return found
-
-    def fields(self, node: yaml.Node, what: str, known: Iterable[str]) -> dict[str, Entry]:
-        """Return the entries of a mapping. Raises UsageError if a key is not in ``known``."""
-        found = self.entries(node, what)
-        names = tuple(known)
-        for key, entry in found.items():
-            if key not in names:
-                raise self.unknown(entry.key, f"word in {what}", key, names)
-        return found
-
-    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
-        """Return the items of a YAML list."""
-        if not isinstance(node, yaml.SequenceNode):
-            raise self.error(node, f"{what} must be a list")
-        return list(node.value)
-
-    def one_or_more(self, node: yaml.Node) -> list[yaml.Node]:
-        """Return the items of a list; a node that is not a list counts as one item."""
-        return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
-
-    def at_least_one(
-        self, node: yaml.Node, what: str, read: Callable[[yaml.Node], T], hint: str | None = None
-    ) -> list[T]:
-        """Return the values of ``one_or_more`` items. Raises UsageError if there are none."""
-        found = [read(item) for item in self.one_or_more(node)]
-        if not found:
-            raise self.error(node, f"name at least one {what}", hint)
-        return found
-
-    # -- scalars
-
-    def text(self, node: yaml.Node, what: str) -> str:
-        """Return a scalar as text. Raises UsageError if it is empty."""
-        if not isinstance(node, yaml.ScalarNode):
-            raise self.error(node, f"{what} must be a single word")
-        if not node.value.strip():
-            raise self.error(node, f"{what} is empty")
-        return str(node.value)
 
     def integer(self, node: yaml.Node, what: str, least: int = 0, most: int = MAX_INTEGER) -> int:
         """Return an integer from ``least`` to ``most``, both inclusive."""

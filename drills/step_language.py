@@ -10,10 +10,11 @@ from typing import Final
 import msgspec
 import yaml
 
+from klamm.admin.yaml_reader import Entry
 from klamm.cluster.errors import UsageError
 from klamm.drills.actions import ACTIONS, ANSWERED
 from klamm.drills.conditions import CONDITIONS
-from klamm.drills.reading import DrillReader, Entry, is_null
+from klamm.drills.reading import DrillReader, is_null
 from klamm.drills.trigger_language import TRIGGERS
 from klamm.runtime.action_target import Action, BrokerRef, InRack
 from klamm.runtime.scenarios import steps
