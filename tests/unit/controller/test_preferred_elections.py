@@ -1,0 +1,165 @@
+"""Preferred leaders: elections by znode, at a failover and by the check for imbalance.
+
+Sources: processReplicaLeaderElection, fetchPendingPreferredReplicaElections and
+checkAndTriggerAutoLeaderRebalance (kafka.controller.KafkaController).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.cluster.journal import Kind
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.zk.znodes import ControllerZNode, TopicPartitionStateZNode
+from tests.unit.controller.cluster import Cluster
+
+PATH = "/admin/preferred_replica_election"
+CHECK_MS = 300_000
+"""Default of leader.imbalance.check.interval.seconds."""
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    found = Cluster()
+    found.start(0, 1, 2, 3)
+    return found
+
+
+def led_by(cluster: Cluster, tp: TopicPartition, leader: int, *isr: int) -> None:
+    """Let ZooKeeper have this leader and ISR; the next controller reads them."""
+    state = LeaderAndIsr(leader, 1, isr)
+    cluster.write_state(tp, TopicPartitionStateZNode.encode(state, 1))
+
+
+def fail_over(cluster: Cluster) -> None:
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    cluster.forget()
+    log = cluster.controller_logs[0]
+    log.seek(0)
+    log.truncate()
+
+
+def logged(cluster: Cluster, *words: str, controller: int = 0) -> list[str]:
+    """The lines of the controller's log with one of these words, without time and sender."""
+    lines = cluster.controller_logs[controller].getvalue().splitlines()
+    found = [
+        line.partition(f"[Controller id={controller}] ")[2].rpartition(" (")[0] for line in lines
+    ]
+    return [line for line in found if any(word in line for word in words)]
+
+
+def several(cluster: Cluster) -> list[TopicPartition]:
+    """Partitions of which one needs and can have an election, and others do not or cannot."""
+    moved, there, outside = cluster.create_topic("t", (1, 2), (1, 2), (3, 2))
+    (deleted,) = cluster.create_topic("u", (1, 2))
+    led_by(cluster, moved, 2, 1, 2)
+    led_by(cluster, outside, 2, 2)
+    led_by(cluster, deleted, 2, 1, 2)
+    cluster.kill_broker(3)
+    cluster.run()
+    (leaderless,) = cluster.create_topic("v", (3,))
+    (waiting,) = cluster.create_topic("w", (1, 3))
+    cluster.admin.create_delete_topic_path("w")
+    cluster.run()
+    return [moved, there, outside, waiting, leaderless, TopicPartition("none", 0)]
+
+
+def test_a_znode_asks_for_elections(cluster: Cluster) -> None:
+    asked = several(cluster)
+    fail_over(cluster)
+    assert cluster.admin.create_preferred_replica_election(asked)
+    cluster.run()
+    assert cluster.state(asked[0]).leader == 1
+    assert cluster.state(asked[2]).leader == 2
+    assert cluster.moves() == ["t-0 Online>Online"]
+    assert not cluster.admin.path_exists(PATH)
+    assert logged(cluster, "Skipping", "completed preferred", "Error completing", "still") == [
+        "Skipping replica leader election (PREFERRED) for partition none-0 by ZkTriggered since it "
+        "doesn't exist.",
+        "Skipping replica leader election (PREFERRED) for partitions w-0 by ZkTriggered since the "
+        "respective topics are being deleted",
+        "Skipping replica leader election for partition v-0 since it never had a leader",
+        "Error completing replica leader election (PREFERRED) for partition t-2: Failed to elect "
+        "leader for partition t-2 under strategy PreferredReplicaPartitionLeaderElectionStrategy",
+        "Partition t-0 completed preferred replica leader election. New leader is 1",
+        "Partition t-2 failed to complete preferred replica leader election to 3. Leader is still "
+        "2",
+    ]
+    cluster.assert_nothing_failed()
+
+
+def test_the_next_controller_resumes_the_elections_of_the_znode() -> None:
+    cluster = Cluster()
+    cluster.start(0, 1, 2, 3, candidates=(0, 1))
+    asked = several(cluster)
+    cluster.paused.add(0)
+    assert cluster.admin.create_preferred_replica_election(asked)
+    cluster.admin.delete(ControllerZNode.path)
+    cluster.run()
+    assert cluster.state_of(1, asked[0]).leader == 1
+    assert not cluster.admin.path_exists(PATH)
+    words = ("referred replica election for", "undergoing", "that completed")
+    assert logged(cluster, *words, controller=1) == [
+        "Partitions undergoing preferred replica election: t-0,t-1,t-2,w-0,v-0,none-0",
+        "Partitions that completed preferred replica election: t-1,none-0",
+        "Skipping preferred replica election for partitions due to topic deletion: w-0",
+        "Resuming preferred replica election for partitions: t-0,t-2,v-0",
+    ]
+    assert len(logged(cluster, "partition v-0 since it never had a leader", controller=1)) == 1
+
+
+def imbalanced(cluster: Cluster, count: int, others: int) -> list[TopicPartition]:
+    """Partitions whose preferred leader is 1; broker 2 leads the last of them."""
+    tps = cluster.create_topic("t", *[(1, 2)] * count)
+    for tp in tps[count - others :]:
+        led_by(cluster, tp, 2, 1, 2)
+    fail_over(cluster)
+    return tps
+
+
+def elected(cluster: Cluster) -> set[str | None]:
+    rows = cluster.rows(Kind.PARTITION_TRANSITION)
+    return {f"{row.topic}-{row.partition}" for row in rows if row.leader == 1}
+
+
+@pytest.mark.parametrize(
+    ("count", "others", "moves"), [(10, 1, False), (9, 1, True), (20, 3, True)]
+)
+def test_more_than_a_tenth_led_by_others_is_an_imbalance(
+    cluster: Cluster, count: int, others: int, moves: bool
+) -> None:
+    tps = imbalanced(cluster, count, others)
+    cluster.advance(4_000)
+    assert elected(cluster) == set()
+    cluster.advance(CHECK_MS)
+    assert elected(cluster) == ({str(tp) for tp in tps[count - others :]} if moves else set())
+    cluster.assert_nothing_failed()
+
+
+def test_the_check_is_repeated_and_leaves_out_what_cannot_be_moved(cluster: Cluster) -> None:
+    tps = imbalanced(cluster, 4, 2)
+    # A replica outside the ISR cannot lead, and a partition that moves is left alone.
+    led_by(cluster, tps[2], 2, 2)
+    fail_over(cluster)
+    cluster.brokers[3].is_silent = True
+    cluster.admin.create_partition_reassignment({tps[3]: (1, 2, 3)})
+    cluster.run()
+    cluster.advance(CHECK_MS + 5_000)
+    assert elected(cluster) == set()
+    (new,) = cluster.create_topic("u", (1, 2))
+    led_by(cluster, new, 2, 1, 2)
+    fail_over(cluster)
+    cluster.advance(CHECK_MS + 5_000)
+    assert elected(cluster) == {"u-0"}
+
+
+def test_topics_that_are_deleted_do_not_count(cluster: Cluster) -> None:
+    cluster.create_topic("d", *[(1, 3)] * 10)
+    cluster.kill_broker(3)
+    cluster.run()
+    cluster.admin.create_delete_topic_path("d")
+    cluster.run()
+    tps = imbalanced(cluster, 3, 1)
+    cluster.advance(CHECK_MS + 5_000)
+    assert elected(cluster) == {str(tps[2])}
