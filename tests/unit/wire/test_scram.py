@@ -175,6 +175,12 @@ class Admin:
     def user_scram_credentials(self) -> Admin:
         return self
 
+    def describe(self, users: None) -> dict[str, dict[str, str]]:
+        assert users is None
+        if self.is_lost:
+            raise ZooKeeperUnavailable("ZooKeeper is lost")
+        return self.users
+
     def configs(self, user: str) -> dict[str, str]:
         if self.is_lost:
             raise ZooKeeperUnavailable("ZooKeeper is lost")
@@ -198,3 +204,13 @@ def test_users_keep_their_credentials_while_zookeeper_is_lost() -> None:
     admin.is_lost = True
     with pytest.raises(InvalidCredentials, match="could not be obtained"):
         stored.find(SHA_256, "user")
+
+
+def test_some_user_may_have_a_credential_while_zookeeper_is_lost() -> None:
+    admin = Admin()
+    stored = StoredCredentials(cast(KafkaAdmin, admin))
+    assert stored.has_any()
+    admin.users.clear()
+    assert not stored.has_any()
+    admin.is_lost = True
+    assert stored.has_any()
