@@ -1,0 +1,215 @@
+"""Reassignments by znode and by request: what is refused, logged, listed and given up.
+
+Sources: processZkPartitionReassignment, processApiPartitionReassignment and
+onPartitionReassignment (kafka.controller.KafkaController).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.journal import Kind
+from klamm.cluster.requests import (
+    AlterIsrRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ApiError,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    StopReplicaRequest,
+)
+from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.zk.store import ReadOp, Transaction
+from klamm.zk.znodes import ReassignPartitionsZNode, TopicZNode
+from tests.unit.controller.cluster import Cluster
+
+T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
+NONE = ApiError(Errors.NONE)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Brokers 0, 1 and 2, of which broker 0 is the controller; t has four partitions."""
+    found = Cluster()
+    found.start(0, 1, 2)
+    found.create_topic("t", *[(0, 1)] * 4)
+    found.forget()
+    return found
+
+
+def logged(cluster: Cluster, word: str) -> list[str]:
+    lines = cluster.controller_logs[0].getvalue().splitlines()
+    found = [line.partition("[Controller id=0] ")[2].rpartition(" (")[0] for line in lines]
+    return [line for line in found if word in line]
+
+
+def alter(
+    cluster: Cluster, reassignments: dict[TopicPartition, tuple[int, ...] | None]
+) -> dict[TopicPartition, Errors]:
+    cluster.ask(0, AlterPartitionReassignmentsRequest(reassignments))
+    cluster.run()
+    answer = cluster.answer()
+    assert isinstance(answer, AlterPartitionReassignmentsResponse) and answer.error == NONE
+    return {tp: one.error for tp, one in answer.partitions.items()}
+
+
+def grow(cluster: Cluster, tp: TopicPartition, *isr: int) -> None:
+    """The leader proposes an ISR."""
+    state = cluster.state(tp)
+    proposed = LeaderAndIsr(state.leader, state.leader_epoch, isr, state.zk_version)
+    epoch = cluster.active.context.live_broker_epochs[state.leader]
+    cluster.ask(0, AlterIsrRequest(state.leader, epoch, {tp: proposed}))
+
+
+def assigned(cluster: Cluster, tp: TopicPartition) -> ReplicaAssignment:
+    """The replicas in the topic znode, which the context must agree with."""
+    found = cluster.admin.get_topic_assignments([tp.topic]).values[tp.topic].assignment[tp]
+    assert cluster.active.context.assignments[tp] == found
+    return found
+
+
+def test_bad_entries_of_the_znode_are_named_and_removed(cluster: Cluster) -> None:
+    none = TopicPartition("none", 0)
+    asked = {T0: (1, 2), T1: (), T2: (-1, 2), none: (1,), T3: (1, 1)}
+    cluster.admin.create_partition_reassignment(asked)
+    cluster.run()
+    (line,) = logged(cluster, "Failed reassignment through zk")
+    assert line == (
+        "Failed reassignment through zk with the following errors: Map("
+        "t-1 -> INVALID_REPLICA_ASSIGNMENT: Empty replica list specified in partition "
+        "reassignment., "
+        "t-2 -> INVALID_REPLICA_ASSIGNMENT: Invalid broker id in replica list: ArrayBuffer(-1, 2), "
+        "none-0 -> UNKNOWN_TOPIC_OR_PARTITION: The partition does not exist.)"
+    )
+    assert set(cluster.admin.get_partition_reassignment()) == {T0}
+    assert cluster.active.context.partitions_being_reassigned == {T0}
+    assert assigned(cluster, T0) == ReplicaAssignment((1, 2, 0), (2,), (0,))
+    assert assigned(cluster, T3) == ReplicaAssignment((1,)), "it was complete at once"
+
+
+def test_what_is_asked_for_replaces_the_entry_of_the_znode(cluster: Cluster) -> None:
+    cluster.admin.create_partition_reassignment({T0: (1, 2), T1: (1, 2)})
+    cluster.run()
+    assert alter(cluster, {T0: (0, 2), T2: None}) == {
+        T0: Errors.NONE,
+        T2: Errors.NO_REASSIGNMENT_IN_PROGRESS,
+    }
+    assert cluster.admin.get_partition_reassignment() == {T1: (1, 2)}
+    assert assigned(cluster, T0) == ReplicaAssignment((0, 2, 1), (2,), (1,))
+    # The entry that is left is not begun again.
+    phases = [row.partition for row in cluster.rows(Kind.REASSIGNMENT_PHASE) if row.to == "U1"]
+    assert phases == [0, 1, 0]
+
+
+def listed(
+    cluster: Cluster, *partitions: TopicPartition, every: bool = False
+) -> dict[TopicPartition, ReplicaAssignment]:
+    cluster.ask(0, ListPartitionReassignmentsRequest(None if every else partitions))
+    cluster.run()
+    answer = cluster.answer()
+    assert isinstance(answer, ListPartitionReassignmentsResponse) and answer.error == NONE
+    return dict(answer.partitions)
+
+
+def test_reassignments_are_listed_while_they_last(cluster: Cluster) -> None:
+    assert listed(cluster, every=True) == {}
+    alter(cluster, {T1: (1, 2), T0: (2, 0)})
+    t1, t0 = ReplicaAssignment((1, 2, 0), (2,), (0,)), ReplicaAssignment((2, 0, 1), (2,), (1,))
+    assert list(listed(cluster, every=True).items()) == [(T0, t0), (T1, t1)]
+    none = TopicPartition("none", 0)
+    assert listed(cluster, T1, T2, none) == {T1: t1}
+    assert alter(cluster, {T1: None}) == {T1: Errors.NONE}
+    assert listed(cluster, every=True) == {T0: t0}
+
+
+def test_a_reassignment_ends_when_its_target_is_in_sync(cluster: Cluster) -> None:
+    alter(cluster, {T0: (1, 2), T1: (1, 2)})
+    cluster.forget()
+    grow(cluster, T0, 0, 1, 2)
+    cluster.run()
+    assert assigned(cluster, T0) == ReplicaAssignment((1, 2))
+    assert cluster.active.context.partitions_being_reassigned == {T1}
+    assert (cluster.state(T0).leader, cluster.state(T0).isr) == (1, (1, 2))
+    stopped = [one for one in cluster.brokers[0].requests if isinstance(one, StopReplicaRequest)]
+    assert [
+        (state.topic_partition, state.delete_partition)
+        for one in stopped
+        for state in one.partition_states
+    ] == [(T0, False), (T0, True)]
+    assert logged(cluster, "have all caught up") == [
+        "Target replicas ArrayBuffer(1, 2) have all caught up with the leader for reassigning "
+        "partition t-0"
+    ]
+    # An ISR without all of them ends nothing, nor does that of another partition.
+    grow(cluster, T1, 0, 1)
+    grow(cluster, T2, 0)
+    cluster.run()
+    assert cluster.active.context.partitions_being_reassigned == {T1}
+    cluster.assert_nothing_failed()
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_target_without_a_replica_that_can_lead_waits(cluster: Cluster, dead: bool) -> None:
+    cluster.start(3)
+    alter(cluster, {T0: (2, 3)})
+    if dead:
+        # Both targets are in the ISR, but die before the controller hears of it.
+        cluster.paused.add(0)
+        for broker_id in (2, 3):
+            cluster.kill_broker(broker_id)
+        cluster.paused.clear()
+        cluster.run()
+        assert assigned(cluster, T0) == ReplicaAssignment((2, 3, 0, 1), (2, 3), (0, 1))
+        assert cluster.active.context.partitions_being_reassigned == {T0}
+        assert cluster.state(T0).leader == 0
+        return
+    grow(cluster, T0, 0, 1, 2, 3)
+    cluster.run()
+    assert assigned(cluster, T0) == ReplicaAssignment((2, 3))
+
+
+def test_a_reassignment_whose_topic_vanishes_at_its_end_is_none_any_more(
+    cluster: Cluster,
+) -> None:
+    alter(cluster, {T0: (1, 2)})
+    path = TopicZNode.path("t")
+
+    def before(_: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, list) and any(one.path == path for one in op):
+            cluster.server.before_op = None
+            cluster.admin.delete_recursive(path)
+
+    grow(cluster, T0, 0, 1, 2)
+    cluster.server.before_op = before
+    while not cluster.rows(Kind.REASSIGNMENT_FAILED):
+        assert cluster.active.step()
+    (failed,) = cluster.rows(Kind.REASSIGNMENT_FAILED)
+    assert (failed.outcome or "").startswith("Failed to update assignment for t-0: ")
+    context = cluster.active.context
+    assert context.assignments[T0] == ReplicaAssignment((1, 2))
+    assert not context.partitions_being_reassigned
+    assert logged(cluster, "Error completing reassignment of partition t-0: Failed to update")
+
+
+def test_a_znode_that_is_deleted_by_hand_is_begun_again(cluster: Cluster) -> None:
+    cluster.admin.create_partition_reassignment({T0: (1, 2)})
+    cluster.run()
+    cluster.admin.delete(ReassignPartitionsZNode.path)
+    cluster.run()
+    assert alter(cluster, {T0: None}) == {T0: Errors.NONE}
+    cluster.admin.create_partition_reassignment({T0: (1, 2)})
+    cluster.run()
+    assert assigned(cluster, T0) == ReplicaAssignment((1, 2, 0), (2,), (0,))
+
+
+def test_a_topic_that_is_being_deleted_is_not_reassigned(cluster: Cluster) -> None:
+    (new,) = cluster.create_topic("u", (1, 2))
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.admin.create_delete_topic_path("u")
+    cluster.run()
+    assert alter(cluster, {new: (0, 1)}) == {new: Errors.UNKNOWN_TOPIC_OR_PARTITION}
+    assert logged(cluster, "Skipping reassignment of u-0") == [
+        "Skipping reassignment of u-0 since the topic is currently being deleted"
+    ]
