@@ -74,3 +74,10 @@ def test_changes_of_isrs_are_counted_by_broker_in_intervals_without_their_ends(
         (200, 2, 1, 0),
         (200, 3, 0, 1),
     ]
+
+
+def test_a_replica_flaps_that_falls_behind_once_a_minute(engine: Engine, coded: Coded) -> None:
+    minutes = [*flaps(0, *(60_000 * n for n in range(5)))]
+    slowly = [*flaps(1, *(80_000 * n for n in range(20)))]
+    found = flapping_replicas(engine.keep(moves(coded(*minutes, *slowly))))
+    assert rows_of(engine, found, "partition", "shrinks", "end_ms") == [(0, 5, 240_001)]
