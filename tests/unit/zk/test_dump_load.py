@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
+import traceback
 from typing import NamedTuple
 
 import pytest
@@ -15,6 +19,7 @@ from klamm.zk.dump_load import (
     PartlyLoaded,
     check_no_load_is_open,
     load,
+    run_on_thread,
     undo,
 )
 from klamm.zk.dump_text import data_of
@@ -22,6 +27,7 @@ from klamm.zk.load_plan import LOADING_PATH, LoadPlan, plan_load
 from klamm.zk.memory_store import LostReply, MemoryServer, MemoryStore
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
 from klamm.zk.store import Create, Delete, SetData
+from tests.waiting import wait_until
 
 BINARY = b"\xff\x00\xfe"
 
@@ -268,3 +274,31 @@ def test_the_next_numbered_znode_comes_after_those_of_the_dump_if_requests_are_l
     assert advances > 1
     created = store.write([[Create("/changes/change_", b"", sequential=True)]])[0].results[0].path
     assert created == "/changes/change_0000000008"
+
+
+def test_work_on_a_thread_is_stopped_by_an_interrupt() -> None:
+    stopped = threading.Event()
+    ended: list[bool] = []
+
+    main = threading.main_thread().ident or 0
+
+    def waits() -> bool:
+        stack = traceback.extract_stack(sys._current_frames()[main])
+        return "result" in [frame.name for frame in stack]
+
+    def work() -> None:
+        wait_until(waits)
+        signal.pthread_kill(main, signal.SIGINT)
+        ended.append(stopped.wait(20))
+
+    with pytest.raises(KeyboardInterrupt):
+        run_on_thread(work, stopped.set)
+    assert ended == [True]
+
+
+def test_work_on_a_thread_ends_by_itself() -> None:
+    stops: list[None] = []
+    assert run_on_thread(lambda: 5, lambda: stops.append(None)) == 5
+    with pytest.raises(ZeroDivisionError):
+        run_on_thread(lambda: 1 // 0, lambda: stops.append(None))
+    assert stops == []
