@@ -95,6 +95,8 @@ def test_what_is_placed_by_hand_is_judged() -> None:
         "Partition t-1 would leave pool a (brokers 1,2,3): broker 4 is not in it."
         " (and 1 more partition)"
     )
+    with pytest.raises(InvalidReplicaAssignment, match=r" \(and 2 more partitions\)$"):
+        check_in_pool(POOLS, "t", {0: (4,), 1: (4, 1), 2: (5, 4)})
 
 
 @pytest.mark.parametrize(
@@ -137,3 +139,7 @@ def test_a_broker_without_replicas_is_never_chosen_and_may_not_be_named() -> Non
     with pytest.raises(InvalidReplicaAssignment) as caught:
         check_in_pool(pools, "t", {0: (1, 2), 1: (2, 3)})
     assert caught.value.message == "Partition t-1: broker 3 hosts no replicas."
+    several = Pools({}, (), without_replicas=frozenset([2, 3]))
+    assert outside_pool_text(several, TopicPartition("t", 1), (3, 1, 2)) == (
+        "Partition t-1: brokers 3,2 host no replicas."
+    )

@@ -40,6 +40,14 @@ def test_the_preferred_leader_stays_else_the_current_one() -> None:
     assert planned(place((8, 2, 3), leader=8)) == [(2, 3, 1)]
 
 
+def test_leaders_that_stay_count_where_others_are_chosen() -> None:
+    # t-0 keeps leader 1 and t-1 has none to keep; both brokers are in the lists of both.
+    moved = plan_moves(POOLS, place((1, 2, 9), (8, 2, 1), leader=None)).moves
+    assert [move.new[0] for move in moved] == [1, 2]
+    moved = plan_moves(POOLS, place((2, 1, 9), (8, 2, 1), leader=None)).moves
+    assert [move.new[0] for move in moved] == [2, 1]
+
+
 def test_a_list_that_is_right_is_left_as_it_is() -> None:
     assert planned(place((2, 1, 3), (4,), leader=3)) == []
 
