@@ -14,7 +14,7 @@ from typing import Final
 
 import yaml
 
-from klamm.admin.yaml_reader import Entry, YamlReader, read_text
+from klamm.admin.yaml_reader import YamlEntry, YamlReader, read_text
 from klamm.placement.pools import Pool, Pools, TopicRule
 
 MAX_BROKER_ID: Final = 2**31 - 1
@@ -71,7 +71,7 @@ class _File(YamlReader):
                 raise self.error(root, problem, f"add a line '{needed}:'; {_HINT}")
         return Pools(by_name, rules, weights)
 
-    def _broker_ids(self, pool: str, entry: Entry) -> tuple[int, ...]:
+    def _broker_ids(self, pool: str, entry: YamlEntry) -> tuple[int, ...]:
         node = entry.value
         if not isinstance(node, yaml.SequenceNode) or not node.value:
             raise self.error(
@@ -105,7 +105,7 @@ class _File(YamlReader):
             raise self.error(node, f"the range {text} has more than {MAX_POOL_BROKERS} brokers")
         return range(first, last + 1)
 
-    def _rule(self, pattern: str, entry: Entry, by_name: dict[str, Pool]) -> TopicRule:
+    def _rule(self, pattern: str, entry: YamlEntry, by_name: dict[str, Pool]) -> TopicRule:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -125,7 +125,7 @@ class _File(YamlReader):
             )
         return TopicRule(pattern, pool)
 
-    def _weighed_broker(self, word: str, entry: Entry) -> int:
+    def _weighed_broker(self, word: str, entry: YamlEntry) -> int:
         if not _ID.fullmatch(word):
             raise self.error(entry.key, f"'{word}' in section 'weights' is not a broker id")
         broker_id = int(word)
@@ -133,7 +133,7 @@ class _File(YamlReader):
             raise self.error(entry.key, f"broker {broker_id} has a weight but no pool")
         return broker_id
 
-    def _weight(self, broker: str, entry: Entry) -> float:
+    def _weight(self, broker: str, entry: YamlEntry) -> float:
         text = self.text(entry.value, f"the weight of broker {broker}")
         weight = float(text) if _WEIGHT.fullmatch(text) else math.nan
         if not weight > 0:

@@ -28,7 +28,7 @@ _OPENING: Final = (
 _CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 
-class Entry(NamedTuple):
+class YamlEntry(NamedTuple):
     """One entry of a YAML mapping: the node of its key and the node of its value."""
 
     key: yaml.Node
@@ -112,19 +112,19 @@ class YamlReader:
 
     # -- collections
 
-    def entries(self, node: yaml.Node, what: str) -> dict[str, Entry]:
+    def entries(self, node: yaml.Node, what: str) -> dict[str, YamlEntry]:
         """Return the entries of a mapping, keyed by the text of their keys."""
         if not isinstance(node, yaml.MappingNode) or not node.value:
             raise self.error(node, f"{what} must be 'name: value' lines")
-        found: dict[str, Entry] = {}
+        found: dict[str, YamlEntry] = {}
         for key_node, value in node.value:
             key = self.text(key_node, f"a name in {what}")
             if key in found:
                 raise self.error(key_node, f"'{key}' is given twice in {what}")
-            found[key] = Entry(key_node, value)
+            found[key] = YamlEntry(key_node, value)
         return found
 
-    def fields(self, node: yaml.Node, what: str, known: Iterable[str]) -> dict[str, Entry]:
+    def fields(self, node: yaml.Node, what: str, known: Iterable[str]) -> dict[str, YamlEntry]:
         """Return the entries of a mapping. Raises UsageError if a key is not in ``known``."""
         found = self.entries(node, what)
         names = tuple(known)

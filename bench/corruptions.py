@@ -26,7 +26,7 @@ from klamm.brokers.logs.errors import CorruptRecord
 from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.log_dirs import LogDirs
-from klamm.brokers.logs.log_manager import LogManager, StartUp
+from klamm.brokers.logs.log_manager import LogManager, LogsReport
 from klamm.brokers.logs.record_batch import checked_batches
 from klamm.brokers.logs.records import Record, decode_batch, encode_batch
 from klamm.brokers.logs.segment_log import SegmentLog
@@ -328,7 +328,9 @@ def _judge(folder: Path, template: Template) -> str:
     return next(verdict for verdict in order if verdict in verdicts)
 
 
-def _judge_log(manager: LogManager, report: StartUp, tp: TopicPartition, written: Written) -> str:
+def _judge_log(
+    manager: LogManager, report: LogsReport, tp: TopicPartition, written: Written
+) -> str:
     if tp in report.damaged:
         if manager.dirs.current(tp) is not None:
             raise _Untrue("wrong", f"{tp} is damaged and served")

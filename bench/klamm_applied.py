@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.metadata_cache import MetadataCache
 from klamm.brokers.replica_manager import ReplicaManager
 from klamm.cluster.types import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
@@ -15,7 +15,7 @@ from klamm.zk.store import Store
 SHOWN = 3
 
 
-def what_is_not_applied(store: Store, brokers: Iterable[Broker]) -> dict[str, Any]:
+def what_is_not_applied(store: Store, brokers: Iterable[KafkaServer]) -> dict[str, Any]:
     """Compare the metadata cache and the hosted replicas of every broker with the state znodes.
 
     ``not_applied`` counts what differs, ``not_applied_shown`` holds the first, ``applied`` counts
@@ -43,7 +43,7 @@ def what_is_not_applied(store: Store, brokers: Iterable[Broker]) -> dict[str, An
 
 
 def _differences(
-    broker: Broker,
+    broker: KafkaServer,
     tp: TopicPartition,
     assignment: ReplicaAssignment,
     state: LeaderIsrAndControllerEpoch | None,
@@ -55,7 +55,7 @@ def _differences(
     return found
 
 
-def _was_stopped(broker: Broker, state: LeaderIsrAndControllerEpoch | None) -> bool:
+def _was_stopped(broker: KafkaServer, state: LeaderIsrAndControllerEpoch | None) -> bool:
     """A broker about to leave hears no more of what it is out of sync with."""
     return (
         broker.replica_manager.is_shutting_down

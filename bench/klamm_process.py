@@ -24,7 +24,7 @@ from bench.context_size import context_alone_bytes
 from bench.kafka.scenarios import FIRST_BROKER
 from bench.klamm_applied import what_is_not_applied
 from bench.klamm_traffic import CountedJournal, StoreBatches, Traffic
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.runtime.clock import WallClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.kafka_logs import KafkaLogs
@@ -158,11 +158,11 @@ class Process:
         """Bytes of a second ControllerContext, loaded from ZooKeeper for this and dropped."""
         return context_alone_bytes(self._cluster.store)
 
-    def _brokers(self) -> list[Broker]:
+    def _brokers(self) -> list[KafkaServer]:
         return [running.node.broker for running in self._cluster.nodes.values()]
 
 
-def _pending_isr(broker: Broker) -> int:
+def _pending_isr(broker: KafkaServer) -> int:
     """Replicas that are about to join an ISR."""
     fetched = 0 if broker.fetchers.held else broker.fetchers.partition_count
     return broker.alter_isr_manager.pending_count + fetched

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bench.machine import machine
 from klamm.admin.topics.topics import TopicAdmin
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.producer import Rate
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.cluster.api_errors import Errors
@@ -65,7 +65,7 @@ IDLE_FOR_MINUTES = 10
 LEADER = Address("broker", 1)
 
 
-Fill = Callable[[Broker, VirtualClock, TopicPartition], None]
+Fill = Callable[[KafkaServer, VirtualClock, TopicPartition], None]
 """Lets a replica have more records."""
 
 
@@ -186,7 +186,7 @@ def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], fill: Fill | Non
     clock, spec = VirtualClock(), ClusterSpec(broker_ids=(0, 1, 2))
     store = MemoryStore(MemoryServer(clock), 6_000)
     transport = RoutedTransport()
-    broker = Broker(spec.broker_info(0), store, transport, clock, log_store=MemoryLogStore())
+    broker = KafkaServer(spec.broker_info(0), store, transport, clock, log_store=MemoryLogStore())
     fetches: deque[Message] = deque()
     transport.register(LEADER, fetches.append)
     broker.startup()
@@ -213,7 +213,7 @@ def _traced_bytes(states: Sequence[LeaderAndIsrPartitionState], fill: Fill | Non
     return after - before
 
 
-def _lead(broker: Broker, clock: VirtualClock, tp: TopicPartition) -> None:
+def _lead(broker: KafkaServer, clock: VirtualClock, tp: TopicPartition) -> None:
     """Let some records come and be replicated: of each partition at a time and in a size that no
     other has."""
     clock.advance_to(clock.monotonic_ms() + 1.3)
@@ -225,7 +225,7 @@ def _lead(broker: Broker, clock: VirtualClock, tp: TopicPartition) -> None:
         _send(broker, FetchRequest(replica_id, {tp: asked}))
 
 
-def _follow(broker: Broker, clock: VirtualClock, tp: TopicPartition) -> None:
+def _follow(broker: KafkaServer, clock: VirtualClock, tp: TopicPartition) -> None:
     """Let a leader have records, as above, and say at once that the whole ISR has them."""
     clock.advance_to(clock.monotonic_ms() + 1.3)
     start = _log_end_offset(broker, tp)
@@ -245,20 +245,20 @@ def _follow(broker: Broker, clock: VirtualClock, tp: TopicPartition) -> None:
     assert _log_end_offset(broker, tp) == end
 
 
-def _answer(broker: Broker, fetches: deque[Message]) -> None:
+def _answer(broker: KafkaServer, fetches: deque[Message]) -> None:
     """Say to who fetches from the leader that there is nothing new."""
     while fetches:
         number = fetches.popleft().correlation_id
         broker.receive(Message(LEADER, broker.address, number, FetchResponse({})))
 
 
-def _log_end_offset(broker: Broker, tp: TopicPartition) -> int:
+def _log_end_offset(broker: KafkaServer, tp: TopicPartition) -> int:
     log = broker.replica_manager.partitions[tp].log
     assert log is not None
     return log.log_end_offset
 
 
-def _send(broker: Broker, body: Request) -> None:
+def _send(broker: KafkaServer, body: Request) -> None:
     broker.receive(Message(Address("client", 0), broker.address, 0, body))
 
 

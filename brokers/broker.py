@@ -15,7 +15,7 @@ from klamm.brokers.bandwidth.copying import Arrived, Copying, ReplicaCopy
 from klamm.brokers.config import BrokerConfig, broker_config
 from klamm.brokers.constant_rate.connections import CertainConnections
 from klamm.brokers.constant_rate.constant_rates import ConstantRates
-from klamm.brokers.controlled_shutdown import ControlledShutdown
+from klamm.brokers.controlled_shutdown import ControlledShutdownRequests
 from klamm.brokers.dynamic_config import DynamicConfigManager
 from klamm.brokers.followers.fetchers import ReplicaFetcherManager
 from klamm.brokers.groups.coordinator_lookup import CoordinatorLookup
@@ -68,7 +68,7 @@ from klamm.zk.znodes import BrokerIdZNode, BrokerInfo
 logger = logging.getLogger(__name__)
 
 
-class Broker:
+class KafkaServer:
     """A simulated broker of the cluster.
 
     - ``broker_epoch``: czxid of the broker's registration znode; -1 before the broker registers.
@@ -147,7 +147,7 @@ class Broker:
         self._proposed_cluster_id = proposed_cluster_id
         self._correlation_id = 0
         self._propose_at_ms: float | None = None
-        self.controlled_shutdown = ControlledShutdown(
+        self.controlled_shutdown = ControlledShutdownRequests(
             info.id, config, self._find_controller, self._send
         )
 

@@ -18,7 +18,7 @@ Send = Callable[[Address, ControlledShutdownRequest], int]
 """Function that sends a request to an address and returns the request's correlation id."""
 
 
-class ControlledShutdown:
+class ControlledShutdownRequests:
     """A broker's requests for a controlled shutdown, with retries.
 
     - ``find_controller``: returns the broker id of the current controller, or None if there is no

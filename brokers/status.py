@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 
 
-def broker_status(broker: Broker) -> dict[str, Any]:
+def broker_status(broker: KafkaServer) -> dict[str, Any]:
     """Return a broker's registration, replica counts, and the size of its metadata cache."""
     manager = broker.replica_manager
     cache = broker.metadata_cache
@@ -51,7 +51,7 @@ def broker_status(broker: Broker) -> dict[str, Any]:
     }
 
 
-def metadata_status(broker: Broker) -> dict[str, Any]:
+def metadata_status(broker: KafkaServer) -> dict[str, Any]:
     """Return the whole metadata cache of a broker, as a client would receive it."""
     cache = broker.metadata_cache
     return {

@@ -124,7 +124,7 @@ class _Commands(Mapping[str, Any]):
         return cast("TyperCommand | TyperGroup", command)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A command group whose list of commands shows the whole first sentence of each command's help.
 
     A command without an epilog gets one: the group's examples that use the command.
@@ -193,7 +193,7 @@ def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]
         for title, section in sections.items()
     }
 
-    class LazyGroup(Group):
+    class LazyGroup(CommandGroup):
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             self.commands = cast("MutableMapping[str, Any]", _Commands(places))
@@ -215,7 +215,7 @@ def group_class(sections: Mapping[str, Mapping[str, Place]]) -> type[TyperGroup]
 def command_group(help: str, epilog: str) -> typer.Typer:
     """Return the Typer app for a new group of commands."""
     app = _CommandGroup(
-        cls=Group,
+        cls=CommandGroup,
         help=help,
         epilog=epilog,
         no_args_is_help=True,

@@ -23,7 +23,7 @@ from klamm.cluster.counting import counted
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import parse_quirks, quirk_options
 from klamm.drills import exploring
-from klamm.drills.exploration import Scope, parse_scope
+from klamm.drills.exploration import SearchSpace, parse_scope
 from klamm.drills.exploring import Explored
 from klamm.drills.processes import print_no_warnings
 from klamm.drills.run import Outcome
@@ -107,7 +107,7 @@ def explore(
 
 
 def _explore(
-    scope: Scope, jobs: int, max_states: int | None, *, quiet: bool
+    scope: SearchSpace, jobs: int, max_states: int | None, *, quiet: bool
 ) -> tuple[Explored, float]:
     is_live = not quiet and sys.stderr.isatty()
     began_s = time.monotonic()
@@ -142,7 +142,7 @@ def _summary(progress: Explored, seconds: float) -> str:
     return f"{text}: complete" if progress.is_complete else text
 
 
-def _replay(scope: Scope, path: tuple[int, ...], *, as_json: bool) -> int:
+def _replay(scope: SearchSpace, path: tuple[int, ...], *, as_json: bool) -> int:
     steps: list[str] = []
     violation = None
     for text, state in exploring.replay(scope, path):
@@ -166,7 +166,7 @@ def _choices(path: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def _values(scope: Scope, progress: Explored, seconds: float) -> dict[str, Any]:
+def _values(scope: SearchSpace, progress: Explored, seconds: float) -> dict[str, Any]:
     violation = progress.violation
     values: dict[str, Any] = {
         "states": progress.states,

@@ -33,7 +33,7 @@ from klamm.cluster.quirks import Quirks
 from klamm.cluster.suggestions import suggestion
 from klamm.drills import library, text
 from klamm.drills.actions import ACTIONS
-from klamm.drills.time_travel import MOMENT_HINT, Moment, Timeline, TimeTravel, parse_moment
+from klamm.drills.time_travel import MOMENT_HINT, Timeline, TimePoint, TimeTravel, parse_moment
 from klamm.drills.worlds import write_journal
 from klamm.runtime.clock import SIMULATION_START_MS
 from klamm.runtime.journal_text import EventNames, change_text
@@ -204,7 +204,7 @@ class _Screen:
 class _Session(cmd.Cmd):
     """The commands of --step. The docstring of each command is its help, after its usage."""
 
-    def __init__(self, travel: TimeTravel, options: Travel, begin: Moment) -> None:
+    def __init__(self, travel: TimeTravel, options: Travel, begin: TimePoint) -> None:
         super().__init__()
         self.is_interactive = sys.stdin.isatty()
         self.use_rawinput = self.is_interactive
@@ -363,7 +363,7 @@ class _Session(cmd.Cmd):
         self._screen.skip()
         self._screen.show(0)
 
-    def _moment(self, words: str) -> Moment:
+    def _moment(self, words: str) -> TimePoint:
         if not words:
             raise UsageError("a moment is missing", hint=MOMENT_HINT)
         return parse_moment(words, self._travel.timeline.drill)

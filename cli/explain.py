@@ -18,7 +18,7 @@ import typer
 
 from klamm.cli.completion import complete_partition
 from klamm.cli.explanations.explain import Chosen, Explained, explain_event, explain_partition
-from klamm.cli.explanations.linked_events import Cause, Change, Step
+from klamm.cli.explanations.linked_events import Cause, ExplainedRow, LinkedEvent
 from klamm.cli.explanations.rows import PartitionStatus, is_unclean
 from klamm.cli.journal_origin import CountedRows, JournalFile, chosen_source
 from klamm.cli.options import AsJson, print_json
@@ -237,7 +237,7 @@ def as_json(explained: Explained) -> dict[str, Any]:
     }
 
 
-def _change_lines(change: Change) -> Iterator[str]:
+def _change_lines(change: LinkedEvent) -> Iterator[str]:
     key = change.key
     controller = f", controller {key.controller} epoch {key.epoch}" if key.epoch else ""
     yield f"{_clock(change.t_ms)}{controller}"
@@ -270,7 +270,7 @@ def _change_lines(change: Change) -> Iterator[str]:
             yield f"    and {len(change.followed) - FOLLOWED_SHOWN} more"
 
 
-def _znode_lines(steps: Sequence[Step]) -> Iterator[str]:
+def _znode_lines(steps: Sequence[ExplainedRow]) -> Iterator[str]:
     writes = [write for step in steps for write in step.znodes]
     for write in writes[:STEPS_SHOWN]:
         version = "" if write.version is None else f", version {write.version}"
@@ -280,7 +280,7 @@ def _znode_lines(steps: Sequence[Step]) -> Iterator[str]:
     yield f"    {WRITES_NOTE}" if writes else "    none derived from these rows"
 
 
-def _request_lines(change: Change) -> Iterator[str]:
+def _request_lines(change: LinkedEvent) -> Iterator[str]:
     requests = change.requests
     if requests is None:
         yield f"    {CONTROLLER_NOTE if change.is_of_controller_run else REQUESTS_NOTE}"
@@ -330,7 +330,7 @@ def _clock(t_ms: int) -> str:
     return f"{day} {time_text({'t_ms': t_ms})}"
 
 
-def _change_as_json(change: Change) -> dict[str, Any]:
+def _change_as_json(change: LinkedEvent) -> dict[str, Any]:
     return {
         **change.key._asdict(),
         "event": change.name,

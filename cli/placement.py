@@ -53,7 +53,7 @@ app = command_group(
 )
 
 
-class Section(NamedTuple):
+class TextTable(NamedTuple):
     """A table of text cells with a title."""
 
     title: str
@@ -262,13 +262,13 @@ def _print_text(placed: Placement) -> None:
         console.print(table)
 
 
-def _print_plain(section: Section) -> None:
+def _print_plain(section: TextTable) -> None:
     typer.echo(f"\n{section.title}")
     for line in table_lines([section.columns, *section.rows]):
         typer.echo(line)
 
 
-def _sections(placed: Placement) -> list[Section]:
+def _sections(placed: Placement) -> list[TextTable]:
     racks = {broker.id: broker.rack for broker in placed.brokers}
     replicas_of = placed.assignment.items()
     has_racks = any(rack is not None for rack in racks.values())
@@ -303,13 +303,13 @@ def _sections(placed: Placement) -> list[Section]:
         for takeover in placed.takeovers
     ]
     return [
-        Section("Assignment", with_rack("Racks", "Partition", "Leader", "Replicas"), table),
-        Section(
+        TextTable("Assignment", with_rack("Racks", "Partition", "Leader", "Replicas"), table),
+        TextTable(
             "Leaders per broker",
             with_rack("Rack", "Broker", "Leads", "Replicas", "Leads partitions"),
             shares,
         ),
-        Section("If one broker dies", ("Dead", "New leaders", "Without a leader"), deaths),
+        TextTable("If one broker dies", ("Dead", "New leaders", "Without a leader"), deaths),
     ]
 
 

@@ -30,12 +30,12 @@ from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
 from klamm.placement.broker_metadata import RackAwareMode
-from klamm.placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
+from klamm.placement.minimal_moves import PlannedMove, PlanOptions, plan_moves
 from klamm.placement.pools import (
     ClusterPlacement,
     PartitionPlace,
     Pools,
-    Violation,
+    PoolViolation,
     topics_without_pool,
     violations,
 )
@@ -275,7 +275,7 @@ def _as_left_by(placement: ClusterPlacement, reassignment: Path) -> ClusterPlace
     return replace(placement, partitions={**placement.partitions, **moved})
 
 
-def _violation_as_json(violation: Violation) -> dict[str, object]:
+def _violation_as_json(violation: PoolViolation) -> dict[str, object]:
     partition = violation.partition
     return {
         "kind": violation.kind.value,
@@ -287,7 +287,7 @@ def _violation_as_json(violation: Violation) -> dict[str, object]:
     }
 
 
-def _plan_as_json(moves: Sequence[PartitionMove]) -> dict[str, object]:
+def _plan_as_json(moves: Sequence[PlannedMove]) -> dict[str, object]:
     return {
         "replica_moves": sum(len(move.added) for move in moves),
         "leader_moves": _leader_moves(moves),
@@ -296,11 +296,11 @@ def _plan_as_json(moves: Sequence[PartitionMove]) -> dict[str, object]:
     }
 
 
-def _leader_moves(moves: Sequence[PartitionMove]) -> int:
+def _leader_moves(moves: Sequence[PlannedMove]) -> int:
     return sum(move.old[:1] != move.new[:1] for move in moves)
 
 
-def _summary(moves: Sequence[PartitionMove]) -> str:
+def _summary(moves: Sequence[PlannedMove]) -> str:
     if not moves:
         return "Nothing to move."
     copies = Counter(broker for move in moves for broker in move.added)
@@ -312,7 +312,7 @@ def _summary(moves: Sequence[PartitionMove]) -> str:
     )
 
 
-def _stuck(moves: Sequence[PartitionMove], placement: ClusterPlacement) -> list[str]:
+def _stuck(moves: Sequence[PlannedMove], placement: ClusterPlacement) -> list[str]:
     """Return a warning for each partition that has no live replica to copy from.
 
     The reassignment of such a partition cannot make progress until a broker with one of its old

@@ -79,7 +79,7 @@ _YEAR_DIGITS = 4
 _MAX_LONG = 2**63 - 1
 
 
-class Format(StrEnum):
+class RunFormat(StrEnum):
     """Output formats of `klamm replay run`."""
 
     TEXT = "text"
@@ -89,10 +89,10 @@ class Format(StrEnum):
 
 
 _MADE = {
-    Format.TEXT: "replay.txt",
-    Format.JSON: "answers.json",
-    Format.PARQUET: "",
-    Format.HTML: "page.html",
+    RunFormat.TEXT: "replay.txt",
+    RunFormat.JSON: "answers.json",
+    RunFormat.PARQUET: "",
+    RunFormat.HTML: "page.html",
 }
 """The file in --out that holds the answers in each format."""
 
@@ -127,8 +127,8 @@ def run(
     ] = None,
     out_: Out = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="Output format; parquet and html need --out.")
-    ] = Format.TEXT,
+        RunFormat, typer.Option("--format", help="Output format; parquet and html need --out.")
+    ] = RunFormat.TEXT,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing answers.")
     ] = False,
@@ -156,7 +156,7 @@ def run(
         open_tables([given], resources, out or Path(tempfile.gettempdir())) as opened,
         answered(opened, filters) as answers,
     ):
-        page = page_of(given.name, opened, filters, answers, has_lives=format_ is Format.HTML)
+        page = page_of(given.name, opened, filters, answers, has_lives=format_ is RunFormat.HTML)
         states = _states(opened, answers) if _is_narrow(filters) else None
         about = {"paths": given.name, "filters": dataclasses.asdict(filters)}
         values = {**about, **as_values(answers), "states": states}
@@ -164,7 +164,7 @@ def run(
             with full_disk_errors(out):
                 _write(partial, format_, opened, answers, page)
                 write_answers(partial, values)
-    if format_ is Format.JSON and out is None:
+    if format_ is RunFormat.JSON and out is None:
         print_json(values)
     else:
         show_page(page, states)
@@ -173,8 +173,8 @@ def run(
     raise typer.Exit(FINDINGS if answers.violations else 0)
 
 
-def _check_format(format_: Format, out: Path | None) -> None:
-    if out is None and format_ in (Format.PARQUET, Format.HTML):
+def _check_format(format_: RunFormat, out: Path | None) -> None:
+    if out is None and format_ in (RunFormat.PARQUET, RunFormat.HTML):
         raise UsageError(f"--format {format_} needs --out", hint="--out takes a new directory")
 
 
@@ -324,15 +324,15 @@ def _states(opened: Opened, answers: Answers) -> dict[str, Any]:
     return {"partitions": count, "first": first}
 
 
-def _write(folder: Path, format_: Format, opened: Opened, answers: Answers, page: Page) -> None:
+def _write(folder: Path, format_: RunFormat, opened: Opened, answers: Answers, page: Page) -> None:
     from klamm.replay.result_folder import PAGE, write_tables
 
-    if format_ is Format.HTML:
+    if format_ is RunFormat.HTML:
         (folder / PAGE).write_text(page_html(page), encoding="utf-8")
-    elif format_ is Format.PARQUET:
+    elif format_ is RunFormat.PARQUET:
         with opened.progress.step("write the tables"):
             write_tables(folder, opened.tables[0], answers)
-    elif format_ is Format.TEXT:
+    elif format_ is RunFormat.TEXT:
         with (folder / _MADE[format_]).open("w", encoding="utf-8") as file:
             show_page(page, None, file)
 

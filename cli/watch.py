@@ -59,7 +59,7 @@ _DISPENSABLE: Final = ("Rack", "Under-replicated", "Partitions", "Leads")
 """Columns that are omitted if the terminal is too narrow, the least important first."""
 
 
-class Watcher:
+class ClusterWatcher:
     """Polls the server, and holds the cluster's latest status and journal rows."""
 
     def __init__(self, server: str | None, data_dir: Any) -> None:
@@ -103,7 +103,7 @@ def watch(
     Shows the controller and its queue, the brokers, the number of partitions in each state, and the
     latest events with their causes.
     """
-    watcher = Watcher(server, data_dir)
+    watcher = ClusterWatcher(server, data_dir)
     console = HarmlessConsole(file=sys.stdout)
     if console.is_terminal:
         _watch_live(watcher, console, interval)
@@ -111,7 +111,7 @@ def watch(
         _watch_plainly(watcher, interval)
 
 
-def _watch_live(watcher: Watcher, console: Console, interval_s: float) -> None:
+def _watch_live(watcher: ClusterWatcher, console: Console, interval_s: float) -> None:
     watcher.poll()
     with Live(page(watcher, console), console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -120,7 +120,7 @@ def _watch_live(watcher: Watcher, console: Console, interval_s: float) -> None:
             watcher.poll()
 
 
-def _watch_plainly(watcher: Watcher, interval_s: float) -> None:
+def _watch_plainly(watcher: ClusterWatcher, interval_s: float) -> None:
     last = ""
     while True:
         for row in watcher.poll():
@@ -152,7 +152,7 @@ def summary_line(status: Mapping[str, Any]) -> str:
     )
 
 
-def page(watcher: Watcher, console: Console) -> RenderableType:
+def page(watcher: ClusterWatcher, console: Console) -> RenderableType:
     """Return the full-screen page for a terminal, the most important parts first.
 
     In a low terminal, the panels have fewer lines, and the end of the table of brokers is cut.

@@ -30,7 +30,7 @@ from klamm.controller.metrics import ControllerMetrics
 from klamm.controller.partition_reassignments import PartitionReassignments
 from klamm.controller.partition_state_machine import PartitionStateMachine
 from klamm.controller.pending_requests import PendingRequests
-from klamm.controller.recorder import Recorder
+from klamm.controller.recorder import JournalRecorder
 from klamm.controller.replica_state_machine import ReplicaStateMachine
 from klamm.controller.request_sender import RequestSender, RequestTap
 from klamm.controller.state_change_log import StateChangeLog
@@ -88,7 +88,7 @@ class KafkaController:
         self.candidacy = candidacy or Candidacy(clock)
         self.log = state_change_log or StateChangeLog(config.broker_id, clock)
         self.events = EventManager(clock, self)
-        self.recorder = Recorder(config, clock, journal, self.events)
+        self.recorder = JournalRecorder(config, clock, journal, self.events)
         self.context = ControllerContext(quirks, config.broker_id)
         self.zk = KafkaZkClient(store, quirks)
         self.controller_zk = ControllerZkClient(store, quirks, config.write_group_size)

@@ -43,18 +43,18 @@ Args = ParamSpec("Args")
 
 
 def _appends(
-    rows: Callable[Concatenate[Recorder, Args], Iterator[JournalRow]],
-) -> Callable[Concatenate[Recorder, Args], None]:
-    """Decorator for methods of Recorder that appends the yielded rows to the journal."""
+    rows: Callable[Concatenate[JournalRecorder, Args], Iterator[JournalRow]],
+) -> Callable[Concatenate[JournalRecorder, Args], None]:
+    """Decorator for methods of JournalRecorder that appends the yielded rows to the journal."""
 
     @wraps(rows)
-    def append(self: Recorder, /, *args: Args.args, **kwargs: Args.kwargs) -> None:
+    def append(self: JournalRecorder, /, *args: Args.args, **kwargs: Args.kwargs) -> None:
         self._append(rows(self, *args, **kwargs))
 
     return append
 
 
-class Recorder:
+class JournalRecorder:
     """Writes the journal rows of one controller.
 
     Each row has the id of the event being processed, and the id of the event that caused it.

@@ -21,7 +21,7 @@ from klamm.cluster.requests import (
 )
 from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.config import ControllerConfig
-from klamm.controller.recorder import Recorder
+from klamm.controller.recorder import JournalRecorder
 from klamm.controller.state_change_log import Source, StateChangeLog, scala_set
 from klamm.statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 
@@ -39,7 +39,7 @@ class RequestSender:
         self,
         config: ControllerConfig,
         channels: ChannelManager,
-        recorder: Recorder,
+        recorder: JournalRecorder,
         log: StateChangeLog,
         taps: Iterable[RequestTap] = (),
     ) -> None:

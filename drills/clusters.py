@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from klamm.admin.topics.topics import validate_topic_create
-from klamm.admin.yaml_reader import Entry
+from klamm.admin.yaml_reader import YamlEntry
 from klamm.cluster.configs import TOPIC_CONFIGS, check_broker_configs
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.drills.reading import DrillReader
@@ -32,7 +32,7 @@ MAX_BROKERS: Final = 100
 _SESSION_TIMEOUTS_MS: Final = (1_000.0, 60_000.0)
 
 
-class Topic(NamedTuple):
+class DrillTopic(NamedTuple):
     """A topic of a drill's cluster: the replicas of its partitions, its configs, its position."""
 
     name: str
@@ -48,7 +48,7 @@ class ClusterCompiler:
         self._reader = reader
         self._names: list[str] = []
 
-    def read(self, node: yaml.Node) -> tuple[DrillCluster, list[Topic]]:
+    def read(self, node: yaml.Node) -> tuple[DrillCluster, list[DrillTopic]]:
         """Return the cluster and its topics."""
         reader = self._reader
         fields = reader.fields(node, "a cluster", CLUSTER_WORDS)
@@ -119,7 +119,7 @@ class ClusterCompiler:
                 raise reader.error(entry.key, error.message, error.hint) from None
         return configs
 
-    def _topic(self, key: yaml.Node, node: yaml.Node) -> Topic:
+    def _topic(self, key: yaml.Node, node: yaml.Node) -> DrillTopic:
         """Read a topic: the replicas of its partitions, and optionally its configs."""
         reader = self._reader
         configs = {}
@@ -143,9 +143,9 @@ class ClusterCompiler:
         except KlammError as error:
             raise reader.error(key, error.message, error.hint) from None
         self._names.append(name)
-        return Topic(name, replicas, configs, reader.place(key))
+        return DrillTopic(name, replicas, configs, reader.place(key))
 
-    def _topic_config(self, name: str, entry: Entry) -> str:
+    def _topic_config(self, name: str, entry: YamlEntry) -> str:
         reader = self._reader
         value = reader.text(entry.value, name)
         if name not in TOPIC_CONFIGS:
@@ -172,7 +172,7 @@ def start_of(cluster: DrillCluster, place: str) -> Step:
     )
 
 
-def creation_of(topic: Topic) -> Step:
+def creation_of(topic: DrillTopic) -> Step:
     """Return the step that creates a topic."""
     assignment = ",".join(":".join(map(str, replicas)) for replicas in topic.replicas)
     configs = [

@@ -99,7 +99,7 @@ class Mention(NamedTuple):
     wanted: int = 0
 
 
-class Missing(NamedTuple):
+class Absent(NamedTuple):
     """A mention of something that cannot exist, with an error message and a hint."""
 
     node: yaml.Node
@@ -129,7 +129,7 @@ class Existing:
         if any(_path_of(action) == ControllerZNode.path for action in self._actions):
             self._candidates = None
 
-    def first_missing(self, mentions: Iterable[Mention]) -> Missing | None:
+    def first_missing(self, mentions: Iterable[Mention]) -> Absent | None:
         """Return the first mention of something that cannot exist, or None."""
         return next(filter(None, map(self._missing, mentions)), None)
 
@@ -178,7 +178,7 @@ class Existing:
         known = self._partitions.setdefault(topic, 0)
         self._partitions[topic] = None if None in (known, count) else max(known or 0, count or 0)
 
-    def _missing(self, mention: Mention) -> Missing | None:
+    def _missing(self, mention: Mention) -> Absent | None:
         node, noun, topic, number, wanted = mention
         match noun:
             case Noun.BROKER:
@@ -206,61 +206,61 @@ class Existing:
                 return None
         return self._no_partition(node, TopicPartition(topic, number), noun)
 
-    def _no_partition(self, node: yaml.Node, tp: TopicPartition, noun: Noun) -> Missing | None:
+    def _no_partition(self, node: yaml.Node, tp: TopicPartition, noun: Noun) -> Absent | None:
         topic, number = tp
         if topic not in self._partitions:
             topics = ", ".join(self._partitions) or "none; declare it in the cluster's topics"
             close = suggestion(topic, self._partitions, "")
             hint = f"{close} " if close else ""
-            return Missing(node, f"the drill has no topic {topic}", f"{hint}topics: {topics}")
+            return Absent(node, f"the drill has no topic {topic}", f"{hint}topics: {topics}")
         count = self._partitions[topic]
         if count is not None and number >= count:
-            return Missing(
+            return Absent(
                 node,
                 f"topic {topic} has no partition {number}",
                 f"partitions: {', '.join(f'{topic}-{n}' for n in range(count))}",
             )
         if noun is Noun.PRODUCER and tp not in self._records:
             produced = ", ".join(map(str, sorted(self._records))) or "no partition"
-            return Missing(
+            return Absent(
                 node,
                 f"no step produces to {tp}",
                 f"add a step produce: {{{tp}: 100}}; the steps produce to: {produced}",
             )
         return None
 
-    def _no_broker(self, node: yaml.Node, number: int) -> Missing:
+    def _no_broker(self, node: yaml.Node, number: int) -> Absent:
         ids = ", ".join(map(str, self._broker_ids))
-        return Missing(node, f"the cluster has no broker {number}", f"brokers: {ids}")
+        return Absent(node, f"the cluster has no broker {number}", f"brokers: {ids}")
 
-    def _no_candidate(self, node: yaml.Node, number: int) -> Missing | None:
+    def _no_candidate(self, node: yaml.Node, number: int) -> Absent | None:
         if self._candidates is None or number in self._candidates:
             return None
         ids = ", ".join(map(str, self._candidates))
-        return Missing(node, f"broker {number} cannot become controller", f"controllers: {ids}")
+        return Absent(node, f"broker {number} cannot become controller", f"controllers: {ids}")
 
-    def _no_replica(self, node: yaml.Node, tp: TopicPartition, broker_id: int) -> Missing | None:
+    def _no_replica(self, node: yaml.Node, tp: TopicPartition, broker_id: int) -> Absent | None:
         replicas = self._replicas.get(tp)
         if replicas is None or broker_id in replicas:
             return None
         ids = ", ".join(map(str, sorted(replicas)))
-        return Missing(
+        return Absent(
             node, f"broker {broker_id} never has a replica of {tp}", f"replicas of {tp}: {ids}"
         )
 
     def _too_many_records(
         self, node: yaml.Node, tp: TopicPartition, wanted: int, word: str
-    ) -> Missing | None:
+    ) -> Absent | None:
         produced = self._records.get(tp, 0)
         if wanted <= produced:
             return None
-        return Missing(
+        return Absent(
             node,
             f"{wanted} records of {tp} can never be {word}: the steps produce {produced}",
             f"add a step produce: {{{tp}: {wanted - int(produced)}}}",
         )
 
-    def _too_many_partitions(self, node: yaml.Node, wanted: int) -> Missing | None:
+    def _too_many_partitions(self, node: yaml.Node, wanted: int) -> Absent | None:
         total = 0
         for count in self._partitions.values():
             if count is None:
@@ -270,41 +270,41 @@ class Existing:
             return None
         has = counted(total, "partition")
         problem = f"{wanted} partitions can never be offline: the drill has {has}"
-        return Missing(node, problem, f"offline_partitions: {total} means all of them")
+        return Absent(node, problem, f"offline_partitions: {total} means all of them")
 
-    def _no_reassignment(self, node: yaml.Node) -> Missing | None:
+    def _no_reassignment(self, node: yaml.Node) -> Absent | None:
         if any(map(_may_reassign, self._actions)):
             return None
         hint = "add a step such as reassign: {t-0: [1, 2]}"
-        return Missing(node, "this never happens: no step reassigns a partition", hint)
+        return Absent(node, "this never happens: no step reassigns a partition", hint)
 
-    def _no_deletion(self, node: yaml.Node, topic: str) -> Missing | None:
+    def _no_deletion(self, node: yaml.Node, topic: str) -> Absent | None:
         if any(_may_delete(action, topic) for action in self._actions):
             return None
         what = f"topic {topic}" if topic else "a topic"
         step = f"run: topics --zookeeper {{zk}} --delete --topic {topic or 't'}"
         problem = f"this never happens: no step deletes {what}"
-        return Missing(node, problem, f"add a step such as {step}")
+        return Absent(node, problem, f"add a step such as {step}")
 
-    def _too_few_brokers(self, node: yaml.Node, wanted: int) -> Missing | None:
+    def _too_few_brokers(self, node: yaml.Node, wanted: int) -> Absent | None:
         count = len(self._broker_ids)
         if wanted <= count:
             return None
         has = f"the cluster has {counted(count, 'broker')}"
         hint = "add expect: {exit_code: 1} if that is the purpose of the step"
-        return Missing(node, f"Kafka refuses the replication factor {wanted}: {has}", hint)
+        return Absent(node, f"Kafka refuses the replication factor {wanted}: {has}", hint)
 
-    def _no_znode(self, node: yaml.Node, path: str) -> Missing | None:
+    def _no_znode(self, node: yaml.Node, path: str) -> Absent | None:
         is_created = any(isinstance(a, steps.CreateZnode) and a.path == path for a in self._actions)
         if is_created or path.split("/")[1] in _ROOTS:
             return None
         hint = f"add a step create_znode: {{{path}: null}} before it"
-        return Missing(node, f"znode {path} never exists: no step creates it", hint)
+        return Absent(node, f"znode {path} never exists: no step creates it", hint)
 
-    def _has_epoch(self, node: yaml.Node) -> Missing | None:
+    def _has_epoch(self, node: yaml.Node) -> Absent | None:
         if any(map(edits_epoch, self._actions)):
             return None
-        return Missing(node, "the controller epoch is never 0", "the first controller's epoch is 1")
+        return Absent(node, "the controller epoch is never 0", "the first controller's epoch is 1")
 
     def _matches(self, pattern: str) -> bool:
         return any(_matches(pattern, topic) for topic in self._partitions)

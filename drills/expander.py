@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from klamm.drills.exploration import Exploration, Scope, Violation
+from klamm.drills.exploration import Exploration, SearchSpace, StateViolation
 from klamm.drills.processes import rare_collections
 from klamm.runtime.simulated.checkpoint import Checkpoint
 
@@ -15,7 +15,7 @@ _MAX_LANDMARKS: Final = 100
 
 Path = bytes
 """The choices that lead to a state, from the first state on, each of them below 256."""
-Expanded = tuple[tuple[bytes, Violation | None], ...]
+Expanded = tuple[tuple[bytes, StateViolation | None], ...]
 """The digest and violation after each choice in a state."""
 
 
@@ -33,7 +33,7 @@ class Expander:
     It keeps checkpoints of the states that it found itself, until their level has been expanded.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: SearchSpace) -> None:
         self._scope = scope
         self._state: Exploration | None = None
         self._seen: set[bytes] = set()
@@ -60,7 +60,7 @@ class Expander:
         else:
             origin.reset()
         earlier = None if self._depth % _REBUILT == 0 else origin
-        after: list[tuple[bytes, Violation | None]] = []
+        after: list[tuple[bytes, StateViolation | None]] = []
         for choice in range(len(state.choices)):
             if choice:
                 origin.reset()

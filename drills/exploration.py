@@ -54,7 +54,7 @@ _WORDS: Final = {
 _SETTLE_MS: Final = 2_000.0
 
 
-class Scope(msgspec.Struct, frozen=True):
+class SearchSpace(msgspec.Struct, frozen=True):
     """What is explored: a cluster of ``brokers`` and the actions that may happen, each once.
 
     ``candidates``: number of controller candidates, from broker 0 on.
@@ -75,7 +75,7 @@ def parse_scope(
     replicas: Sequence[str],
     actions: Sequence[str],
     quirks: Quirks,
-) -> Scope:
+) -> SearchSpace:
     """Return the scope of these texts. Raises UsageError with a hint."""
     if candidates > brokers:
         raise UsageError(
@@ -100,7 +100,7 @@ def parse_scope(
                 f"'{action}' never happens: no action ends broker {words[0]}",
                 hint=f"add --action 'kill {words[0]}'",
             )
-    return Scope(brokers, candidates, assignment, tuple(actions), quirks)
+    return SearchSpace(brokers, candidates, assignment, tuple(actions), quirks)
 
 
 def _broker_ids(text: str, brokers: int, where: str) -> tuple[int, ...]:
@@ -114,7 +114,7 @@ def _broker_ids(text: str, brokers: int, where: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-class Violation(NamedTuple):
+class StateViolation(NamedTuple):
     """What was violated in a state: the name of an invariant, and what was observed."""
 
     name: str
@@ -131,7 +131,7 @@ class Exploration:
     them. A checkpoint resets this object in place, to a state that it was in before.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: SearchSpace) -> None:
         world = SimulatedWorld(
             ClusterSpec(
                 broker_ids=tuple(range(scope.brokers)),
@@ -188,16 +188,16 @@ class Exploration:
     def _more(self) -> tuple[object, ...]:
         return (self._actions, sorted(self._dead_sessions.values()), self._watcher.remembered)
 
-    def violation(self) -> Violation | None:
+    def violation(self) -> StateViolation | None:
         """Return a violated invariant, or None. In an idle cluster, all live nodes must agree."""
         if self._watcher.violations:
             found = self._watcher.violations[0]
-            return Violation(found.name, found.seen.partition("; at ")[0])
+            return StateViolation(found.name, found.seen.partition("; at ")[0])
         if self._world.errors:
-            return Violation(NO_ERROR, self._world.errors[0])
+            return StateViolation(NO_ERROR, self._world.errors[0])
         if self._is_idle():
             for line in check_simulated_world(self._world):
-                return Violation(AGREEMENT, line)
+                return StateViolation(AGREEMENT, line)
         return None
 
     def _is_idle(self) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.drills.expander import Chunk, Expanded, Expander, Path
-from klamm.drills.exploration import Exploration, Scope, Violation
+from klamm.drills.exploration import Exploration, SearchSpace, StateViolation
 from klamm.drills.processes import Died, Workers
 
 _CHUNK: Final = 50
@@ -46,11 +46,11 @@ class Explored(msgspec.Struct):
     transitions: int = 0
     depth: int = 0
     is_complete: bool = False
-    violation: Violation | None = None
+    violation: StateViolation | None = None
     path: tuple[int, ...] = ()
 
 
-def explore(scope: Scope, jobs: int, max_states: int | None = None) -> Iterator[Explored]:
+def explore(scope: SearchSpace, jobs: int, max_states: int | None = None) -> Iterator[Explored]:
     """Explore a scope in ``jobs`` processes. Yield the progress, and at the end the result.
 
     Ends when nothing is left, at a violation, or when there are ``max_states`` states."""
@@ -89,7 +89,7 @@ def explore(scope: Scope, jobs: int, max_states: int | None = None) -> Iterator[
         yield progress
 
 
-def replay(scope: Scope, path: Sequence[int]) -> Iterator[tuple[str, Exploration]]:
+def replay(scope: SearchSpace, path: Sequence[int]) -> Iterator[tuple[str, Exploration]]:
     """Make the steps of a path, one after the other. Yield the text of each and the state after it.
 
     Raises UsageError if a state does not have the choice."""

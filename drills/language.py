@@ -12,9 +12,9 @@ from typing import Final
 
 import yaml
 
-from klamm.admin.yaml_reader import Entry, read_text
+from klamm.admin.yaml_reader import YamlEntry, read_text
 from klamm.cluster.errors import UsageError
-from klamm.drills.clusters import ClusterCompiler, Topic, creation_of, start_of
+from klamm.drills.clusters import ClusterCompiler, DrillTopic, creation_of, start_of
 from klamm.drills.conditions import CONDITIONS
 from klamm.drills.existence import OCCURRENCES, Existing, Noun
 from klamm.drills.possible_states import (
@@ -85,7 +85,7 @@ class _File:
                 "as in leader-loss",
             )
         about = " ".join(reader.text(fields["about"].value, "about").split())
-        cluster, topics = DrillCluster(), list[Topic]()
+        cluster, topics = DrillCluster(), list[DrillTopic]()
         if "cluster" in fields:
             cluster, topics = ClusterCompiler(reader).read(fields["cluster"].value)
         reader.cluster, reader.topics = cluster, frozenset(topic.name for topic in topics)
@@ -145,7 +145,7 @@ class _File:
                 raise reader.unknown(item, "invariant", name, INVARIANTS)
         return tuple(name for name in INVARIANTS if name in names)
 
-    def _recovery(self, entry: Entry, compiler: StepCompiler) -> tuple[Step, ...]:
+    def _recovery(self, entry: YamlEntry, compiler: StepCompiler) -> tuple[Step, ...]:
         """Return the steps of ``eventually``: end every fault, then wait for the conditions."""
         reader = self._reader
         fields = reader.fields(entry.value, "eventually", ("within", *CONDITIONS))

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from klamm.admin.yaml_reader import Entry
+from klamm.admin.yaml_reader import YamlEntry
 from klamm.cluster.errors import UsageError
 from klamm.drills.actions import ACTIONS, ANSWERED
 from klamm.drills.conditions import CONDITIONS
@@ -82,7 +82,7 @@ class StepCompiler:
         return self._triggered(node, fields, tuple(found))
 
     def _triggered(
-        self, node: yaml.Node, fields: dict[str, Entry], found: tuple[Step, ...]
+        self, node: yaml.Node, fields: dict[str, YamlEntry], found: tuple[Step, ...]
     ) -> tuple[Step, ...]:
         """Return the steps, or, if they have a trigger, one step that waits for it."""
         reader = self._reader
@@ -101,7 +101,7 @@ class StepCompiler:
         found = tuple(_with_suffix(step, f" ({name})") for step in found)
         return (Step(name, (), (), reader.place(key), (found,), trigger),)
 
-    def _each(self, fields: dict[str, Entry]) -> list[tuple[BrokerRef | None, str]]:
+    def _each(self, fields: dict[str, YamlEntry]) -> list[tuple[BrokerRef | None, str]]:
         """Return what ``each`` stands for in each pass of a step with ``for_each``, with a text."""
         if "for_each" not in fields:
             return [(None, "")]
@@ -120,7 +120,7 @@ class StepCompiler:
             raise reader.error(node, "the cluster has no racks", "cluster: {racks: [a, b, c]}")
         return [(InRack(rack), f"rack {rack}") for rack in dict.fromkeys(reader.cluster.racks)]
 
-    def _once(self, node: yaml.Node, fields: dict[str, Entry]) -> tuple[Step, ...]:
+    def _once(self, node: yaml.Node, fields: dict[str, YamlEntry]) -> tuple[Step, ...]:
         """Compile one pass of a step: its ``steps``, its ``parallel`` branches, or its action."""
         reader = self._reader
         self._compiled += 1
@@ -161,7 +161,7 @@ class StepCompiler:
                     hint="use wait: 10ms",
                 )
 
-    def _step(self, node: yaml.Node, fields: dict[str, Entry]) -> Step:
+    def _step(self, node: yaml.Node, fields: dict[str, YamlEntry]) -> Step:
         """Compile a step with an action or a condition."""
         reader = self._reader
         words = [word for word in fields if word in ACTIONS]
@@ -195,7 +195,7 @@ class StepCompiler:
             raise self._reader.unknown(node, "step", word, ACTIONS)
         return word
 
-    def _step_name(self, fields: dict[str, Entry], words: list[str]) -> str:
+    def _step_name(self, fields: dict[str, YamlEntry], words: list[str]) -> str:
         reader = self._reader
         if "name" in fields:
             return reader.text(fields["name"].value, "a name")
@@ -207,7 +207,7 @@ class StepCompiler:
         return f"{words[0]}: {steps.plain_text(reader.plain(value))}"
 
     def _with_files(
-        self, actions: tuple[Action, ...], value: yaml.Node, fields: dict[str, Entry]
+        self, actions: tuple[Action, ...], value: yaml.Node, fields: dict[str, YamlEntry]
     ) -> tuple[Action, ...]:
         """Return the actions together with the contents of the step's ``files``.
 
@@ -242,7 +242,7 @@ class StepCompiler:
     # -- checks
 
     def _checks(
-        self, fields: dict[str, Entry], *, is_answered: bool
+        self, fields: dict[str, YamlEntry], *, is_answered: bool
     ) -> tuple[Check | Quiesce, ...]:
         """Return the checks of a step: of the tool's result, then of ``until``, then of ``expect``.
 
@@ -286,7 +286,7 @@ class StepCompiler:
         return checks
 
     def checks_of(
-        self, entries: Mapping[str, Entry], moment: Moment, timeout_ms: float
+        self, entries: Mapping[str, YamlEntry], moment: Moment, timeout_ms: float
     ) -> tuple[Check, ...]:
         """Compile the conditions of one mapping."""
         reader = self._reader
@@ -322,7 +322,7 @@ def _expects_refusal(checks: Iterable[Check | Quiesce]) -> bool:
     return any(one.kind == "exit_code" and one.wanted != 0 for one in conditions)
 
 
-def _succeeded(fields: dict[str, Entry], reader: DrillReader) -> Check:
+def _succeeded(fields: dict[str, YamlEntry], reader: DrillReader) -> Check:
     word = next(word for word in fields if word in ACTIONS)
     condition = Condition("exit_code", 0)
     return Check(Moment.EXPECT, condition, place=reader.place(fields[word].key))

@@ -43,7 +43,7 @@ Stop = Callable[[], bool]
 """Condition of a run: once it holds it keeps holding. The run stops when it first holds."""
 
 
-class Place(NamedTuple):
+class TimelinePlace(NamedTuple):
     """Position in the run of a drill. Places are in chronological order.
 
     ``steps_run``: simulation steps so far. ``begun``: how many steps have begun or begin next, the
@@ -72,7 +72,7 @@ class Timeline(Follower):
         self.step: Step | None = None
         self.number: int | None = None
         self.is_before_step = True
-        self.growth: list[tuple[int, Place]] = [(0, Place(0, 0, 0.0))]
+        self.growth: list[tuple[int, TimelinePlace]] = [(0, TimelinePlace(0, 0, 0.0))]
         self.last_number = 0
         self._ended: set[int] = set()
         self._begun = 0
@@ -84,9 +84,9 @@ class Timeline(Follower):
         self._caller = getcurrent()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TimelinePlace:
         """The current place."""
-        return Place(self.driver.steps_run, self._begun, self.driver.elapsed_ms)
+        return TimelinePlace(self.driver.steps_run, self._begun, self.driver.elapsed_ms)
 
     @property
     def since_step(self) -> Instant:
@@ -186,7 +186,7 @@ class Timeline(Follower):
             self._caller.switch()
 
 
-class Moment(NamedTuple):
+class TimePoint(NamedTuple):
     """A moment in the run of a drill: its text, and how a timeline recognizes it.
 
     ``stop_at(timeline)`` returns a condition that holds from this moment on. ``row``: the values of
@@ -199,19 +199,19 @@ class Moment(NamedTuple):
     at_ms: float = 0.0
 
 
-def at_row(row: int) -> Moment:
+def at_row(row: int) -> TimePoint:
     """Return the moment at which the journal first has this number of rows."""
-    return Moment(f"row {row}", lambda timeline: lambda: len(timeline.driver.rows) >= row)
+    return TimePoint(f"row {row}", lambda timeline: lambda: len(timeline.driver.rows) >= row)
 
 
-def parse_moment(text: str, drill: Drill) -> Moment:
+def parse_moment(text: str, drill: Drill) -> TimePoint:
     """Return the moment that a text names. Raises UsageError for any other text."""
     numbered = _NUMBERED.fullmatch(text.strip())
     if numbered is not None:
         number = int(numbered[2])
         if numbered[1] == "row":
             return at_row(number)
-        return Moment(text, lambda timeline: lambda: timeline.last_number >= number)
+        return TimePoint(text, lambda timeline: lambda: timeline.last_number >= number)
     reader = DrillReader("moment")
     reader.cluster = drill.cluster
     node = reader.compose(text)
@@ -221,19 +221,19 @@ def parse_moment(text: str, drill: Drill) -> Moment:
         except UsageError:
             raise UsageError(f"'{text}' is not a moment", hint=MOMENT_HINT) from None
         least_ms = at_ms - _MS_TOLERANCE
-        return Moment(text, lambda at: lambda: at.driver.elapsed_ms >= least_ms, at_ms=at_ms)
+        return TimePoint(text, lambda at: lambda: at.driver.elapsed_ms >= least_ms, at_ms=at_ms)
     value = reader.fields(node, "a moment", ("on",))["on"].value
     trigger = TRIGGERS["on"].read(reader, value)
     assert isinstance(trigger, OnRow)
     missing = Existing(drill.cluster, drill.steps).first_missing(reader.mentions)
     if missing is not None:
         raise reader.error(*missing)
-    return Moment(text, lambda timeline: _next_row(timeline, trigger), trigger)
+    return TimePoint(text, lambda timeline: _next_row(timeline, trigger), trigger)
 
 
-def _at_place(place: Place) -> Moment:
+def _at_place(place: TimelinePlace) -> TimePoint:
     what = f"{place.at_ms / 1000:.3f} s"
-    return Moment(what, lambda at: lambda: at.place >= place, at_ms=place.at_ms)
+    return TimePoint(what, lambda at: lambda: at.place >= place, at_ms=place.at_ms)
 
 
 def _next_row(timeline: Timeline, trigger: OnRow) -> Stop:
@@ -252,7 +252,7 @@ def _next_row(timeline: Timeline, trigger: OnRow) -> Stop:
 class _Fork(NamedTuple):
     """A step that was added to the drill at a place. ``text``, ``insert_at``: those before it."""
 
-    place: Place
+    place: TimelinePlace
     text: str
     insert_at: int
 
@@ -291,7 +291,7 @@ class TimeTravel:
 
     # -- onwards
 
-    def go(self, moment: Moment) -> None:
+    def go(self, moment: TimePoint) -> None:
         """Run to a moment.
 
         Raises UsageError if it has passed, and NotFound if the drill ends before it."""
@@ -342,7 +342,7 @@ class TimeTravel:
             self.is_running = False
         return stop()
 
-    def _run_again(self, text: str, moment: Moment) -> tuple[Timeline, bool]:
+    def _run_again(self, text: str, moment: TimePoint) -> tuple[Timeline, bool]:
         """Run a drill from its beginning up to a moment; return also whether it was reached.
 
         Raises WrongState if the run is stopped early."""
@@ -365,7 +365,7 @@ class TimeTravel:
             )
         self._return(_at_place(places[-1]))
 
-    def back_to(self, moment: Moment) -> None:
+    def back_to(self, moment: TimePoint) -> None:
         """Go back to a moment; to the last occurrence of a row. Raises UsageError if it is later.
 
         Steps that were added at this moment or later are forgotten."""
@@ -373,7 +373,7 @@ class TimeTravel:
             moment = self._last_row(moment)
         self._return(moment)
 
-    def _return(self, moment: Moment) -> None:
+    def _return(self, moment: TimePoint) -> None:
         here = self.timeline.place
         earlier, is_reached = self._run_again(self.text, moment)
         place = earlier.place
@@ -388,7 +388,7 @@ class TimeTravel:
             del self._forks[-len(later) :]
         self._replace(earlier)
 
-    def _last_row(self, moment: Moment) -> Moment:
+    def _last_row(self, moment: TimePoint) -> TimePoint:
         """Return the moment at which the last row matching ``moment`` before now was written."""
         assert moment.row is not None
         here = self.timeline.place
@@ -421,7 +421,7 @@ class TimeTravel:
             return timeline.drill.steps[number]
 
         try:
-            end = Moment("its end", lambda at: lambda: at.has_ended(added(at)))
+            end = TimePoint("its end", lambda at: lambda: at.has_ended(added(at)))
             timeline, _ = self._run_again(text, end)
         except UsageError as error:
             raise UsageError(_PLACE.sub("", error.message), hint=error.hint) from None

@@ -29,7 +29,7 @@ from klamm.placement.spread import Spread
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMove:
+class PlannedMove:
     """Old and new replicas of a partition, the preferred leader first in both lists."""
 
     partition: TopicPartition
@@ -53,7 +53,7 @@ class Unplanned:
 class Plan(NamedTuple):
     """Planned moves, and partitions that cannot be moved; both ordered by topic and partition."""
 
-    moves: tuple[PartitionMove, ...]
+    moves: tuple[PlannedMove, ...]
     unplanned: tuple[Unplanned, ...]
 
 
@@ -286,7 +286,7 @@ def _groups(jobs: Sequence[_Job]) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(job.legal.ids for job in jobs))
 
 
-def _move(job: _Job) -> PartitionMove:
+def _move(job: _Job) -> PlannedMove:
     assert job.leader is not None
     followers = (replica for replica in job.replicas() if replica != job.leader)
-    return PartitionMove(job.partition, job.place.replicas, (job.leader, *followers))
+    return PlannedMove(job.partition, job.place.replicas, (job.leader, *followers))

@@ -108,7 +108,7 @@ class ViolationKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class PoolViolation:
     """A violation of the declared pools, caused by a partition or by a pool as a whole.
 
     `partition` is None if the pool as a whole causes the violation. `brokers` are the brokers at
@@ -175,7 +175,7 @@ def legal_brokers(brokers: Sequence[BrokerMetadata], mode: RackAwareMode) -> Leg
 
 def violations(
     pools: Pools, cluster: ClusterPlacement, mode: RackAwareMode = RackAwareMode.ENFORCED
-) -> tuple[Violation, ...]:
+) -> tuple[PoolViolation, ...]:
     """Return all violations, first those of pools, then those of partitions, ordered by partition.
 
     Topics without a pool cannot violate the pools. Racks are checked only if every replica is
@@ -184,7 +184,7 @@ def violations(
     """
     live_ids = {broker.id for broker in cluster.live_brokers}
     found = [
-        Violation(
+        PoolViolation(
             ViolationKind.MISSING_BROKER,
             pool.name,
             missing,
@@ -217,20 +217,20 @@ def _partition_violations(
     partition: TopicPartition,
     place: PartitionPlace,
     live_ids: set[int],
-) -> list[Violation]:
+) -> list[PoolViolation]:
     replicas = place.replicas
     found = []
     outside = tuple(id_ for id_ in replicas if id_ not in pool.broker_ids)
     if outside:
         text = f"{partition} has replicas outside pool {pool.name}: {brokers_text(outside)}"
-        found.append(Violation(ViolationKind.OUTSIDE_POOL, pool.name, outside, text, partition))
+        found.append(PoolViolation(ViolationKind.OUTSIDE_POOL, pool.name, outside, text, partition))
     if len(replicas) > len(legal.ids):
         text = (
             f"{partition} (replication factor {len(replicas)}) needs {len(replicas)} live brokers"
             f" in pool {pool.name}; it has {len(legal.ids)}"
         )
         found.append(
-            Violation(ViolationKind.TOO_FEW_BROKERS, pool.name, legal.ids, text, partition)
+            PoolViolation(ViolationKind.TOO_FEW_BROKERS, pool.name, legal.ids, text, partition)
         )
     elif not outside and live_ids >= set(replicas) and not legal.spans_enough_racks(replicas):
         used = len({legal.racks[id_] for id_ in replicas})
@@ -238,7 +238,7 @@ def _partition_violations(
             f"{partition} is on {used} rack{'s' if used > 1 else ''} of pool {pool.name}"
             f" instead of {legal.racks_to_use(len(replicas))}"
         )
-        found.append(Violation(ViolationKind.RACKS, pool.name, replicas, text, partition))
+        found.append(PoolViolation(ViolationKind.RACKS, pool.name, replicas, text, partition))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.storage.faults import DiskFault
 from klamm.cluster.protocols import Clock
@@ -147,7 +147,7 @@ def nodes_of(cluster: Cluster) -> list[Node]:
     return [node for node in nodes if node is not None]
 
 
-def brokers_of(cluster: Cluster) -> list[Broker]:
+def brokers_of(cluster: Cluster) -> list[KafkaServer]:
     """Return the running brokers. Inspect them only while no broker is handling an event."""
     return [node.broker for node in nodes_of(cluster)]
 
@@ -160,7 +160,7 @@ def partitions_on(cluster: Cluster, broker_id: int) -> list[str] | None:
     return None
 
 
-def leader_of(tp: TopicPartition, brokers: Iterable[Broker]) -> tuple[int, Partition] | None:
+def leader_of(tp: TopicPartition, brokers: Iterable[KafkaServer]) -> tuple[int, Partition] | None:
     """Return the id of the broker that leads a partition, and its replica; None without a leader.
 
     If several brokers consider themselves the leader, it is the one with the highest leader epoch;

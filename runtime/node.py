@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from klamm.admin.topics.topics import new_topic_id
 from klamm.brokers.bandwidth.copying import Copying
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.connections import CertainConnections
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.logs.log_store import LogStore
@@ -29,7 +29,7 @@ from klamm.zk.store import Store
 class Node:
     """A broker and its controller (None if the broker is not a controller candidate)."""
 
-    broker: Broker
+    broker: KafkaServer
     controller: KafkaController | None
 
     @property
@@ -64,7 +64,7 @@ def build_node(
     cluster.
     """
     info = spec.broker_info(broker_id)
-    broker = Broker(
+    broker = KafkaServer(
         info,
         broker_store,
         transport,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from klamm.brokers.bandwidth.copying import Arrived
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.errors import KlammError, NotFound, SessionExpired
 from klamm.cluster.protocols import Clock
@@ -75,7 +75,7 @@ class LogDirFailed:
     reason: str | None = None
 
 
-def check_log_dir(broker: Broker, path: str) -> None:
+def check_log_dir(broker: KafkaServer, path: str) -> None:
     """Raise NotFound if a broker has no log directory with this path."""
     if path not in broker.config.log_dirs:
         raise NotFound(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.partitions.partition import Partition
 from klamm.brokers.partitions.remote_replica import RemoteReplica
@@ -22,7 +22,7 @@ _RECORD_BYTES: Final = 1000
 
 
 def preload_replicas(
-    brokers: Iterable[Broker], tp: TopicPartition, size_bytes: int, clock: Clock
+    brokers: Iterable[KafkaServer], tp: TopicPartition, size_bytes: int, clock: Clock
 ) -> None:
     """Add records to all replicas of a partition, as if they had been produced long ago.
 

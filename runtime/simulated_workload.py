@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.producer import ConstantRateProducer, Rate
 from klamm.cluster.requests import Address
 from klamm.cluster.types import NO_EPOCH, TopicPartition
@@ -80,6 +80,6 @@ def replica_views(world: SimulatedWorld, of: Container[TopicPartition]) -> list[
     return views
 
 
-def _leading_epoch(broker: Broker, tp: TopicPartition) -> int:
+def _leading_epoch(broker: KafkaServer, tp: TopicPartition) -> int:
     partition = broker.replica_manager.partitions[tp]
     return partition.leader_epoch if partition.is_leader(broker.info.id) else NO_EPOCH

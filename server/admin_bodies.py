@@ -179,7 +179,7 @@ class AlterReassignments(RequestBody, frozen=True):
     timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
 
 
-class ElectLeaders(RequestBody, frozen=True):
+class ElectLeadersBody(RequestBody, frozen=True):
     """Body of POST /elections; null stands for all partitions that need an election."""
 
     election_type: ElectionType
@@ -256,7 +256,7 @@ class PartitionResults(msgspec.Struct, frozen=True):
     partitions: list[PartitionResult]
 
 
-class LogDirs(msgspec.Struct, frozen=True):
+class DescribedLogDirs(msgspec.Struct, frozen=True):
     """Response to POST /log-dirs/describe."""
 
     brokers: list[BrokerLogDirs]

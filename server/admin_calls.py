@@ -23,11 +23,11 @@ from klamm.server.admin_bodies import (
     ConfigEntries,
     ConfigsOfEntities,
     CreatePartitions,
-    ElectLeaders,
+    DescribedLogDirs,
+    ElectLeadersBody,
     Entities,
     Entity,
     LiveBrokers,
-    LogDirs,
     PartitionResults,
     PartitionsOrAll,
     Reassignments,
@@ -130,7 +130,7 @@ _LOG_DIRS: Final = AdminCall(
     KafkaAdmin.describe_log_dirs,
     "POST /log-dirs/describe",
     Brokers,
-    LogDirs,
+    DescribedLogDirs,
     "describe_log_dirs",
     "Describe the log directories of brokers, and the replicas in them.",
 )
@@ -198,7 +198,7 @@ CALLS: Final = (
     AdminCall(
         KafkaAdmin.elect_leaders,
         "POST /elections",
-        ElectLeaders,
+        ElectLeadersBody,
         PartitionResults,
         "elect_leaders",
         "Elect preferred or unclean leaders for the partitions in the body, or for all partitions "

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast, get_type_hints
 
-from klamm.brokers.controlled_shutdown import ControlledShutdown
+from klamm.brokers.controlled_shutdown import ControlledShutdownRequests
 from klamm.brokers.status import metadata_status
 from klamm.cluster.errors import KlammError, NotFound, RequestTimedOut, UsageError, WrongState
 from klamm.controller.events import ControllerState
@@ -34,12 +34,12 @@ from klamm.runtime.real.cluster import RealCluster
 from klamm.server.closing import Closing
 from klamm.server.config import check_broker_id
 from klamm.server.states import (
+    ActiveDiskFault,
     AddedBroker,
-    BrokerChange,
     BrokerRegistration,
     CachedMetadata,
+    ChangedBroker,
     ControllerMove,
-    DiskFault,
     DiskFaults,
     ElectedController,
     LogDirChange,
@@ -214,9 +214,9 @@ class BrokerOperations:
 
     def _act_on_disks(self, action: Action) -> DiskFaults:
         action.act(self)
-        return {"disk_faults": cast(list[DiskFault], self._cluster.disks.describe())}
+        return {"disk_faults": cast(list[ActiveDiskFault], self._cluster.disks.describe())}
 
-    def _act_on_broker(self, action: BrokerAction) -> BrokerChange:
+    def _act_on_broker(self, action: BrokerAction) -> ChangedBroker:
         """Apply an action under the broker's lock; return the body of the response.
 
         The response contains:
@@ -247,7 +247,7 @@ class BrokerOperations:
                 action.act(self)
             finally:
                 self._stopping.discard(broker_id)
-        answer: BrokerChange = {"id": broker_id, "state": action.LEAVES or before}
+        answer: ChangedBroker = {"id": broker_id, "state": action.LEAVES or before}
         if action.LEAVES in (PAUSED, *ENDED):
             answer["session_timeout_ms"] = self._cluster.spec.session_timeout_ms
         if running is not None and action.LEAVES in ENDED:
@@ -365,7 +365,7 @@ def answer_of(action: type[Action]) -> Any:
     return get_type_hints(_performer(action))["return"]
 
 
-def _outcome_of(shutdown: ControlledShutdown, could_ask: bool) -> ShutdownOutcome:
+def _outcome_of(shutdown: ControlledShutdownRequests, could_ask: bool) -> ShutdownOutcome:
     if shutdown.succeeded:
         outcome = "succeeded"
     elif could_ask and shutdown.is_enabled:

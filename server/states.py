@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 
-class DiskFault(TypedDict):
+class ActiveDiskFault(TypedDict):
     """A fault that was injected into the disk of a broker's log directory or of the journal.
 
     ``kind`` is "slow" (with ``bytes_per_s``), or one of the kinds of the action FailDisk.
@@ -25,7 +25,7 @@ class DiskFault(TypedDict):
 class DiskFaults(TypedDict):
     """Response to POST /disks/fail, /disks/slow and /disks/heal: all injected disk faults."""
 
-    disk_faults: list[DiskFault]
+    disk_faults: list[ActiveDiskFault]
 
 
 class ZooKeeperServerState(TypedDict):
@@ -88,7 +88,7 @@ class RunningReassignment(TypedDict):
     waits_for_brokers: list[int]
 
 
-class ControllerState(TypedDict):
+class ControllerStatus(TypedDict):
     """A controller's view of the cluster, and its pending work."""
 
     controller_id: int
@@ -143,7 +143,7 @@ class OtherController(TypedDict):
     epoch: int
 
 
-class BrokerState(TypedDict):
+class BrokerStatus(TypedDict):
     """A broker, as GET /status shows it.
 
     ``live`` is true if the controller considers the broker live, and null if there is no
@@ -200,17 +200,17 @@ class ClusterState(TypedDict):
     run_id: str
     session_timeout_ms: int
     zookeeper: ZooKeeperState
-    controller: ControllerState | None
+    controller: ControllerStatus | None
     journal: JournalState
     failovers: FailoverState
     other_active_controllers: list[OtherController]
-    brokers: list[BrokerState]
+    brokers: list[BrokerStatus]
     dead_leaders: list[DeadLeader]
     partitions_without_live_leader: int | None
     failed_log_dirs: list[FailedLogDir]
     isolated_brokers: list[int]
     network_faults: list[str]
-    disk_faults: list[DiskFault]
+    disk_faults: list[ActiveDiskFault]
     malformed_configs: dict[str, MalformedConfig]
     errors: list[str]
 
@@ -234,7 +234,7 @@ class Status(ClusterState, KafkaAddresses):
 class BrokerStates(TypedDict):
     """Response to GET /brokers: all brokers, and the ids of the live brokers."""
 
-    brokers: list[BrokerState]
+    brokers: list[BrokerStatus]
     live: list[int]
 
 
@@ -294,7 +294,7 @@ class ShutdownOutcome(TypedDict):
     remaining: list[str]
 
 
-class BrokerChange(TypedDict):
+class ChangedBroker(TypedDict):
     """Response to an action on a broker; ``state`` is the state after the action."""
 
     id: int

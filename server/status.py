@@ -20,10 +20,10 @@ from klamm.runtime.real.running_node import RunningNode
 from klamm.runtime.simulated.world import SimulatedNode, SimulatedWorld
 from klamm.server.broker_operations import STARTING, BrokerOperations
 from klamm.server.states import (
-    BrokerState,
+    ActiveDiskFault,
+    BrokerStatus,
     ClusterState,
     DeadLeader,
-    DiskFault,
     FailedLogDir,
     MalformedConfig,
     ZooKeeperServerState,
@@ -180,7 +180,7 @@ def _cluster_state(
         "failed_log_dirs": _failed_log_dirs(status["brokers"]),
         "isolated_brokers": cluster.transport.isolated_broker_ids,
         "network_faults": cluster.transport.fault_texts,
-        "disk_faults": cast(list[DiskFault], cluster.disks.describe()),
+        "disk_faults": cast(list[ActiveDiskFault], cluster.disks.describe()),
         "malformed_configs": _malformed_configs(status["brokers"]),
         "errors": cluster.errors,
     }
@@ -191,9 +191,9 @@ def _brokers(
     states: Mapping[int, tuple[str, str | None]],
     status: Mapping[str, Any],
     believed: set[int] | None,
-) -> list[BrokerState]:
+) -> list[BrokerStatus]:
     known = {broker["id"]: broker for broker in status["brokers"]}
-    found: list[BrokerState] = []
+    found: list[BrokerStatus] = []
     for broker_id in sorted(spec.broker_ids):
         of_broker = known.get(broker_id, _NOTHING_KNOWN)
         state, reason = states[broker_id]

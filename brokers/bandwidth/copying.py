@@ -22,7 +22,7 @@ from klamm.brokers.bandwidth.model import (
     Resource,
     ResourceKind,
 )
-from klamm.brokers.bandwidth.replication_quotas import Place
+from klamm.brokers.bandwidth.replication_quotas import LogPlace
 from klamm.brokers.logs.record_parts import end_of, first_part, rest_after
 from klamm.cluster.data_requests import FetchedPartition, FetchResponse
 from klamm.cluster.protocols import Clock
@@ -156,10 +156,10 @@ class Copying:
         self._paths[broker_id] = path_of
         self._reserve_all[broker_id] = reserve_all
 
-    def place_of(self, partition: TopicPartition, broker_id: int) -> Place:
+    def place_of(self, partition: TopicPartition, broker_id: int) -> LogPlace:
         """Return the broker and the log directory of a replica ("" if there is no replica)."""
         path_of = self._paths.get(broker_id)
-        return Place(broker_id, (path_of and path_of(partition)) or "")
+        return LogPlace(broker_id, (path_of and path_of(partition)) or "")
 
     def set_capacities(self, capacities: Mapping[Resource, int]) -> None:
         """Set the capacity of each resource, in bytes per second; UNLIMITED removes a limit."""

@@ -39,7 +39,7 @@ _CAPACITIES: Final = {
 }
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """Location of a log: a broker and one of its log directories."""
 
     broker_id: int
@@ -71,13 +71,13 @@ def capacities(
         Resource(kind, broker_id): _bytes_per_s(name, config) for name, kind in _CAPACITIES.items()
     }
     disk = _bytes_per_s(LOG_DIR_CAPACITY, config)
-    return found | {Place(broker_id, path).disk: disk for path in log_dirs}
+    return found | {LogPlace(broker_id, path).disk: disk for path in log_dirs}
 
 
 def replication_flow(
     flow_id: Id,
-    leader: Place,
-    follower: Place,
+    leader: LogPlace,
+    follower: LogPlace,
     *,
     from_disk: bool = True,
     leader_throttled: bool = False,
@@ -118,8 +118,8 @@ def replication_flow(
 
 def constant_traffic(
     bytes_per_s: int,
-    leader: Place,
-    followers: Iterable[tuple[Place, bool]],
+    leader: LogPlace,
+    followers: Iterable[tuple[LogPlace, bool]],
     *,
     leader_throttled: bool = False,
 ) -> dict[Resource, int]:
@@ -143,9 +143,9 @@ def constant_traffic(
     return {resource: times * bytes_per_s for resource, times in Counter(passed).items()}
 
 
-def directory_move_flow(flow_id: Id, current: Place, future_log_dir: str) -> Flow[Id]:
+def directory_move_flow(flow_id: Id, current: LogPlace, future_log_dir: str) -> Flow[Id]:
     """Return the flow of a move from one log directory of a broker to another."""
-    future = Place(current.broker_id, future_log_dir)
+    future = LogPlace(current.broker_id, future_log_dir)
     throttle = Resource(ResourceKind.MOVE_THROTTLE, current.broker_id)
     return Flow(flow_id, (current.disk, future.disk, throttle))
 

@@ -114,7 +114,7 @@ class Read(NamedTuple):
     stretches: tuple[Stretch, ...]
 
 
-class Truncation(NamedTuple):
+class LogTruncation(NamedTuple):
     """A log truncation that removed records that the consumer had already read.
 
     - ``position``: the consumer's position when it detected the truncation.
@@ -154,7 +154,7 @@ class Consumer:
         self._keeps_records = keeps_records
         self.network = NetworkClient(address, self.config, bootstrap)
         self.read: dict[TopicPartition, list[Stretch]] = {}
-        self.truncations: list[Truncation] = []
+        self.truncations: list[LogTruncation] = []
         self.errors: dict[TopicPartition, str] = {}
         self.last_errors: dict[TopicPartition, Errors] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -419,7 +419,7 @@ class Consumer:
         if epoch != NO_EPOCH and end >= position.offset:
             self._states[tp] = Fetching(position._replace(validated_epoch=known_epoch))
             return
-        self.truncations.append(Truncation(tp, position, end))
+        self.truncations.append(LogTruncation(tp, position, end))
         if epoch == NO_EPOCH or self.config.auto_offset_reset == "none":
             self._reset_or_fail(tp, _truncated(tp, position, answer))
         else:

@@ -19,7 +19,7 @@ from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
 from klamm.cluster.requests import Address, Disconnected, Message, Request, Response
 
 
-class InFlight(msgspec.Struct, frozen=True):
+class InFlightRequest(msgspec.Struct, frozen=True):
     """A request that awaits its response."""
 
     broker_id: int
@@ -46,7 +46,7 @@ class NetworkClient:
         self.address = address
         self.metadata = Metadata(config, bootstrap)
         self._config = config
-        self._in_flight: dict[int, InFlight] = {}
+        self._in_flight: dict[int, InFlightRequest] = {}
         self._outbox: list[Message] = []
         self._sent = 0
         self._asked = 0
@@ -67,7 +67,7 @@ class NetworkClient:
         self._outbox.append(Message(self.address, destination, self._sent, body))
         if is_answered:
             due_ms = now_ms + self._config.request_timeout_ms
-            self._in_flight[self._sent] = InFlight(broker_id, body, due_ms)
+            self._in_flight[self._sent] = InFlightRequest(broker_id, body, due_ms)
         return self._sent
 
     def ready_ms(self, broker_id: int) -> float:

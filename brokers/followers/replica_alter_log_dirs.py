@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from klamm.brokers.bandwidth.copying import CopyId, Copying, DirectoryMove
-from klamm.brokers.bandwidth.replication_quotas import Place, directory_move_flow
+from klamm.brokers.bandwidth.replication_quotas import LogPlace, directory_move_flow
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.followers.follower import append_fetched
 from klamm.brokers.logs.errors import CorruptRecord, InvalidRecord, LogStorageError, ReplicaLogError
@@ -278,7 +278,7 @@ class ReplicaAlterLogDirsManager:
         if size_bytes := size_of(records):
             if not thread.is_carried and not thread.arrived_bytes:
                 copy_id: CopyId = DirectoryMove(tp, self._broker_id)
-                flow = directory_move_flow(copy_id, Place(self._broker_id, source), target)
+                flow = directory_move_flow(copy_id, LogPlace(self._broker_id, source), target)
                 thread.is_carried = self._copying.begin(flow, size_bytes)
             if thread.is_carried or thread.arrived_bytes:
                 part = _take_chunk(thread, records)

@@ -33,7 +33,7 @@ class LogDirFailure(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
-class StartUp(NamedTuple):
+class LogsReport(NamedTuple):
     """Problems found while the log directories were opened.
 
     - ``repairs``: every repair of a log, with the log's partition.
@@ -88,14 +88,14 @@ class LogManager:
         """Remove and return the checkpointed high watermark of a partition; 0 if there is none."""
         return self._high_watermarks.pop(partition, 0)
 
-    def startup(self, owner: MetaProperties, now_ms: int) -> StartUp:
+    def startup(self, owner: MetaProperties, now_ms: int) -> LogsReport:
         """Open every log directory and load its logs; an unusable directory goes offline.
 
         Raises LogStorageError if no directory is usable, or if a partition has two current logs or
         two future logs. Raises EnvironmentProblem if another broker uses or owns a directory. All
         directories are closed before an error is raised.
         """
-        report = StartUp([], [], {})
+        report = LogsReport([], [], {})
         try:
             for path in self.dirs.paths:
                 try:
@@ -117,7 +117,7 @@ class LogManager:
             raise
         return report
 
-    def _take(self, path: str, found: FoundDir, report: StartUp) -> None:
+    def _take(self, path: str, found: FoundDir, report: LogsReport) -> None:
         report.complaints.extend(found.complaints)
         report.repairs.extend(found.repairs)
         for partition, error in found.damaged.items():
@@ -137,7 +137,7 @@ class LogManager:
                 hint="delete the log in the directory that had failed or was unavailable",
             )
 
-    def _forget_moved(self, report: StartUp) -> None:
+    def _forget_moved(self, report: LogsReport) -> None:
         """Remove logs from ``damaged`` that were found intact in another directory.
 
         A broker that dies after it has moved a log may not have updated the checkpoint of the old

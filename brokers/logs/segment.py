@@ -29,7 +29,7 @@ from klamm.brokers.storage.disk import Disk
 from klamm.cluster.records import NO_TIMESTAMP, TimestampOffset
 
 
-class Cut(NamedTuple):
+class SegmentTruncation(NamedTuple):
     """The truncation of invalid batches from a segment: their size, and what was invalid."""
 
     size_bytes: int
@@ -141,7 +141,7 @@ class LogSegment:
         headers = (found.header for found in self.log.readable())
         self._rebuild_indexes([*takewhile(lambda header: header.last_offset <= limit, headers)])
 
-    def recover(self, flushed_end: int) -> Cut | None:
+    def recover(self, flushed_end: int) -> SegmentTruncation | None:
         """Open existing files after an unclean shutdown, verify all batches, rebuild the indexes.
 
         The segment is truncated at the first invalid batch. Return the truncation, or None if all
@@ -160,7 +160,7 @@ class LogSegment:
             if end_offset < flushed_end:
                 raise DamagedLog(error.message, offset=end_offset) from error
             valid_bytes = sum(header.size_bytes for header in headers)
-            cut = Cut(self.size_bytes - valid_bytes, error.message)
+            cut = SegmentTruncation(self.size_bytes - valid_bytes, error.message)
             self.log.truncate(valid_bytes)
         self._rebuild_indexes(headers)
         return cut

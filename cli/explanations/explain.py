@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from klamm.cli.explanations.linked_events import (
-    Change,
     EventKey,
     Lines,
+    LinkedEvent,
     LinkedEvents,
     key_of,
     read_rows,
@@ -50,7 +50,7 @@ class Explained(msgspec.Struct, frozen=True):
 
     subject: str
     status: PartitionStatus | None
-    changes: tuple[Change, ...]
+    changes: tuple[LinkedEvent, ...]
     others: tuple[EventKey, ...] = ()
     waits: tuple[str, ...] = ()
     logs: tuple[JournalRow, ...] = ()

@@ -75,7 +75,7 @@ class Cause(msgspec.Struct, frozen=True):
     t_ms: int | None = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class ExplainedRow(msgspec.Struct, frozen=True):
     """One row of an event, with the rules applied and the ZooKeeper writes derived from the row."""
 
     row: JournalRow
@@ -83,7 +83,7 @@ class Step(msgspec.Struct, frozen=True):
     znodes: tuple[ZNodeWrite, ...]
 
 
-class Change(msgspec.Struct, frozen=True):
+class LinkedEvent(msgspec.Struct, frozen=True):
     """Effects of one event, on one partition or on all partitions.
 
     ``steps`` are the event's rows without control requests and responses. ``requests`` is None if
@@ -95,7 +95,7 @@ class Change(msgspec.Struct, frozen=True):
     name: str
     t_ms: int
     causes: tuple[Cause, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedRow, ...]
     requests: tuple[JournalRow, ...] | None
     followed: tuple[Cause, ...]
     is_of_controller_run: bool
@@ -210,7 +210,7 @@ class LinkedEvents:
         )
         return f"events recorded: {ids[0]} to {ids[-1]}" if ids else "no events are recorded"
 
-    def change(self, group: Sequence[JournalRow], rows: Sequence[JournalRow]) -> Change:
+    def change(self, group: Sequence[JournalRow], rows: Sequence[JournalRow]) -> LinkedEvent:
         """Return the effects of an event.
 
         ``group``: all rows of the event. ``rows``: the rows to explain, e.g. those about one
@@ -219,11 +219,11 @@ class LinkedEvents:
         key = key_of(group[0])
         requests = [row for row in group if row.kind == Kind.REQUEST_SENT]
         steps = [
-            Step(row, rules_of(row), znodes_of(row))
+            ExplainedRow(row, rules_of(row), znodes_of(row))
             for row in rows
             if row.kind not in _MESSAGES and row.kind != Kind.EVENT
         ]
-        return Change(
+        return LinkedEvent(
             key,
             self._name(key),
             group[0].t_ms,

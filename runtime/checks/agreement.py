@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.cluster.requests import UpdateMetadataPartitionState
 from klamm.cluster.types import (
     NO_LEADER,
@@ -63,7 +63,7 @@ class StoredCluster(msgspec.Struct, frozen=True):
 
 
 def find_disagreements(
-    stored: StoredCluster, brokers: Mapping[int, Broker], context: ControllerContext | None
+    stored: StoredCluster, brokers: Mapping[int, KafkaServer], context: ControllerContext | None
 ) -> list[str]:
     """Return one line for each difference between ZooKeeper and a broker or the controller.
 
@@ -133,7 +133,9 @@ def context_of_simulated_world(world: SimulatedWorld) -> ControllerContext | Non
 # Live sets
 
 
-def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -> Iterator[str]:
+def _brokers_that_differ(
+    stored: StoredCluster, brokers: Mapping[int, KafkaServer]
+) -> Iterator[str]:
     registered = stored.broker_epochs
     if sorted(brokers) != sorted(registered):
         yield f"brokers {_ids(brokers)} are running, but {_ids(registered)} are in /brokers/ids"
@@ -156,7 +158,7 @@ def _brokers_that_differ(stored: StoredCluster, brokers: Mapping[int, Broker]) -
 
 
 def _cache_differs(
-    stored: StoredCluster, broker: Broker, deleting: Container[str]
+    stored: StoredCluster, broker: KafkaServer, deleting: Container[str]
 ) -> Iterator[str]:
     """Compare a metadata cache with ZooKeeper, except for topics that are queued for deletion."""
     cache = broker.metadata_cache
@@ -176,7 +178,7 @@ def _cache_differs(
 
 
 def _replicas_that_differ(
-    stored: StoredCluster, brokers: Mapping[int, Broker], deleting: Container[str]
+    stored: StoredCluster, brokers: Mapping[int, KafkaServer], deleting: Container[str]
 ) -> Iterator[str]:
     """Compare replicas with ZooKeeper. Replicas of a topic to be deleted get no new leaders."""
     for tp, leadership in stored.states.items():
@@ -210,7 +212,7 @@ def _leader_and_isr(state: UpdateMetadataPartitionState) -> LeaderAndIsr:
 
 
 def _failed_log_dirs_differ(
-    stored: StoredCluster, brokers: Mapping[int, Broker], context: ControllerContext | None
+    stored: StoredCluster, brokers: Mapping[int, KafkaServer], context: ControllerContext | None
 ) -> Iterator[str]:
     if context is None:
         return
@@ -229,7 +231,7 @@ def _failed_log_dirs_differ(
                 )
 
 
-def _moves_that_failed(brokers: Mapping[int, Broker]) -> Iterator[str]:
+def _moves_that_failed(brokers: Mapping[int, KafkaServer]) -> Iterator[str]:
     for broker_id, broker in brokers.items():
         for tp in broker.replica_manager.replica_alter_log_dirs_manager.failed:
             yield f"{tp}: broker {broker_id} has given up moving its log to another log directory"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from klamm.brokers.bandwidth.copying import Arrived
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.logs.errors import ReplicaLogError
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_store import MemoryLogStore
@@ -42,7 +42,7 @@ _BY_PARTITION: Final = (FetchRequest, FetchResponse, ProduceRequest, AlterIsrRes
 _Known = tuple[tuple[object, ...], ReplicaView]
 """A log's contents and offsets and a replica's state when they were read, and what was read."""
 
-Hosts = list[tuple[int, Broker | None, Mapping[TopicPartition, Partition]]]
+Hosts = list[tuple[int, KafkaServer | None, Mapping[TopicPartition, Partition]]]
 """Ids of brokers; if they are running, the brokers and the partitions that they host."""
 
 

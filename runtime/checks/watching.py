@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.producer import ConstantRateProducer
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
@@ -142,7 +142,7 @@ class Watcher:
         self._asked: dict[tuple[Address, Address, int], Any] = {}
         self._current: dict[Address, object] = {}
         self._broker_epochs: dict[int, int] = {}
-        self._brokers: dict[int, Broker] = {}
+        self._brokers: dict[int, KafkaServer] = {}
         self._rows = 0
         self._max_lag_ms = BROKER_CONFIGS[_MAX_LAG].value(world.spec.config)
         self._events: dict[int, str] = {}
@@ -433,7 +433,7 @@ class Watcher:
         self._checker.check_partition(tp, replicas)
         self._take_reports()
 
-    def _broker(self, broker_id: int) -> Broker | None:
+    def _broker(self, broker_id: int) -> KafkaServer | None:
         """Return a running broker, or None. If it has restarted, forget its old state."""
         running = self._world.nodes.get(broker_id)
         if running is None:

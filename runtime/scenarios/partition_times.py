@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.cluster import brokers_of, leader_of
@@ -114,7 +114,7 @@ class PartitionTimes:
                 self._times.setdefault(TopicPartition(row.topic, row.partition), _Times())
 
 
-def _isr_size(tp: TopicPartition, live: list[Broker]) -> tuple[int, int] | None:
+def _isr_size(tp: TopicPartition, live: list[KafkaServer]) -> tuple[int, int] | None:
     """Return the sizes of the ISR and of the replicas at the running leader, or None."""
     led = leader_of(tp, live)
     if led is None or led[1].state is None:

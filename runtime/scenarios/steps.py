@@ -34,7 +34,7 @@ from klamm.zk.ensemble import WHOLE_ENSEMBLE
 from klamm.zk.store import ANY_VERSION, Create, Delete, SetData
 
 if TYPE_CHECKING:
-    from klamm.brokers.broker import Broker
+    from klamm.brokers.broker import KafkaServer
     from klamm.runtime.scenarios.runner import ScenarioRunner
     from klamm.runtime.scenarios.triggers import Trigger
 
@@ -361,7 +361,7 @@ def _has_control_requests(cluster: Cluster) -> bool:
     )
 
 
-def _is_shutting_down(broker: Broker) -> bool:
+def _is_shutting_down(broker: KafkaServer) -> bool:
     return broker.replica_manager.is_shutting_down
 
 

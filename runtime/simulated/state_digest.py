@@ -34,7 +34,7 @@ from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.config import ControllerConfig
 from klamm.controller.event_manager import EventManager
 from klamm.controller.metrics import ControllerMetrics
-from klamm.controller.recorder import Recorder
+from klamm.controller.recorder import JournalRecorder
 from klamm.controller.request_sender import RequestSender
 from klamm.controller.state_change_log import StateChangeLog
 from klamm.controller.timer import Timer
@@ -68,7 +68,7 @@ _IGNORED_TYPES: Final = (
     LogJournal,
     MemoryServer,
     Quirks,
-    Recorder,
+    JournalRecorder,
     RequestSender,
     SimulatedTransport,
     StateChangeLog,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.cluster.errors import KlammError
 from klamm.controller import controller_election
 from klamm.controller.event_handlers import HANDLERS
@@ -96,8 +96,8 @@ def _registration_is_not_retried(original: _Schedule) -> _Schedule:
     return schedule
 
 
-@mutant("KAFKA-7165", Broker, "register_again")
-def _a_deleted_registration_is_not_restored(_: object) -> Callable[[Broker], None]:
+@mutant("KAFKA-7165", KafkaServer, "register_again")
+def _a_deleted_registration_is_not_restored(_: object) -> Callable[[KafkaServer], None]:
     return lambda self: None
 
 

@@ -18,7 +18,7 @@ from klamm.cli.console import HarmlessConsole
 from klamm.cli.options import table_lines
 from klamm.cli.own_log import FileLines, OneLine
 from klamm.cli.terminal import JsonStream
-from klamm.cli.watch import Watcher, events_table, notes_text, page
+from klamm.cli.watch import ClusterWatcher, events_table, notes_text, page
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.plain_text import harmless, harmless_line
 from klamm.controller.state_change_log import StateChangeLog
@@ -142,7 +142,7 @@ def test_watch_shows_causes_at_80_columns_and_what_status_says_of_dead_brokers()
     [(90, 14, 0), (60, 12, 0), (90, 17, 3), (90, 30, 12), (60, 7, 0)],
 )
 def test_watch_in_a_low_terminal_shows_whole_panels(columns: int, lines: int, events: int) -> None:
-    watcher = Watcher.__new__(Watcher)
+    watcher = ClusterWatcher.__new__(ClusterWatcher)
     watcher.names = EventNames()
     row = {"kind": Kind.TOPIC_CREATED, "t_ms": 1, "controller": 0, "epoch": 1, "detail": "t"}
     watcher.rows = deque([row] * 30)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from klamm.cluster.types import TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode
-from klamm.placement.minimal_moves import PartitionMove, PlanOptions, plan_moves
+from klamm.placement.minimal_moves import PlannedMove, PlanOptions, plan_moves
 from klamm.placement.pools import (
     ClusterPlacement,
     PartitionPlace,
@@ -92,11 +92,11 @@ def cost(case: Case, loads: Iterable[int]) -> float:
     return sum(load**2 / case.pools.weight(id_) for id_, load in enumerate(loads))
 
 
-def moves_of(plan: Iterable[PartitionMove]) -> int:
+def moves_of(plan: Iterable[PlannedMove]) -> int:
     return sum(len(set(move.new) - set(move.old)) for move in plan)
 
 
-def carried_out(case: Case, plan: Iterable[PartitionMove]) -> ClusterPlacement:
+def carried_out(case: Case, plan: Iterable[PlannedMove]) -> ClusterPlacement:
     moved = {move.partition: PartitionPlace(move.new) for move in plan}
     return ClusterPlacement(case.cluster.live_brokers, {**case.cluster.partitions, **moved})
 

@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.cluster.requests import UpdateMetadataRequest
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.agreement import check_simulated_world
@@ -31,7 +31,7 @@ def world() -> SimulatedWorld:
     return made
 
 
-def broker(world: SimulatedWorld, broker_id: int) -> Broker:
+def broker(world: SimulatedWorld, broker_id: int) -> KafkaServer:
     return world.nodes[broker_id].node.broker
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.cli.explanations.explain import Explained, explain_event, explain_partition
-from klamm.cli.explanations.linked_events import Change
+from klamm.cli.explanations.linked_events import LinkedEvent
 from klamm.cli.explanations.rows import NOT_IN_THE_JOURNAL, ZNodeWrite, is_unclean, partition_status
 from klamm.cluster.errors import NotFound, UsageError
 from klamm.cluster.journal import JournalRow, Kind
@@ -36,7 +36,7 @@ def lines(world: SimulatedWorld) -> Iterator[bytes]:
     yield from world.journal.to_bytes().splitlines()
 
 
-def why(world: SimulatedWorld, tp: TopicPartition) -> tuple[Explained, Change]:
+def why(world: SimulatedWorld, tp: TopicPartition) -> tuple[Explained, LinkedEvent]:
     explained = explain_partition(lambda: lines(world), tp)
     (change,) = explained.changes
     return explained, change
@@ -47,15 +47,15 @@ def history(world: SimulatedWorld, tp: TopicPartition) -> list[str]:
     return [change.name.partition("(")[0] for change in explained.changes]
 
 
-def causes(change: Change) -> list[tuple[str, str]]:
+def causes(change: LinkedEvent) -> list[tuple[str, str]]:
     return [(cause.relation, cause.text) for cause in change.causes]
 
 
-def writes(change: Change) -> list[ZNodeWrite]:
+def writes(change: LinkedEvent) -> list[ZNodeWrite]:
     return [write for step in change.steps for write in step.znodes]
 
 
-def rules(change: Change) -> set[str]:
+def rules(change: LinkedEvent) -> set[str]:
     return {rule.text for step in change.steps for rule in step.rules}
 
 

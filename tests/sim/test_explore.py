@@ -23,16 +23,16 @@ from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
 from klamm.drills.expander import Chunk, Expander
-from klamm.drills.exploration import Exploration, Scope, parse_scope
+from klamm.drills.exploration import Exploration, SearchSpace, parse_scope
 from klamm.drills.exploring import Explored, explore, replay
 from klamm.runtime.simulated.checkpoint import Checkpoint
 from klamm.runtime.simulated.state_digest import StateText
 
-DELETION = Scope(2, 1, ((0,),), ("delete",), NO_QUIRKS)
-RESTART = Scope(2, 2, ((0, 1),), ("kill 1", "start 1"), NO_QUIRKS)
+DELETION = SearchSpace(2, 1, ((0,),), ("delete",), NO_QUIRKS)
+RESTART = SearchSpace(2, 2, ((0, 1),), ("kill 1", "start 1"), NO_QUIRKS)
 
 
-def last(scope: Scope, jobs: int = 1, max_states: int | None = None) -> Explored:
+def last(scope: SearchSpace, jobs: int = 1, max_states: int | None = None) -> Explored:
     """Explore a scope and return the result."""
     *_, result = explore(scope, jobs, max_states)
     return result
@@ -44,7 +44,7 @@ def counts(result: Explored) -> tuple[int, int, int, bool]:
 
 def test_an_action_can_be_taken_once_and_while_its_broker_is_alive_or_dead() -> None:
     actions = ("kill 1", "start 1", "expire 1", "shutdown 1", "delete")
-    state = Exploration(Scope(2, 1, ((0,),), actions, NO_QUIRKS))
+    state = Exploration(SearchSpace(2, 1, ((0,),), actions, NO_QUIRKS))
 
     def possible() -> list[str]:
         return [text for text in state.choices if text in actions]
@@ -103,7 +103,7 @@ def copied(saved: bytes) -> Exploration:
 
 
 @pytest.mark.parametrize("scope", [DELETION, RESTART])
-def test_states_with_equal_digests_have_equal_successors(scope: Scope) -> None:
+def test_states_with_equal_digests_have_equal_successors(scope: SearchSpace) -> None:
     """What the digest leaves out changes nothing that follows."""
     successors: dict[bytes, list[bytes]] = {}
     queue = deque([pickle.dumps(Exploration(scope))])
@@ -188,8 +188,8 @@ def test_states_that_differ_in_one_part_have_different_digests(part: str) -> Non
     assert state.digest() != before
 
 
-SHUTDOWN = Scope(2, 1, ((0, 1),), ("shutdown 1",), NO_QUIRKS)
-TWO_DEATHS = Scope(3, 1, ((1,),), ("kill 1", "kill 2"), NO_QUIRKS)
+SHUTDOWN = SearchSpace(2, 1, ((0, 1),), ("shutdown 1",), NO_QUIRKS)
+TWO_DEATHS = SearchSpace(3, 1, ((1,),), ("kill 1", "kill 2"), NO_QUIRKS)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,9 @@ TWO_DEATHS = Scope(3, 1, ((1,),), ("kill 1", "kill 2"), NO_QUIRKS)
         (TWO_DEATHS, "KAFKA-13225", "brokers-know-live-brokers", 6),
     ],
 )
-def test_a_known_bug_of_kafka_is_found(scope: Scope, quirk: str, violated: str, steps: int) -> None:
+def test_a_known_bug_of_kafka_is_found(
+    scope: SearchSpace, quirk: str, violated: str, steps: int
+) -> None:
     with_quirk = msgspec.structs.replace(scope, quirks=parse_quirks((quirk,)))
     result = last(with_quirk)
     assert result.violation is not None

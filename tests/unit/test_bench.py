@@ -14,7 +14,7 @@ from bench.parts import GROWING, PARTS, steps_for
 from bench.raw_store import grouped, state_of
 from bench.report import tables
 from bench.run import Run, main, plan
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import (
     Address,
@@ -314,7 +314,7 @@ def test_an_error_is_one_unless_the_broker_only_knows_the_epoch_already() -> Non
     ]
 
 
-def brokers_of(world: SimulatedWorld) -> list[Broker]:
+def brokers_of(world: SimulatedWorld) -> list[KafkaServer]:
     """The running brokers."""
     return [running.node.broker for running in world.nodes.values()]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.config import BrokerConfig
 from klamm.brokers.logs.log_store import LogStore
 from klamm.cluster.data_requests import FetchPartition, FetchRequest
@@ -56,7 +56,7 @@ class Network:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.zookeeper = MemoryServer(self.clock)
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, KafkaServer] = {}
         self.stores: dict[int, MemoryStore] = {}
         self.sent: list[Message] = []
         self.lost: tuple[int, ...] = ()
@@ -77,10 +77,10 @@ class Network:
         broker_epoch: int = -1,
         proposed_cluster_id: str | None = None,
         log_store: LogStore | None = None,
-    ) -> Broker:
+    ) -> KafkaServer:
         """A new broker that has not registered; it replaces one with the same id."""
         store = self.stores[broker_id] = MemoryStore(self.zookeeper, 6000)
-        broker = Broker(
+        broker = KafkaServer(
             registered(broker_id),
             store,
             self,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.cluster.types import TopicPartition
 
 
-def replica_status(broker: Broker, partition: TopicPartition) -> dict[str, Any] | None:
+def replica_status(broker: KafkaServer, partition: TopicPartition) -> dict[str, Any] | None:
     """One replica as its broker knows it, None if it is not hosted there."""
     if partition in broker.replica_manager.offline_partitions:
         return {"topic": partition.topic, "partition": partition.partition, "role": "offline"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from klamm.brokers.clients.config import ConsumerConfig
-from klamm.brokers.clients.consumer import Consumer, Position, Truncation
+from klamm.brokers.clients.consumer import Consumer, LogTruncation, Position
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import (
     EARLIEST_TIMESTAMP,
@@ -320,7 +320,7 @@ def test_a_log_that_ends_below_the_position_was_truncated(
     answer = LeaderEpochEnd(Errors.NONE, EpochEndOffset(*end))
     reading.answer(asked, OffsetsForLeaderEpochResponse({T0: answer}))
     consumer = reading.consumer
-    assert consumer.truncations == [Truncation(T0, Position(6, 4, 4), end[1])]
+    assert consumer.truncations == [LogTruncation(T0, Position(6, 4, 4), end[1])]
     assert consumer.position(T0) == position
     assert consumer.errors == ({} if error is None else {T0: error})
     types = [type(message.body) for message in consumer.take_messages()]

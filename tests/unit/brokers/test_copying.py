@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klamm.brokers.bandwidth.copying import Arrived, Copying, DirectoryMove, ReplicaCopy
 from klamm.brokers.bandwidth.model import UNLIMITED, Flow, Resource, ResourceKind
-from klamm.brokers.bandwidth.replication_quotas import Place
+from klamm.brokers.bandwidth.replication_quotas import LogPlace
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchedPartition, FetchResponse
 from klamm.cluster.records import Interval, IntervalRecords
@@ -281,8 +281,8 @@ def test_a_copy_changes_its_way() -> None:
 def test_the_place_of_a_replica() -> None:
     cluster = Cluster()
     cluster.copying.join(1, {T0: "/d0"}.get, lambda: None)
-    assert cluster.copying.place_of(T0, 1) == Place(1, "/d0")
-    assert cluster.copying.place_of(T1, 1) == Place(1, "")
-    assert cluster.copying.place_of(T0, 2) == Place(2, "")
+    assert cluster.copying.place_of(T0, 1) == LogPlace(1, "/d0")
+    assert cluster.copying.place_of(T1, 1) == LogPlace(1, "")
+    assert cluster.copying.place_of(T0, 2) == LogPlace(2, "")
     cluster.copying.cut(1)
-    assert cluster.copying.place_of(T0, 1) == Place(1, "")
+    assert cluster.copying.place_of(T0, 1) == LogPlace(1, "")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.config import broker_config
 from klamm.brokers.logs.errors import LogStorageError
 from klamm.brokers.logs.log_manager import LogDirFailure
@@ -58,7 +58,7 @@ def network() -> Network:
     return network
 
 
-def hosted(network: Network) -> Broker:
+def hosted(network: Network) -> KafkaServer:
     return network.brokers[1]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.config import broker_config
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.status import broker_status
@@ -119,7 +119,7 @@ def test_a_broker_that_starts_again_reads_the_configs_of_its_logs_in_one_batch()
         client.create(f"/brokers/topics/{topic}", b"{}")
     client.set_or_create_entity_configs("topics", "t", {"retention.ms": "7"})
     store = BatchesStore(network.zookeeper)
-    again = Broker(first.info, store, network, network.clock, log_store=disk)
+    again = KafkaServer(first.info, store, network, network.clock, log_store=disk)
     again.startup()
     assert store.batches == [["/config/topics/t", "/config/topics/u"]]
     logs = list(again.log_manager.logs())

@@ -11,7 +11,7 @@ import math
 
 import pytest
 
-from klamm.brokers.broker import Broker
+from klamm.brokers.broker import KafkaServer
 from klamm.brokers.config import broker_config
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import (
@@ -61,7 +61,7 @@ def network() -> Network:
     return network
 
 
-def broker(network: Network) -> Broker:
+def broker(network: Network) -> KafkaServer:
     return network.brokers[1]
 
 

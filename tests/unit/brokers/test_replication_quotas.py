@@ -8,7 +8,7 @@ import pytest
 
 from klamm.brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind, rates
 from klamm.brokers.bandwidth.replication_quotas import (
-    Place,
+    LogPlace,
     constant_traffic,
     directory_move_flow,
     replication_flow,
@@ -17,7 +17,7 @@ from klamm.brokers.bandwidth.replication_quotas import (
 from klamm.cluster.errors import InvalidConfig
 
 MB = 1_000_000
-ONE, TWO, THREE = (Place(broker_id, "a") for broker_id in (1, 2, 3))
+ONE, TWO, THREE = (LogPlace(broker_id, "a") for broker_id in (1, 2, 3))
 NETWORK = {
     Resource(kind, broker_id): 100 * MB
     for kind in (ResourceKind.NETWORK_IN, ResourceKind.NETWORK_OUT)
@@ -47,7 +47,7 @@ def test_a_leader_serves_its_followers_alike() -> None:
 def test_a_move_takes_disks_alone_and_competes_there_with_replication() -> None:
     replication = replication_flow("replication", ONE, TWO)
     move = directory_move_flow("move", TWO, "b")
-    disks = {TWO.disk: 120 * MB, Place(2, "b").disk: 500 * MB}
+    disks = {TWO.disk: 120 * MB, LogPlace(2, "b").disk: 500 * MB}
     assert rates([move], NETWORK | disks) == {"move": 120 * MB}
     assert rates([replication, move], NETWORK | disks) == {
         "replication": 60 * MB,

@@ -12,7 +12,7 @@ from klamm.cluster.types import TopicPartition
 from klamm.controller.config import ControllerConfig
 from klamm.controller.event_manager import EventManager, QueuedEvent
 from klamm.controller.events import ControllerEvent, TopicChange
-from klamm.controller.recorder import Recorder
+from klamm.controller.recorder import JournalRecorder
 from klamm.controller.state_change_log import StateChangeLog, scala_set
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal import MemoryJournal
@@ -38,14 +38,14 @@ class Idle:
         raise AssertionError(event)
 
 
-def made() -> tuple[Recorder, MemoryJournal, VirtualClock]:
+def made() -> tuple[JournalRecorder, MemoryJournal, VirtualClock]:
     """A recorder amid event 12, which event 11 caused."""
     clock, journal = VirtualClock(), MemoryJournal()
     values = broker_fields(ControllerConfig.__struct_fields__, {})
     config = ControllerConfig(broker_id=3, run_id="run", cluster_id="c", **values)
     events = EventManager(clock, Idle())
     events.current = QueuedEvent(TopicChange(), 12, 11, 0.0)
-    return Recorder(config, clock, journal, events), journal, clock
+    return JournalRecorder(config, clock, journal, events), journal, clock
 
 
 def test_rows_are_numbered_within_an_epoch_and_within_a_key() -> None:

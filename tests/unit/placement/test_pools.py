@@ -11,7 +11,7 @@ from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.added_partitions import create_new_partitions_assignment
 from klamm.placement.assign import assign_replicas_to_brokers
 from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode
-from klamm.placement.minimal_moves import PartitionMove, PlanOptions, Unplanned, plan_moves
+from klamm.placement.minimal_moves import PlannedMove, PlanOptions, Unplanned, plan_moves
 from klamm.placement.pools import (
     ClusterPlacement,
     PartitionPlace,
@@ -50,7 +50,7 @@ def cluster(
     )
 
 
-def after(before: ClusterPlacement, plan: tuple[PartitionMove, ...]) -> ClusterPlacement:
+def after(before: ClusterPlacement, plan: tuple[PlannedMove, ...]) -> ClusterPlacement:
     moved = {move.partition: PartitionPlace(move.new, move.new[0]) for move in plan}
     return ClusterPlacement(before.live_brokers, {**before.partitions, **moved})
 

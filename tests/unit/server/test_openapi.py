@@ -109,7 +109,7 @@ def test_requests_have_no_fields_but_their_own() -> None:
 def test_disk_faults_are_described() -> None:
     answer = operations()["POST", "/disks/fail"]["responses"]["200"]["content"]["application/json"]
     assert answer["schema"] == {"$ref": "#/components/schemas/DiskFaults"}
-    fault = DOCUMENT["components"]["schemas"]["DiskFault"]["properties"]
+    fault = DOCUMENT["components"]["schemas"]["ActiveDiskFault"]["properties"]
     assert set(fault) == {"kind", "broker", "log_dir", "journal", "bytes_per_s"}
 
 
