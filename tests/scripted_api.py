@@ -54,7 +54,7 @@ class ScriptedApi:
             for request, answer in script.items()
         }
         for request, answers in self._answers.items():
-            method, _, path = request.partition(" ")
+            method, path = _without_query(request)
             assert route_of(method, path) is not None, request
             for answer in answers:
                 if answer is not None and not isinstance(answer, KlammError):
@@ -64,8 +64,7 @@ class ScriptedApi:
 
     def answer_to(self, request: str, content: bytes) -> tuple[int, bytes] | None:
         """Status and body of the next answer."""
-        method, _, path = request.partition(" ")
-        route = route_of(method, path)
+        route = route_of(*_without_query(request))
         answers = self._answers.get(request)
         if route is None or answers is None:
             return 501, b"not in the script"
@@ -78,6 +77,11 @@ class ScriptedApi:
         if isinstance(answer, KlammError):
             return 409, msgspec.json.encode(ErrorAnswer(describe_error(answer)))
         return 200, msgspec.json.encode(answer)
+
+
+def _without_query(request: str) -> tuple[str, str]:
+    method, _, path = request.partition(" ")
+    return method, path.partition("?")[0]
 
 
 @contextmanager
