@@ -123,7 +123,7 @@ def test_variables_stand_for_options(
     assert config.zookeeper_tls == TLS
     monkeypatch.setenv("KLAMM_TOKEN", "")
     assert checked("--zookeeper", "zk:1").token is None
-    assert checked("--token", "").token is None
+    assert checked("--zookeeper", "zk:1", "--token", "").token is None
 
 
 def test_files_that_options_name_are_read(
