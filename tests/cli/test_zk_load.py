@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
+from klamm.cli import zk as cli_zk
 from klamm.cli.main import main
+from klamm.zk import dump_load
+from klamm.zk.store import SessionEvent, SessionState
 from tests.serving import KLAMM, ROOT, environ_for
 from tests.waiting import wait_until
 
@@ -135,6 +139,90 @@ def test_no_dump_is_one_line(
     assert err.startswith(f"error: {path} is not a dump: line 1: ")
     code, _, err = run(capsys, str(path), "--zookeeper", chroot, "--undo", "--mark")
     assert (code, err.splitlines()[0]) == (2, "error: give either --mark or --undo, but not both")
+
+
+def cut_short(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Let Ctrl-C come once so many znodes of a load or of its undoing are done."""
+    monkeypatch.setattr(dump_load, "ZNODES_PER_BATCH", 1)
+
+    def run_on_thread(work: Callable[[], object], _: object) -> object:
+        counted = cli_zk._CountLine.__call__
+
+        def count(line: cli_zk._CountLine, done: int, total: int | None) -> None:
+            counted(line, done, total)
+            if done == after:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cli_zk._CountLine, "__call__", count)
+            return work()
+
+    monkeypatch.setattr(cli_zk, "run_on_thread", run_on_thread)
+
+
+def test_an_interrupted_load_is_resumed(
+    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = ("--zookeeper", f"{chroot}/copy")
+    with monkeypatch.context() as patch:
+        cut_short(patch, after=2)
+        assert run(capsys, str(dump), *copy) == (
+            130,
+            "",
+            "Interrupted: at least 2 of 6 znodes and /klamm-loading were written\n"
+            "hint: run the same command to resume the load, or klamm zk load DUMP --undo to undo "
+            "it\n",
+        )
+    code, out, _ = run(capsys, str(dump), *copy)
+    assert (code, out.splitlines()[0]) == (
+        0,
+        f"6 znodes were written to {chroot}/copy, 2 of them by an earlier load",
+    )
+    assert tree(capsys, f"{chroot}/copy") == tree(capsys, f"{chroot}/source")
+
+
+def test_an_interrupted_load_is_undone(
+    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = ("--zookeeper", f"{chroot}/copy")
+    with monkeypatch.context() as patch:
+        cut_short(patch, after=4)
+        assert run(capsys, str(dump), *copy, "--mark")[0] == 130
+    with monkeypatch.context() as patch:
+        cut_short(patch, after=4)
+        assert run(capsys, str(dump), *copy, "--undo") == (
+            130,
+            "",
+            "Interrupted: some of the loaded znodes are not deleted yet\n"
+            "hint: repeat the command to continue\n",
+        )
+    code, out, err = run(capsys, str(dump), *copy, "--undo", "--json")
+    assert (code, err) == (0, "")
+    left = json.loads(out)
+    assert left["zookeeper"] == f"{chroot}/copy" and left["deleted"] > 0
+    assert [path for path, _ in tree(capsys, f"{chroot}/copy")] == ["/"]
+
+
+def test_progress_and_a_lost_connection_are_on_standard_error(
+    chroot: str, dump: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_zk, "_PROGRESS_INTERVAL_S", -1.0)
+    assert run(capsys, str(dump), "--zookeeper", f"{chroot}/copy")[2] == "6 of 6 znodes\n"
+    cli_zk._CountLine()(5, None)
+    for state in SessionState:
+        cli_zk._report_disconnection(SessionEvent(state))
+    said = "5 znodes\nconnection lost: waiting for ZooKeeper\n"
+    assert capsys.readouterr().err == said
+
+
+def test_what_the_dump_could_not_read_is_named(
+    chroot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text('[\n{"path":"/a","data":"x"},\n{"path":"/b","unreadable":"NOAUTH"}\n]\n')
+    code, out, err = run(capsys, str(path), "--zookeeper", f"{chroot}/copy")
+    assert code == 0 and out.startswith("1 znodes were written")
+    assert err == "warning: /b is skipped: the dump could not read it\n"
 
 
 @pytest.mark.slow
