@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeVar
 
 import msgspec
 import pytest
 from kazoo.client import KazooClient
 
+from klamm.admin.guard import MARKER_PATH
 from klamm.cli.status import status_lines
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import (
@@ -25,10 +27,11 @@ from klamm.cluster.errors import (
 from klamm.cluster.requests import CreatableTopic, CreateTopicsRequest
 from klamm.runtime.actions import Kill, MoveController, Start, Stop
 from klamm.runtime.journal import read_journal
-from klamm.server import admin_channel, broker_operations
+from klamm.server import admin_channel, broker_operations, cluster_server
 from klamm.server.admin_channel import MAY_BE_DONE
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.server.data_dir import read_address
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import SessionState
 from klamm.zk.znode_client import NodeExists
@@ -105,6 +108,74 @@ def test_the_same_seed_goes_on_with_its_draws_after_a_restart(chroot: str, tmp_p
         assert second.status()["controller"]["topics"] == 2
     assert seeds == [seeded.spec("run", None, incarnation=n).seed for n in range(2)]
     assert seeds[0] == 7 != seeds[1]
+
+
+def test_each_step_of_a_start_is_said(chroot: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    started = config(chroot, data_dir=tmp_path, brokers=25, controllers=1, seed=3, racks=("a", "b"))
+    with ClusterServer(started, said.append) as server:
+        url = "http://u:1"
+        server.publish(url)
+        status = server.status()
+        assert (status["url"], status["data_dir"]) == (url, str(tmp_path))
+        address = read_address(tmp_path)
+        assert address is not None and address.url == url
+    assert said == [
+        f"Connecting to ZooKeeper: {chroot}",
+        f"ZooKeeper found: {chroot}",
+        "Starting 25 brokers",
+        *(f"Brokers registered: {count}/25" for count in (*range(2, 25, 2), 25)),
+        "Controller elected: broker 0, epoch 1",
+    ]
+    assert read_address(tmp_path) is None
+    first = read_journal(tmp_path / "journal.jsonl")[0]
+    detail = msgspec.json.decode(first.detail or "")
+    assert {name: detail[name] for name in ("brokers", "controllers", "seed", "from_dump")} == {
+        **{"brokers": 25, "controllers": 1, "seed": 3, "from_dump": None}
+    }
+    assert (detail["racks"], detail["session_timeout_ms"]) == (["a", "b"], 2000)
+
+
+def test_sessions_of_an_earlier_run_are_waited_for(
+    chroot: str, zookeeper_client: KazooClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = f"/{chroot.rpartition('/')[2]}"
+    zookeeper_client.create(f"{root}{MARKER_PATH}", b"{}")
+    for broker_id in (1, 0):
+        path = f"{root}/brokers/ids/{broker_id}"
+        zookeeper_client.create(path, b"{}", ephemeral=True, makepath=True)
+    waits = "Waiting for the sessions of an earlier run to expire: brokers 0, 1"
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if line == waits:
+            for broker_id in (0, 1):
+                zookeeper_client.delete(f"{root}/brokers/ids/{broker_id}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_server, "EXPIRY_MARGIN_S", -1.9)
+        with pytest.raises(EnvironmentProblem) as refused:
+            ClusterServer(config(chroot, data_dir=tmp_path)).open()
+    assert refused.value.message == (
+        "brokers 0, 1 are registered in this ZooKeeper by another process"
+    )
+    with ClusterServer(config(chroot, data_dir=tmp_path), say):
+        assert waits in said
+
+
+def test_kafkas_clients_are_told_of_three_brokers(tmp_path: Path) -> None:
+    def addresses(listen: str | None) -> object:
+        given = config("zk:1", data_dir=tmp_path, brokers=5, listen=listen)
+        server = ClusterServer(given)
+        server.cluster = SimpleNamespace(spec=given.spec("r", None, None))  # type: ignore[assignment]
+        return server.kafka_addresses()
+
+    assert addresses(None) == {"bootstrap_servers": [], "security_protocol": None}
+    assert addresses("127.0.0.1:9092") == {
+        "bootstrap_servers": [f"127.0.0.1:{port}" for port in (9092, 9093, 9094)],
+        "security_protocol": "PLAINTEXT",
+    }
 
 
 def test_no_broker_reacts_to_the_end_of_another(
