@@ -1,0 +1,358 @@
+"""What a listener answers to CreatePartitions and to the requests of configs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource, ConfigSynonym
+from klamm.admin.failures import InvalidConfiguration
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataResponse
+from klamm.cluster.configs import THROTTLED_RATES
+from klamm.cluster.errors import AdminError, UnknownTopicOrPartition, UsageError
+from klamm.cluster.requests import ApiError, NewPartitions
+from klamm.wire.api import Asked, ListenerCall
+from klamm.wire.apis import APIS
+from klamm.wire.config_apis import MAX_WAIT_MS
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+ME = 1
+OF_T, OF_ME, OF_ALL = (
+    ConfigResource(TOPICS, "t"),
+    ConfigResource(BROKERS, "1"),
+    ConfigResource(BROKERS, "<default>"),
+)
+NOT_ONLY_VALIDATED = (
+    Errors.INVALID_REQUEST,
+    "klamm's brokers have no validation without a change",
+)
+
+
+class PlayedAdmin:
+    """``changed`` and ``created`` are the calls; ``failure`` is raised by all of them."""
+
+    def __init__(self) -> None:
+        self.changed: list[Mapping[ConfigResource, Mapping[str, str | None]]] = []
+        self.created: list[tuple[Mapping[str, NewPartitions], int]] = []
+        self.failure: Exception | None = None
+        self.refused: dict[str, ApiError] = {}
+        self.existing: dict[ConfigResource, dict[str, str]] = {}
+        self.entries: dict[ConfigResource, Sequence[ConfigEntry]] = {}
+
+    def incremental_alter_configs(
+        self, entities: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> None:
+        self.changed.append(entities)
+        self.fail()
+
+    def overrides(self, entities: Sequence[ConfigResource]) -> Mapping[ConfigResource, Any]:
+        return {entity: self.existing.get(entity, {}) for entity in entities}
+
+    def describe_configs(self, resource: ConfigResource) -> Sequence[ConfigEntry]:
+        self.fail()
+        return self.entries[resource]
+
+    def create_partitions(
+        self, wanted: Mapping[str, NewPartitions], timeout_ms: int
+    ) -> Mapping[str, ApiError]:
+        self.created.append((wanted, timeout_ms))
+        self.fail()
+        return self.refused
+
+    def fail(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.fixture
+def admin() -> PlayedAdmin:
+    return PlayedAdmin()
+
+
+def answer(admin: PlayedAdmin, key: int, body: Any, controller: int = ME) -> Any:
+    api = APIS[key, 0]
+    assert isinstance(api, ListenerCall)
+    return api.answer(
+        cast("KafkaAdmin", admin), Asked(body, ME, MetadataResponse((), controller, ()))
+    )
+
+
+# -- CreatePartitions
+
+
+def creation(
+    *topics: tuple[str, int, list[list[int]] | None],
+    timeout_ms: int = 5_000,
+    validate_only: bool = False,
+) -> SimpleNamespace:
+    bodies = [
+        SimpleNamespace(
+            name=name,
+            count=count,
+            assignments=None
+            if assignments is None
+            else [SimpleNamespace(broker_ids=tuple(ids)) for ids in assignments],
+        )
+        for name, count, assignments in topics
+    ]
+    timeout = timedelta(milliseconds=timeout_ms)
+    return SimpleNamespace(topics=bodies, timeout=timeout, validate_only=validate_only)
+
+
+def created(admin: PlayedAdmin, body: SimpleNamespace, controller: int = ME) -> dict[str, Any]:
+    results = answer(admin, 37, body, controller)["results"]
+    return {one["name"]: (one["error_code"], one["error_message"]) for one in results}
+
+
+def test_partitions_are_added_with_or_without_their_brokers(admin: PlayedAdmin) -> None:
+    admin.refused = {"u": ApiError(Errors.INVALID_PARTITIONS, "no")}
+    body = creation(("t", 3, None), ("u", 4, [[1, 2], [2, 3]]), timeout_ms=1_500)
+    assert created(admin, body) == {
+        "t": (Errors.NONE, None),
+        "u": (Errors.INVALID_PARTITIONS, "no"),
+    }
+    wanted = {"t": NewPartitions(3), "u": NewPartitions(4, ((1, 2), (2, 3)))}
+    assert admin.created == [(wanted, 1_500)]
+
+
+def test_only_the_controller_adds_partitions(admin: PlayedAdmin) -> None:
+    assert created(admin, creation(("t", 3, None)), controller=2) == {
+        "t": (Errors.NOT_CONTROLLER, None)
+    }
+    assert admin.created == []
+
+
+def test_partitions_are_not_only_validated(admin: PlayedAdmin) -> None:
+    body = creation(("t", 3, None), validate_only=True)
+    assert created(admin, body) == {"t": NOT_ONLY_VALIDATED}
+    assert admin.created == []
+
+
+def test_a_topic_that_is_named_twice_is_refused_and_the_others_grow(admin: PlayedAdmin) -> None:
+    body = creation(("t", 3, None), ("u", 2, None), ("t", 4, None))
+    assert created(admin, body) == {
+        "t": (Errors.INVALID_REQUEST, "Duplicate topic in request."),
+        "u": (Errors.NONE, None),
+    }
+    assert admin.created == [({"u": NewPartitions(2)}, 5_000)]
+
+
+def test_a_request_waits_for_added_partitions_only_so_long(admin: PlayedAdmin) -> None:
+    created(admin, creation(("t", 3, None), timeout_ms=MAX_WAIT_MS + 1))
+    assert admin.created[0][1] == MAX_WAIT_MS == 60_000
+
+
+def test_a_failure_is_that_of_every_topic_that_was_to_grow(admin: PlayedAdmin) -> None:
+    admin.failure = AdminError("too many")
+    body = creation(("t", 3, None), ("u", 2, None), ("u", 2, None))
+    failed = created(admin, body)
+    assert failed["t"] == (AdminError.code, "too many")
+    assert failed["u"] == (Errors.INVALID_REQUEST, "Duplicate topic in request.")
+
+
+# -- IncrementalAlterConfigs and AlterConfigs
+
+
+def alteration(
+    kind: int,
+    name: str,
+    *configs: tuple[str, str | None] | tuple[str, str | None, int],
+    validate_only: bool = False,
+) -> SimpleNamespace:
+    bodies = [
+        SimpleNamespace(name=one[0], value=one[1], config_operation=one[2] if one[2:] else SET)
+        for one in configs
+    ]
+    resource = SimpleNamespace(resource_type=kind, resource_name=name, configs=bodies)
+    return SimpleNamespace(resources=[resource], validate_only=validate_only)
+
+
+def altered(admin: PlayedAdmin, body: SimpleNamespace, key: int = 44) -> tuple[Errors, str | None]:
+    (one,) = answer(admin, key, body)["responses"]
+    resource = body.resources[0]
+    named = (resource.resource_type, resource.resource_name)
+    assert (one["resource_type"], one["resource_name"]) == named
+    return one["error_code"], one["error_message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "entity"),
+    [
+        (TOPIC, "t", OF_T),
+        (BROKER, "1", OF_ME),
+        (BROKER, "01", OF_ME),
+        (BROKER, "", OF_ALL),
+    ],
+)
+def test_configs_are_set_and_deleted(
+    admin: PlayedAdmin, kind: int, name: str, entity: ConfigResource
+) -> None:
+    body = alteration(kind, name, ("a", "1"), ("b", "2", DELETE), ("c", None, DELETE))
+    assert altered(admin, body) == (Errors.NONE, None)
+    assert admin.changed == [{entity: {"a": "1", "b": None, "c": None}}]
+
+
+@pytest.mark.parametrize(
+    ("configs", "why"),
+    [
+        ([("a", "1", APPEND)], "klamm's brokers set and delete configs, and append no values"),
+        ([("a", "1", SUBTRACT)], "klamm's brokers set and delete configs, and append no values"),
+        ([("a", None), ("b", None), ("c", "1")], "Null value not supported for : SET:a,SET:b"),
+        (
+            [("a", "1"), ("b", "1"), ("a", None, DELETE)],
+            "Error due to duplicate config keys : a",
+        ),
+    ],
+)
+def test_incremental_changes_that_are_refused(
+    admin: PlayedAdmin, configs: list[Any], why: str
+) -> None:
+    assert altered(admin, alteration(TOPIC, "t", *configs)) == (Errors.INVALID_REQUEST, why)
+    assert admin.changed == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "why"),
+    [
+        (BROKER_LOGGER, "1", "Unsupported resource type: 8"),
+        (BROKER, "2", "Unexpected broker id, expected 1 or empty string, but received 2"),
+        (BROKER, "x", "Broker id must be an integer, but it is: x"),
+    ],
+)
+def test_a_broker_changes_only_its_own_configs_and_those_of_topics(
+    admin: PlayedAdmin, kind: int, name: str, why: str
+) -> None:
+    body = alteration(kind, name, ("a", "1"))
+    assert altered(admin, body) == (Errors.INVALID_REQUEST, why)
+    assert altered(admin, body, key=33) == (Errors.INVALID_REQUEST, why)
+    assert admin.changed == []
+
+
+@pytest.mark.parametrize("key", [33, 44])
+def test_configs_are_not_only_validated(admin: PlayedAdmin, key: int) -> None:
+    body = alteration(TOPIC, "t", ("a", "1"), validate_only=True)
+    assert altered(admin, body, key) == NOT_ONLY_VALIDATED
+    assert admin.changed == []
+
+
+def test_all_overrides_are_replaced(admin: PlayedAdmin) -> None:
+    admin.existing = {OF_T: {"a": "0", "b": "0"}}
+    body = alteration(TOPIC, "t", ("a", "1"), ("c", "2"))
+    assert altered(admin, body, key=33) == (Errors.NONE, None)
+    assert admin.changed == [{OF_T: {"a": "1", "b": None, "c": "2"}}]
+
+
+def test_overrides_are_not_replaced_by_nulls(admin: PlayedAdmin) -> None:
+    body = alteration(TOPIC, "t", ("a", None), ("b", "1"), ("c", None))
+    why = "Null value not supported for : a,c"
+    assert altered(admin, body, key=33) == (Errors.INVALID_REQUEST, why)
+    assert admin.changed == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (InvalidConfiguration("bad"), (Errors.INVALID_CONFIG, "bad")),
+        (UsageError("unknown"), (Errors.UNKNOWN_SERVER_ERROR, "unknown")),
+    ],
+)
+def test_each_resource_fails_by_itself(
+    admin: PlayedAdmin, failure: Exception, error: tuple[Errors, str]
+) -> None:
+    admin.failure = failure
+    body = alteration(TOPIC, "t", ("a", "1"))
+    body.resources += alteration(BROKER, "2", ("a", "1")).resources
+    first, second = answer(admin, 44, body)["responses"]
+    assert (first["error_code"], first["error_message"]) == error
+    assert second["error_code"] is Errors.INVALID_REQUEST
+
+
+# -- DescribeConfigs
+
+
+def description(
+    kind: int, name: str, names: list[str] | None = None, **fields: bool
+) -> SimpleNamespace:
+    resource = SimpleNamespace(resource_type=kind, resource_name=name, configuration_keys=names)
+    return SimpleNamespace(resources=[resource], **fields)
+
+
+RETENTION = ConfigEntry(
+    "retention.ms",
+    "5",
+    (
+        ConfigSynonym(ConfigSource.DYNAMIC_TOPIC_CONFIG, "retention.ms", "5"),
+        ConfigSynonym(ConfigSource.DEFAULT_CONFIG, "log.retention.hours", "168"),
+    ),
+)
+DEFAULT = ConfigEntry(
+    "unclean.leader.election.enable",
+    "false",
+    (ConfigSynonym(ConfigSource.DEFAULT_CONFIG, "unclean.leader.election.enable", "false"),),
+)
+UNKNOWN = ConfigEntry("mine", None)
+
+
+def test_configs_of_a_topic_are_described(admin: PlayedAdmin) -> None:
+    admin.entries = {OF_T: [RETENTION, DEFAULT, UNKNOWN]}
+    body = description(TOPIC, "t", include_synonyms=True)
+    (result,) = answer(admin, 32, body)["results"]
+    assert (result["error_code"], result["resource_type"], result["resource_name"]) == (
+        Errors.NONE,
+        TOPIC,
+        "t",
+    )
+    retention, default, unknown = result["configs"]
+    assert retention == {
+        "name": "retention.ms",
+        "value": "5",
+        "read_only": False,
+        "config_source": 1,
+        "is_default": False,
+        "is_sensitive": False,
+        "config_type": 5,
+        "documentation": None,
+        "synonyms": [
+            {"name": "retention.ms", "value": "5", "source": 1},
+            {"name": "log.retention.hours", "value": "168", "source": 5},
+        ],
+    }
+    assert (default["is_default"], default["config_source"], default["config_type"]) == (True, 5, 1)
+    assert (unknown["config_type"], unknown["is_default"]) == (0, True)
+
+
+def test_only_the_configs_that_are_asked_for_are_described(admin: PlayedAdmin) -> None:
+    admin.entries = {OF_T: [RETENTION, DEFAULT]}
+    body = description(TOPIC, "t", [DEFAULT.name])
+    (result,) = answer(admin, 32, body)["results"]
+    assert [(one["name"], one["synonyms"]) for one in result["configs"]] == [(DEFAULT.name, [])]
+
+
+def test_only_dynamic_configs_of_a_broker_can_be_changed(admin: PlayedAdmin) -> None:
+    names = [*THROTTLED_RATES, "broker.id", "log.retention.ms", "mine"]
+    admin.entries = {OF_ME: [ConfigEntry(name, "1") for name in names]}
+    (result,) = answer(admin, 32, description(BROKER, "1"))["results"]
+    assert [one["name"] for one in result["configs"] if not one["read_only"]] == names[:3]
+
+
+def test_an_unknown_topic_has_an_error_without_words(admin: PlayedAdmin) -> None:
+    admin.failure = UnknownTopicOrPartition("topic t does not exist")
+    (result,) = answer(admin, 32, description(TOPIC, "t"))["results"]
+    assert result["error_code"] is Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert (result["error_message"], result["configs"]) == ("", [])
+
+
+def test_configs_of_another_broker_are_not_described(admin: PlayedAdmin) -> None:
+    (result,) = answer(admin, 32, description(BROKER, "2"))["results"]
+    assert result["error_code"] is Errors.INVALID_REQUEST
+    assert result["error_message"] == (
+        "Unexpected broker id, expected 1 or empty string, but received 2"
+    )
