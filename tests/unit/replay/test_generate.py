@@ -65,7 +65,9 @@ class Count:
         self._leaderships: dict[Place, tuple[int | None, Any, int | None]] = {}
         self._controllers: dict[int, int] = {}
         self._replicas: dict[TopicPartition, set[int | None]] = defaultdict(set)
-        self._epoch = 0
+        self._epoch = self._t_ms = 0
+        self._events: dict[tuple[int, int], int] = {}
+        self._leader_epochs: dict[Place, int] = {}
         for line in lines:
             self.rows += 1
             if line.row is None:
@@ -74,6 +76,9 @@ class Count:
                 self._take(line.number, line.row)
 
     def _take(self, number: int, row: JournalRow) -> None:
+        if row.t_ms < self._t_ms:
+            self.wrong.append(f"{number}: time {row.t_ms} after {self._t_ms}")
+        self._t_ms = row.t_ms
         if row.kind == Kind.RUN_START:
             self.runs.append(row.run_id)
             return
@@ -95,12 +100,24 @@ class Count:
             self.found[Planted.LATE_WRITE].add(number)
         else:
             self._epoch = row.epoch
+            self._take_event(number, row)
         if row.kind == Kind.TOPIC_DELETED:
             for place in [place for place in self._leaderships if place[0] == row.topic]:
                 del self._leaderships[place]
+                self._leader_epochs.pop(place, None)
         if row.topic is not None and row.partition >= 0:
             self._take_names(number, row, TopicPartition(row.topic, row.partition))
             self._take_key(number, row, (row.topic, row.partition, row.replica), is_late)
+
+    def _take_event(self, number: int, row: JournalRow) -> None:
+        """Each event has a number of its own, which the rows have that follow from it."""
+        by = (row.epoch, row.controller)
+        event = self._events.get(by, 0)
+        if row.event_id < event or (row.kind == Kind.EVENT and row.event_id == event):
+            self.wrong.append(f"{number}: event {row.event_id} after {event}")
+        self._events[by] = row.event_id
+        if row.cause_id and row.cause_id >= row.event_id:
+            self.wrong.append(f"{number}: event {row.event_id} because of {row.cause_id}")
 
     def _take_names(self, number: int, row: JournalRow, tp: TopicPartition) -> None:
         """The partition and its brokers are the same wherever a row names them."""
@@ -127,12 +144,13 @@ class Count:
             self.wrong.append(f"{number}: key_seq {row.key_seq} after {key_seq}")
         if row.kind in (Kind.PARTITION_TRANSITION, Kind.REPLICA_TRANSITION):
             self._take_transition(number, row, key)
+        elif row.kind == Kind.PARTITION_FAILED:
+            if self._state.get(key) != (row.from_, row.since_ms):
+                self.wrong.append(f"{number}: failed in {row.from_} since {row.since_ms}")
         elif row.kind == Kind.PARTITION_SNAPSHOT:
             self._state[key] = (str(row.to), row.t_ms)
-        if row.leader is not None and not is_late:
-            self._take_leadership(number, row, (row.topic, row.partition, -1))
-        elif row.leader is not None:
-            self._leaderships[row.topic, row.partition, -1] = (row.leader, row.isr, row.zk_version)
+        if row.leader is not None:
+            self._take_leadership(number, row, (row.topic, row.partition, -1), is_late)
 
     def _take_transition(self, number: int, row: JournalRow, key: Place) -> None:
         rules = PARTITION_RULES if row.replica < 0 else REPLICA_RULES
@@ -146,10 +164,16 @@ class Count:
             self.wrong.append(f"{number}: from {row.from_} since {row.since_ms}, was {state}")
         self._state[key] = (str(row.to), row.t_ms)
 
-    def _take_leadership(self, number: int, row: JournalRow, key: Place) -> None:
+    def _take_leadership(self, number: int, row: JournalRow, key: Place, is_late: bool) -> None:
         before = self._leaderships.get(key)
+        if row.leader_epoch is not None and row.kind != Kind.ALTER_ISR_REFUSED:
+            last = self._leader_epochs.get(key, row.leader_epoch)
+            self._leader_epochs[key] = row.leader_epoch
+            is_elected = is_late or (before is not None and before[0] != row.leader)
+            if row.leader_epoch - last not in ((1, 2) if is_elected else (0, 1)):
+                self.wrong.append(f"{number}: leader epoch {row.leader_epoch} after {last}")
         self._leaderships[key] = (row.leader, row.isr, row.zk_version)
-        if before is None or row.zk_version is None:
+        if is_late or before is None or row.zk_version is None:
             return
         leader, isr, version = before
         if row.prev_leader is not None and version == row.zk_version - 1:
@@ -307,6 +331,16 @@ def test_an_epoch_has_at_most_two_controllers(tmp_path: Path) -> None:
     options = replace(QUIET, events=8_000, planted={Planted.TWO_CONTROLLERS: 4})
     truth = generate(options, Format.JOURNAL, tmp_path / "shared")
     assert len({one["epoch"] for one in truth.anomalies}) == 4
+
+
+def test_a_late_write_is_that_of_the_controller_before(tmp_path: Path) -> None:
+    # The second controllers of one epoch need failovers in between.
+    planted = {Planted.TWO_CONTROLLERS: 6, Planted.LATE_WRITE: 12}
+    options = replace(QUIET, events=7_100, planted=planted)
+    truth = generate(options, Format.JOURNAL, tmp_path / "late")
+    count = Count(lines(tmp_path / "late" / JOURNAL_FILE))
+    assert count.wrong == []
+    assert count.found == {kind: planted_lines(truth, kind) for kind in planted}
 
 
 def test_a_stuck_move_begins_and_never_ends(small: tuple[Path, Truth]) -> None:
