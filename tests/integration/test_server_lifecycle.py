@@ -168,7 +168,8 @@ def test_kafkas_clients_are_told_of_three_brokers(tmp_path: Path) -> None:
     def addresses(listen: str | None) -> object:
         given = config("zk:1", data_dir=tmp_path, brokers=5, listen=listen)
         server = ClusterServer(given)
-        server.cluster = SimpleNamespace(spec=given.spec("r", None, None))  # type: ignore[assignment]
+        spec = given.spec("r", None, None)
+        server.cluster = SimpleNamespace(spec=spec)  # type: ignore[assignment]
         return server.kafka_addresses()
 
     assert addresses(None) == {"bootstrap_servers": [], "security_protocol": None}

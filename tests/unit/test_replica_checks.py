@@ -15,7 +15,12 @@ from klamm.cluster.records import CountedBatch, Interval, Stretch
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.checks.log_intervals import LogIntervals
-from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.runtime.checks.replicas import (
+    ReplicationChecker,
+    ReplicaView,
+    records_between,
+    views_of_partition,
+)
 
 T0 = TopicPartition("t", 0)
 CLIENT, LEADER = Address("client", 0), Address("broker", 1)
@@ -113,3 +118,159 @@ def test_intervals_of_a_changing_log_are_those_of_the_log(seed: int) -> None:
         assert [(one.leader_epoch, one.start, one.end) for one in found] == [
             (one.leader_epoch, one.start, one.end) for one in log.intervals()
         ]
+
+
+def held(*intervals: tuple[int, int, int]) -> tuple[Interval, ...]:
+    """Intervals of these leader epochs, starts and ends."""
+    return tuple(Interval(epoch, start, end, end - start, 0) for epoch, start, end in intervals)
+
+
+def view(broker_id: int, *intervals: tuple[int, int, int], high_watermark: int = 9) -> ReplicaView:
+    start, end = (intervals[0][1], intervals[-1][2]) if intervals else (0, 0)
+    return ReplicaView(T0, broker_id, held(*intervals), high_watermark, start=start, end=end)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [
+        ([(1, 0, 5)], [(1, 0, 9)], False),
+        ([(1, 0, 5), (2, 5, 9)], [(1, 0, 5), (3, 5, 9)], False),
+        ([(1, 0, 1), (3, 1, 9)], [(2, 0, 1), (3, 1, 9)], True),
+        ([(1, 0, 4), (2, 4, 9)], [(1, 0, 5), (2, 5, 9)], True),
+        ([(1, 0, 5)], [], True),
+        ([], [], False),
+    ],
+)
+def test_logs_that_differ_below_both_high_watermarks_are_reported(
+    one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], differ: bool
+) -> None:
+    views = [view(1, *one, high_watermark=5), view(2, *other, high_watermark=9)]
+    for replicas in (views, views[::-1]):
+        checker = ReplicationChecker()
+        checker.check([*replicas, view(3, *one, high_watermark=0)])
+        assert bool(checker.violations) == differ
+        assert set(checker.names.values()) == ({"log-matching"} if differ else set())
+    checker = ReplicationChecker()
+    checker.check([msgspec.structs.replace(one, high_watermark=0) for one in views])
+    assert checker.violations == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_logs_that_certainly_begin_alike_do(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def drawn(number: int) -> ReplicaView:
+        at = [0, 0, 2][rng.randrange(3)]
+        found = []
+        for epoch in range(1, rng.randint(2, 4)):
+            end = at + rng.randint(1, 2)
+            found.append((epoch + rng.randrange(2) * 5, at, end))
+            at = end
+        return view(number, *found)
+
+    alike = 0
+    for _ in range(200):
+        one, other = drawn(1), drawn(2)
+        for end in range(8):
+            are_equal = records_between(one.intervals, 0, end) == records_between(
+                other.intervals, 0, end
+            )
+            reached = end <= min(one.end, other.end)
+            if one.begins_like(other, end):
+                alike += 1
+                assert are_equal and reached
+        shorter = min(one.end, other.end)
+        if views_of_partition((one, other)).are_alike:
+            assert one.start == other.start
+            assert records_between(one.intervals, 0, shorter) == records_between(
+                other.intervals, 0, shorter
+            )
+    assert alike
+
+
+def test_logs_of_one_shape_are_alike_up_to_the_end_of_the_shorter() -> None:
+    shape = (held((1, 0, 5)), 2, 5)
+    one, other, unknown, later = (
+        msgspec.structs.replace(view(n, (1, 0, 5), (2, 5, end)), **fields)
+        for n, end, fields in (
+            (1, 9, {"shape": shape}),
+            (2, 7, {"shape": shape}),
+            (3, 9, {}),
+            (4, 9, {"shape": shape, "start": 3}),
+        )
+    )
+    assert one.is_shaped_like(other)
+    assert not one.is_shaped_like(unknown)
+    assert not unknown.is_shaped_like(unknown)
+    assert not one.is_shaped_like(later)
+    assert [end for end in range(12) if one.begins_like(other, end)] == list(range(8))
+
+
+def test_an_epoch_has_one_leader_and_its_high_watermark_does_not_fall() -> None:
+    checker = ReplicationChecker()
+    checker.check([replica(1, 5, leading_epoch=1)])
+    checker.check([replica(1, 5, leading_epoch=2), replica(2, 5, leading_epoch=1)])
+    checker.check([replica(1, 4, leading_epoch=2)])
+    assert checker.names == {
+        "t-0: brokers 1 and 2 both lead at leader epoch 1": "one-broker-leads-an-epoch",
+        "t-0: the high watermark of leader 1 fell from 5 to 4": "high-watermark-does-not-decrease",
+    }
+
+
+def test_what_is_known_of_a_deleted_topic_and_of_a_restarted_broker_is_forgotten() -> None:
+    checker = acknowledged(replica(1, 5, leading_epoch=1), 5)
+    checker.on_restart(2)
+    checker.on_restart(1)
+    checker.check([replica(1, 5, leading_epoch=1)])
+    checker.forget("other")
+    assert checker.acknowledged
+    checker.forget("t")
+    checker.check([replica(2, 1, leading_epoch=1)])
+    assert checker.violations == []
+    checker.check([replica(2, 0, leading_epoch=1)])
+    assert len(checker.violations) == 1
+    checker.on_restart(2)
+    checker.check([replica(2, 0, leading_epoch=1)])
+    assert len(checker.violations) == 1
+
+
+def test_only_what_a_leader_has_acknowledged_to_all_counts() -> None:
+    leader = replica(1, 5, leading_epoch=1)
+    checker = ReplicationChecker()
+    for number, (acks, error) in enumerate(
+        [(1, Errors.NONE), (0, Errors.NONE), (-1, Errors.NOT_ENOUGH_REPLICAS)]
+    ):
+        request = ProduceRequest(acks, 1_000, {T0: CountedBatch(5, 5)})
+        answer = ProduceResponse({T0: ProducedPartition(error, 0, 1)})
+        checker.on_message(Message(CLIENT, LEADER, number, request), ())
+        checker.on_message(Message(LEADER, CLIENT, number, answer), [leader])
+        # Only an answer to a request that was seen counts.
+        checker.on_message(Message(LEADER, CLIENT, number, answer), [leader])
+    assert checker.acknowledged == {}
+
+
+def test_records_that_are_acknowledged_but_in_no_log_are_reported() -> None:
+    checker = ReplicationChecker()
+    request = ProduceRequest(-1, 1_000, {T0: CountedBatch(5, 5)})
+    answer = ProduceResponse({T0: ProducedPartition(Errors.NONE, 2, 1)})
+    checker.on_message(Message(CLIENT, LEADER, 7, request), ())
+    other = replica(2, 9, leading_epoch=1)
+    checker.on_message(Message(LEADER, CLIENT, 7, answer), [other, replica(1, 6, leading_epoch=1)])
+    assert checker.violations == [
+        "t-0: broker 1 acknowledged offsets 2 to 6, but they are not all in its log"
+    ]
+    assert checker.acknowledged == {T0: [Stretch(1, 2, 6)]}
+
+
+def test_acknowledged_stretches_are_joined_and_sorted() -> None:
+    leader = ReplicaView(T0, 1, held((1, 0, 4), (2, 4, 9)), 9, 2)
+    checker = ReplicationChecker()
+    for number, (base, count) in enumerate([(2, 2), (6, 3), (0, 2), (4, 2), (6, 1)]):
+        request = ProduceRequest(-1, 1_000, {T0: CountedBatch(count, count)})
+        answer = ProduceResponse({T0: ProducedPartition(Errors.NONE, base, 2)})
+        checker.on_message(Message(CLIENT, LEADER, number, request), ())
+        checker.on_message(Message(LEADER, CLIENT, number, answer), [leader])
+    stretches = checker.acknowledged[T0]
+    assert stretches == sorted(stretches, key=lambda one: one.start)
+    covered = [offset for _, start, end in stretches for offset in range(start, end)]
+    assert covered == list(range(9))

@@ -327,6 +327,13 @@ def test_a_leader_that_was_lost_comes_back_and_leads_again(
         assert len(story[5].isr or ()) == 3
 
 
+def test_every_episode_has_a_failure_however_low_the_rate(tmp_path: Path) -> None:
+    options = replace(QUIET, events=8_000, failure_rate=1e-9)
+    generate(options, Format.JOURNAL, tmp_path / "rare")
+    rows = [line.row for line in lines(tmp_path / "rare" / JOURNAL_FILE) if line.row]
+    assert Kind.BROKER_OFFLINE in {row.kind for row in rows}
+
+
 def test_an_epoch_has_at_most_two_controllers(tmp_path: Path) -> None:
     options = replace(QUIET, events=8_000, planted={Planted.TWO_CONTROLLERS: 4})
     truth = generate(options, Format.JOURNAL, tmp_path / "shared")
