@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import inspect
 
-from klamm.drills.actions import ACTIONS, WORDS
+from klamm.drills.actions import ACTIONS, arguments_of, takes_brokers
 from klamm.drills.conditions import CONDITIONS
 from klamm.runtime import actions
 from klamm.runtime.action_target import Action
@@ -102,16 +102,10 @@ def methods() -> str:
 
 def _arguments(word: str) -> dict[str, inspect.Field]:
     """Return the named arguments of an action; empty if drills give it a single value or none."""
-    if word not in _CLASSES:
+    if word not in _CLASSES or takes_brokers(_CLASSES[word]) or word == "isolate":
         return {}
-    kind = inspect.type_info(_CLASSES[word])
-    assert isinstance(kind, inspect.StructType)
-    fields = kind.fields
-    needed = [field.name for field in fields if field.required]
-    if not fields or needed == ["broker"] or word == "isolate":
-        return {}
-    named = sorted(fields, key=lambda field: not field.required)
-    return {WORDS.get(field.name, field.name): field for field in named}
+    arguments = arguments_of(_CLASSES[word]).items()
+    return dict(sorted(arguments, key=lambda argument: not argument[1].required))
 
 
 def _parameter_of(word: str, example: str) -> str:
@@ -123,10 +117,7 @@ def _parameter_of(word: str, example: str) -> str:
 
 
 def _parameter(name: str, field: inspect.Field) -> str:
-    kind = field.type
-    if isinstance(kind, inspect.UnionType) and name != "broker":
-        (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
-    match kind:
+    match field.type:
         case _ if name == "broker":
             text = "int | str"
         case _ if name in ("from", "to"):
@@ -134,7 +125,7 @@ def _parameter(name: str, field: inspect.Field) -> str:
         case _ if name == "between":
             text = "Sequence[Brokers]"
         case inspect.EnumType():
-            words = ", ".join(f'"{one.value}"' for one in kind.cls)
+            words = ", ".join(f'"{one.value}"' for one in field.type.cls)
             text = f"Literal[{words}]"
         case inspect.StrType():
             text = "str"

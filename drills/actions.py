@@ -13,6 +13,7 @@ from functools import partial
 from inspect import getdoc
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import yaml
 from msgspec import inspect
 
@@ -81,7 +82,7 @@ def _on_zookeeper(action: str) -> Read:
 
 def _with_arguments(word: str, action: type[Action]) -> Read:
     """Return the parser of an action whose YAML value is a mapping of named arguments."""
-    arguments = {WORDS.get(field.name, field.name): field for field in _arguments(action)}
+    arguments = arguments_of(action)
 
     def read(reader: DrillReader, node: yaml.Node) -> Actions:
         given = reader.fields(node, word, arguments)
@@ -102,10 +103,27 @@ def _with_arguments(word: str, action: type[Action]) -> Read:
     return read
 
 
-def _arguments(action: type[Action]) -> tuple[inspect.Field, ...]:
+def arguments_of(action: type[Action]) -> dict[str, inspect.Field]:
+    """Return the arguments of an action by their words in drills, with the types of given ones."""
     kind = inspect.type_info(action)
     assert isinstance(kind, inspect.StructType)
-    return kind.fields
+    return {
+        WORDS.get(field.name, field.name): msgspec.structs.replace(field, type=_given(field.type))
+        for field in kind.fields
+    }
+
+
+def _given(kind: inspect.Type) -> inspect.Type:
+    """Return the type of an optional argument that is given."""
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else ()
+    given = [one for one in kinds if not isinstance(one, inspect.NoneType)]
+    return given[0] if len(given) == 1 else kind
+
+
+def takes_brokers(action: type[Action]) -> bool:
+    """Return True if drills give an action one or more brokers instead of named arguments."""
+    needed = [field.name for field in arguments_of(action).values() if field.required]
+    return issubclass(action, BrokerAction) and needed == ["broker"]
 
 
 def _words(kind: inspect.Type) -> list[str]:
@@ -120,8 +138,6 @@ def _argument(reader: DrillReader, node: yaml.Node, name: str, kind: inspect.Typ
         return reader.parties(node)
     if name == "between":
         return tuple(reader.parties(group) for group in reader.items(node, name))
-    if isinstance(kind, inspect.UnionType):
-        (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
     if name == "dir":
         return reader.log_dir(node)
     match kind:
@@ -148,11 +164,9 @@ def _read_of(word: str, action: type[Action]) -> Read:
     """
     if action is network_actions.Isolate:
         return _isolate
-    arguments = _arguments(action)
-    needed = [field.name for field in arguments if field.required]
-    if not arguments:
+    if not arguments_of(action):
         return _without_value(word, action())
-    if issubclass(action, BrokerAction) and needed == ["broker"]:
+    if takes_brokers(action):
         return _on_brokers(action)
     return _with_arguments(word, action)
 

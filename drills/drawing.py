@@ -12,8 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from klamm.drills.drawn_cluster import Draw, DrawnCluster, Fault, draw_replicas, wait
-from klamm.drills.drawn_edits import draw_edit
-from klamm.drills.drawn_operations import OPERATIONS, delete_topic, produce
+from klamm.drills.drawn_operations import OPERATIONS, delete_topic, draw_edit, produce
 from klamm.drills.drawn_steps import FAULTS
 
 HEALTHY_WITHIN_S: Final = 180

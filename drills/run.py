@@ -7,7 +7,7 @@ ZooKeeper. This module prints nothing.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
@@ -17,7 +17,6 @@ import msgspec
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError, StoreError
 from klamm.cluster.types import TopicPartition
-from klamm.drills.condition_counts import ConditionCounts
 from klamm.drills.values import Drill
 from klamm.runtime.checks.admin_history import LINEARIZABLE
 from klamm.runtime.checks.invariants import InvariantViolated
@@ -137,23 +136,21 @@ def play(
 
     With ``is_measured``, the verdict has results for each partition."""
     driver.watch(drill.always)
-    counts = ConditionCounts()
+    counts = Counter[bool]()
     before, own = drill.steps[: drill.preparations], drill.steps[drill.preparations :]
-    verdict = yield from _play_judged(before, drill, driver, follower)
+    verdict = yield from _play_judged(before, drill, driver, follower, Counter())
     times = PartitionTimes(driver) if is_measured else None
     occurrences = Occurrences(drill.sometimes if verdict is None else (), driver)
     for steps in (own, drill.recovery):
         verdict = verdict or (
-            yield from counts.counting(
-                _play_judged(steps, drill, driver, follower, is_own=steps is own)
-            )
+            yield from _play_judged(steps, drill, driver, follower, counts, is_own=steps is own)
         )
     if verdict is None:
         follower.on_begin(None, None)
         verdict = _last_judgement(drill, driver)
     verdict = _with_errors(verdict, drill, driver)
     partitions = {} if times is None else times.results()
-    counts.add(occurrences.results)
+    counts.update(map(_is_observed, occurrences.results))
     verdict = _with_unobserved(_with_occurrences(verdict, occurrences.results), counts)
     yield msgspec.structs.replace(verdict, partitions=partitions)
 
@@ -170,13 +167,17 @@ def verdict_of(
     raise AssertionError("the drill ended without a verdict")
 
 
-def _with_unobserved(verdict: Verdict, counts: ConditionCounts) -> Verdict:
+def _is_observed(result: CheckResult) -> bool:
+    return result.is_met is not None
+
+
+def _with_unobserved(verdict: Verdict, counts: Counter[bool]) -> Verdict:
     """Return the verdict with the number of conditions that were not observable.
 
     A drill that passed without any observable condition has tested nothing."""
-    if counts.unobserved and not counts.observed and verdict.outcome is Outcome.PASSED:
+    if counts[False] and not counts[True] and verdict.outcome is Outcome.PASSED:
         verdict = msgspec.structs.replace(verdict, outcome=Outcome.INCONCLUSIVE)
-    return msgspec.structs.replace(verdict, unobserved=counts.unobserved)
+    return msgspec.structs.replace(verdict, unobserved=counts[False])
 
 
 def _play_judged(
@@ -184,15 +185,19 @@ def _play_judged(
     drill: Drill,
     driver: ScenarioDriver,
     follower: Follower,
+    counts: Counter[bool],
     *,
     is_own: bool = False,
 ) -> Generator[StepResult, None, Verdict | None]:
-    """Run steps up to the first failure, and return the verdict on it; yield each result."""
+    """Run steps up to the first failure, and return the verdict on it; yield each result.
+
+    ``counts``: how many conditions were observed, and how many were not."""
     for part in play_steps(
         steps, driver, is_tolerant=drill.is_tolerant, follower=follower, is_own=is_own
     ):
         if isinstance(part, Verdict):
             return part
+        counts.update(map(_is_observed, part.checks))
         yield part
         verdict = judge_step(part, driver.elapsed_ms)
         if verdict is not None:

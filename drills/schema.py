@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from klamm.cluster.journal import Kind
 from klamm.cluster.topic_names import MAX_NAME_LENGTH
-from klamm.drills.actions import ACTIONS, WORDS
+from klamm.drills.actions import ACTIONS, arguments_of, takes_brokers
 from klamm.drills.clusters import CLUSTER_WORDS, MAX_BROKERS, TOPIC_WORDS
 from klamm.drills.conditions import ALL_STATES, CONDITIONS, ROW_TYPES
 from klamm.drills.language import ALL, DRILL_WORDS
@@ -24,7 +24,6 @@ from klamm.drills.reading import MAX_INTEGER
 from klamm.drills.step_language import MAX_STEPS, STEP_WORDS
 from klamm.drills.trigger_language import EVENTS, TRIGGERS
 from klamm.runtime import actions
-from klamm.runtime.action_target import BrokerAction
 from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.network import CLIENTS, ZOOKEEPER
 from klamm.runtime.network_actions import OTHERS
@@ -306,25 +305,22 @@ def _action_value(word: str) -> Schema:
     if word in _ACTION_VALUES:
         return _ACTION_VALUES[word]
     action = actions.ACTIONS[word].action
-    kind = inspect.type_info(action)
-    assert isinstance(kind, inspect.StructType)
-    required = [WORDS.get(field.name, field.name) for field in kind.fields if field.required]
-    if not kind.fields:
+    arguments = arguments_of(action)
+    if not arguments:
         return _NOTHING
-    if required == ["broker"] and issubclass(action, BrokerAction):
+    if takes_brokers(action):
         return _BROKERS
-    arguments = {
-        WORDS.get(field.name, field.name): _PARTY_VALUES.get(field.name)
-        or _argument(field.name, field.type)
-        for field in kind.fields
+    values = {
+        name: _PARTY_VALUES.get(name) or _argument(name, field.type)
+        for name, field in arguments.items()
     }
-    return _fields(arguments, required)
+    return _fields(values, [name for name, field in arguments.items() if field.required])
 
 
 _PARTY: Final[Schema] = {"anyOf": [_ref("broker"), {"enum": [OTHERS, CLIENTS, ZOOKEEPER]}]}
 _PARTY_VALUES: Final = {
-    "sources": _some(_PARTY),
-    "destinations": _some(_PARTY),
+    "from": _some(_PARTY),
+    "to": _some(_PARTY),
     "between": _list(_some(_PARTY), 2),
 }
 
@@ -332,8 +328,6 @@ _PARTY_VALUES: Final = {
 def _argument(name: str, kind: inspect.Type) -> Schema:
     if name == "broker":
         return _ref("broker")
-    if isinstance(kind, inspect.UnionType):
-        (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
     match kind:
         case inspect.IntType():
             most = MAX_INTEGER if kind.le is None else kind.le
