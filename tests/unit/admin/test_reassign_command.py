@@ -109,6 +109,15 @@ def test_a_life_through_the_cluster(tool: Tool) -> None:
     )
 
 
+def test_throttles_stay_while_a_partition_of_another_plan_moves(tool: Tool) -> None:
+    assert tool(SERVER, "execute", "--throttle", "7").exit_code == 0
+    tool.plan({"topic": "b", "partition": 0, "replicas": [2, 0]})
+    done = tool(SERVER, "verify")
+    assert "Reassignment of partition b-0 is complete." in done.stdout
+    assert "Clearing" not in done.stdout
+    assert set(done.report["throttles"]["brokers"]) == {"0", "1", "3"}
+
+
 def test_cancel(tool: Tool) -> None:
     tool(SERVER, "execute")
     cancelled = tool(SERVER, "cancel")
