@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm.cluster.protocols import Transport
 from klamm.cluster.requests import (
@@ -26,15 +26,14 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import EndPoint
 from klamm.wire.apis import BY_REQUEST
+from klamm.wire.broker_connection import BrokerConnection, open_connection
+from klamm.wire.broker_security import UNSECURED
 from klamm.wire.control_encoder import Exchange
 from klamm.wire.frames import (
-    CORRELATION_ID_BYTES,
-    MAX_REQUEST_BYTES,
     InvalidRequestFrame,
     RequestKey,
     framed,
     parse_response,
-    read_frame,
     request_body,
     request_header,
 )
@@ -59,20 +58,6 @@ def response_to(request: Request, key: RequestKey, frame: bytes) -> Response:
     return response
 
 
-class _Sent(NamedTuple):
-    message: Message
-    exchange: Exchange
-
-
-class _Connection:
-    """One client's connection to one broker, with the requests that await a response."""
-
-    def __init__(self) -> None:
-        self.queue: asyncio.Queue[_Sent] = asyncio.Queue()
-        self.sent: deque[_Sent] = deque()
-        self.task: asyncio.Task[None] | None = None
-
-
 class ClientConnections:
     """Sends clients' requests to brokers, and passes the responses to ``transport``.
 
@@ -81,9 +66,9 @@ class ClientConnections:
     """
 
     def __init__(self, transport: Transport, end_point_of: Callable[[int], EndPoint]) -> None:
-        self._transport = transport
-        self._end_point_of = end_point_of
-        self._connections: dict[tuple[Address, Address], _Connection] = {}
+        self.transport = transport
+        self.end_point_of = end_point_of
+        self.channels: dict[tuple[Address, Address], _Channel] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="client-connections", daemon=True
@@ -96,68 +81,85 @@ class ClientConnections:
         exchange = exchange_of(message.body, message.correlation_id, str(message.source))
         # The loop is closed first, when a client may still send.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._put, _Sent(message, exchange))
+            self._loop.call_soon_threadsafe(self._put, message, exchange)
 
     def close(self) -> None:
         """Close all connections and end the thread; idempotent."""
         if self._loop.is_closed():
             return
-        asyncio.run_coroutine_threadsafe(self._cancel(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._close_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    async def _cancel(self) -> None:
-        tasks = [one.task for one in self._connections.values() if one.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _close_all(self) -> None:
+        await asyncio.gather(*map(_Channel.close, self.channels.values()))
 
-    def _put(self, sent: _Sent) -> None:
-        link = (sent.message.source, sent.message.destination)
-        connection = self._connections.get(link)
-        if connection is None:
-            connection = self._connections[link] = _Connection()
-            connection.task = self._loop.create_task(self._run(link, connection))
-        connection.queue.put_nowait(sent)
+    def _put(self, message: Message, exchange: Exchange) -> None:
+        link = (message.source, message.destination)
+        channel = self.channels.get(link) or _Channel(self, link)
+        channel.send(message, exchange)
 
-    async def _run(self, link: tuple[Address, Address], connection: _Connection) -> None:
-        client, broker = link
+
+class _Channel:
+    """One client's connection to one broker, with the requests that await a response."""
+
+    def __init__(self, network: ClientConnections, link: tuple[Address, Address]) -> None:
+        self._network = network
+        self._link = link
+        self._unsent: deque[tuple[Message, Exchange]] = deque()
+        self._sent: deque[tuple[Message, RequestKey]] = deque()
+        self._connection: BrokerConnection | None = None
+        network.channels[link] = self
+        self._connecting = asyncio.create_task(self._connect())
+
+    def send(self, message: Message, exchange: Exchange) -> None:
+        """Send a request at once, or when the connection is open."""
+        if self._connection is None:
+            self._unsent.append((message, exchange))
+            return
+        if getattr(message.body, "acks", None) != 0:
+            self._sent.append((message, exchange.key))
+        self._connection.write(exchange)
+
+    async def close(self) -> None:
+        """Close the connection at once."""
+        self._connecting.cancel()
+        await asyncio.wait([self._connecting])
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _connect(self) -> None:
+        end_point = self._network.end_point_of(self._link[1].id)
         try:
-            end_point = self._end_point_of(broker.id)
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                reader, writer = await asyncio.open_connection(end_point.host, end_point.port)
-            sender = self._loop.create_task(_send_all(connection, writer))
-            try:
-                await self._receive_all(connection, reader)
-            finally:
-                sender.cancel()
-                writer.transport.abort()
-        except (OSError, InvalidRequestFrame, TimeoutError) as error:
-            logger.info("%s lost its connection to %s: %s", client, broker, error)
-        finally:
-            del self._connections[link]
-        self._transport.send(Message(broker, client, NO_CORRELATION_ID, Disconnected()))
+                self._connection = await open_connection(
+                    end_point, UNSECURED, self._receive, self._fail
+                )
+        except (OSError, TimeoutError) as error:
+            self._fail(error)
+            return
+        while self._unsent:
+            self.send(*self._unsent.popleft())
 
-    async def _receive_all(self, connection: _Connection, reader: asyncio.StreamReader) -> None:
-        while True:
-            frame = await read_frame(reader, MAX_REQUEST_BYTES, CORRELATION_ID_BYTES)
-            if frame is None or not connection.sent:
-                raise ConnectionResetError("the broker closed the connection")
-            (message, exchange) = connection.sent.popleft()
+    def _receive(self, frame: bytes) -> None:
+        try:
+            if not self._sent:
+                raise InvalidRequestFrame("a response without a request")
+            message, key = self._sent.popleft()
             assert isinstance(message.body, Request)
-            response = response_to(message.body, exchange.key, frame)
-            self._transport.send(
+            response = response_to(message.body, key, frame)
+        except InvalidRequestFrame as error:
+            self._fail(error)
+        else:
+            self._network.transport.send(
                 Message(message.destination, message.source, message.correlation_id, response)
             )
 
-
-async def _send_all(connection: _Connection, writer: asyncio.StreamWriter) -> None:
-    """Send requests until the connection fails, which its reader notices."""
-    with contextlib.suppress(OSError):
-        while True:
-            sent = await connection.queue.get()
-            if getattr(sent.message.body, "acks", None) != 0:
-                connection.sent.append(sent)
-            writer.write(sent.exchange.frame)
-            await writer.drain()
+    def _fail(self, error: Exception) -> None:
+        client, broker = self._link
+        logger.info("%s lost its connection to %s: %s", client, broker, error)
+        if self._connection is not None:
+            self._connection.close()
+        del self._network.channels[self._link]
+        self._network.transport.send(Message(broker, client, NO_CORRELATION_ID, Disconnected()))

@@ -85,17 +85,6 @@ async def read_body(reader: asyncio.StreamReader, size: int) -> bytes:
         raise InvalidRequestFrame("the connection ended within a request") from None
 
 
-async def read_frame(
-    reader: asyncio.StreamReader, max_bytes: int, min_bytes: int = _FIXED_HEADER.size
-) -> bytes | None:
-    """Read a frame and return it without its size. Return None at the end of the stream.
-
-    Raises InvalidRequestFrame if the size is out of range or the frame is cut off.
-    """
-    size = await read_size(reader, max_bytes, min_bytes)
-    return None if size is None else await read_body(reader, size)
-
-
 def request_key(frame: bytes) -> RequestKey:
     """Return the API, version and correlation id of a request."""
     return RequestKey._make(_FIXED_HEADER.unpack_from(frame))

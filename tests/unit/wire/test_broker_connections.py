@@ -24,7 +24,8 @@ from klamm.wire.frames import (
     MAX_REQUEST_BYTES,
     RequestKey,
     parse_request,
-    read_frame,
+    read_body,
+    read_size,
     request_key,
     response_frame,
     response_schema,
@@ -62,7 +63,8 @@ class ListeningBroker:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.append(asyncio.current_task())
         try:
-            while (frame := await read_frame(reader, MAX_REQUEST_BYTES)) is not None:
+            while (size := await read_size(reader, MAX_REQUEST_BYTES)) is not None:
+                frame = await read_body(reader, size)
                 key = request_key(frame)
                 number = len(self.received)
                 epoch = parse_request(frame).body.controller_epoch

@@ -117,13 +117,32 @@ def test_a_client_is_told_that_nobody_listens(
     assert delivered.arrived.get(timeout=PATIENCE_S) == LOST
 
 
-def test_a_response_to_another_request_ends_the_connection(
-    broker: Broker, connections: ClientConnections, delivered: Delivered
+@pytest.mark.parametrize(
+    ("answered", "invalid"),
+    [
+        pytest.param(0, struct.pack(">ii", 4, 99), id="a response to another request"),
+        pytest.param(0, struct.pack(">i", 3), id="a frame that is too small"),
+        pytest.param(1, struct.pack(">ii", 4, 1), id="a response without a request"),
+    ],
+)
+def test_an_invalid_response_ends_the_connection(
+    broker: Broker,
+    connections: ClientConnections,
+    delivered: Delivered,
+    answered: int,
+    invalid: bytes,
 ) -> None:
     connections.send(request(1))
     with broker.connection() as connection:
-        connection.sendall(struct.pack(">ii", 4, 99))
+        for _ in range(answered):
+            broker.answer(connection, 10)
+            assert delivered.arrived.get(timeout=PATIENCE_S) == response(1, 10)
+        connection.sendall(invalid)
         assert delivered.arrived.get(timeout=PATIENCE_S) == LOST
+    connections.send(request(2))
+    with broker.connection() as connection:
+        broker.answer(connection, 20)
+        assert delivered.arrived.get(timeout=PATIENCE_S) == response(2, 20)
 
 
 def test_closing_twice_is_harmless_and_later_requests_are_lost(
