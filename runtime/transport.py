@@ -10,13 +10,16 @@ client: it then receives a Disconnected message for each.
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final
+from weakref import WeakValueDictionary
 
 from klamm.cluster.protocols import Clock
-from klamm.cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message
+from klamm.cluster.requests import NO_CORRELATION_ID, Address, Disconnected, Message, Request
 from klamm.runtime.network import (
     ZOOKEEPER,
     Effect,
@@ -290,6 +293,33 @@ class RoutedTransport:
             receiver(message)
         else:
             self._refuse(message)
+
+
+class Asker:
+    """Sends requests from an address of its own, and returns a future of each response.
+
+    Thread-safe. A response is dropped if nobody refers to its future any more.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._numbers = itertools.count(1)
+        self._answers: WeakValueDictionary[int, Future[object]] = WeakValueDictionary()
+
+    def ask(
+        self, transport: RoutedTransport, destination: Address, request: Request
+    ) -> Future[object]:
+        """Send a request."""
+        number, answer = next(self._numbers), Future[object]()
+        self._answers[number] = answer
+        transport.register(self._address, self._receive)
+        transport.send(Message(self._address, destination, number, request))
+        return answer
+
+    def _receive(self, message: Message) -> None:
+        answer = self._answers.pop(message.correlation_id, None)
+        if answer is not None:
+            answer.set_result(message.body)
 
 
 class SimulatedTransport(RoutedTransport):

@@ -7,8 +7,8 @@ org.apache.kafka.clients.admin.KafkaAdminClient.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -23,7 +23,6 @@ from klamm.cluster.errors import KlammError, RequestTimedOut, UnknownBroker
 from klamm.cluster.requests import (
     Address,
     ListPartitionReassignmentsRequest,
-    Message,
     PartitionResponse,
     Request,
     Response,
@@ -33,6 +32,7 @@ from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.agreement import context_of_real_cluster
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.real.running_node import RunningNode
+from klamm.runtime.transport import Asker
 from klamm.server.closing import POLL_S, Closing
 from klamm.server.zookeeper import connected_store, lost_zookeeper, why_no_controller
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -66,7 +66,6 @@ def admin_of(
 class _Sent(NamedTuple):
     """A request in flight, and the node to which it was sent."""
 
-    number: int
     node: RunningNode | None
     answer: Future[object]
 
@@ -83,11 +82,7 @@ class ServerChannel:
         self._cluster = cluster
         self._closing = closing
         self._api_timeout_s = api_timeout_s
-        self._address = new_client_address()
-        self._lock = threading.Lock()
-        self._last_correlation_id = 0
-        self._answers: dict[int, Future[object]] = {}
-        cluster.transport.register(self._address, self._on_message)
+        self._asker = Asker(new_client_address())
 
     # -- the controller
 
@@ -155,16 +150,13 @@ class ServerChannel:
         controller has been elected.
         """
         sent = self._send(Address("controller", controller_id), request)
-        try:
-            while time.monotonic() < deadline_s:
-                try:
-                    return self._closing.result_of(sent.answer, POLL_S)
-                except TimeoutError:
-                    if self._is_lost(controller_id, sent):
-                        return None
-            raise timed_out(call, self.now_ms(), lost_zookeeper(self._cluster))
-        finally:
-            self._forget(sent)
+        while time.monotonic() < deadline_s:
+            try:
+                return self._closing.result_of(sent.answer, POLL_S)
+            except TimeoutError:
+                if self._is_lost(controller_id, sent):
+                    return None
+        raise timed_out(call, self.now_ms(), lost_zookeeper(self._cluster))
 
     def _is_lost(self, controller_id: int, sent: _Sent) -> bool:
         running = self._cluster.nodes.get(controller_id)
@@ -197,18 +189,11 @@ class ServerChannel:
                 elif self.is_registered(broker_id) and (
                     sent is None or sent.node is not self._cluster.nodes.get(broker_id)
                 ):
-                    if sent is not None:
-                        self._forget(sent)
                     waiting[broker_id] = self._send(Address("broker", broker_id), request)
             return True if len(answers) == len(requests) else None
 
-        try:
+        with contextlib.suppress(RequestTimedOut):
             self._wait_until(is_complete, self._deadline_s(), call)
-        except RequestTimedOut:
-            return answers
-        finally:
-            for sent in waiting.values():
-                self._forget(sent)
         return answers
 
     def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
@@ -337,23 +322,7 @@ class ServerChannel:
 
     def _send(self, destination: Address, request: Request) -> _Sent:
         node = self._cluster.nodes.get(destination.id)
-        answer: Future[object] = Future()
-        with self._lock:
-            self._last_correlation_id += 1
-            number = self._last_correlation_id
-            self._answers[number] = answer
-        self._cluster.transport.send(Message(self._address, destination, number, request))
-        return _Sent(number, node, answer)
-
-    def _forget(self, sent: _Sent) -> None:
-        with self._lock:
-            self._answers.pop(sent.number, None)
-
-    def _on_message(self, message: Message) -> None:
-        with self._lock:
-            answer = self._answers.pop(message.correlation_id, None)
-        if answer is not None:
-            answer.set_result(message.body)
+        return _Sent(node, self._asker.ask(self._cluster.transport, destination, request))
 
 
 def _brokers(ids: Sequence[int]) -> str:

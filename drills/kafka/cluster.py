@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +28,7 @@ from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.broker_hub import BrokerHub
 from klamm.runtime.real.hub_clients import HubClients
 from klamm.runtime.real.sessions import OwnSession
-from klamm.runtime.transport import RoutedTransport
+from klamm.runtime.transport import Asker, RoutedTransport
 from klamm.wire.client_connections import ClientConnections
 from klamm.zk.ports import HOST, free_port
 from klamm.zk.store import GetChildren, GetData, ResultCode
@@ -141,9 +140,7 @@ class KafkaCluster:
             self.transport.register(Address("broker", id_), self._send_to_broker)
             self.transport.register(Address("controller", id_), self._connections.send)
         self.controllers = [self._new_controller(CONTROLLER_IDS[0])] if has_klamm else []
-        self._asked = 0
-        self._answers: dict[int, Future[Response]] = {}
-        self.transport.register(_SELF, self._receive)
+        self._asker = Asker(_SELF)
 
     def _properties(self, broker_id: int) -> dict[str, str]:
         spec = self.spec
@@ -302,16 +299,13 @@ class KafkaCluster:
 
     def ask(self, broker_id: int, request: Request) -> Response:
         """Send a request to a broker and wait for its response. Raises RequestTimedOut."""
-        self._asked += 1
-        answer = self._answers[self._asked] = Future()
-        message = Message(_SELF, Address("broker", broker_id), self._asked, request)
-        self.transport.send(message)
+        answer = self._asker.ask(self.transport, Address("broker", broker_id), request)
         try:
-            return answer.result(_ASK_TIMEOUT_S)
+            response = answer.result(_ASK_TIMEOUT_S)
         except TimeoutError:
             raise RequestTimedOut(f"broker {broker_id} did not respond") from None
-        finally:
-            del self._answers[message.correlation_id]
+        assert isinstance(response, Response), "not a response"
+        return response
 
     def _send_to_broker(self, message: Message) -> None:
         """Send a request to a broker, which knows the drill's log directories by their paths."""
@@ -324,8 +318,3 @@ class KafkaCluster:
             }
             message = msgspec.structs.replace(message, body=AlterReplicaLogDirsRequest(paths))
         self._connections.send(message)
-
-    def _receive(self, message: Message) -> None:
-        answer = self._answers.get(message.correlation_id)
-        if answer is not None and isinstance(message.body, Response):
-            answer.set_result(message.body)

@@ -33,6 +33,7 @@ from klamm.runtime.checks.clients import Finding, check_clients, check_leader, l
 from klamm.runtime.client_actor import Client
 from klamm.runtime.cluster import brokers_of, leader_of
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS
+from klamm.runtime.transport import Asker
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
@@ -231,13 +232,11 @@ class ScenarioClients:
 class OperatorClient:
     """Sends admin requests to the controller and the brokers of a scenario's cluster.
 
-    The cluster runs while the client waits for a response. ``_answers``: the responses to the
-    requests that wait for one, keyed by correlation id; None before it arrives."""
+    The cluster runs while the client waits for a response."""
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
-        self._asked = 0
-        self._answers: dict[int, Message | None] = {}
+        self._asker = Asker(OPERATOR)
 
     def ask(self, request: Request, broker_id: int | None = None) -> Response:
         """Send a request to a broker (None: to the active controller) and return the response.
@@ -257,27 +256,15 @@ class OperatorClient:
 
     def _ask(self, request: Request, destination: Address) -> Response:
         driver = self._driver
-        self._asked += 1
-        asked = self._asked
-        self._answers[asked] = None
-        driver.cluster.transport.register(OPERATOR, self._receive)
-        driver.cluster.transport.send(Message(OPERATOR, destination, asked, request))
-        try:
-            # A request that times out at the controller is answered then.
-            timeout_ms = getattr(request, "timeout_ms", 0) + _ANSWER_MARGIN_MS
-            driver.run_until(
-                lambda: self._answers[asked] is not None, max(timeout_ms, STEP_TIMEOUT_MS)
-            )
-        finally:
-            answer = self._answers.pop(asked)
-        if answer is None:
+        answer = self._asker.ask(driver.cluster.transport, destination, request)
+        # A request that times out at the controller is answered then.
+        timeout_ms = getattr(request, "timeout_ms", 0) + _ANSWER_MARGIN_MS
+        driver.run_until(answer.done, max(timeout_ms, STEP_TIMEOUT_MS))
+        if not answer.done():
             raise RequestTimedOut(f"{destination.role} {destination.id} did not respond")
-        assert isinstance(answer.body, Response), "not a response"
-        return answer.body
-
-    def _receive(self, answer: Message) -> None:
-        if answer.correlation_id in self._answers:
-            self._answers[answer.correlation_id] = answer
+        response = answer.result()
+        assert isinstance(response, Response), "not a response"
+        return response
 
     def _elected(self) -> tuple[int, object]:
         """Return the controller's id and the controller epoch. Raises KlammError without one."""
