@@ -27,7 +27,7 @@ from klamm.cluster.requests import (
 from klamm.runtime.journal import FileJournal
 from klamm.zk.kazoo_pipeline import Wait
 from klamm.zk.kazoo_session import KazooSession
-from klamm.zk.kazoo_wire import Multi, Request
+from klamm.zk.kazoo_wire import Multi, ZooKeeperRequest
 
 _API_OF = {
     LeaderAndIsrResponse: "LEADER_AND_ISR",
@@ -139,7 +139,9 @@ class StoreBatches:
         """Count every batch of ``session`` from now on."""
         run = session.run
 
-        def counted(requests: Sequence[Request], repeat: bool, *wait: Wait, **named: Any) -> None:
+        def counted(
+            requests: Sequence[ZooKeeperRequest], repeat: bool, *wait: Wait, **named: Any
+        ) -> None:
             if requests:
                 kind = "write_batches" if isinstance(requests[0], Multi) else "read_batches"
                 with self._lock:

@@ -24,7 +24,7 @@ from klamm.cli.running import ending_signals_raise, own_log, work_folder
 from klamm.cli.waiting import running_step
 from klamm.cluster.version import klamm_version
 from klamm.report.page import page_html
-from klamm.runtime.demo import MIN_BROKERS, DemoEnd, Step, StepBegins, run_demo
+from klamm.runtime.demo import MIN_BROKERS, DemoEnd, DemoStep, StepBegins, run_demo
 from klamm.runtime.demo_stage import DemoOptions
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def new_page() -> Path:
     return Path(tempfile.gettempdir()) / f"klamm-demo-{uuid.uuid4().hex[:8]}.html"
 
 
-def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Step]:
+def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | DemoStep]:
     """Yield the steps of the demo and, after the cluster is closed, the steps of the replay.
 
     ``page``: the HTML page that the replay writes, or None for a demo without replay.
@@ -102,7 +102,7 @@ def story(options: DemoOptions, page: Path | None) -> Generator[StepBegins | Ste
                 yield from replay_steps(step, options.data_dir / EVENTS, page)
 
 
-def replay_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins | Step]:
+def replay_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins | DemoStep]:
     """Replay the journal and plot the answers, then rebuild the final states with Spark."""
     # Importing the engines takes longer than most commands run.
     from klamm.replay.engines.duckdb_engine import duckdb_engine
@@ -118,13 +118,13 @@ def replay_steps(end: DemoEnd, table: Path, page: Path) -> Generator[StepBegins 
         yield compare_states(spark, end, table, start_s)
 
 
-def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
+def show(steps: Iterable[StepBegins | DemoStep], *, as_json: bool) -> int:
     """Print the steps as they arrive, then the verdict; return the exit code."""
     begun_s = time.monotonic()
-    done: list[Step] = []
+    done: list[DemoStep] = []
     with contextlib.closing(StepPrinter(quiet=as_json)) as printer:
         for step in steps:
-            if isinstance(step, Step):
+            if isinstance(step, DemoStep):
                 done.append(step)
             printer.show(step)
         disagreements = [line for step in done for line in step.facts.get("disagreements", ())]
@@ -136,7 +136,7 @@ def show(steps: Iterable[StepBegins | Step], *, as_json: bool) -> int:
     return UNSAFE if disagreements else 0
 
 
-def compare_states(engine: Engine, end: DemoEnd, table: Path, start_s: float) -> Step:
+def compare_states(engine: Engine, end: DemoEnd, table: Path, start_s: float) -> DemoStep:
     """Compare the final states rebuilt from the journal with the states in ZooKeeper.
 
     ``start_s``: how long Spark took to start.
@@ -167,10 +167,10 @@ def compare_states(engine: Engine, end: DemoEnd, table: Path, start_s: float) ->
         "differing": differing,
         "disagreements": shown,
     }
-    return Step(SPARK_TITLE, tuple(lines), facts, round((start_s + job_s) * 1000))
+    return DemoStep(SPARK_TITLE, tuple(lines), facts, round((start_s + job_s) * 1000))
 
 
-def draw_replay(engine: Engine, journal: Path, table: Path, page: Path) -> Step:
+def draw_replay(engine: Engine, journal: Path, table: Path, page: Path) -> DemoStep:
     """Replay the journal as `klamm replay run` does, and write the answers as an HTML page.
 
     ``table``: a new directory for the event table. It is not deleted.
@@ -178,14 +178,14 @@ def draw_replay(engine: Engine, journal: Path, table: Path, page: Path) -> Step:
     from klamm.replay.event_table import open_table
     from klamm.replay.ingest import make_table
     from klamm.replay.page import life_rows, replay_page
-    from klamm.replay.page_head import Asked
+    from klamm.replay.page_head import Replayed
     from klamm.replay.run import answer
 
     begun_s = time.monotonic()
     make_table(engine, [journal], table)
     opened = open_table(engine, table)
     with answer(opened) as answers:
-        asked = Asked("the demo", None, [("journal", str(journal))], {})
+        asked = Replayed("the demo", None, [("journal", str(journal))], {})
         drawn = replay_page(asked, answers, life_rows(opened, answers))
         counts, violations = dict(answers.counts), answers.violations
     with page.open("x", encoding="utf-8") as file:
@@ -199,7 +199,7 @@ def draw_replay(engine: Engine, journal: Path, table: Path, page: Path) -> Step:
         "disagreements": [drawn.verdict] if violations else [],
     }
     elapsed_ms = round((time.monotonic() - begun_s) * 1000)
-    return Step(REPLAY_TITLE, tuple(lines), facts, elapsed_ms)
+    return DemoStep(REPLAY_TITLE, tuple(lines), facts, elapsed_ms)
 
 
 class StepPrinter:
@@ -210,7 +210,7 @@ class StepPrinter:
         self._running = contextlib.ExitStack()
         self._count = 0
 
-    def show(self, step: StepBegins | Step) -> None:
+    def show(self, step: StepBegins | DemoStep) -> None:
         """Print a finished step, or start the spinner for a step that begins."""
         if isinstance(step, StepBegins):
             self._running.enter_context(running_step(step.title))

@@ -200,7 +200,7 @@ def page_of(
     from klamm.replay.data_loss import damaged_lines
     from klamm.replay.locations import common_folder
     from klamm.replay.page import life_rows, replay_page
-    from klamm.replay.page_head import Asked
+    from klamm.replay.page_head import Replayed
     from klamm.replay.readings import readings
 
     (table,) = opened.tables
@@ -219,7 +219,9 @@ def page_of(
     if folder and folder != name:
         facts.append(("files in", folder))
     facts += facts_of(filters)
-    asked = Asked(name, filters.from_ms, facts, limits(set().union(*found.values())), found, folder)
+    asked = Replayed(
+        name, filters.from_ms, facts, limits(set().union(*found.values())), found, folder
+    )
     if not has_lives:
         return replay_page(asked, answers)
     with opened.progress.step("collect the states of individual partitions"):

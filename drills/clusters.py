@@ -14,7 +14,7 @@ from klamm.drills.reading import DrillReader
 from klamm.drills.values import DrillCluster
 from klamm.runtime import actions
 from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step
+from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
 from klamm.zk.ensemble import SIZES
 
 CLUSTER_WORDS: Final = (
@@ -164,8 +164,8 @@ def start_of(cluster: DrillCluster, place: str) -> Step:
         f"start brokers {', '.join(map(str, ids))}",
         tuple(actions.Start(broker_id) for broker_id in ids),
         (
-            Check(Moment.UNTIL, Condition("brokers", sorted(ids)), place=place),
-            Check(Moment.UNTIL, Condition("exists", ["/controller"]), place=place),
+            StepCheck(Moment.UNTIL, Condition("brokers", sorted(ids)), place=place),
+            StepCheck(Moment.UNTIL, Condition("exists", ["/controller"]), place=place),
             Quiesce(),
         ),
         place,
@@ -184,8 +184,8 @@ def creation_of(topic: DrillTopic) -> Step:
         f"create topic {topic.name}",
         (steps.RunTool("topics", ("--zookeeper", "{zk}", *args)),),
         (
-            Check(Moment.EXPECT, Condition("exit_code", 0), place=topic.place),
-            Check(Moment.UNTIL, Condition("leader", leaders), place=topic.place),
+            StepCheck(Moment.EXPECT, Condition("exit_code", 0), place=topic.place),
+            StepCheck(Moment.UNTIL, Condition("leader", leaders), place=topic.place),
             Quiesce(),
         ),
         topic.place,

@@ -36,8 +36,8 @@ from klamm.runtime.checks.invariants import INVARIANTS, InvariantViolated
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import BreakSession, Check, Condition, HealAll, Moment, Step
-from klamm.runtime.simulated.crash_points import CRASHES, Operation, plan_crash
+from klamm.runtime.scenarios.steps import BreakSession, Condition, HealAll, Moment, Step, StepCheck
+from klamm.runtime.simulated.crash_points import CRASHES, ControllerOperation, plan_crash
 from klamm.runtime.simulated.world import SimulatedWorld
 
 MOMENTS: Final = ("before", "after")
@@ -46,7 +46,7 @@ _RECOVERY_MS: Final = 120_000.0
 RECOVERY: Final = Step(
     "recovery",
     actions=(HealAll(),),
-    checks=(Check(Moment.UNTIL, Condition("healthy", True), timeout_ms=_RECOVERY_MS),),
+    checks=(StepCheck(Moment.UNTIL, Condition("healthy", True), timeout_ms=_RECOVERY_MS),),
 )
 SAME_END: Final = "the znodes that a run without the crash leaves"
 _ATTEMPTS: Final = 3
@@ -84,7 +84,7 @@ class Undisturbed(msgspec.Struct, frozen=True):
     ``exit_codes``: the exit code of each step's tool, or None for a refused step. ``znodes``: the
     data of all znodes that it leaves, without those of sessions and partition states."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[ControllerOperation, ...]
     exit_codes: tuple[int | None, ...]
     znodes: dict[str, bytes]
 

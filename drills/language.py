@@ -28,7 +28,7 @@ from klamm.drills.reading import FAST_LOADER, DrillReader
 from klamm.drills.step_language import StepCompiler
 from klamm.drills.values import Drill, DrillCluster
 from klamm.runtime.checks.invariants import INVARIANTS
-from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, HealAll, Moment, Step
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, HealAll, Moment, Step, StepCheck
 
 DRILL_WORDS: Final = (
     "drill",
@@ -94,7 +94,7 @@ class _File:
         place = reader.place(fields["cluster"].key) if "cluster" in fields else reader.place(root)
         preparation = (start_of(cluster, place), *map(creation_of, topics))
         compiled = (*preparation, *compiler.steps(fields["steps"].value))
-        sometimes: list[Check] = []
+        sometimes: list[StepCheck] = []
         if "sometimes" in fields:
             node = fields["sometimes"].value
             sometimes = compiler.conditions(node, Moment.SOMETIMES, 0.0)

@@ -32,7 +32,7 @@ from klamm.runtime.cluster_spec import rack_map
 from klamm.runtime.network_actions import Isolate, LinkAction
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import MOVED
-from klamm.runtime.scenarios.steps import Check, Condition, Step, every_step, plain_text
+from klamm.runtime.scenarios.steps import Condition, Step, StepCheck, every_step, plain_text
 from klamm.runtime.scenarios.triggers import AtStep
 from klamm.zk import ensemble
 from klamm.zk.ensemble import SINGLE_SERVER, WHOLE_ENSEMBLE
@@ -250,14 +250,17 @@ def check_unchanged(drill: Drill) -> None:
                 raise _unchanged(check, f"{kind} of {tp} is {plain_text(state)}")
 
 
-def _unchanged(check: Check, state: str) -> UsageError:
+def _unchanged(check: StepCheck, state: str) -> UsageError:
     hint = "add a step that changes it, such as kill: 0"
     return UsageError(f"{check.place}: {state}, and no step changes anything", hint=hint)
 
 
-def _checks(compiled: Iterable[Step]) -> Iterator[Check]:
+def _checks(compiled: Iterable[Step]) -> Iterator[StepCheck]:
     return (
-        check for step in every_step(compiled) for check in step.checks if isinstance(check, Check)
+        check
+        for step in every_step(compiled)
+        for check in step.checks
+        if isinstance(check, StepCheck)
     )
 
 

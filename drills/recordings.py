@@ -15,7 +15,12 @@ from klamm.drills.run import Failure, Outcome, Verdict, play_steps
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.scenarios.diff import compare_scenario
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.recorded import Recorder, load_scenario, recorded_spec, recorded_steps
+from klamm.runtime.scenarios.recorded import (
+    ScenarioRecorder,
+    load_scenario,
+    recorded_spec,
+    recorded_steps,
+)
 from klamm.runtime.scenarios.rows import Json
 from klamm.runtime.scenarios.runner import StepResult
 
@@ -48,7 +53,7 @@ def compare(recording: Recording, driver: ScenarioDriver) -> Generator[StepResul
     """Run a recording; yield each finished step, then the verdict.
 
     The verdict is the result of the comparison with Kafka."""
-    recorder = Recorder(driver)
+    recorder = ScenarioRecorder(driver)
     records = []
     for part in play_steps(recorded_steps(recording.scenario), driver):
         if isinstance(part, Verdict):

@@ -20,11 +20,11 @@ from klamm.runtime.action_target import Action, BrokerRef, InRack
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.steps import (
     STEP_TIMEOUT_MS,
-    Check,
     Condition,
     Moment,
     Quiesce,
     Step,
+    StepCheck,
     every_step,
 )
 
@@ -243,7 +243,7 @@ class StepCompiler:
 
     def _checks(
         self, fields: dict[str, YamlEntry], *, is_answered: bool
-    ) -> tuple[Check | Quiesce, ...]:
+    ) -> tuple[StepCheck | Quiesce, ...]:
         """Return the checks of a step: of the tool's result, then of ``until``, then of ``expect``.
 
         Before conditions of ``expect`` about the cluster are checked, the cluster must be idle.
@@ -275,9 +275,9 @@ class StepCompiler:
         quiesce = [Quiesce()] if of_cluster else []
         return (*of_tool, *until, *quiesce, *of_cluster)
 
-    def conditions(self, node: yaml.Node, moment: Moment, timeout_ms: float) -> list[Check]:
+    def conditions(self, node: yaml.Node, moment: Moment, timeout_ms: float) -> list[StepCheck]:
         """Compile a mapping of conditions, or a list of such mappings."""
-        checks: list[Check] = []
+        checks: list[StepCheck] = []
         for group in self._reader.one_or_more(node):
             entries = self._reader.fields(group, moment.value, CONDITIONS)
             checks += self.checks_of(entries, moment, timeout_ms)
@@ -287,7 +287,7 @@ class StepCompiler:
 
     def checks_of(
         self, entries: Mapping[str, YamlEntry], moment: Moment, timeout_ms: float
-    ) -> tuple[Check, ...]:
+    ) -> tuple[StepCheck, ...]:
         """Compile the conditions of one mapping."""
         reader = self._reader
         checks = []
@@ -299,7 +299,7 @@ class StepCompiler:
             condition = Condition(kind, CONDITIONS[kind].read(reader, entry.value))
             is_required = moment is not Moment.EXPECT
             place = reader.place(entry.key)
-            checks.append(Check(moment, condition, timeout_ms, place, is_required))
+            checks.append(StepCheck(moment, condition, timeout_ms, place, is_required))
         return tuple(checks)
 
 
@@ -316,13 +316,13 @@ def _answers(actions: Iterable[Action]) -> bool:
     return any(isinstance(action, ANSWERED) for action in actions)
 
 
-def _expects_refusal(checks: Iterable[Check | Quiesce]) -> bool:
+def _expects_refusal(checks: Iterable[StepCheck | Quiesce]) -> bool:
     """Return True if the step expects its tool to end with an exit code other than 0."""
-    conditions = (check.condition for check in checks if isinstance(check, Check))
+    conditions = (check.condition for check in checks if isinstance(check, StepCheck))
     return any(one.kind == "exit_code" and one.wanted != 0 for one in conditions)
 
 
-def _succeeded(fields: dict[str, YamlEntry], reader: DrillReader) -> Check:
+def _succeeded(fields: dict[str, YamlEntry], reader: DrillReader) -> StepCheck:
     word = next(word for word in fields if word in ACTIONS)
     condition = Condition("exit_code", 0)
-    return Check(Moment.EXPECT, condition, place=reader.place(fields[word].key))
+    return StepCheck(Moment.EXPECT, condition, place=reader.place(fields[word].key))

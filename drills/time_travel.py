@@ -31,7 +31,7 @@ from klamm.drills.values import Drill
 from klamm.runtime.scenarios.conditions import matches_row
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import Check, Step, every_step
+from klamm.runtime.scenarios.steps import Step, StepCheck, every_step
 from klamm.runtime.scenarios.triggers import AtStep, Instant, OnRow
 
 MOMENT_HINT: Final = "write row 78, 6.4s, step 5, or on: {kind: broker_offline, replica: 1}"
@@ -494,7 +494,7 @@ def _refusal(timeline: Timeline, added: Step) -> str | None:
     verdict = timeline.verdict
     if verdict is None or verdict.outcome is Outcome.UNSAFE:
         return None
-    checks = (check for step in own for check in step.checks if isinstance(check, Check))
+    checks = (check for step in own for check in step.checks if isinstance(check, StepCheck))
     places = {*(step.place for step in own), *(check.place for check in checks)}
     failed = next((one for one in verdict.failures if one.place in places), None)
     return None if failed is None else f"expected {failed.expected}, seen {failed.seen}"

@@ -15,8 +15,8 @@ from klamm.cluster.quirks import Quirks
 from klamm.runtime.cluster_spec import ClusterSpec, rack_map
 from klamm.runtime.scenarios.steps import (
     ActOnZooKeeper,
-    Check,
     Step,
+    StepCheck,
     every_step,
 )
 from klamm.runtime.scenarios.triggers import AtBreakpoint, AtStep
@@ -68,7 +68,7 @@ class Drill(msgspec.Struct, frozen=True):
     is_tolerant: bool = False
     always: tuple[str, ...] = ()
     preparations: int = 1
-    sometimes: tuple[Check, ...] = ()
+    sometimes: tuple[StepCheck, ...] = ()
     recovery: tuple[Step, ...] = ()
 
     @property

@@ -48,7 +48,7 @@ class Folders(NamedTuple):
             folder.mkdir(parents=True, exist_ok=True)
 
 
-class Written(NamedTuple):
+class WriteCounts(NamedTuple):
     """How many events and damaged lines were written."""
 
     rows: int
@@ -77,15 +77,15 @@ def store_tasks(engine: Engine, tasks: Tasks, folders: Folders) -> str:
     return f"SELECT * FROM {engine.files(folders.events, schema)}"
 
 
-def write_tasks(engine: Engine, tasks: Tasks, folders: Folders) -> Written:
+def write_tasks(engine: Engine, tasks: Tasks, folders: Folders) -> WriteCounts:
     """Run the tasks: read, encode and store rows. Return the numbers of stored rows."""
     folders.create()
     store = partial(_store_task, tasks, folders)
     counts = engine.map(store, range(len(tasks.items)), tasks.size_bytes)
-    return Written(sum(at.rows for at in counts), sum(at.damaged for at in counts))
+    return WriteCounts(sum(at.rows for at in counts), sum(at.damaged for at in counts))
 
 
-def _store_task(tasks: Tasks, folders: Folders, number: int) -> Written:
+def _store_task(tasks: Tasks, folders: Folders, number: int) -> WriteCounts:
     # Exempt imported modules from garbage collection: scanning them takes a fifth of the time.
     gc.freeze()
     try:
@@ -98,7 +98,7 @@ def _store_task(tasks: Tasks, folders: Folders, number: int) -> Written:
 
 def write_parts(
     batches: Iterable[pa.RecordBatch], folders: Folders, name: str, encoder: Encoder | None = None
-) -> Written:
+) -> WriteCounts:
     """Encode rows (READ_SCHEMA) and write a file ``name`` to each of the three directories.
 
     The directories must exist: a worker that would have to create them has other disks than the
@@ -121,7 +121,7 @@ def write_parts(
                 damaged.write(bad.select(DAMAGED_SCHEMA.names).cast(DAMAGED_SCHEMA))
         for batch in encoder.names().to_batches():
             names.write(batch)
-    return Written(events.rows, damaged.rows)
+    return WriteCounts(events.rows, damaged.rows)
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], path: Path, schema: pa.Schema) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.replay.engines import Engine
-from klamm.replay.event_files import Folders, Tasks, Written, write_names, write_tasks
+from klamm.replay.event_files import Folders, Tasks, WriteCounts, write_names, write_tasks
 from klamm.replay.event_schema import JOURNAL, SOURCES, code_of
 from klamm.replay.event_table import DAMAGED, EVENTS, MANIFEST, NAMES, Manifest, is_table
 from klamm.replay.full_disk import full_disk_errors
@@ -27,7 +27,7 @@ from klamm.replay.ingest import describe
 from klamm.replay.locations import is_remote
 from klamm.replay.sources.file_parts import compression_of
 from klamm.replay.sources.journal import batches_of_log
-from klamm.replay.sources.log_tail import Place, beginning, last_line_end, parts_between
+from klamm.replay.sources.log_tail import LogPosition, beginning, last_line_end, parts_between
 from klamm.replay.sources.registry import SourceFiles, find_files
 
 FOLLOWED: Final = "followed.json"
@@ -41,7 +41,7 @@ class _Followed(msgspec.Struct, frozen=True):
 
     journal: str
     batches: int = 0
-    place: Place | None = None
+    place: LogPosition | None = None
 
 
 def open_followed(path: Path, folder: Path) -> SourceFiles:
@@ -167,7 +167,7 @@ def _ended(
     return error
 
 
-def _store(engine: Engine, folder: Path, tasks: Tasks, number: int) -> Written:
+def _store(engine: Engine, folder: Path, tasks: Tasks, number: int) -> WriteCounts:
     """Store a batch in directories named by its number, replacing any earlier attempt."""
     following = folder / _NEXT
     shutil.rmtree(following, ignore_errors=True)

@@ -26,7 +26,7 @@ from klamm.replay.kafka_lines import (
     LoggedFacts,
     reason,
 )
-from klamm.replay.kafka_messages import Facts, Message, Trace, each, facts_of, one, wanted
+from klamm.replay.kafka_messages import Facts, LogMessage, Trace, each, facts_of, one, wanted
 from klamm.statemachines.reassignment import Phase, reassignment_id
 
 LOGGER_PREFIX: Final = "kafka.controller."
@@ -179,11 +179,11 @@ def _first_line(trace: Trace) -> str | None:
     return trace[0] if trace else None
 
 
-def _broker(kind: Kind, callback: str) -> Message:
+def _broker(kind: Kind, callback: str) -> LogMessage:
     return each(kind, rf"{callback} for (?P<all>\d[\d,]*)", r"(?P<replica>\d+)")
 
 
-_MESSAGES: Final[tuple[Message, ...]] = (
+_MESSAGES: Final[tuple[LogMessage, ...]] = (
     one(
         Kind.ISR_CHANGED,
         rf"ISR for partition {PARTITION} updated to \[(?P<isr>[\d,]*)\] and zkVersion updated "
@@ -210,8 +210,8 @@ _MESSAGES: Final[tuple[Message, ...]] = (
     _broker(Kind.BROKER_ONLINE, "New broker startup callback"),
     _broker(Kind.BROKER_OFFLINE, "Broker failure callback"),
     _broker(Kind.BROKER_MODIFIED, "Broker info update callback"),
-    Message(("New topics: ",), _topics_created),
-    Message(("New partitions to be added ",), _partitions_added),
+    LogMessage(("New topics: ",), _topics_created),
+    LogMessage(("New partitions to be added ",), _partitions_added),
     one(Kind.TOPIC_DELETION_STARTED, r"Deletion of topic (?P<topic>[\w.-]+) \(re\)started"),
     one(Kind.TOPIC_DELETED, r"Deletion of topic (?P<topic>[\w.-]+) successfully completed"),
     each(

@@ -52,7 +52,7 @@ _broker_id = re.compile(r"brokerId=(\d+)").findall
 _word = re.compile(r"[A-Za-z]{2,}(?:'s)?:?").fullmatch
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     """A log4j record.
 
     - ``line``: line number, from 1.
@@ -113,7 +113,7 @@ class LoggedFacts(NamedTuple):
 NOTHING: Final = LoggedFacts(-1, 0, ())
 
 
-def records(lines: Iterable[str], first_line: int = 1) -> Iterator[Record | Unreadable]:
+def records(lines: Iterable[str], first_line: int = 1) -> Iterator[LogRecord | Unreadable]:
     """Group lines of a log file into log records. The first line must begin a record."""
     begun: list[str] = []
     whole: re.Match[str] | None = None
@@ -140,7 +140,7 @@ def records(lines: Iterable[str], first_line: int = 1) -> Iterator[Record | Unre
 
 def _finish(
     line: int, offset: int, whole: re.Match[str] | None, texts: list[str]
-) -> Iterator[Record | Unreadable]:
+) -> Iterator[LogRecord | Unreadable]:
     used = 1
     if whole is None:
         # A message may have several lines: the logger's name is at the end of the last.
@@ -159,9 +159,9 @@ def _finish(
     yield _record(line, offset, whole, trace)
 
 
-def _record(line: int, offset: int, whole: re.Match[str], trace: Sequence[str]) -> Record:
+def _record(line: int, offset: int, whole: re.Match[str], trace: Sequence[str]) -> LogRecord:
     minute, second, ms, level, message, logger = whole.groups()
-    return Record(line, offset, minute, second, ms, level, message, logger, trace)
+    return LogRecord(line, offset, minute, second, ms, level, message, logger, trace)
 
 
 def reason(trace: Sequence[str]) -> str | None:

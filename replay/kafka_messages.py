@@ -32,7 +32,7 @@ _begin = re.compile(r"(?:\(\?P<\w+>)?([\w ]*)").match
 _ASSIGNMENT: Final = ("replicas", "adding", "removing", "targets")
 
 
-class Message(NamedTuple):
+class LogMessage(NamedTuple):
     """A kind of log message.
 
     ``begins``: possible beginnings of its text. ``read``: parser that takes the text and the stack
@@ -84,7 +84,7 @@ def wanted(groups: Mapping[str, str | None]) -> ReplicaAssignment:
     return assignment(replicas or targets, adding, removing)
 
 
-def one(kind: str, *patterns: str, **more: Value) -> Message:
+def one(kind: str, *patterns: str, **more: Value) -> LogMessage:
     """Define a kind of message that matches one of ``patterns`` and reports one event.
 
     ``more``: values of additional fields, or functions that compute them from the stack trace.
@@ -99,10 +99,10 @@ def one(kind: str, *patterns: str, **more: Value) -> Message:
                 return None if fact is None else [fact]
         return None
 
-    return Message(_begins(*patterns), read)
+    return LogMessage(_begins(*patterns), read)
 
 
-def each(kind: str, whole: str, part: str, **more: str) -> Message:
+def each(kind: str, whole: str, part: str, **more: str) -> LogMessage:
     """Define a kind of message that contains a list and reports one event for each list element.
 
     ``whole`` matches the message; its group ``all`` matches the list. ``part`` matches an element.
@@ -119,7 +119,7 @@ def each(kind: str, whole: str, part: str, **more: str) -> Message:
         facts = (parts.fact(kind, at, **given) for at in parts.find(listed))
         return [fact for fact in facts if fact is not None]
 
-    return Message(_begins(whole), read)
+    return LogMessage(_begins(whole), read)
 
 
 def _begins(*patterns: str) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ def _begins(*patterns: str) -> tuple[str, ...]:
     return tuple(found[1] for pattern in patterns if (found := _begin(pattern)))
 
 
-def facts_of(messages: Iterable[Message], text: str, trace: Trace) -> Facts | None:
+def facts_of(messages: Iterable[LogMessage], text: str, trace: Trace) -> Facts | None:
     """Parse a message with the first matching parser. Return None if no parser matches."""
     for begins, read in messages:
         if text.startswith(begins) and (facts := read(text, trace)) is not None:

@@ -25,7 +25,7 @@ from klamm.replay.kafka_lines import (
     LoggedFacts,
     reason,
 )
-from klamm.replay.kafka_messages import Facts, Message, Pattern, Trace, facts_of, one, wanted
+from klamm.replay.kafka_messages import Facts, LogMessage, Pattern, Trace, facts_of, one, wanted
 
 LOGGER: Final = "state.change.logger"
 _FROM_TO: Final = r"from (?P<from_state>\w+) to (?P<to_state>\w+)"
@@ -111,13 +111,13 @@ _NEW_PARTITION: Final = one(
     Kind.PARTITION_TRANSITION,
     rf"{_CHANGED_PARTITION} with assigned replicas (?P<detail>[\d,]*)",
 )
-_MESSAGES: Final[tuple[Message, ...]] = (
+_MESSAGES: Final[tuple[LogMessage, ...]] = (
     one(Kind.REPLICA_TRANSITION, _CHANGED_REPLICA),
     one(
         Kind.PARTITION_TRANSITION,
         rf"{_CHANGED_PARTITION}(?: with state {LEADER_AND_ISR})?",
     ),
-    Message(("Changed partition ",), _with_replicas),
+    LogMessage(("Changed partition ",), _with_replicas),
     one(
         Kind.ISR_REMOVED,
         rf"Partition {PARTITION} state changed to {LEADER_ISR_AND_EPOCH} after removing "
@@ -139,7 +139,7 @@ _MESSAGES: Final[tuple[Message, ...]] = (
         election=_election,
         detail=_whole,
     ),
-    Message(("Sent LeaderAndIsr request ",), _epoch_bumped),
+    LogMessage(("Sent LeaderAndIsr request ",), _epoch_bumped),
     one(
         Kind.REASSIGNMENT_FAILED,
         rf"Failed to send LeaderAndIsr request with new {_NEW_REPLICAS} to leader for "

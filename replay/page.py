@@ -15,7 +15,7 @@ from klamm.replay.data_loss import DataLoss
 from klamm.replay.engines import Row, rows
 from klamm.replay.event_table import EventTable
 from klamm.replay.listings import Listing, in_words
-from klamm.replay.page_head import Asked, Limits, extent, figures, logs, total_column, verdict_of
+from klamm.replay.page_head import Limits, Replayed, extent, figures, logs, total_column, verdict_of
 from klamm.replay.page_plots import (
     churn_maps,
     leader_rows,
@@ -48,7 +48,7 @@ from klamm.report.scales import duration_text, time_text
 from klamm.report.values import Block, Cell, Page, Section, Table
 
 
-def replay_page(asked: Asked, answers: Answers, lives: Sequence[Row] = ()) -> Page:
+def replay_page(asked: Replayed, answers: Answers, lives: Sequence[Row] = ()) -> Page:
     """Return the page of a replay, without empty sections.
 
     ``lives``: result of ``life_rows``; if empty, the page has no section on individual partitions.
@@ -251,7 +251,7 @@ def _reassignments(answers: Answers, begin_ms: int) -> Section:
     return Section("Reassignments", text, [*reassignment_bars(answers, begin_ms), *there([listed])])
 
 
-def _controllers(asked: Asked, answers: Answers) -> Section:
+def _controllers(asked: Replayed, answers: Answers) -> Section:
     def ready_cell(row: Row) -> Cell:
         if row["ready_after_ms"] is not None:
             return duration_cell(row["ready_after_ms"])
@@ -314,7 +314,7 @@ def _partitions(answers: Answers, lives: Sequence[Row], begin_ms: int) -> Sectio
     return Section("Partitions", text, [life_lines(answers, lives, begin_ms)] if lives else [])
 
 
-def _trouble(asked: Asked, answers: Answers) -> Section:
+def _trouble(asked: Replayed, answers: Answers) -> Section:
     column = partial(total_column, asked)
     counted = (
         column("lost rows", "missing", Question.GAPS),

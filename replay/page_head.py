@@ -27,7 +27,7 @@ _NOUNS: Final = {
 Limits = Mapping[Question, Sequence[tuple[Reading, Answer]]]
 
 
-class Asked(NamedTuple):
+class Replayed(NamedTuple):
     """What was replayed, for the head of the page.
 
     - ``name``: paths of the input.
@@ -116,7 +116,7 @@ def extent(answers: Answers) -> Iterator[tuple[str, str]]:
         yield "last event", f"{time_text(last)} UTC, {duration_text(last - first)} later"
 
 
-def logs(asked: Asked, answers: Answers) -> Section:
+def logs(asked: Replayed, answers: Answers) -> Section:
     """Return a section with the totals of each log; it is empty if there is only one log."""
     table = table_of(
         answers,
@@ -138,7 +138,7 @@ def logs(asked: Asked, answers: Answers) -> Section:
     return Section("Logs", text, there([table]) if len(answers.logs) > 1 else [])
 
 
-def total_column(asked: Asked, title: str, name: str, question: Question) -> Column:
+def total_column(asked: Replayed, title: str, name: str, question: Question) -> Column:
     """Return a column with a count or duration, which is unknown if the logs cannot tell it."""
 
     def cell(row: Row) -> Cell:
@@ -151,7 +151,7 @@ def total_column(asked: Asked, title: str, name: str, question: Question) -> Col
     return title, cell
 
 
-def can_tell(asked: Asked, question: Question, row: Row) -> bool:
+def can_tell(asked: Replayed, question: Question, row: Row) -> bool:
     """Return whether the logs of a row's source answer a question, at least in part."""
     readings = asked.readings.get(row["source"], ())
     return not readings or any(answer(question, at).how is not How.NO for at in readings)

@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from klamm.cluster.errors import UsageError
-from klamm.replay.engines import Engine, Fetched
+from klamm.replay.engines import Engine, QueryResult
 from klamm.replay.event_table import EventTable
 from klamm.replay.kafka_order import as_one_log
 from klamm.replay.questions.columns import RUN
@@ -56,7 +56,7 @@ def check_first_word(query: str) -> None:
         raise UsageError(f"invalid query: {said}", hint=_HINT)
 
 
-def ask(engine: Engine, query: str, limit: int) -> Fetched:
+def ask(engine: Engine, query: str, limit: int) -> QueryResult:
     """Run a query. Return up to ``limit`` + 1 rows of its result.
 
     The additional row tells the caller that the result is longer than ``limit``. Raises UsageError

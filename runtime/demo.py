@@ -54,7 +54,7 @@ class StepBegins(msgspec.Struct, frozen=True):
     title: str
 
 
-class Step(msgspec.Struct, frozen=True):
+class DemoStep(msgspec.Struct, frozen=True):
     """A finished step: its output as lines of text, and the same facts as values."""
 
     title: str
@@ -73,7 +73,7 @@ class DemoEnd(msgspec.Struct, frozen=True):
 _Output = tuple[Sequence[str], dict[str, Any]]
 
 
-def run_demo(options: DemoOptions) -> Generator[StepBegins | Step | DemoEnd]:
+def run_demo(options: DemoOptions) -> Generator[StepBegins | DemoStep | DemoEnd]:
     """Run the demo. Raises KlammError if a step does not complete in time.
 
     Everything is closed before DemoEnd is yielded, and also when the iterator is closed early.
@@ -84,7 +84,7 @@ def run_demo(options: DemoOptions) -> Generator[StepBegins | Step | DemoEnd]:
             yield StepBegins(title)
             begun_s = time.monotonic()
             lines, facts = act()
-            yield Step(title, tuple(lines), facts, round((time.monotonic() - begun_s) * 1000))
+            yield DemoStep(title, tuple(lines), facts, round((time.monotonic() - begun_s) * 1000))
         end = story.end()
     yield end
 

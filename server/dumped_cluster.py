@@ -13,7 +13,7 @@ from typing import Final
 from klamm.admin.guard import MARKER_PATH
 from klamm.cluster.errors import UsageError
 from klamm.cluster.types import EndPoint, ReplicaAssignment, TopicPartition
-from klamm.zk.dump import ZNode
+from klamm.zk.dump import DumpedZNode
 from klamm.zk.dump_store import DumpStore
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.load_plan import LoadPlan, plan_load
@@ -56,7 +56,7 @@ class DumpedCluster:
         return tuple(sorted(self.running, key=lambda id_: id_ != self.controller_id)[:count])
 
 
-def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
+def read_dumped_cluster(znodes: Sequence[DumpedZNode], source: str) -> DumpedCluster:
     """Return the cluster that ``znodes`` describe; ``source`` names the dump in messages.
 
     Raises UsageError if the znodes contain no cluster, or a cluster that could not elect a
@@ -79,7 +79,7 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
     epoch = _epoch(client, source, assigned, notes)
     if epoch is not None:
         path = ControllerEpochZNode.path
-        kept = [*(z for z in kept if z.path != path), ZNode(path, str(epoch))]
+        kept = [*(z for z in kept if z.path != path), DumpedZNode(path, str(epoch))]
     plan = plan_load(kept, frozenset([MARKER_PATH]))
     notes += [f"{path} is skipped: the dump could not read it" for path in plan.unreadable]
     notes += [f"{path} is skipped: it is ephemeral" for path in plan.ephemeral]
@@ -96,17 +96,17 @@ def read_dumped_cluster(znodes: Sequence[ZNode], source: str) -> DumpedCluster:
     )
 
 
-def _with_parents(znodes: Sequence[ZNode]) -> list[ZNode]:
+def _with_parents(znodes: Sequence[DumpedZNode]) -> list[DumpedZNode]:
     """Return the znodes and all their ancestors; the dump of a subtree lacks some ancestors."""
     known = {znode.path for znode in znodes}
-    above: dict[str, ZNode] = {}
+    above: dict[str, DumpedZNode] = {}
     for path in known:
         while (path := parent_path(path)) not in known and path not in above:
-            above[path] = ZNode(path, None)
+            above[path] = DumpedZNode(path, None)
     return [*above.values(), *znodes]
 
 
-def _check_is_cluster(client: KafkaZkClient, znodes: Sequence[ZNode], source: str) -> None:
+def _check_is_cluster(client: KafkaZkClient, znodes: Sequence[DumpedZNode], source: str) -> None:
     wanted = (BrokerIdsZNode.path, TopicsZNode.path)
     if any(client.paths_exist(wanted)):
         return

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from klamm.cluster.types import Broker, EndPoint
-from klamm.zk.dump import ZNode
+from klamm.zk.dump import DumpedZNode
 from klamm.zk.dump_text import data_of
 from klamm.zk.znodes import PERSISTENT_ZK_PATHS, BrokerIdZNode, BrokerInfo
 from tests.scenarios import SCENARIOS, read_scenario
@@ -30,7 +30,7 @@ class RecordedTree(NamedTuple):
     scenario: str
     step: int
     config: dict[str, str]
-    znodes: tuple[ZNode, ...]
+    znodes: tuple[DumpedZNode, ...]
 
     def __str__(self) -> str:
         return f"{self.scenario}-{self.step}"
@@ -47,8 +47,8 @@ def recorded_trees() -> Iterator[RecordedTree]:
             yield RecordedTree(name, number, config, znodes)
 
 
-def _znodes(tree: Mapping[str, Any], has_racks: bool) -> Iterator[ZNode]:
-    yield ZNode("/", None)
+def _znodes(tree: Mapping[str, Any], has_racks: bool) -> Iterator[DumpedZNode]:
+    yield DumpedZNode("/", None)
     above = {parent for path in tree for parent in _parents(path)} - tree.keys()
     for path in sorted({*tree, *above}, key=lambda path: path.split("/")):
         found = tree.get(path, {"data": None})
@@ -58,7 +58,7 @@ def _znodes(tree: Mapping[str, Any], has_racks: bool) -> Iterator[ZNode]:
         elif data is not None and not isinstance(data, str):
             data = _ID.sub(lambda id_: _topic_id(int(id_[1])), json.dumps(data))
         owner = SESSION if found.get("ephemeral") else "0x0"
-        yield ZNode(path, data, ephemeral_owner=owner)
+        yield DumpedZNode(path, data, ephemeral_owner=owner)
 
 
 def _parents(path: str) -> Iterator[str]:
@@ -194,7 +194,7 @@ RULES = (
 """What the controller and the brokers may write after a dump was loaded."""
 
 
-def tree_of(znodes: Iterator[ZNode] | list[ZNode] | tuple[ZNode, ...]) -> Tree:
+def tree_of(znodes: Iterator[DumpedZNode] | list[DumpedZNode] | tuple[DumpedZNode, ...]) -> Tree:
     """Paths and data, without ZooKeeper's own znodes."""
     return {z.path: data_of(z) for z in znodes if not z.path.startswith("/zookeeper")}
 

@@ -15,7 +15,12 @@ from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.scenarios.diff import compare_scenario
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.real_driver import RealDriver
-from klamm.runtime.scenarios.recorded import Recorder, load_scenario, recorded_spec, recorded_steps
+from klamm.runtime.scenarios.recorded import (
+    ScenarioRecorder,
+    load_scenario,
+    recorded_spec,
+    recorded_steps,
+)
 from klamm.runtime.scenarios.rows import Json, StepRecord
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
@@ -42,7 +47,7 @@ def run_recorded(
 
     ``tools`` runs the tools, instead of klamm's own.
     """
-    recorder, runner = Recorder(driver), ScenarioRunner(driver)
+    recorder, runner = ScenarioRecorder(driver), ScenarioRunner(driver)
     if tools is not None:
         runner.tools = tools
     return [recorder.record(runner.run_step(step)) for step in recorded_steps(scenario)]

@@ -54,8 +54,8 @@ from klamm.wire.translations import (
 )
 from klamm.zk.znodes.brokers import SECURITY_PROTOCOLS
 
-State = TypeVar(
-    "State", LeaderAndIsrPartitionState, UpdateMetadataPartitionState, StopReplicaPartitionState
+_State = TypeVar(
+    "_State", LeaderAndIsrPartitionState, UpdateMetadataPartitionState, StopReplicaPartitionState
 )
 _INCREMENTAL: Final = 0
 """Type of every LeaderAndIsr request of a ZooKeeper-era controller."""
@@ -119,7 +119,7 @@ def _fence_values(request: FencedRequest) -> Values:
     }
 
 
-def _states_values(states: Sequence[State], topic_ids: Mapping[str, str]) -> Values:
+def _states_values(states: Sequence[_State], topic_ids: Mapping[str, str]) -> Values:
     """Return partition states in both forms: grouped by topic, and ungrouped as in old versions."""
     return {
         "ungrouped_partition_states": states,
@@ -130,8 +130,8 @@ def _states_values(states: Sequence[State], topic_ids: Mapping[str, str]) -> Val
     }
 
 
-def _states_by_topic(states: Iterable[State]) -> dict[str, list[State]]:
-    topics: dict[str, list[State]] = {}
+def _states_by_topic(states: Iterable[_State]) -> dict[str, list[_State]]:
+    topics: dict[str, list[_State]] = {}
     for state in states:
         topics.setdefault(state.topic_partition.topic, []).append(state)
     return topics

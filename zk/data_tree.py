@@ -28,7 +28,7 @@ _OK: Final = ResultCode.OK
 _NOT_EPHEMERAL: Final = 0
 
 
-class ZNode:
+class DataNode:
     """A znode of the in-memory tree.
 
     ``creations`` is the number of children ever created. ``owner`` is the id of the session that
@@ -57,10 +57,10 @@ class ZNode:
         self.owner = owner
         self.children: set[str] | None = None
 
-    def copy(self) -> ZNode:
+    def copy(self) -> DataNode:
         """Return an independent copy of the znode."""
-        other = ZNode.__new__(ZNode)
-        for name in ZNode.__slots__:
+        other = DataNode.__new__(DataNode)
+        for name in DataNode.__slots__:
             setattr(other, name, getattr(self, name))
         if self.children is not None:
             other.children = set(self.children)
@@ -84,7 +84,7 @@ class ZNode:
         )
 
 
-class Change(NamedTuple):
+class TreeChange(NamedTuple):
     """Change to one znode: its creation, its deletion, or a change to its data."""
 
     kind: WatchKind
@@ -95,7 +95,7 @@ class _Context(NamedTuple):
     session_id: int
     zxid: int
     now_ms: int
-    changes: list[Change]
+    changes: list[TreeChange]
     undo: list[tuple[Any, ...]] | None
 
 
@@ -131,7 +131,7 @@ class DataTree:
     """In-memory tree of znodes. ``ephemerals``: the ephemeral znodes of each session."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, ZNode] = {"/": ZNode(b"", 0, 0, _NOT_EPHEMERAL)}
+        self.nodes: dict[str, DataNode] = {"/": DataNode(b"", 0, 0, _NOT_EPHEMERAL)}
         self.ephemerals: dict[int, dict[str, None]] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> DataTree:
@@ -140,19 +140,19 @@ class DataTree:
         other.ephemerals = {owner: dict(paths) for owner, paths in self.ephemerals.items()}
         return other
 
-    def items(self) -> Iterator[tuple[str, ZNode]]:
+    def items(self) -> Iterator[tuple[str, DataNode]]:
         """Return all (path, znode) pairs, sorted by path."""
         return ((path, self.nodes[path]) for path in sorted(self.nodes))
 
     def apply(
         self, transaction: Transaction, session_id: int, zxid: int, now_ms: int
-    ) -> tuple[TxnResult, list[Change]]:
+    ) -> tuple[TxnResult, list[TreeChange]]:
         """Apply a transaction atomically. Each operation sees the effects of earlier operations.
 
         If an operation fails, nothing is changed. As in ZooKeeper, the operations before the failed
         operation then have the result OK, and those after it RUNTIMEINCONSISTENCY.
         """
-        changes: list[Change] = []
+        changes: list[TreeChange] = []
         undo: list[tuple[Any, ...]] | None = [] if len(transaction) > 1 else None
         context = _Context(session_id, zxid, now_ms, changes, undo)
         results: list[OpResult] = []
@@ -164,9 +164,9 @@ class DataTree:
             results.append(result)
         return TxnResult(_OK, results, -1, zxid), changes
 
-    def remove_ephemerals(self, session_id: int, zxid: int) -> list[Change]:
+    def remove_ephemerals(self, session_id: int, zxid: int) -> list[TreeChange]:
         """Delete the ephemeral znodes of a session that has ended."""
-        changes: list[Change] = []
+        changes: list[TreeChange] = []
         context = _Context(session_id, zxid, 0, changes, None)
         for path in list(self.ephemerals.get(session_id, ())):
             self._delete(Delete(path), context)
@@ -194,7 +194,7 @@ class DataTree:
         if context.undo is not None:
             context.undo.append((_Undo.create, path, parent, name, parent.pzxid))
         owner = context.session_id if op.ephemeral else _NOT_EPHEMERAL
-        self.nodes[path] = ZNode(op.data, zxid, context.now_ms, owner)
+        self.nodes[path] = DataNode(op.data, zxid, context.now_ms, owner)
         if owner:
             self.ephemerals.setdefault(owner, {})[path] = None
         if parent.children is None:
@@ -203,7 +203,7 @@ class DataTree:
             parent.children.add(name)
         parent.creations += 1
         parent.pzxid = zxid
-        context.changes.append(Change(WatchKind.CREATED, path))
+        context.changes.append(TreeChange(WatchKind.CREATED, path))
         return OpResult(_OK, path, 0, zxid)
 
     def _set_data(self, op: WriteOp, context: _Context) -> OpResult:
@@ -219,7 +219,7 @@ class DataTree:
         node.mzxid = context.zxid
         node.mtime_ms = context.now_ms
         node.version += 1
-        context.changes.append(Change(WatchKind.DATA_CHANGED, op.path))
+        context.changes.append(TreeChange(WatchKind.DATA_CHANGED, op.path))
         return OpResult(_OK, op.path, node.version, node.czxid)
 
     def _delete(self, op: WriteOp, context: _Context) -> OpResult:
@@ -244,7 +244,7 @@ class DataTree:
         del self.nodes[path]
         if node.owner:
             self._forget_ephemeral(node.owner, path)
-        context.changes.append(Change(WatchKind.DELETED, path))
+        context.changes.append(TreeChange(WatchKind.DELETED, path))
         return OpResult(_OK, path)
 
     def _check(self, op: WriteOp, context: _Context) -> OpResult:
@@ -271,7 +271,7 @@ class _Undo:
     """Functions for rolling back a failed transaction; each function undoes one change."""
 
     @staticmethod
-    def create(tree: DataTree, path: str, parent: ZNode, name: str, pzxid: int) -> None:
+    def create(tree: DataTree, path: str, parent: DataNode, name: str, pzxid: int) -> None:
         node = tree.nodes.pop(path)
         if node.owner:
             tree._forget_ephemeral(node.owner, path)
@@ -282,14 +282,14 @@ class _Undo:
 
     @staticmethod
     def set_data(
-        tree: DataTree, node: ZNode, data: bytes | None, mzxid: int, mtime_ms: int
+        tree: DataTree, node: DataNode, data: bytes | None, mzxid: int, mtime_ms: int
     ) -> None:
         node.data, node.mzxid, node.mtime_ms = data, mzxid, mtime_ms
         node.version -= 1
 
     @staticmethod
     def delete(
-        tree: DataTree, path: str, node: ZNode, parent: ZNode, name: str, pzxid: int
+        tree: DataTree, path: str, node: DataNode, parent: DataNode, name: str, pzxid: int
     ) -> None:
         tree.nodes[path] = node
         if node.owner:

@@ -21,7 +21,7 @@ ZNODES_PER_BATCH: Final = 5_000
 _GONE: Final = (ResultCode.NONODE, ResultCode.NOAUTH)
 
 
-class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
+class DumpedZNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """A znode in a dump.
 
     - ``data``: the data as text; None for null data, "" for empty data.
@@ -45,18 +45,20 @@ class ZNode(msgspec.Struct, frozen=True, omit_defaults=True):
     unreadable: str | msgspec.UnsetType = msgspec.UNSET
 
 
-STAT_FIELDS: Final = sorted({*ZNode.__struct_fields__} & {*Stat._fields} - {"ephemeral_owner"})
+STAT_FIELDS: Final = sorted(
+    {*DumpedZNode.__struct_fields__} & {*Stat._fields} - {"ephemeral_owner"}
+)
 """Fields of ZooKeeper's Stat that are copied to the dump unchanged."""
 
 
-def dump(store: Store, path: str = "/", chroot: str = "") -> list[ZNode]:
+def dump(store: Store, path: str = "/", chroot: str = "") -> list[DumpedZNode]:
     """Return the znode at ``path`` and all znodes below it, parents first and siblings by name.
 
     A znode without read permission has ``unreadable`` set and no data. ``chroot`` is the chroot of
     ``store``, for use in error messages. Raises StoreError if ``path`` does not exist or a read
     fails.
     """
-    found: dict[str, ZNode] = {}
+    found: dict[str, DumpedZNode] = {}
     level = [path]
     while level:
         below: list[str] = []
@@ -72,7 +74,7 @@ def dump(store: Store, path: str = "/", chroot: str = "") -> list[ZNode]:
     return [found[key] for key in sorted(found, key=_sort_key)]
 
 
-def _read(store: Store, paths: Sequence[str], found: dict[str, ZNode]) -> list[str]:
+def _read(store: Store, paths: Sequence[str], found: dict[str, DumpedZNode]) -> list[str]:
     """Read the znodes at ``paths`` into ``found``, and return the paths of all their children."""
     ops: list[ReadOp] = [GetData(path) for path in paths]
     ops += [GetChildren(path) for path in paths]
@@ -85,15 +87,15 @@ def _read(store: Store, paths: Sequence[str], found: dict[str, ZNode]) -> list[s
         if data.stat is not None:
             found[path] = _znode(path, data.data, data.stat)
         elif data.code is ResultCode.NOAUTH:
-            found[path] = ZNode(path, unreadable=data.code.name)
+            found[path] = DumpedZNode(path, unreadable=data.code.name)
         prefix = "" if path == "/" else path
         below += [f"{prefix}/{name}" for name in children.children or ()]
     return below
 
 
-def _znode(path: str, data: bytes | None, stat: Stat) -> ZNode:
+def _znode(path: str, data: bytes | None, stat: Stat) -> DumpedZNode:
     text, encoded = _text(data)
-    return ZNode(
+    return DumpedZNode(
         path=path,
         data=text,
         base64=encoded,

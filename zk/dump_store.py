@@ -9,9 +9,17 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from klamm.cluster.errors import StoreError
-from klamm.zk.dump import STAT_FIELDS, ZNode
+from klamm.zk.dump import STAT_FIELDS, DumpedZNode
 from klamm.zk.dump_text import data_of, is_unreadable, owner_of, parse_dump
-from klamm.zk.store import Listener, ReadOp, ReadResult, ResultCode, Stat, Transaction, TxnResult
+from klamm.zk.store import (
+    ReadOp,
+    ReadResult,
+    ResultCode,
+    Stat,
+    StoreListener,
+    Transaction,
+    TxnResult,
+)
 
 __all__ = ["DumpStore", "parse_dump"]
 
@@ -19,7 +27,7 @@ __all__ = ["DumpStore", "parse_dump"]
 class DumpStore:
     """Read-only Store that contains only the znodes of a dump."""
 
-    def __init__(self, znodes: Sequence[ZNode]) -> None:
+    def __init__(self, znodes: Sequence[DumpedZNode]) -> None:
         self._znodes = {znode.path: znode for znode in znodes}
         self._children: dict[str, list[str]] = {}
         for path in self._znodes:
@@ -50,10 +58,10 @@ class DumpStore:
         """Raise StoreError: a dump is read-only."""
         self._refuse()
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: StoreListener) -> None:
         """Do nothing: a dump has no events."""
 
-    def remove_listener(self, listener: Listener) -> None:
+    def remove_listener(self, listener: StoreListener) -> None:
         """Do nothing: a dump has no events."""
 
     def reopen(self) -> None:
@@ -70,7 +78,7 @@ class DumpStore:
         raise StoreError("a dump is read-only")
 
 
-def _stat(znode: ZNode, data: bytes | None, num_children: int) -> Stat:
+def _stat(znode: DumpedZNode, data: bytes | None, num_children: int) -> Stat:
     return Stat(
         **{name: getattr(znode, name) or 0 for name in STAT_FIELDS},
         ephemeral_owner=owner_of(znode),

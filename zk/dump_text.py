@@ -18,10 +18,10 @@ import msgspec
 
 from klamm.cluster.errors import UsageError
 from klamm.zk.data_tree import is_valid
-from klamm.zk.dump import ZNode
+from klamm.zk.dump import DumpedZNode
 from klamm.zk.znodes import BrokerIdsZNode, ControllerZNode
 
-_decode_dump = msgspec.json.Decoder(list[ZNode]).decode
+_decode_dump = msgspec.json.Decoder(list[DumpedZNode]).decode
 _HINT: Final = "create one with klamm zk dump"
 _GZIP: Final = b"\x1f\x8b"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -33,7 +33,7 @@ _CONTAINER_OWNER: Final = 1 << 63
 _TTL_MARK: Final = 0xFF << 56
 
 
-def read_dump(path: Path) -> list[ZNode]:
+def read_dump(path: Path) -> list[DumpedZNode]:
     """Read the znodes of a dump from a file, or from standard input if ``path`` is ``-``.
 
     Raises UsageError if the file cannot be read or is not a dump.
@@ -51,7 +51,7 @@ def read_dump(path: Path) -> list[ZNode]:
         ) from None
 
 
-def parse_dump(text: bytes) -> list[ZNode]:
+def parse_dump(text: bytes) -> list[DumpedZNode]:
     """Parse the znodes of a dump. Raises UsageError, with the line number, for invalid text."""
     _check_encoding(text)
     try:
@@ -71,14 +71,14 @@ def parse_dump(text: bytes) -> list[ZNode]:
     return znodes
 
 
-def data_of(znode: ZNode) -> bytes | None:
+def data_of(znode: DumpedZNode) -> bytes | None:
     """Return the data of a znode, or None for null data and for unreadable znodes."""
     if isinstance(znode.base64, str):
         return base64.b64decode(znode.base64)
     return znode.data.encode() if isinstance(znode.data, str) else None
 
 
-def owner_of(znode: ZNode) -> int:
+def owner_of(znode: DumpedZNode) -> int:
     """Return the id of the session that owns the znode, or 0 if the znode is not ephemeral."""
     owner = znode.ephemeral_owner
     number = int(owner, 16) if isinstance(owner, str) else 0
@@ -86,7 +86,7 @@ def owner_of(znode: ZNode) -> int:
     return number if is_session else 0
 
 
-def is_ephemeral(znode: ZNode) -> bool:
+def is_ephemeral(znode: DumpedZNode) -> bool:
     """Return True if the znode is ephemeral.
 
     If the dump has no ``ephemeral_owner``, a znode is ephemeral if Kafka creates that path as an
@@ -98,7 +98,7 @@ def is_ephemeral(znode: ZNode) -> bool:
     return is_broker or znode.path == ControllerZNode.path
 
 
-def is_unreadable(znode: ZNode) -> bool:
+def is_unreadable(znode: DumpedZNode) -> bool:
     """Return True if the znode's data is missing because `klamm zk dump` could not read it."""
     return znode.unreadable is not msgspec.UNSET
 
@@ -131,7 +131,7 @@ def _syntax_error(text: bytes, error: Exception) -> UsageError:
     return _error(message)
 
 
-def _nonsense(znode: ZNode) -> str | None:
+def _nonsense(znode: DumpedZNode) -> str | None:
     if not is_valid(znode.path):
         return f"{znode.path!r} is not a valid znode path"
     if isinstance(znode.base64, str):

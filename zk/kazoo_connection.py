@@ -58,7 +58,7 @@ class LinkCut:
         return self.is_mute or self.is_deaf
 
 
-class Connection(ConnectionHandler):
+class KazooConnection(ConnectionHandler):
     """Connection of a KazooClient, used instead of kazoo's ConnectionHandler.
 
     - ``silence_limit_ms``: the connection is dropped if the server does not respond within two

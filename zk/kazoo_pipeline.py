@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from klamm.cluster.errors import ZooKeeperUnavailable
-from klamm.zk.kazoo_wire import Request
+from klamm.zk.kazoo_wire import ZooKeeperRequest
 from klamm.zk.store import ResultCode
 
 _LOOK_AGAIN_S: Final = 0.1
@@ -113,7 +113,7 @@ class PipelinedBatch(Completion):
 
     def __init__(
         self,
-        requests: Sequence[Request],
+        requests: Sequence[ZooKeeperRequest],
         repeat: bool,
         on_completed: Callable[[PipelinedBatch], None],
     ) -> None:
@@ -126,7 +126,7 @@ class PipelinedBatch(Completion):
         for request in requests:
             request.listener = self
 
-    def lost(self) -> list[Request]:
+    def lost(self) -> list[ZooKeeperRequest]:
         """Return the requests that got no reply because the connection was lost."""
         return [r for r in self.requests if r.code is ResultCode.CONNECTIONLOSS]
 
@@ -134,7 +134,7 @@ class PipelinedBatch(Completion):
         """Record that ``count`` requests are about to be sent."""
         self._incomplete = count
 
-    def request_completed(self, request: Request) -> None:
+    def request_completed(self, request: ZooKeeperRequest) -> None:
         """Record that a request got a reply or was lost."""
         with self._lock:
             self._incomplete -= 1

@@ -26,18 +26,18 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from klamm.cluster.errors import StoreError, UsageError, ZooKeeperUnavailable
-from klamm.zk.kazoo_connection import Connection, LinkCut, SessionHandler, attempt_timeout_s
+from klamm.zk.kazoo_connection import KazooConnection, LinkCut, SessionHandler, attempt_timeout_s
 from klamm.zk.kazoo_pipeline import Completion, PipelinedBatch, Wait, block, unless_lost
 from klamm.zk.kazoo_watches import WatchTable
-from klamm.zk.kazoo_wire import Chroot, Multi, Request, read_watch_event
+from klamm.zk.kazoo_wire import Chroot, Multi, ZooKeeperRequest, read_watch_event
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity, tls_failure
 from klamm.zk.store import (
     Create,
-    Listener,
     ResultCode,
     SessionEvent,
     SessionState,
     StoreEvent,
+    StoreListener,
     WatchEvent,
     WatchKind,
 )
@@ -89,7 +89,7 @@ class KazooSession:
         self.wait: Wait = block
         if lost_limit_ms is not None:
             self.wait = unless_lost(lost_limit_ms / 1000, lambda: bool(self._client.connected))
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners: tuple[StoreListener, ...] = ()
         self._lock = threading.Lock()
         self._held: list[PipelinedBatch] = []
         self._dead: ResultCode | None = ResultCode.SESSIONEXPIRED
@@ -138,17 +138,19 @@ class KazooSession:
         """Number of consecutive connections that servers closed without accepting the session."""
         return int(self._client._connection.refusals)
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: StoreListener) -> None:
         """Call ``listener``, which must not block, for every event on the connection's thread."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
-    def remove_listener(self, listener: Listener) -> None:
+    def remove_listener(self, listener: StoreListener) -> None:
         """Stop calling ``listener``."""
         with self._lock:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
-    def run(self, requests: Sequence[Request], repeat: bool, wait: Wait | None = None) -> None:
+    def run(
+        self, requests: Sequence[ZooKeeperRequest], repeat: bool, wait: Wait | None = None
+    ) -> None:
         """Send ``requests`` as a pipelined batch, and wait for all replies.
 
         If the connection is lost, ``repeat`` decides about requests without a reply: if True, they
@@ -258,11 +260,11 @@ class KazooSession:
             logger=_kazoo_log,
         )
         client.last_zxid = self._zxid_seen
-        Connection(client, self._silence_limit_ms, self._on_watch_event)
+        KazooConnection(client, self._silence_limit_ms, self._on_watch_event)
         client.add_listener(lambda state: self._on_client_state(client, state))
         return client
 
-    def _send(self, batch: PipelinedBatch, requests: Sequence[Request]) -> None:
+    def _send(self, batch: PipelinedBatch, requests: Sequence[ZooKeeperRequest]) -> None:
         batch.sending(len(requests))
         dead, client = self._dead, self._client
         for request in requests:

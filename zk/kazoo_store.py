@@ -14,15 +14,15 @@ from typing import Final
 from klamm.zk.kazoo_pipeline import Wait, within
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_watches import set_watches, watch_for
-from klamm.zk.kazoo_wire import Multi, MultiRead, Request, SingleRead, multi_reads
+from klamm.zk.kazoo_wire import Multi, MultiRead, SingleRead, ZooKeeperRequest, multi_reads
 from klamm.zk.security import UNSECURED, ZooKeeperSecurity
 from klamm.zk.store import (
     Exists,
     GetData,
-    Listener,
     ReadOp,
     ReadResult,
     ResultCode,
+    StoreListener,
     Transaction,
     TxnResult,
 )
@@ -74,11 +74,11 @@ class KazooStore:
         session.run(requests, repeat=False, wait=self._wait)
         return [request.result() for request in requests]
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: StoreListener) -> None:
         """Call ``listener`` for every event of the session, on the connection's thread."""
         self._session.add_listener(listener)
 
-    def remove_listener(self, listener: Listener) -> None:
+    def remove_listener(self, listener: StoreListener) -> None:
         """Stop calling ``listener``."""
         self._session.remove_listener(listener)
 
@@ -168,6 +168,6 @@ def newest_zxid(
         return session.last_zxid
 
 
-def _code(request: Request) -> ResultCode:
+def _code(request: ZooKeeperRequest) -> ResultCode:
     assert request.code is not None, "a finished request has no result code"
     return request.code

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from klamm.zk.kazoo_wire import (
     Chroot,
-    Request,
+    ZooKeeperRequest,
     set_watches_payload,
 )
 from klamm.zk.request_size import GROUP_BYTES
@@ -129,7 +129,7 @@ class WatchTable:
         self._sent.clear()
 
 
-class SetWatches(Request):
+class SetWatches(ZooKeeperRequest):
     """Request that sets watches again after a reconnect (ZooKeeper 3.3 or newer).
 
     The request contains a zxid. If a znode has changed since that zxid, its watches fire

@@ -121,7 +121,7 @@ class Chroot:
         return full_path[len(self.path) :] or "/"
 
 
-class Request:
+class ZooKeeperRequest:
     """Base class of requests. A request object also receives the reply.
 
     ``code`` is None until the request is complete. Then it is OK if there is a ``reply``,
@@ -178,7 +178,7 @@ class Request:
             self.listener.request_completed(self)
 
 
-class MultiRead(Request):
+class MultiRead(ZooKeeperRequest):
     """Several reads in one request, without watches (ZooKeeper 3.6 or newer)."""
 
     type = 22
@@ -235,7 +235,7 @@ def multi_reads(ops: Sequence[ReadOp], chroot: Chroot) -> Iterator[MultiRead]:
         yield MultiRead(ops[first:], b"".join((*parts, _END)))
 
 
-class SingleRead(Request):
+class SingleRead(ZooKeeperRequest):
     """Request for a single read, which can also set a watch.
 
     ``on_read`` is called with the result on the connection's thread, before any later event is
@@ -275,7 +275,7 @@ class SingleRead(Request):
         super().complete(code, reply)
 
 
-class Multi(Request):
+class Multi(ZooKeeperRequest):
     """Request for one atomic transaction.
 
     If ``sets_acls`` is True, znodes are created with Kafka's ACLs instead of open ACLs.
@@ -330,7 +330,7 @@ class Multi(Request):
         return TxnResult(codes[first], results, failed_index=first)
 
 
-class SetAcl(Request):
+class SetAcl(ZooKeeperRequest):
     """Request that replaces the ACL of one znode. ``path`` is relative to the chroot."""
 
     type = 7

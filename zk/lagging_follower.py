@@ -12,7 +12,7 @@ import copy
 from collections import deque
 from typing import NamedTuple
 
-from klamm.zk.data_tree import Change, DataTree
+from klamm.zk.data_tree import DataTree, TreeChange
 from klamm.zk.store import Transaction
 from klamm.zk.watch_manager import WatchManager
 
@@ -55,9 +55,9 @@ class LaggingFollower:
         """Return when the next change is due, in monotonic milliseconds."""
         return self._pending[0].due_ms if self._pending else None
 
-    def apply_due(self, monotonic_ms: float) -> list[Change]:
+    def apply_due(self, monotonic_ms: float) -> list[TreeChange]:
         """Apply all changes that are due, and return what has changed."""
-        changes: list[Change] = []
+        changes: list[TreeChange] = []
         while self._pending and self._pending[0].due_ms <= monotonic_ms:
             _, self.zxid, session_id, transaction, now_ms = self._pending.popleft()
             if transaction is None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from klamm.cluster.errors import UsageError
-from klamm.zk.dump import ZNode
+from klamm.zk.dump import DumpedZNode
 from klamm.zk.dump_text import data_of, is_ephemeral, is_unreadable
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES, op_size
 from klamm.zk.store import Create
@@ -48,7 +48,7 @@ class LoadPlan(NamedTuple):
     digest: str
 
 
-def plan_load(znodes: Sequence[ZNode], without: frozenset[str] = frozenset()) -> LoadPlan:
+def plan_load(znodes: Sequence[DumpedZNode], without: frozenset[str] = frozenset()) -> LoadPlan:
     """Plan the load of ``znodes``, except ZooKeeper's internal znodes and the paths in ``without``.
 
     Raises UsageError if a znode exceeds the maximum request size or has an ephemeral parent.

@@ -15,7 +15,7 @@ from typing import Final
 
 from klamm.cluster.protocols import Clock
 from klamm.cluster.timers import earliest
-from klamm.zk.data_tree import Change, DataTree
+from klamm.zk.data_tree import DataTree, TreeChange
 from klamm.zk.lagging_follower import LaggingFollower
 from klamm.zk.store import (
     GetChildren,
@@ -50,7 +50,7 @@ class LostReply(Exception):
 
 BeforeOp = Callable[[int, ReadOp | Transaction], None]
 OnOperation = Callable[[ReadOp | Transaction, bool], None]
-OnCommit = Callable[[int, Sequence[Change]], None]
+OnCommit = Callable[[int, Sequence[TreeChange]], None]
 OnRejection = Callable[[int, WriteOp], None]
 AfterOp = Callable[[int, ReadOp | Transaction, ReadResult | TxnResult], None]
 
@@ -336,7 +336,7 @@ class MemoryServer:
             self._catch_up(session_id, follower, math.inf)
         return result
 
-    def _deliver(self, committer: int, changes: list[Change]) -> None:
+    def _deliver(self, committer: int, changes: list[TreeChange]) -> None:
         for tap in self.commit_taps:
             tap(committer, changes)
         for session_id, event in self.watches.fire(changes):

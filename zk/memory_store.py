@@ -14,13 +14,13 @@ from klamm.cluster.errors import OperationTooBig
 from klamm.zk.memory_server import Crashed, LostReply, MemoryServer
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
 from klamm.zk.store import (
-    Listener,
     ReadOp,
     ReadResult,
     ResultCode,
     SessionEvent,
     SessionState,
     StoreEvent,
+    StoreListener,
     Transaction,
     TxnResult,
 )
@@ -70,7 +70,7 @@ class MemoryStore:
         self.server = server
         self.timeout_ms = timeout_ms
         self.yield_control = yield_control
-        self._listeners: list[Listener] = []
+        self._listeners: list[StoreListener] = []
         self._closed = False
         self.links: Links | None = None
         self.outbound_ms = 0.0
@@ -125,11 +125,11 @@ class MemoryStore:
         self._yield()
         return results
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: StoreListener) -> None:
         """Call ``listener`` as soon as an event happens. The listener must only enqueue work."""
         self._listeners.append(listener)
 
-    def remove_listener(self, listener: Listener) -> None:
+    def remove_listener(self, listener: StoreListener) -> None:
         """Stop calling ``listener``."""
         self._listeners.remove(listener)
 

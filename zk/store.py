@@ -202,7 +202,7 @@ class SessionEvent(msgspec.Struct, frozen=True):
 
 
 StoreEvent = WatchEvent | SessionEvent
-Listener = Callable[[StoreEvent], None]
+StoreListener = Callable[[StoreEvent], None]
 
 
 class Store(Protocol):
@@ -224,14 +224,14 @@ class Store(Protocol):
         """
         ...
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: StoreListener) -> None:
         """Call ``listener`` on the store's thread for every event.
 
         The listener must only enqueue work.
         """
         ...
 
-    def remove_listener(self, listener: Listener) -> None:
+    def remove_listener(self, listener: StoreListener) -> None:
         """Stop calling ``listener``."""
         ...
 

@@ -103,7 +103,7 @@ class TxnDamage(NamedTuple):
     text: str
 
 
-class Stretch(NamedTuple):
+class ZxidStretch(NamedTuple):
     """Consecutive transactions in a file, with every zxid from ``first_zxid`` to ``last_zxid``.
 
     ``offset`` is the position of the first transaction in the file, in bytes.
@@ -158,7 +158,7 @@ def cut_txn_log(path: Path, part_bytes: int) -> list[tuple[int, int]]:
         return list(zip(begins, [*begins[1:], len(data)], strict=True))
 
 
-def read_stretches(path: Path) -> Iterator[Stretch]:
+def read_stretches(path: Path) -> Iterator[ZxidStretch]:
     """Yield the ranges of zxids in a file, without parsing its transactions.
 
     Checksums are only verified where a range begins; use ``read_txn_log`` to find other damage.
@@ -175,11 +175,11 @@ def read_stretches(path: Path) -> Iterator[Stretch]:
                 if zlib.adler32(payload) != checksum:
                     continue
                 if last >= 0:
-                    yield Stretch(first_offset, first, last)
+                    yield ZxidStretch(first_offset, first, last)
                 first_offset, first = offset, zxid
             last = zxid
         if last >= 0:
-            yield Stretch(first_offset, first, last)
+            yield ZxidStretch(first_offset, first, last)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from klamm.zk.data_tree import Change, DataTree, split
+from klamm.zk.data_tree import DataTree, TreeChange, split
 from klamm.zk.store import WatchEvent, WatchKind
 
 _CHILDREN_CHANGED: Final = WatchKind.CHILDREN_CHANGED
@@ -42,7 +42,7 @@ class WatchManager:
         """Set a child watch."""
         self._children.setdefault(path, {})[session_id] = None
 
-    def fire(self, changes: Iterable[Change]) -> list[tuple[int, WatchEvent]]:
+    def fire(self, changes: Iterable[TreeChange]) -> list[tuple[int, WatchEvent]]:
         """Fire and remove the watches on ``changes``. Return (session id, event) pairs.
 
         A session gets at most one event per change.

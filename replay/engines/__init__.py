@@ -26,7 +26,7 @@ COMPRESSION: Final = "zstd"
 ONE_QUERY: Final = "invalid query: only one SELECT or DESCRIBE is accepted"
 
 
-class Fetched(NamedTuple):
+class QueryResult(NamedTuple):
     """The result of a query: its columns and rows."""
 
     columns: list[str]
@@ -50,7 +50,7 @@ class Engine(Protocol):
         Both are 0 if unknown.
         """
 
-    def fetch(self, sql: str) -> Fetched:
+    def fetch(self, sql: str) -> QueryResult:
         """Return the result of a query. Raises UsageError for an invalid query."""
 
     def columns(self, sql: str) -> list[str]:

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
-from klamm.replay.engines import COMPRESSION, DUCKDB, ONE_QUERY, Fetched, R, T, literal
+from klamm.replay.engines import COMPRESSION, DUCKDB, ONE_QUERY, QueryResult, R, T, literal
 from klamm.replay.engines.blocks import OneBlock
 from klamm.replay.full_disk import is_full, no_space
 from klamm.replay.locations import arrow_file_system, file_system, is_remote
@@ -79,12 +79,12 @@ class DuckDbEngine:
         """Return zeros, because DuckDB does not divide a query into tasks."""
         return 0, 0
 
-    def fetch(self, sql: str) -> Fetched:
+    def fetch(self, sql: str) -> QueryResult:
         """Return the result of a query."""
         cursor = self._run(sql)
         columns = [column[0] for column in cursor.description or ()]
         with _one_line_errors():
-            return Fetched(columns, cursor.fetchall())
+            return QueryResult(columns, cursor.fetchall())
 
     def arrow(self, sql: str) -> pa.Table:
         """Return the result of a query as an Arrow table."""

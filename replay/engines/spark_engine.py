@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sqlglot import exp
 
 from klamm.cluster.errors import EnvironmentProblem, UsageError
-from klamm.replay.engines import COMPRESSION, ONE_QUERY, SPARK, Fetched, R, T, spark_blocks
+from klamm.replay.engines import COMPRESSION, ONE_QUERY, SPARK, QueryResult, R, T, spark_blocks
 from klamm.replay.engines.spark_blocks import (
     Division,
     SparkBlocks,
@@ -78,11 +78,11 @@ class SparkEngine:
         known = [stage for stage in stages if stage is not None]
         return sum(at.numCompletedTasks for at in known), sum(at.numTasks for at in known)
 
-    def fetch(self, sql: str) -> Fetched:
+    def fetch(self, sql: str) -> QueryResult:
         """Return the result of a query."""
         with _query_errors():
             frame = self.session.sql(to_spark(sql))
-        return Fetched(frame.columns, [tuple(map(_plain, row)) for row in frame.collect()])
+        return QueryResult(frame.columns, [tuple(map(_plain, row)) for row in frame.collect()])
 
     def columns(self, sql: str) -> list[str]:
         """Return the names of a query's columns."""

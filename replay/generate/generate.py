@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from klamm.cluster.errors import EnvironmentProblem
-from klamm.replay.generate.history import History
+from klamm.replay.generate.history import GeneratedHistory
 from klamm.replay.generate.journal_writer import Places, Write, write_journal
 from klamm.replay.generate.kafka_log_writer import (
     CONTROLLER_LOG,
@@ -23,7 +23,7 @@ from klamm.replay.generate.kafka_log_writer import (
 )
 from klamm.replay.generate.options import CANNOT_HOLD, Format, HistoryOptions, Planted
 from klamm.replay.generate.planting import Anomaly
-from klamm.replay.generate.rows import Block
+from klamm.replay.generate.rows import RowBlock
 from klamm.replay.generate.table_writer import write_table
 from klamm.replay.generate.tiling import cluster_name
 from klamm.replay.generate.zookeeper_writer import write_zookeeper
@@ -93,10 +93,10 @@ def _fill(
     folder: Path,
     on_rows: Callable[[int], None] | None,
 ) -> Truth:
-    history = History(options)
+    history = GeneratedHistory(options)
     places = Places(folder, history.planting.found)
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[RowBlock]:
         for block in history.blocks():
             yield block
             if on_rows is not None:

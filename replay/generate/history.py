@@ -15,8 +15,8 @@ import numpy as np
 from klamm.cluster.journal import Kind
 from klamm.replay.generate.options import HistoryOptions, Planted
 from klamm.replay.generate.planting import Planting
-from klamm.replay.generate.recording import Recording
-from klamm.replay.generate.rows import LOST, Block
+from klamm.replay.generate.recording import GeneratedRecording
+from klamm.replay.generate.rows import LOST, RowBlock
 from klamm.replay.generate.tiling import (
     PAUSE_MS,
     Layout,
@@ -33,7 +33,7 @@ _TO: Final = 0.85
 _ROWS_A_PLANTED: Final = 100
 
 
-class History:
+class GeneratedHistory:
     """Generator of a history. ``blocks`` may be called only once."""
 
     def __init__(self, options: HistoryOptions) -> None:
@@ -52,7 +52,7 @@ class History:
         self._restarts: list[int] = []
         """The number of rows after which each restart takes place, the highest first."""
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Yield blocks with the requested number of rows, not counting rows marked as lost."""
         for block in self._all_blocks():
             is_there = block.columns["fate"] != LOST
@@ -69,7 +69,7 @@ class History:
                 break
         assert not self._due and not self._restarts, "everything was planted"
 
-    def _all_blocks(self) -> Iterator[Block]:
+    def _all_blocks(self) -> Iterator[RowBlock]:
         yield self.player.start()
         yield from self.player.play(Tile(self._recording.creation(), self.layout))
         failover = Tile(self._recording.failover(), self.layout)
@@ -87,11 +87,11 @@ class History:
                 self.player.t_ms += PAUSE_MS
             yield from self._play(tile)
 
-    def _record(self) -> Recording:
+    def _record(self) -> GeneratedRecording:
         layout, options = self.layout, self.options
         recorded = map(recorded_name, range(layout.kept + layout.deleted), repeat(layout.kept))
         movable = np.unique(layout.base[layout.is_moved]).tolist()
-        return Recording(
+        return GeneratedRecording(
             cluster_name(options.seed),
             layout.brokers,
             dict(zip(recorded, layout.assignments, strict=True)),
@@ -100,14 +100,14 @@ class History:
             seed=options.seed,
         )
 
-    def _play(self, tile: Tile) -> Iterator[Block]:
+    def _play(self, tile: Tile) -> Iterator[RowBlock]:
         player = self.player
         if tile is self._restart:
             yield player.start()
             yield from player.play(tile)
             return
         player.event_id += 1
-        yield Block.of_rows([player.next_row(Kind.CONTROLLER_RESIGNED)])
+        yield RowBlock.of_rows([player.next_row(Kind.CONTROLLER_RESIGNED)])
         yield from player.play(tile)
 
     def _next_episode(self) -> Tile:

@@ -16,7 +16,7 @@ import numpy as np
 from klamm.cluster.journal import JOURNAL_FILE, SCHEMA_VERSION, JournalRow
 from klamm.replay.event_schema import ELECTIONS, KINDS, STATE_CODES
 from klamm.replay.generate.planting import Anomaly
-from klamm.replay.generate.rows import DAMAGED, LOST, NO_BROKER, NULL, OR_NULL, Array, Block
+from klamm.replay.generate.rows import DAMAGED, LOST, NO_BROKER, NULL, OR_NULL, Array, RowBlock
 from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
 
 GARBAGE: Final = b'{"v":1,"run_id":"\n'
@@ -42,7 +42,7 @@ class InWords(NamedTuple):
     row: JournalRow
 
 
-def in_words(layout: Layout, block: Block) -> Iterator[InWords]:
+def in_words(layout: Layout, block: RowBlock) -> Iterator[InWords]:
     """Convert the rows of a block, including lost and damaged rows."""
     texts = np.array([*block.texts, None], object)
     for first in range(0, block.count, _ROWS_AT_ONCE):
@@ -102,11 +102,11 @@ class Places:
         self._found[mark].places.append((str(file.relative_to(self.folder)), line))
 
 
-Write = Callable[[Layout, Places, Iterable[Block]], None]
+Write = Callable[[Layout, Places, Iterable[RowBlock]], None]
 """A function that writes a history in one format. Raises OSError if writing fails."""
 
 
-def write_journal(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
+def write_journal(layout: Layout, places: Places, blocks: Iterable[RowBlock]) -> None:
     """Write FOLDER/journal.jsonl."""
     path = places.folder / JOURNAL_FILE
     encoder = msgspec.json.Encoder()

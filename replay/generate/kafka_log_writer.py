@@ -26,7 +26,7 @@ from klamm.controller.state_change_log import (
     partition_online_text,
 )
 from klamm.replay.generate.journal_writer import InWords, Places, in_words
-from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, Block
+from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, RowBlock
 from klamm.replay.generate.tiling import Layout
 from klamm.replay.kafka_lines import ASSIGNMENT, assignment
 from klamm.statemachines.partition_state import PartitionState
@@ -37,7 +37,9 @@ CONTROLLER_LOG: Final = "controller.log"
 _EXCEPTION: Final = "kafka.common.StateChangeFailedException"
 
 
-def write_kafka_logs(layout: Layout, places: Places, blocks: Iterable[Block], *, name: str) -> None:
+def write_kafka_logs(
+    layout: Layout, places: Places, blocks: Iterable[RowBlock], *, name: str
+) -> None:
     """Write a log FOLDER/broker-N/NAME for each broker N.
 
     ``name``: STATE_CHANGE_LOG or CONTROLLER_LOG.
@@ -61,7 +63,7 @@ class _Writer:
         self._t_ms = 0
         self._logs: dict[int, tuple[StateChangeLog, _File]] = {}
 
-    def write(self, block: Block) -> None:
+    def write(self, block: RowBlock) -> None:
         """Write the lines of the next rows."""
         for words in in_words(self._layout, block):
             if words.fate in (LOST, REPEATED):

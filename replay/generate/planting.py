@@ -17,7 +17,7 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.types import NO_LEADER, ReplicaAssignment
 from klamm.replay.event_schema import ELECTIONS, STATE_CODES, code_of
 from klamm.replay.generate.options import Planted
-from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, WRITTEN, Block
+from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, WRITTEN, RowBlock
 from klamm.replay.generate.tiling import Player
 from klamm.statemachines.election import OfflineElection, PreferredReplicaElection
 from klamm.statemachines.partition_state import PartitionState
@@ -69,14 +69,14 @@ class Planting:
             return self._player.epoch == self._shared_epoch
         return kind is Planted.LATE_WRITE and self._player.epoch == 1
 
-    def plant(self, kind: Planted, p: int) -> Block:
+    def plant(self, kind: Planted, p: int) -> RowBlock:
         """Return the rows of an anomaly in partition ``p``. Plant only one in each partition."""
         subject = _Subject(self._player, p)
         do: Callable[[_Subject], None] = getattr(self, f"_{kind.name.lower()}")
         do(subject)
         self._player.leader_epoch[p] = subject.leader_epoch
         self._player.zk_version[p] = subject.zk_version
-        return Block.of_rows(subject.rows)
+        return RowBlock.of_rows(subject.rows)
 
     def _mark(self, kind: Planted, subject: _Subject | None = None, **fields: Any) -> int:
         if subject is not None:

@@ -59,7 +59,7 @@ _CONFIG: Final = {
 }
 
 
-class Recording:
+class GeneratedRecording:
     """A simulated cluster whose journal is recorded, with the topics KEPT and DELETED.
 
     - ``brokers``: number of brokers.

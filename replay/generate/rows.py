@@ -74,7 +74,7 @@ if the row has no leader (or no previous leader)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RowBlock:
     """Consecutive rows of a history, stored by column.
 
     - ``columns``: array of each column, keyed by column name.
@@ -85,15 +85,15 @@ class Block:
     texts: list[str]
 
     @staticmethod
-    def of(count: int, columns: dict[str, Array], texts: list[str]) -> Block:
+    def of(count: int, columns: dict[str, Array], texts: list[str]) -> RowBlock:
         """Create a block of ``count`` rows. Missing columns get their default value."""
         for name, (dtype, default) in COLUMNS.items():
             if name not in columns:
                 columns[name] = np.full(count, default, dtype)
-        return Block(columns, texts)
+        return RowBlock(columns, texts)
 
     @staticmethod
-    def of_rows(rows: Sequence[Mapping[str, Any]]) -> Block:
+    def of_rows(rows: Sequence[Mapping[str, Any]]) -> RowBlock:
         """Create a block from rows. Each row maps columns to numbers, texts or ISRs."""
         texts = [str(row[name]) for name in TEXTS for row in rows if name in row]
         columns: dict[str, Array] = {
@@ -106,16 +106,16 @@ class Block:
         for name in TEXTS:
             places = [next(place) if name in row else -1 for row in rows]
             columns[name] = np.array(places, np.int32)
-        return Block(columns, texts)
+        return RowBlock(columns, texts)
 
     @property
     def count(self) -> int:
         """Number of rows."""
         return len(self.columns["kind"])
 
-    def first(self, count: int) -> Block:
+    def first(self, count: int) -> RowBlock:
         """Return a block with only the first ``count`` rows."""
-        return Block({name: array[:count] for name, array in self.columns.items()}, self.texts)
+        return RowBlock({name: array[:count] for name, array in self.columns.items()}, self.texts)
 
 
 def isr_column(isrs: Iterable[Iterable[int]]) -> Array:

@@ -37,10 +37,10 @@ from klamm.replay.generate.rows import (
     REPEATED,
     TEXTS,
     Array,
-    Block,
+    RowBlock,
 )
 from klamm.replay.generate.tiling import Layout, cluster_name, run_name, topic_name
-from klamm.replay.sources import Damaged, damaged_batch, event_batch
+from klamm.replay.sources import DamagedLine, damaged_batch, event_batch
 
 _FILE: Final = "part-00000.zstd.parquet"
 _PROBLEM: Final = "not json"
@@ -73,7 +73,7 @@ class _Tally:
             found += [int(columns[name].min()), int(columns[name].max())]
 
 
-def write_table(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
+def write_table(layout: Layout, places: Places, blocks: Iterable[RowBlock]) -> None:
     """Write the event table FOLDER. Its file manifest.json is written last."""
     folder = places.folder
     tally = _Tally()
@@ -86,7 +86,7 @@ def write_table(layout: Layout, places: Places, blocks: Iterable[Block]) -> None
 
 
 def _batches(
-    layout: Layout, places: Places, blocks: Iterable[Block], tally: _Tally
+    layout: Layout, places: Places, blocks: Iterable[RowBlock], tally: _Tally
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows and damaged lines of a history (READ_SCHEMA)."""
     topics = pa.array([topic_name(n) for n in range(int(layout.topic[-1]) + 1)])
@@ -101,7 +101,7 @@ def _batches(
             mark, line = int(block.columns["mark"][at]), int(lines[at])
             places.record(mark, places.folder / JOURNAL_FILE, line)
         text = GARBAGE.decode().strip()
-        damaged = [Damaged(line, _PROBLEM, text) for line in lines[fate == DAMAGED].tolist()]
+        damaged = [DamagedLine(line, _PROBLEM, text) for line in lines[fate == DAMAGED].tolist()]
         tally.counts["damaged"] += len(damaged)
         if damaged:
             yield damaged_batch(JOURNAL, JOURNAL_FILE, damaged)

@@ -26,7 +26,7 @@ from klamm.replay.generate.rows import (
     OR_NULL,
     TEXTS,
     Array,
-    Block,
+    RowBlock,
     isr_column,
 )
 from klamm.statemachines.partition_state import PartitionState
@@ -321,7 +321,7 @@ class Player:
         (before, _), (tile, _) = self.played[-2:] if len(self.played) > 1 else self.played * 2
         return (tile, tile.epochs - 2) if tile.epochs > 1 else (before, before.epochs - 1)
 
-    def start(self) -> Block:
+    def start(self) -> RowBlock:
         """Begin the next run. Return the row with which it begins, as in klamm's journal."""
         self.run += 1
         start = {
@@ -330,9 +330,9 @@ class Player:
             "kind": code_of(Kind.RUN_START, KINDS),
             "detail": f'{{"brokers":{self.layout.options.brokers}}}',
         }
-        return Block.of_rows([start])
+        return RowBlock.of_rows([start])
 
-    def play(self, tile: Tile) -> Iterator[Block]:
+    def play(self, tile: Tile) -> Iterator[RowBlock]:
         """Yield a tile's expanded rows in blocks, then advance the time, epochs and versions."""
         self._seqs = {key: seq for key, seq in self._seqs.items() if key[1] >= self.epoch}
         ends = np.cumsum(tile.copies)
@@ -356,7 +356,7 @@ class Player:
         self.event_id += tile.event_ids
         self.controller = tile.controller(tile.epochs - 1)
 
-    def _block(self, tile: Tile, some: slice) -> Block:
+    def _block(self, tile: Tile, some: slice) -> RowBlock:
         layout, copies = self.layout, tile.copies[some]
         at = np.repeat(np.arange(some.start, some.stop), copies)
         nth = np.arange(len(at)) - np.repeat(np.cumsum(copies) - copies, copies)
@@ -385,7 +385,7 @@ class Player:
         columns["cause_id"][columns["cause_id"] > 0] += self.event_id
         columns["seq"] = self._numbered(columns)
         texts = self._texts(tile, columns)
-        return Block.of(len(at), columns, texts)
+        return RowBlock.of(len(at), columns, texts)
 
     def _numbered(self, columns: dict[str, Array]) -> Array:
         epochs, controllers = columns["epoch"], columns["controller"]

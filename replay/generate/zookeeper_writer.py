@@ -17,7 +17,7 @@ from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.replay.generate.journal_writer import InWords, Places, in_words
 from klamm.replay.generate.kafka_log_writer import parse_assignment
-from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, Block
+from klamm.replay.generate.rows import DAMAGED, LOST, REPEATED, RowBlock
 from klamm.replay.generate.tiling import START_MS, Layout, topic_name
 from klamm.replay.generate.txn_log_writer import TxnLogWriter, log_name
 from klamm.statemachines.reassignment import Phase
@@ -54,7 +54,7 @@ _PERSISTENT: Final = (
 )
 
 
-def write_zookeeper(layout: Layout, places: Places, blocks: Iterable[Block]) -> None:
+def write_zookeeper(layout: Layout, places: Places, blocks: Iterable[RowBlock]) -> None:
     """Write files FOLDER/version-2/log.ZXID with up to TXNS_A_FILE transactions each."""
     with closing(_Writer(layout, places)) as writer:
         for block in blocks:
@@ -86,7 +86,7 @@ class _Writer:
         self._deleting: set[str] = set()
         self._begin()
 
-    def write(self, block: Block) -> None:
+    def write(self, block: RowBlock) -> None:
         """Write the transactions of the next rows."""
         for words in in_words(self._layout, block):
             if words.fate != REPEATED:

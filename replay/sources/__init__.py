@@ -67,7 +67,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
 Store = Callable[[Engine, Sequence[Path], SourceOptions, Folders], str]
 
 
-class Source(NamedTuple):
+class LogSource(NamedTuple):
     """A kind of log.
 
     - ``name``: one of event_schema.SOURCES.
@@ -116,7 +116,7 @@ def batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class Damaged(NamedTuple):
+class DamagedLine(NamedTuple):
     """A log line that could not be read. ``problem``: reason. ``text``: the line or its start."""
 
     line: int
@@ -124,7 +124,7 @@ class Damaged(NamedTuple):
     text: str
 
 
-def damaged_batch(source: str, file: str, lines: Sequence[Damaged]) -> pa.RecordBatch:
+def damaged_batch(source: str, file: str, lines: Sequence[DamagedLine]) -> pa.RecordBatch:
     """Build an Arrow batch of the damaged lines of a file."""
     columns = {
         "source": source,

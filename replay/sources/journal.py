@@ -25,8 +25,8 @@ from klamm.replay.event_schema import EPOCH_SHIFT, JOURNAL
 from klamm.replay.sources import (
     READ_SCHEMA,
     TEXT_CHARACTERS,
-    Damaged,
-    Source,
+    DamagedLine,
+    LogSource,
     SourceOptions,
     damaged_batch,
     event_batch,
@@ -41,7 +41,7 @@ from klamm.replay.sources.file_parts import (
     read_part,
     size_of,
 )
-from klamm.replay.sources.log_tail import LogPart, read_log_part
+from klamm.replay.sources.log_tail import FollowedPart, read_log_part
 
 OTHER_KIND: Final = "unknown kind"
 TORN: Final = "torn"
@@ -99,7 +99,7 @@ def journal_batches(data: bytes, file: str, first_line: int) -> Iterator[pa.Reco
     if rows is not None:
         yield _events(rows, file, pa.array([first_line + n for n in good]))
     damaged = [
-        Damaged(first_line + n, problem, lines[n][:_TEXT_BYTES].decode(errors="replace"))
+        DamagedLine(first_line + n, problem, lines[n][:_TEXT_BYTES].decode(errors="replace"))
         for n, problem in enumerate(problems)
         if problem is not None
     ]
@@ -278,7 +278,7 @@ def read_part_of_journal(part: FilePart) -> Iterator[pa.RecordBatch]:
     return batches_of(read_part(part), part.file)
 
 
-def batches_of_log(part: LogPart) -> Iterator[pa.RecordBatch]:
+def batches_of_log(part: FollowedPart) -> Iterator[pa.RecordBatch]:
     """Yield the rows and damaged lines in a part of a growing journal (READ_SCHEMA)."""
     return batches_of(read_log_part(part), part.file)
 
@@ -287,7 +287,7 @@ def batches_of(blocks: Iterable[Lines | CutShort], file: str) -> Iterator[pa.Rec
     """Parse blocks of a journal's lines. Yield rows and damaged lines (READ_SCHEMA)."""
     for found in blocks:
         if isinstance(found, CutShort):
-            yield damaged_batch(JOURNAL, file, [Damaged(*found)])
+            yield damaged_batch(JOURNAL, file, [DamagedLine(*found)])
         else:
             yield from journal_batches(found.data, file, found.first_line)
 
@@ -297,4 +297,4 @@ def store(engine: Engine, paths: Sequence[Path], options: SourceOptions, folders
     return store_tasks(engine, find_rows(engine, paths), folders)
 
 
-SOURCE: Final = Source(JOURNAL, True, recognizes, store)
+SOURCE: Final = LogSource(JOURNAL, True, recognizes, store)

@@ -24,7 +24,7 @@ from klamm.replay.kafka_lines import (
     UNKNOWN_LINE,
     Fact,
     LoggedFacts,
-    Record,
+    LogRecord,
     Unreadable,
     records,
     shape,
@@ -32,8 +32,8 @@ from klamm.replay.kafka_lines import (
 from klamm.replay.kafka_state_changes import LOGGER, common_state_change, find_common, state_change
 from klamm.replay.local_time import LocalClock
 from klamm.replay.sources import (
-    Damaged,
-    Source,
+    DamagedLine,
+    LogSource,
     SourceOptions,
     damaged_batch,
     event_batch,
@@ -69,7 +69,7 @@ def _recognizes(name: str, logger: str, path: Path, head: bytes) -> bool:
     if path.name.startswith(name):
         return True
     lines = decompressed_head(head).decode("utf-8", "replace").splitlines()[:-1]
-    found = (record for record in records(lines) if isinstance(record, Record))
+    found = (record for record in records(lines) if isinstance(record, LogRecord))
     first = next(found, None)
     return first is not None and first.logger.startswith(logger)
 
@@ -115,7 +115,7 @@ class _PartReader:
         self._run = log_part.run
         self._before = log_part.before
         self._clock = LocalClock(zone)
-        self._damaged: list[Damaged] = []
+        self._damaged: list[DamagedLine] = []
         self._loggers: set[str] = set()
         self._levels: set[str] = set()
         self._characters = 0
@@ -155,7 +155,7 @@ class _PartReader:
             rows.append((first_line, *self._log_level(begun_ms)))
         if rows:
             yield self._batch(rows)
-        self._damaged += [Damaged(*doubt) for doubt in self._clock.doubts]
+        self._damaged += [DamagedLine(*doubt) for doubt in self._clock.doubts]
         while self._damaged:
             yield self._damage()
 
@@ -172,17 +172,17 @@ class _PartReader:
         fact = Fact(LOG_LEVEL, detail=level)
         return self._before + self._characters - 1, begun_ms, -1, 0, fact
 
-    def _logged_facts(self, record: Record) -> LoggedFacts | None:
+    def _logged_facts(self, record: LogRecord) -> LoggedFacts | None:
         if not record.logger.startswith(self._logger):
             if record.logger not in self._loggers:
                 self._loggers.add(record.logger)
                 text = f"{record.logger}: {record.message}"
-                self._damaged.append(Damaged(record.line, OTHER_LOGGER, text))
+                self._damaged.append(DamagedLine(record.line, OTHER_LOGGER, text))
             return None
         logged = self._read(record.message, record.trace)
         if logged is None:
             problem = f"{UNKNOWN_LINE}: {shape(record.message)}".rstrip(": ")
-            self._damaged.append(Damaged(record.line, problem, record.message))
+            self._damaged.append(DamagedLine(record.line, problem, record.message))
         return logged
 
     def _parsed(self, line: int) -> Iterator[_Parsed]:
@@ -223,7 +223,7 @@ class _PartReader:
     def _parse_one_by_one(self, text: str, first_line: int, begin: int) -> Iterator[_Parsed]:
         for record in records(text.removesuffix("\n").split("\n"), first_line):
             if isinstance(record, Unreadable):
-                self._damaged.append(Damaged(*record))
+                self._damaged.append(DamagedLine(*record))
                 continue
             logged = self._logged_facts(record)
             line, offset, minute, second, ms, level, *_ = record
@@ -233,12 +233,14 @@ class _PartReader:
         """Yield blocks of complete lines as text. Lines that are not UTF-8 count as damaged."""
         for found in read_part(self._part):
             if isinstance(found, CutShort):
-                self._damaged.append(Damaged(*found))
+                self._damaged.append(DamagedLine(*found))
                 return
             data = found.data
             if found.first_line == 1:
                 if data.startswith(_UTF_16_MARKS):
-                    self._damaged.append(Damaged(1, UTF_16, data[:80].decode("utf-16", "replace")))
+                    self._damaged.append(
+                        DamagedLine(1, UTF_16, data[:80].decode("utf-16", "replace"))
+                    )
                     return
                 data = data.removeprefix(b"\xef\xbb\xbf")
             yield self._decoded(data.removesuffix(b"\n"), found.first_line) + "\n"
@@ -250,7 +252,7 @@ class _PartReader:
             for n, line in enumerate(data.split(b"\n"), first_line):
                 decoded = line.decode(errors="replace")
                 if decoded.startswith("[") and "\ufffd" in decoded:
-                    self._damaged.append(Damaged(n, NOT_UTF_8, decoded))
+                    self._damaged.append(DamagedLine(n, NOT_UTF_8, decoded))
             text = data.decode(errors="replace")
         self._characters += len(text) + 1
         return text.replace("\r\n", "\n") if "\r" in text else text
@@ -273,8 +275,8 @@ class _PartReader:
         return event_batch(len(rows), columns)
 
 
-def _source(name: str, logger: str) -> Source:
-    return Source(
+def _source(name: str, logger: str) -> LogSource:
+    return LogSource(
         name,
         False,
         partial(_recognizes, name, logger),

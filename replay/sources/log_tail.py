@@ -28,7 +28,7 @@ _SIZE_BYTES: Final = 4
 _NO_FILE: Final = 0
 
 
-class Place(msgspec.Struct, frozen=True):
+class LogPosition(msgspec.Struct, frozen=True):
     """Read position in a log, at the end of a line.
 
     - ``file``: path of the log's newest file. ``inode``: its inode, 0 if it was not opened yet.
@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True):
     base: int = 0
 
 
-class LogPart(NamedTuple):
+class FollowedPart(NamedTuple):
     """Lines of a log in one of its files. ``begin`` and ``end``: bytes, counted over all files.
 
     The file may be renamed by a rotation before the part is read.
@@ -58,18 +58,18 @@ class LogPart(NamedTuple):
     lines_before: int = 0
 
 
-def beginning(path: Path) -> Place:
+def beginning(path: Path) -> LogPosition:
     """Return the position of a log's first line. Raises EnvironmentProblem if there is no log."""
     file = str(path.absolute())
     if names := _rotated(file):
-        return Place(file, _NO_FILE, base=_begin_of(file, names, 0))
+        return LogPosition(file, _NO_FILE, base=_begin_of(file, names, 0))
     try:
-        return Place(file, os.stat(file).st_ino)
+        return LogPosition(file, os.stat(file).st_ino)
     except FileNotFoundError:
         raise EnvironmentProblem(f"{file} no longer exists") from None
 
 
-def last_line_end(place: Place) -> Place:
+def last_line_end(place: LogPosition) -> LogPosition:
     """Return the position after the log's last complete line. ``place``: previous position.
 
     Raises EnvironmentProblem if the file was removed, replaced or truncated since ``place`` was
@@ -91,7 +91,9 @@ def last_line_end(place: Place) -> Place:
             raise EnvironmentProblem(f"{place.file} no longer exists") from None
 
 
-def parts_between(start: Place, end: Place, part_bytes: int = PART_BYTES) -> list[LogPart]:
+def parts_between(
+    start: LogPosition, end: LogPosition, part_bytes: int = PART_BYTES
+) -> list[FollowedPart]:
     """Divide the lines between two positions into parts of at most ``part_bytes`` bytes."""
     parts = []
     lines = start.lines
@@ -99,20 +101,20 @@ def parts_between(start: Place, end: Place, part_bytes: int = PART_BYTES) -> lis
     ends = [name.end for name in _rotated(start.file) if begin < name.end < last]
     for file_end in (*ends, last):
         while begin < file_end:
-            part = LogPart(start.file, begin, min(begin + part_bytes, file_end), lines)
+            part = FollowedPart(start.file, begin, min(begin + part_bytes, file_end), lines)
             parts.append(part)
             lines += count_lines(part)
             begin = part.end
     return parts
 
 
-def count_lines(part: LogPart) -> int:
+def count_lines(part: FollowedPart) -> int:
     """Return the number of lines that begin in a part."""
     blocks = read_log_part(part)
     return sum(block.data.count(b"\n") for block in blocks if not isinstance(block, CutShort))
 
 
-def read_log_part(part: LogPart) -> list[Lines | CutShort]:
+def read_log_part(part: FollowedPart) -> list[Lines | CutShort]:
     """Read the lines of a part of a growing log; see ``read_part`` for files that do not grow.
 
     Raises EnvironmentProblem if the lines have been deleted.
@@ -130,7 +132,7 @@ def read_log_part(part: LogPart) -> list[Lines | CutShort]:
         # The file was rotated or compressed in the meantime, and has another name now.
 
 
-def locate(part: LogPart) -> FilePart:
+def locate(part: FollowedPart) -> FilePart:
     """Find out which file contains a part now: the newest one or a rotated one.
 
     Returns the part's bytes in that file. For a compressed file, ``begin`` and ``end`` count
@@ -153,7 +155,7 @@ def locate(part: LogPart) -> FilePart:
     return FilePart(file, begin, end, None, before)
 
 
-def _blocks(part: LogPart, found: FilePart) -> list[Lines | CutShort]:
+def _blocks(part: FollowedPart, found: FilePart) -> list[Lines | CutShort]:
     blocks = list(read_part(found._replace(lines_before=0) if found.compression else found))
     if found.compression is None:
         return blocks
@@ -171,19 +173,19 @@ def _line_after(data: bytes, byte: int) -> int:
     return len(data) if newline < 0 else newline + 1
 
 
-def _after_rotation(place: Place, base: int) -> Place:
+def _after_rotation(place: LogPosition, base: int) -> LogPosition:
     """Return the position at the start of the newest file, including its number of lines so far.
 
     ``place``: an earlier position, in a file that has since been rotated. Lines are counted from
     there.
     """
-    end = Place(place.file, _NO_FILE, base=base)
+    end = LogPosition(place.file, _NO_FILE, base=base)
     parts = parts_between(place, end)
     lines = parts[-1].lines_before + count_lines(parts[-1]) if parts else place.lines
     return msgspec.structs.replace(end, lines=lines)
 
 
-def _last_line_end(file: BinaryIO, place: Place) -> Place:
+def _last_line_end(file: BinaryIO, place: LogPosition) -> LogPosition:
     status = os.fstat(file.fileno())
     if place.inode not in (_NO_FILE, status.st_ino):
         raise EnvironmentProblem(f"{place.file} was replaced by another file")
@@ -196,7 +198,7 @@ def _last_line_end(file: BinaryIO, place: Place) -> Place:
         if count := data.count(b"\n"):
             lines += count
             end = begun_at + data.rindex(b"\n") + 1
-    return Place(place.file, status.st_ino, end, lines, _check(file, end), place.base)
+    return LogPosition(place.file, status.st_ino, end, lines, _check(file, end), place.base)
 
 
 def _rotated(file: str) -> list[RotatedName]:

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from klamm.cluster.errors import EnvironmentProblem, UsageError
 from klamm.cluster.rotated_names import COMPRESSED, UNFINISHED, parse_rotated, rotated_names
 from klamm.replay.event_table import FileSummary
-from klamm.replay.sources import Source, journal, kafka_logs, zookeeper
+from klamm.replay.sources import LogSource, journal, kafka_logs, zookeeper
 from klamm.replay.sources.file_parts import decompressed_head, have_equal_contents
 
-SOURCES: Final[tuple[Source, ...]] = (
+SOURCES: Final[tuple[LogSource, ...]] = (
     journal.SOURCE,
     kafka_logs.STATE_CHANGES,
     kafka_logs.CONTROLLER,
@@ -33,7 +33,7 @@ class _Log(NamedTuple):
     """A log file. ``begins``: its first bytes after decompression, to find copies."""
 
     path: Path
-    source: Source
+    source: LogSource
     summary: FileSummary
     begins: bytes
 
@@ -41,7 +41,7 @@ class _Log(NamedTuple):
 class SourceFiles(NamedTuple):
     """The files of one kind of log, in the order in which they were given or found."""
 
-    source: Source
+    source: LogSource
     paths: list[Path]
     summaries: list[FileSummary]
 

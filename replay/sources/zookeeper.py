@@ -18,7 +18,7 @@ from klamm.cluster.errors import UsageError
 from klamm.replay.engines import Engine, rows
 from klamm.replay.event_files import Folders, Tasks, store_tasks, write_batches, write_parts
 from klamm.replay.event_schema import BEGINS_LATE, LOST_TRANSACTIONS, ZOOKEEPER_LOG
-from klamm.replay.sources import Damaged, Source, SourceOptions, damaged_batch
+from klamm.replay.sources import DamagedLine, LogSource, SourceOptions, damaged_batch
 from klamm.replay.sources.file_parts import part_size, size_of
 from klamm.replay.sources.zookeeper_events import events_of
 from klamm.replay.sources.zookeeper_files import (
@@ -79,7 +79,7 @@ def store(engine: Engine, paths: Sequence[Path], options: SourceOptions, folders
     return events_of(engine, engine.view(changes))
 
 
-SOURCE: Final = Source(ZOOKEEPER_LOG, False, recognizes, store, unites_copies=True)
+SOURCE: Final = LogSource(ZOOKEEPER_LOG, False, recognizes, store, unites_copies=True)
 
 
 def _refuse_disagreement(
@@ -121,6 +121,6 @@ def _store_gaps(ranges: Sequence[ZxidRange], start_zxid: int | None, folders: Fo
     batches: list[pa.RecordBatch] = []
     for gap in find_gaps(ranges, start_zxid):
         problem = LOST_TRANSACTIONS if gap.is_between else BEGINS_LATE
-        damaged = Damaged(gap.offset, problem, gap.text)
+        damaged = DamagedLine(gap.offset, problem, gap.text)
         batches.append(damaged_batch(ZOOKEEPER_LOG, gap.file, [damaged]))
     write_parts(batches, folders, "gaps.parquet")

@@ -37,7 +37,7 @@ from klamm.zk.znodes import (
 )
 
 
-class ZNode(NamedTuple):
+class ZNodePath(NamedTuple):
     """The meaning of a znode's path.
 
     - ``chroot``: "" for none.
@@ -71,7 +71,7 @@ _IDENTIFYING: Final = re.compile(
 
 
 @lru_cache(maxsize=65536)
-def znode_of(path: str) -> ZNode | None:
+def znode_of(path: str) -> ZNodePath | None:
     """Parse the path of a znode. Return None if a replay does not need this znode."""
     match = _IDENTIFYING.fullmatch(path)
     if match is None or match["other"]:
@@ -79,13 +79,13 @@ def znode_of(path: str) -> ZNode | None:
     chroot = match["chroot"]
     if match["topic"]:
         if match["state"]:
-            return ZNode(chroot, STATE, match["topic"], int(match["partition"]))
-        return None if match["below"] else ZNode(chroot, TOPIC, match["topic"])
+            return ZNodePath(chroot, STATE, match["topic"], int(match["partition"]))
+        return None if match["below"] else ZNodePath(chroot, TOPIC, match["topic"])
     if match["broker"]:
-        return ZNode(chroot, BROKER, None, int(match["broker"]))
+        return ZNodePath(chroot, BROKER, None, int(match["broker"]))
     if match["deleted"]:
-        return ZNode(chroot, DELETE_TOPICS, match["deleted"])
-    return ZNode(chroot, match["root"] or match["request"])
+        return ZNodePath(chroot, DELETE_TOPICS, match["deleted"])
+    return ZNodePath(chroot, match["root"] or match["request"])
 
 
 EPOCH_WRITTEN: Final = "epoch_written"
@@ -109,7 +109,7 @@ _CAUSED_BY_ANOTHER: Final = (0, -2)
 """Error codes of operations that failed only because another operation in the same multi failed."""
 
 
-class Change(NamedTuple):
+class ClusterChange(NamedTuple):
     """A change to a Kafka cluster, as far as a single transaction shows it.
 
     - ``kind``: one of event_schema.KINDS or of the constants above.
@@ -136,7 +136,7 @@ class Change(NamedTuple):
     detail: str | None = None
 
 
-def changes_of(txn: Txn) -> list[Change]:
+def changes_of(txn: Txn) -> list[ClusterChange]:
     """Return the changes to Kafka clusters that a transaction makes, in order.
 
     Most transactions make no such change.
@@ -168,7 +168,7 @@ def _fence(ops: Iterable[TxnOp]) -> int | None:
     return None
 
 
-def _registered(changes: list[Change]) -> list[Change]:
+def _registered(changes: list[ClusterChange]) -> list[ClusterChange]:
     """Replace the two changes of a controller election or broker registration with a single one."""
     first, second, *rest = changes
     if first.chroot == second.chroot:
@@ -181,7 +181,7 @@ def _registered(changes: list[Change]) -> list[Change]:
     return changes
 
 
-def _refused(txn: Txn) -> Change:
+def _refused(txn: Txn) -> ClusterChange:
     numbers = [op.number for op in txn.ops if op.type is TxnType.ERROR]
     number = next((number for number in numbers if number not in _CAUSED_BY_ANOTHER), numbers[0])
     outcome = _ERRORS.get(number, str(number))
@@ -190,19 +190,19 @@ def _refused(txn: Txn) -> Change:
         znode = znode_of(op.path) if op.path else None
         if znode is not None:
             fence = _fence(txn.ops)
-            return Change(WRITE_REFUSED, chroot=znode.chroot, fence=fence, outcome=outcome)
-    return Change(WRITE_REFUSED, outcome=outcome)
+            return ClusterChange(WRITE_REFUSED, chroot=znode.chroot, fence=fence, outcome=outcome)
+    return ClusterChange(WRITE_REFUSED, outcome=outcome)
 
 
-def _closed(txn: Txn, op: TxnOp) -> Iterator[Change]:
+def _closed(txn: Txn, op: TxnOp) -> Iterator[ClusterChange]:
     # Only a request of the client has a number: ZooKeeper itself closes expired sessions.
     detail = SESSION_CLOSED_DETAIL if txn.cxid else SESSION_EXPIRED_DETAIL
-    yield Change(SESSION_CLOSED, detail=detail)
+    yield ClusterChange(SESSION_CLOSED, detail=detail)
     for path in op.paths or ():
         yield from _deleted(znode_of(path), 0, None, detail)
 
 
-def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[Change]:
+def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[ClusterChange]:
     znode = znode_of(op.path)
     if znode is None:
         return
@@ -218,10 +218,10 @@ def _changes_of_op(op: TxnOp, index: int, fence: int | None) -> Iterator[Change]
 
 
 def malformed(
-    znode: ZNode, path: str, reason: str, version: int, index: int, fence: int | None
-) -> Change:
+    znode: ZNodePath, path: str, reason: str, version: int, index: int, fence: int | None
+) -> ClusterChange:
     """Return the change that reports malformed data in a znode. ``reason``: what is malformed."""
-    return Change(
+    return ClusterChange(
         Kind.ZNODE_MALFORMED.value,
         index,
         znode.chroot,
@@ -235,8 +235,8 @@ def malformed(
 
 
 def _deleted(
-    znode: ZNode | None, index: int, fence: int | None, detail: str | None
-) -> Iterator[Change]:
+    znode: ZNodePath | None, index: int, fence: int | None, detail: str | None
+) -> Iterator[ClusterChange]:
     if znode is None:
         return
     kind = _DELETIONS.get(znode.what)
@@ -247,7 +247,7 @@ def _deleted(
         broker = znode.number
     elif znode.what == STATE:
         partition = znode.number
-    yield Change(
+    yield ClusterChange(
         kind, index, znode.chroot, znode.topic, partition, broker, fence=fence, detail=detail
     )
 
@@ -261,13 +261,13 @@ _DELETIONS: Final = {
 
 
 def written(
-    znode: ZNode,
+    znode: ZNodePath,
     data: bytes | None,
     version: int,
     is_new: bool,
     index: int,
     fence: int | None,
-) -> Iterator[Change]:
+) -> Iterator[ClusterChange]:
     """Yield the changes that result from writing data to a znode.
 
     If a part of the data is invalid, yields the changes in the valid part, and then raises
@@ -281,27 +281,27 @@ def written(
             yield from _topic(znode, data, version, is_new, index, fence)
         case "broker":
             kind = Kind.BROKER_ONLINE if is_new else Kind.BROKER_MODIFIED
-            yield Change(kind.value, index, chroot, broker=znode.number)
+            yield ClusterChange(kind.value, index, chroot, broker=znode.number)
         case "controller":
             broker = ControllerZNode.decode(data)
             if broker is None:
                 raise UnparsableJson("not JSON")
-            yield Change(CONTROLLER_CREATED, index, chroot, broker=broker)
+            yield ClusterChange(CONTROLLER_CREATED, index, chroot, broker=broker)
         case "controller_epoch":
             epoch = ControllerEpochZNode.decode(data)
-            yield Change(EPOCH_WRITTEN, index, chroot, epoch=epoch, zk_version=version)
+            yield ClusterChange(EPOCH_WRITTEN, index, chroot, epoch=epoch, zk_version=version)
         case _:
             yield from _requests(znode, data, index)
 
 
 def _leadership(
-    znode: ZNode, data: bytes | None, version: int, index: int, fence: int | None
-) -> Change:
+    znode: ZNodePath, data: bytes | None, version: int, index: int, fence: int | None
+) -> ClusterChange:
     found = TopicPartitionStateZNode.decode(data, version)
     if found is None:
         raise UnparsableJson("not JSON")
     state = found.leader_and_isr
-    return Change(
+    return ClusterChange(
         LEADERSHIP_WRITTEN,
         index,
         znode.chroot,
@@ -318,18 +318,18 @@ def _leadership(
 
 
 def _topic(
-    znode: ZNode, data: bytes | None, version: int, is_new: bool, index: int, fence: int | None
-) -> Iterator[Change]:
+    znode: ZNodePath, data: bytes | None, version: int, is_new: bool, index: int, fence: int | None
+) -> Iterator[ClusterChange]:
     topic = znode.topic or ""
     assignment = TopicZNode.decode(topic, data).assignment
     if is_new:
         detail = f"{len(assignment)} partitions"
         kind = Kind.TOPIC_CREATED.value
-        yield Change(kind, index, znode.chroot, topic, zk_version=version, detail=detail)
+        yield ClusterChange(kind, index, znode.chroot, topic, zk_version=version, detail=detail)
     if not assignment:
         raise MalformedZNode("no partitions")
     for tp, replicas in assignment.items():
-        yield Change(
+        yield ClusterChange(
             ASSIGNMENT_WRITTEN,
             index,
             znode.chroot,
@@ -342,7 +342,7 @@ def _topic(
         )
 
 
-def _requests(znode: ZNode, data: bytes | None, index: int) -> Iterator[Change]:
+def _requests(znode: ZNodePath, data: bytes | None, index: int) -> Iterator[ClusterChange]:
     asked: Iterable[tuple[TopicPartition, str]] = ()
     if znode.what == REASSIGN:
         targets = ReassignPartitionsZNode.decode(data)
@@ -350,6 +350,8 @@ def _requests(znode: ZNode, data: bytes | None, index: int) -> Iterator[Change]:
     elif znode.what == PREFERRED:
         asked = [(tp, PREFERRED) for tp in PreferredReplicaElectionZNode.decode(data)]
     else:
-        yield Change(ADMIN_REQUEST, index, znode.chroot, znode.topic, detail=znode.what)
+        yield ClusterChange(ADMIN_REQUEST, index, znode.chroot, znode.topic, detail=znode.what)
     for tp, detail in asked:
-        yield Change(ADMIN_REQUEST, index, znode.chroot, tp.topic, tp.partition, detail=detail)
+        yield ClusterChange(
+            ADMIN_REQUEST, index, znode.chroot, tp.topic, tp.partition, detail=detail
+        )

@@ -16,7 +16,7 @@ import pyarrow as pa
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.journal import Kind
 from klamm.replay.event_schema import KINDS, TYPES, ZOOKEEPER_LOG
-from klamm.replay.sources import Damaged, batches, damaged_batch
+from klamm.replay.sources import DamagedLine, batches, damaged_batch
 from klamm.replay.sources.zookeeper_changes import (
     BROKER,
     CONTROLLER,
@@ -25,8 +25,8 @@ from klamm.replay.sources.zookeeper_changes import (
     EPOCH_WRITTEN,
     SESSION_CLOSED,
     TOPIC,
-    Change,
-    ZNode,
+    ClusterChange,
+    ZNodePath,
     changes_of,
     malformed,
     written,
@@ -51,7 +51,7 @@ class SnapshotChange(NamedTuple):
     zxid: int
     t_ms: int
     session_id: int
-    change: Change
+    change: ClusterChange
 
 
 def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[SnapshotChange]:
@@ -73,7 +73,7 @@ def changes_in_snapshot(entries: Iterable[SnapshotEntry]) -> Iterator[SnapshotCh
         yield from _election_in_snapshot(rows)
 
 
-def _last_changes(znode: ZNode, entry: SnapshotEntry) -> Iterator[Change]:
+def _last_changes(znode: ZNodePath, entry: SnapshotEntry) -> Iterator[ClusterChange]:
     node = entry.node
     # If the znode was written again, the data with which it was created is lost.
     is_new = node.czxid == node.mzxid
@@ -85,10 +85,12 @@ def _last_changes(znode: ZNode, entry: SnapshotEntry) -> Iterator[Change]:
     except (MalformedZNode, UnparsableJson) as error:
         yield malformed(znode, entry.path, str(error), node.version, 0, None)
     if znode.what == TOPIC and not is_new:
-        yield Change(Kind.TOPIC_CREATED.value, 0, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL)
+        yield ClusterChange(
+            Kind.TOPIC_CREATED.value, 0, znode.chroot, znode.topic, detail=SNAPSHOT_DETAIL
+        )
 
 
-def _is_at_creation(change: Change) -> bool:
+def _is_at_creation(change: ClusterChange) -> bool:
     return change.kind in (Kind.BROKER_ONLINE, Kind.TOPIC_CREATED, CONTROLLER_CREATED)
 
 
@@ -155,21 +157,21 @@ def change_batches(run: str | None, file: ZooKeeperFile) -> Iterator[pa.RecordBa
 
     ``run``: name of the cluster, to which the chroot is appended; None: the chroot is the name.
     """
-    damaged: list[Damaged] = []
+    damaged: list[DamagedLine] = []
     yield from batches(_rows(run, file, damaged), _RAW_SCHEMA)
     if damaged:
         yield damaged_batch(ZOOKEEPER_LOG, str(file.path), damaged)
 
 
 def _rows(
-    run: str | None, file: ZooKeeperFile, damaged: list[Damaged]
+    run: str | None, file: ZooKeeperFile, damaged: list[DamagedLine]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the changes of a file, and append its damaged transactions to ``damaged``."""
     of_file = _in_snapshot if file.is_snapshot else _in_log
     path = str(file.path)
     for found in of_file(file):
         if isinstance(found, TxnDamage):
-            damaged.append(Damaged(found.offset, found.problem, found.text))
+            damaged.append(DamagedLine(found.offset, found.problem, found.text))
             continue
         offset, zxid, t_ms, session, change = found
         kind, op_index, chroot, *others = change
@@ -245,5 +247,5 @@ def _digest(txn: Txn) -> int:
 
 
 assert [name for name in _COLUMNS if name not in ("run",)][6:] == [
-    name for name in Change._fields if name != "chroot"
+    name for name in ClusterChange._fields if name != "chroot"
 ]

@@ -54,12 +54,12 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import (
     Create,
     Delete,
-    Listener,
     ReadOp,
     ReadResult,
     ResultCode,
     SetData,
     Store,
+    StoreListener,
     Transaction,
     TxnResult,
     WriteOp,
@@ -226,11 +226,11 @@ class RecordedStore:
                     self._history.wrote(called, op, code)
         return results
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: StoreListener) -> None:
         """Call ``listener`` for every event."""
         self._store.add_listener(listener)
 
-    def remove_listener(self, listener: Listener) -> None:
+    def remove_listener(self, listener: StoreListener) -> None:
         """Stop calling ``listener``."""
         self._store.remove_listener(listener)
 
@@ -402,7 +402,7 @@ def _created_by_tool(
 
     The end of a deletion may have removed that config znode."""
     yield from model.created(state, partitions, state.configs)
-    if state.phase is model.Phase.DELETING:
+    if state.phase is model.TopicPhase.DELETING:
         yield from model.created(state, partitions, frozenset())
 
 

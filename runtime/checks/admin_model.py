@@ -28,7 +28,7 @@ Replicas = tuple[int, ...]
 Configs = frozenset[tuple[str, str]]
 
 
-class Phase(Enum):
+class TopicPhase(Enum):
     """Phase in the life of a topic. DELETING: the controller has noticed the request to delete."""
 
     ABSENT = "absent"
@@ -57,7 +57,7 @@ class PartitionModel(NamedTuple):
 class TopicState(NamedTuple):
     """State of one topic: its phase, its partitions by number, and its config overrides."""
 
-    phase: Phase = Phase.ABSENT
+    phase: TopicPhase = TopicPhase.ABSENT
     partitions: tuple[tuple[int, PartitionModel], ...] = ()
     configs: Configs = frozenset()
 
@@ -86,16 +86,16 @@ def created(
     state: TopicState, partitions: Mapping[int, Replicas | None], configs: Configs
 ) -> Iterator[TopicState]:
     """The topic is created: it must not exist. None as replicas: the controller computed them."""
-    if state.phase is not Phase.PRESENT:
+    if state.phase is not TopicPhase.PRESENT:
         numbered = tuple((n, PartitionModel(ids)) for n, ids in sorted(partitions.items()))
-        yield TopicState(Phase.PRESENT, numbered, configs)
+        yield TopicState(TopicPhase.PRESENT, numbered, configs)
 
 
 def exists(state: TopicState, configs: Configs) -> Iterator[TopicState]:
     """A creation finds that the topic exists.
 
     It may already have written its configs: Kafka writes the config znode first."""
-    if state.phase is not Phase.ABSENT:
+    if state.phase is not TopicPhase.ABSENT:
         yield state
         yield state._replace(configs=configs)
 
@@ -110,14 +110,14 @@ def maybe_created(
 
 def absent(state: TopicState) -> Iterator[TopicState]:
     """An operation finds in ZooKeeper that the topic does not exist."""
-    if state.phase is not Phase.PRESENT:
-        yield ABSENT if state.phase is Phase.DELETING else state
+    if state.phase is not TopicPhase.PRESENT:
+        yield ABSENT if state.phase is TopicPhase.DELETING else state
 
 
 def known(state: TopicState, numbers: Collection[int]) -> Iterator[TopicState]:
     """The partitions have had leaders, so the controller has noticed them."""
     partitions = dict(state.partitions)
-    if state.phase is Phase.PRESENT and partitions.keys() >= {*numbers}:
+    if state.phase is TopicPhase.PRESENT and partitions.keys() >= {*numbers}:
         for number in numbers:
             state = state.with_partition(number, partitions[number]._replace(is_known=True))
         yield state
@@ -125,8 +125,8 @@ def known(state: TopicState, numbers: Collection[int]) -> Iterator[TopicState]:
 
 def deleted(state: TopicState) -> Iterator[TopicState]:
     """The controller begins to delete the topic, or is deleting it already."""
-    if state.phase is not Phase.ABSENT:
-        yield state._replace(phase=Phase.DELETING)
+    if state.phase is not TopicPhase.ABSENT:
+        yield state._replace(phase=TopicPhase.DELETING)
 
 
 # Partitions
@@ -139,7 +139,7 @@ def written(
 
     The controller may restore the replicas of other partitions or, after a failover, adopt them: at
     once, or by a reassignment from the replicas that it found in sync."""
-    if state.phase is Phase.ABSENT:
+    if state.phase is TopicPhase.ABSENT:
         return
     before = dict(state.partitions)
     kept = {n: one for n, one in before.items() if n in assignments or one.is_known}
@@ -170,7 +170,7 @@ def counted(state: TopicState, least: int, most: int | None) -> Iterator[TopicSt
     """ZooKeeper shows at least ``least`` and at most ``most`` partitions (None: any number).
 
     New partitions that the controller has not noticed may have disappeared, the last ones first."""
-    if state.phase is Phase.ABSENT:
+    if state.phase is TopicPhase.ABSENT:
         return
     unnoticed = [n for n, one in state.partitions if one.is_new and not one.is_known]
     for first in range(len(unnoticed) + 1):
@@ -198,7 +198,7 @@ def reassigned(state: TopicState, number: int, target: Replicas) -> Iterator[Top
 def cancelled(state: TopicState, number: int) -> Iterator[TopicState]:
     """The controller cancels the reassignment of a partition."""
     one = dict(state.partitions).get(number)
-    if state.phase is Phase.PRESENT and one is not None and one.target is not None:
+    if state.phase is TopicPhase.PRESENT and one is not None and one.target is not None:
         yield state.with_partition(number, one._replace(target=None))
 
 
@@ -239,14 +239,14 @@ def reassigning(state: TopicState) -> Iterator[TopicState]:
 def served(state: TopicState, number: int) -> Iterator[TopicState]:
     """The controller knows a partition, and its topic is not being deleted."""
     one = dict(state.partitions).get(number)
-    if state.phase is Phase.PRESENT and one is not None:
+    if state.phase is TopicPhase.PRESENT and one is not None:
         yield state.with_partition(number, one._replace(is_known=True))
 
 
 def unknown(state: TopicState, number: int) -> Iterator[TopicState]:
     """The controller does not know a partition, or its topic is being deleted."""
     one = dict(state.partitions).get(number)
-    if state.phase is not Phase.PRESENT or one is None or not one.is_known:
+    if state.phase is not TopicPhase.PRESENT or one is None or not one.is_known:
         yield state
 
 
@@ -263,7 +263,7 @@ def has_configs(state: TopicState, wanted: Mapping[str, str | None]) -> Iterator
 
     The config znode of a topic that is being deleted may be gone."""
     configs = dict(state.configs)
-    if state.phase is Phase.DELETING or all(configs.get(n) == v for n, v in wanted.items()):
+    if state.phase is TopicPhase.DELETING or all(configs.get(n) == v for n, v in wanted.items()):
         yield state
 
 
@@ -271,7 +271,7 @@ def observed(
     state: TopicState, assignments: Mapping[int, ReplicaAssignment], configs: Configs
 ) -> Iterator[TopicState]:
     """At the end of the run, ZooKeeper has the topic with these partitions and configs."""
-    if state.phase is not Phase.PRESENT or state.configs != configs:
+    if state.phase is not TopicPhase.PRESENT or state.configs != configs:
         return
     for found in counted(state, len(assignments), len(assignments)):
         partitions = dict(found.partitions)
@@ -291,7 +291,7 @@ def _agrees(one: PartitionModel, found: ReplicaAssignment) -> bool:
 def _servable(state: TopicState, number: int) -> Iterator[PartitionModel]:
     """Yield a partition that the controller serves: as it is, and with a completed reassignment."""
     one = dict(state.partitions).get(number)
-    if state.phase is Phase.PRESENT and one is not None:
+    if state.phase is TopicPhase.PRESENT and one is not None:
         one = one._replace(is_known=True)
         yield one
         if one.target is not None:

@@ -23,11 +23,11 @@ from klamm.runtime.checks.observations import (
     History,
     IsrAnswered,
     IsrApplied,
+    ObservedShutdown,
     ReplicaChanged,
     ReplicasChanged,
     Requested,
     RoleChanged,
-    ShutDown,
     StateWritten,
     TopicWritten,
 )
@@ -232,7 +232,7 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         "Before the controller grants a shutdown, it sends the broker StopReplica or the current "
         "leader epoch for each replica on the broker.",
         "KAFKA-14140",
-        ShutDown,
+        ObservedShutdown,
         request.shutdown_stops_followers,
     ),
     "stale-controllers-are-refused": Invariant(

@@ -158,7 +158,7 @@ class EventEnded(NamedTuple):
     revived: Sequence[tuple[TopicPartition, int]]
 
 
-class ShutDown(NamedTuple):
+class ObservedShutdown(NamedTuple):
     """A controller granted a broker's controlled shutdown.
 
     ``broker_epoch``: epoch of the broker's registration. ``hosted``: replicas on the broker,
@@ -356,7 +356,7 @@ class History:
                 if stop.leader_epoch < 0 or stop.leader_epoch > self.sent_epochs.get(key, -1):
                     self.sent_epochs.pop(key, None)
 
-    def on_shut_down(self, event: ShutDown) -> None:
+    def on_shut_down(self, event: ObservedShutdown) -> None:
         """Record a granted controlled shutdown, unless a deposed controller granted it."""
         if self.elected.get(self.epoch) == event.controller:
             self.shut_down[event.broker] = (self.epoch, event.broker_epoch)

@@ -17,8 +17,8 @@ from klamm.runtime.checks.observations import (
     Answered,
     History,
     IsrAnswered,
+    ObservedShutdown,
     Requested,
-    ShutDown,
 )
 
 
@@ -102,7 +102,7 @@ def stop_replica_has_a_new_epoch(history: History, event: Requested) -> Iterator
             )
 
 
-def shutdown_stops_followers(history: History, event: ShutDown) -> Iterator[str]:
+def shutdown_stops_followers(history: History, event: ObservedShutdown) -> Iterator[str]:
     """KAFKA-14140: before a shutdown is granted, every replica on the broker is updated.
 
     The controller has sent StopReplica for each follower, and the new leader's epoch for each

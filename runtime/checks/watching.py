@@ -51,11 +51,11 @@ from klamm.runtime.checks.observations import (
     History,
     IsrAnswered,
     IsrApplied,
+    ObservedShutdown,
     ReplicaChanged,
     ReplicasChanged,
     Requested,
     RoleChanged,
-    ShutDown,
     State,
     StateWritten,
     TopicWritten,
@@ -67,7 +67,7 @@ from klamm.runtime.checks.replica_views import ReplicaViews, changed_partitions
 from klamm.runtime.checks.replicas import PartitionViews, ReplicationChecker, ReplicaView
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.statemachines.replica_state import ReplicaState
-from klamm.zk.data_tree import Change
+from klamm.zk.data_tree import TreeChange
 from klamm.zk.store import Check as CheckVersion
 from klamm.zk.store import WatchKind, WriteOp
 from klamm.zk.znodes import ControllerEpochZNode
@@ -177,7 +177,7 @@ class Watcher:
 
     # -- observations
 
-    def _on_commit(self, session: int, changes: Sequence[Change]) -> None:
+    def _on_commit(self, session: int, changes: Sequence[TreeChange]) -> None:
         self._take_rows()
         history, tree = self._history, self._world.server.tree
         writer = self._writer(session)
@@ -197,7 +197,7 @@ class Watcher:
         for change in changes:
             self._on_change(change, writer)
 
-    def _on_change(self, change: Change, writer: int) -> None:
+    def _on_change(self, change: TreeChange, writer: int) -> None:
         history, path = self._history, change.path
         node = self._world.server.tree.nodes.get(path)
         if found := STATE_PATH.fullmatch(path):
@@ -276,7 +276,7 @@ class Watcher:
                 registered = history.registered.get(asked.broker_id, 0)
                 broker = self._broker(asked.broker_id)
                 hosted = {} if broker is None else broker.replica_manager.partitions
-                granted = ShutDown(source.id, asked.broker_id, registered, hosted)
+                granted = ObservedShutdown(source.id, asked.broker_id, registered, hosted)
                 self._check(granted)
                 history.on_shut_down(granted)
             case (

@@ -17,7 +17,7 @@ from klamm.cluster.requests import Message
 from klamm.controller.kafka_controller import KafkaController
 from klamm.runtime.node import Node
 from klamm.zk.kazoo_session import KazooSession
-from klamm.zk.store import Listener
+from klamm.zk.store import StoreListener
 
 
 class EventThread:
@@ -138,7 +138,7 @@ class RunningNode:
     transport: MortalTransport
     journal: MortalJournal
     event_thread: EventThread | None = None
-    listener: Listener | None = None
+    listener: StoreListener | None = None
     is_paused: bool = False
 
     @property
@@ -159,7 +159,7 @@ class RunningNode:
             return None
         return controller.context.epoch
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: StoreListener) -> None:
         """Pass the session's events to ``listener`` until ``silence`` is called."""
         self.listener = listener
         self.session.add_listener(listener)

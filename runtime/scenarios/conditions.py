@@ -16,7 +16,7 @@ import msgspec
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import NO_LEADER, TopicPartition
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.steps import Check, Condition, Step, ToolResult
+from klamm.runtime.scenarios.steps import Condition, Step, StepCheck, ToolResult
 from klamm.zk.store import GetChildren, GetData, ReadResult, ResultCode
 
 Json = dict[str, Any]
@@ -46,7 +46,7 @@ class ClusterView:
         """
         self.tool = None
         if Condition("controller", MOVED) in [
-            check.condition for check in step.checks if isinstance(check, Check)
+            check.condition for check in step.checks if isinstance(check, StepCheck)
         ]:
             self._epoch_before = self.controller_epoch()
         self.skip_rows()
@@ -140,7 +140,7 @@ def as_listed(value: Any) -> list[Any]:
 Look = Callable[[ClusterView, Any], Any]
 
 
-class Kind(NamedTuple):
+class ConditionEvaluator(NamedTuple):
     """How a kind of condition is evaluated.
 
     ``look`` returns the actual value; ``accepts`` compares it with the expected value."""
@@ -310,31 +310,39 @@ def _some(seen: str, _: Any) -> bool:
     return not seen.startswith("0 ")
 
 
-CONDITIONS: Final[Mapping[str, Kind]] = {
-    "brokers": Kind(_brokers, lambda seen, wanted: seen == sorted(map(int, wanted))),
-    "unregistered": Kind(_unregistered),
-    "leader": Kind(_for_each(lambda view, tp: view.state(tp).get("leader"))),
-    "isr": Kind(_for_each(_isr), _same_isrs),
-    "leader_epoch": Kind(_for_each(lambda view, tp: view.state(tp).get("leader_epoch"))),
-    "acknowledged": Kind(_for_each(_acknowledged)),
-    "acknowledged_at_least": Kind(_for_each(_acknowledged), _are_at_least),
-    "consumed": Kind(_for_each(lambda view, tp: view.driver.clients.consumed(partition_of(tp)))),
-    "replicas": Kind(_for_each(ClusterView.replicas)),
-    "partition_state": Kind(_for_each(_partition_state)),
-    "hosts": Kind(_for_each(_hosts)),
-    "offline_partitions": Kind(_offline_partitions),
-    "controller": Kind(_controller),
-    "controller_epoch": Kind(lambda view, _: view.controller_epoch()),
-    "exists": Kind(_exists, _all_there),
-    "absent": Kind(_exists, _nothing),
-    "znode": Kind(_for_each(_znode)),
-    "deleted": Kind(_deleted, _all_there),
-    "reassigning": Kind(_reassigning, lambda seen, wanted: sorted(seen) == sorted(wanted)),
-    "not_reassigning": Kind(_not_reassigning, _nothing),
-    "healthy": Kind(_unhealthy, _nothing),
-    "agrees": Kind(lambda view, _: view.driver.disagreements_with_zookeeper(), _nothing),
-    "exit_code": Kind(_exit_code),
-    "output": Kind(_output, _contains),
-    "journal": Kind(_journal, _some),
+CONDITIONS: Final[Mapping[str, ConditionEvaluator]] = {
+    "brokers": ConditionEvaluator(_brokers, lambda seen, wanted: seen == sorted(map(int, wanted))),
+    "unregistered": ConditionEvaluator(_unregistered),
+    "leader": ConditionEvaluator(_for_each(lambda view, tp: view.state(tp).get("leader"))),
+    "isr": ConditionEvaluator(_for_each(_isr), _same_isrs),
+    "leader_epoch": ConditionEvaluator(
+        _for_each(lambda view, tp: view.state(tp).get("leader_epoch"))
+    ),
+    "acknowledged": ConditionEvaluator(_for_each(_acknowledged)),
+    "acknowledged_at_least": ConditionEvaluator(_for_each(_acknowledged), _are_at_least),
+    "consumed": ConditionEvaluator(
+        _for_each(lambda view, tp: view.driver.clients.consumed(partition_of(tp)))
+    ),
+    "replicas": ConditionEvaluator(_for_each(ClusterView.replicas)),
+    "partition_state": ConditionEvaluator(_for_each(_partition_state)),
+    "hosts": ConditionEvaluator(_for_each(_hosts)),
+    "offline_partitions": ConditionEvaluator(_offline_partitions),
+    "controller": ConditionEvaluator(_controller),
+    "controller_epoch": ConditionEvaluator(lambda view, _: view.controller_epoch()),
+    "exists": ConditionEvaluator(_exists, _all_there),
+    "absent": ConditionEvaluator(_exists, _nothing),
+    "znode": ConditionEvaluator(_for_each(_znode)),
+    "deleted": ConditionEvaluator(_deleted, _all_there),
+    "reassigning": ConditionEvaluator(
+        _reassigning, lambda seen, wanted: sorted(seen) == sorted(wanted)
+    ),
+    "not_reassigning": ConditionEvaluator(_not_reassigning, _nothing),
+    "healthy": ConditionEvaluator(_unhealthy, _nothing),
+    "agrees": ConditionEvaluator(
+        lambda view, _: view.driver.disagreements_with_zookeeper(), _nothing
+    ),
+    "exit_code": ConditionEvaluator(_exit_code),
+    "output": ConditionEvaluator(_output, _contains),
+    "journal": ConditionEvaluator(_journal, _some),
 }
 """The kinds of conditions, keyed by their names in scenarios."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from klamm.runtime.scenarios.conditions import ClusterView, evaluate_condition
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.runner import NOT_OBSERVABLE, CheckResult
-from klamm.runtime.scenarios.steps import Check, Step
+from klamm.runtime.scenarios.steps import Step, StepCheck
 
 _CHANGE_WITHOUT_TRACE: Final = ("acknowledged", "acknowledged_at_least", "consumed", "hosts")
 """Conditions that can become true without a change in ZooKeeper and without a journal row."""
@@ -17,7 +17,7 @@ _CHANGE_WITHOUT_TRACE: Final = ("acknowledged", "acknowledged_at_least", "consum
 class Occurrences:
     """Records when each of several conditions first holds, from its creation on."""
 
-    def __init__(self, checks: Sequence[Check], driver: ScenarioDriver) -> None:
+    def __init__(self, checks: Sequence[StepCheck], driver: ScenarioDriver) -> None:
         self._driver = driver
         self._view = ClusterView(driver)
         self._view.begin_step(Step("", (), tuple(checks)))

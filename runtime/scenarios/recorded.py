@@ -28,7 +28,7 @@ from klamm.runtime.scenarios.diff import compare_scenario
 from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.rows import Json, StepRecord, requests_of, transition_of
 from klamm.runtime.scenarios.runner import StepResult
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step, ToolResult
+from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck, ToolResult
 from klamm.zk.store import ResultCode
 
 SESSION_TIMEOUT_MS: Final = 2_000
@@ -168,7 +168,7 @@ def _step(recorded: Json, scenario: Json, registered_before: Iterable[int]) -> S
     step = recorded["step"]
     parts = [previous["step"] for previous in recorded.get("with_previous_steps", ())] + [step]
     met = recorded.get("until_met", ())
-    checks: list[Check | Quiesce] = [
+    checks: list[StepCheck | Quiesce] = [
         _check(_condition(wanted), came_about and not _was_passed(wanted, recorded["tree"]))
         for wanted, came_about in zip(step.get("until", ()), met, strict=True)
     ]
@@ -184,9 +184,9 @@ def _step(recorded: Json, scenario: Json, registered_before: Iterable[int]) -> S
     )
 
 
-def _check(condition: Condition, is_waited_for: bool) -> Check:
+def _check(condition: Condition, is_waited_for: bool) -> StepCheck:
     moment = Moment.UNTIL if is_waited_for else Moment.EXPECT
-    return Check(moment, condition, is_required=False)
+    return StepCheck(moment, condition, is_required=False)
 
 
 def _condition(wanted: Json) -> Condition:
@@ -270,7 +270,7 @@ def _was_passed(condition: Json, tree_after: Json) -> bool:
 # -- observations
 
 
-class Recorder:
+class ScenarioRecorder:
     """Records what a cluster does after the recorder is created."""
 
     def __init__(self, driver: ScenarioDriver) -> None:

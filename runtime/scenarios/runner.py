@@ -19,7 +19,7 @@ from klamm.runtime.cluster import Cluster
 from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import ClusterView, evaluate_condition
 from klamm.runtime.scenarios.driver import ScenarioDriver
-from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Check, Condition, Step, ToolResult
+from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS, Condition, Step, StepCheck, ToolResult
 from klamm.runtime.scenarios.tools import ScenarioTools
 from klamm.zk.store import ResultCode, Store, WriteOp
 
@@ -31,7 +31,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     ``is_met`` is None if the cluster does not show the condition."""
 
-    check: Check
+    check: StepCheck
     is_met: bool | None
     seen: Any
     at_ms: float
@@ -89,7 +89,7 @@ class ScenarioRunner:
                 break
         return StepResult(step, began_ms, driver.elapsed_ms, tuple(results), view.tool)
 
-    def _check(self, check: Check) -> CheckResult:
+    def _check(self, check: StepCheck) -> CheckResult:
         if check.condition.kind in self.driver.unobservable:
             if check.moment.is_awaited:
                 self.driver.quiesce()

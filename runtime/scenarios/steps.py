@@ -412,7 +412,7 @@ class Moment(Enum):
         return self in (Moment.UNTIL, Moment.EVENTUALLY)
 
 
-class Check(msgspec.Struct, frozen=True):
+class StepCheck(msgspec.Struct, frozen=True):
     """A condition, and when it is checked. ``place``: FILE:LINE:COLUMN in the drill file.
 
     If a check with ``is_required`` fails, the remaining checks of the step are skipped.
@@ -437,7 +437,7 @@ class Step(msgspec.Struct, frozen=True):
 
     name: str
     actions: tuple[Action, ...] = ()
-    checks: tuple[Check | Quiesce, ...] = ()
+    checks: tuple[StepCheck | Quiesce, ...] = ()
     place: str = ""
     branches: tuple[tuple[Step, ...], ...] = ()
     trigger: Trigger | None = None

@@ -21,7 +21,7 @@ from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.fault_periods import FaultPeriods
 from klamm.runtime.scenarios.steps import Step
 from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.zk.data_tree import Change
+from klamm.zk.data_tree import TreeChange
 from klamm.zk.store import WatchKind
 
 MOST_EVENTS: Final = 5_000
@@ -226,7 +226,7 @@ class RunTrace:
         if not isinstance(message.body, _DATA):
             self._add(Sent(self._driver.elapsed_ms, len(self._driver.rows), message))
 
-    def _on_commit(self, session: int, changes: Sequence[Change]) -> None:
+    def _on_commit(self, session: int, changes: Sequence[TreeChange]) -> None:
         world = self._cluster
         assert isinstance(world, SimulatedWorld)
         for id_, running in world.nodes.items():

@@ -27,7 +27,7 @@ _RESTART_MS: Final = 1_000.0
 """How long the restart of a broker takes: all messages to its old process are lost meanwhile."""
 
 
-class Operation(NamedTuple):
+class ControllerOperation(NamedTuple):
     """An operation of a controller: its broker, the event in progress, and the operation as text.
 
     ``event`` is empty if the controller was not processing an event."""
@@ -55,7 +55,7 @@ class CrashPoint:
         act: Callable[[Address], None],
         is_counted: Callable[[Address], bool] = lambda address: address.role == CONTROLLER,
     ) -> None:
-        self.operations: list[Operation] = []
+        self.operations: list[ControllerOperation] = []
         self.has_happened = False
         self._world = world
         self._at = at
@@ -70,7 +70,9 @@ class CrashPoint:
         address = self._world.scheduler.current
         if self.has_happened or address is None or not self._is_counted(address):
             return
-        self.operations.append(Operation(address.id, _event(self._world, address.id), _text(op)))
+        self.operations.append(
+            ControllerOperation(address.id, _event(self._world, address.id), _text(op))
+        )
         if len(self.operations) - 1 == self._at:
             self.has_happened = True
             self._act(address)

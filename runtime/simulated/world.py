@@ -55,7 +55,7 @@ from klamm.zk.store import ReadOp, Transaction
 OpenLog = Callable[[int, Clock], StateChangeLog]
 
 
-class Observer(Protocol):
+class ActorObserver(Protocol):
     """Interface of an object that is called before and after an actor runs."""
 
     def before(self, actor: Actor) -> None:
@@ -124,7 +124,7 @@ class SimulatedWorld:
         self.disks = ClusterDisks(spec, stores, self.copying, self.journal, self._send_event)
         self.errors: list[str] = []
         self.on_crash = self.kill
-        self.observer: Observer | None = None
+        self.observer: ActorObserver | None = None
         self._open_log = open_log
         self._shut_down: list[int] = []
         self._halted: list[int] = []

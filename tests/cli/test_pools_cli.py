@@ -13,7 +13,7 @@ import pytest
 from klamm.cli.connect import open_store
 from klamm.cli.main import main
 from klamm.cluster.types import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from klamm.zk.dump import ZNode, dump
+from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicPartitionStateZNode, TopicZNode
 from tests.waiting import WaitingEnds
@@ -33,22 +33,28 @@ TOPICS: Topics = {
 }
 
 
-def tree(topics: Topics, brokers: range = range(1, 10), racks: str = "") -> list[ZNode]:
+def tree(topics: Topics, brokers: range = range(1, 10), racks: str = "") -> list[DumpedZNode]:
     """The znodes that klamm zk dump gives of such a cluster; every preferred leader leads."""
-    found = [ZNode("/brokers", None), ZNode("/brokers/ids", None), ZNode("/brokers/topics", None)]
+    found = [
+        DumpedZNode("/brokers", None),
+        DumpedZNode("/brokers/ids", None),
+        DumpedZNode("/brokers/topics", None),
+    ]
     for id_ in brokers:
         info = BrokerInfo(Broker(id_, (), racks[id_ - 1] if racks else None))
-        found.append(ZNode(BrokerIdZNode.path(id_), BrokerIdZNode.encode(info, 1).decode()))
+        found.append(DumpedZNode(BrokerIdZNode.path(id_), BrokerIdZNode.encode(info, 1).decode()))
     for topic, assignments in topics.items():
         partitions = {
             TopicPartition(topic, number): assignment
             for number, assignment in enumerate(assignments)
         }
-        found.append(ZNode(TopicZNode.path(topic), TopicZNode.encode(None, partitions).decode()))
+        found.append(
+            DumpedZNode(TopicZNode.path(topic), TopicZNode.encode(None, partitions).decode())
+        )
         for tp, assignment in partitions.items():
             state = LeaderAndIsr(assignment.replicas[0], 0, assignment.replicas)
             data = TopicPartitionStateZNode.encode(state, 1).decode()
-            found.append(ZNode(TopicPartitionStateZNode.path(tp), data))
+            found.append(DumpedZNode(TopicPartitionStateZNode.path(tp), data))
     return found
 
 
@@ -56,7 +62,7 @@ def tree(topics: Topics, brokers: range = range(1, 10), racks: str = "") -> list
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     """Run `klamm pools VERB` on the article's pools and a dump of these znodes."""
 
-    def run(verb: str, znodes: list[ZNode], *args: str) -> tuple[int, str, str]:
+    def run(verb: str, znodes: list[DumpedZNode], *args: str) -> tuple[int, str, str]:
         path = tmp_path / "dump.json"
         path.write_bytes(msgspec.json.encode(znodes))
         code = main(["pools", verb, "--pools", POOLS, "--dump", str(path), *args])
@@ -191,12 +197,15 @@ def test_dead_brokers_are_reported_and_replaced_only_on_request(run: Any) -> Non
 
 
 def test_topics_that_are_being_deleted_are_left_out(run: Any) -> None:
-    marked = [ZNode("/admin/delete_topics", None), ZNode("/admin/delete_topics/T1", None)]
+    marked = [
+        DumpedZNode("/admin/delete_topics", None),
+        DumpedZNode("/admin/delete_topics/T1", None),
+    ]
     assert "T1" not in run("check", [*tree(TOPICS), *marked])[1]
 
 
 def test_a_malformed_topic_is_reported_and_makes_a_clean_check_inconclusive(run: Any) -> None:
-    broken = ZNode("/brokers/topics/T2", "{")
+    broken = DumpedZNode("/brokers/topics/T2", "{")
     code, out, err = run("check", [*tree({"T1": lists((1,))}), broken])
     assert (code, out) == (12, "0 violations, 1 topic, 1 partition\n")
     assert err == "warning: malformed znode /brokers/topics/T2: not JSON\n"
@@ -263,22 +272,22 @@ def test_what_is_wrong_is_one_line(
 @pytest.mark.parametrize(
     ("znodes", "code", "said"),
     [
-        ([ZNode("/", None)], 1, "error: znode /brokers/ids does not exist\n"),
+        ([DumpedZNode("/", None)], 1, "error: znode /brokers/ids does not exist\n"),
         (
-            [ZNode("brokers", None)],
+            [DumpedZNode("brokers", None)],
             2,
             " is not a dump: line 1: 'brokers' is not a valid znode path\n",
         ),
-        ([ZNode("/a", base64="?")], 2, " is not a dump: line 1: invalid base64 data of /a"),
+        ([DumpedZNode("/a", base64="?")], 2, " is not a dump: line 1: invalid base64 data of /a"),
         (
-            [ZNode("/a", "", ephemeral_owner="x")],
+            [DumpedZNode("/a", "", ephemeral_owner="x")],
             2,
             " is not a dump: line 1: the ephemeral_owner of /a",
         ),
     ],
 )
 def test_a_dump_of_something_else_is_one_line(
-    run: Any, znodes: list[ZNode], code: int, said: str
+    run: Any, znodes: list[DumpedZNode], code: int, said: str
 ) -> None:
     ended, out, err = run("check", znodes)
     assert (ended, out) == (code, "")

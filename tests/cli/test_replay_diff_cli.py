@@ -14,7 +14,7 @@ from klamm.cli.main import main
 from klamm.cluster.journal import JournalRow
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.zk.dump import ZNode, dump
+from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.znodes import TopicPartitionStateZNode
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
@@ -34,7 +34,7 @@ def world() -> SimulatedWorld:
 
 
 @pytest.fixture(scope="module")
-def znodes(world: SimulatedWorld) -> list[ZNode]:
+def znodes(world: SimulatedWorld) -> list[DumpedZNode]:
     store = world.open_store()
     found = dump(store)
     store.close()
@@ -47,7 +47,7 @@ def journal(world: SimulatedWorld, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def dumped(znodes: list[ZNode], tmp_path: Path) -> Path:
+def dumped(znodes: list[DumpedZNode], tmp_path: Path) -> Path:
     path = tmp_path / "dump.json"
     path.write_bytes(msgspec.json.encode(znodes))
     return path
@@ -189,7 +189,7 @@ def test_a_log_beside_a_live_zookeeper(
 
 
 def test_a_log_beside_a_dump(
-    journal: Path, dumped: Path, znodes: list[ZNode], capsys: pytest.CaptureFixture[str]
+    journal: Path, dumped: Path, znodes: list[DumpedZNode], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, told = diff(capsys, journal, dumped, "--json")
     found: dict[str, Any] = json.loads("\n".join(told))

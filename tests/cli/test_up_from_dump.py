@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from klamm.cli.main import main
 from klamm.cluster.types import Broker, EndPoint, ReplicaAssignment, TopicPartition
 from klamm.server.data_dir import read_address
-from klamm.zk.dump import ZNode
+from klamm.zk.dump import DumpedZNode
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicZNode
 from tests.serving import klamm, klamm_up, start_klamm
 from tests.waiting import wait_until
@@ -23,13 +23,13 @@ SESSION = "0x100000000000001"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def registration(broker_id: int, rack: str | None) -> ZNode:
+def registration(broker_id: int, rack: str | None) -> DumpedZNode:
     broker = Broker(broker_id, (EndPoint(f"host{broker_id}", 9094, "INSIDE", "SSL"),), rack)
     data = BrokerIdZNode.encode(BrokerInfo(broker), 1).decode()
-    return ZNode(f"/brokers/ids/{broker_id}", data, ephemeral_owner=SESSION)
+    return DumpedZNode(f"/brokers/ids/{broker_id}", data, ephemeral_owner=SESSION)
 
 
-def state(partition: int, leader: int, epoch: int, isr: list[int]) -> ZNode:
+def state(partition: int, leader: int, epoch: int, isr: list[int]) -> DumpedZNode:
     values = {
         "controller_epoch": 40,
         "leader": leader,
@@ -37,21 +37,21 @@ def state(partition: int, leader: int, epoch: int, isr: list[int]) -> ZNode:
         "leader_epoch": epoch,
         "isr": isr,
     }
-    return ZNode(f"/brokers/topics/t/partitions/{partition}/state", json.dumps(values))
+    return DumpedZNode(f"/brokers/topics/t/partitions/{partition}/state", json.dumps(values))
 
 
-def cluster() -> list[ZNode]:
+def cluster() -> list[DumpedZNode]:
     """Brokers 7, 102 and 70000 run, 102 led them at epoch 41; 90000 holds a replica and is dead."""
     replicas = [(7, 102, 70_000), (102, 7, 70_000), (70_000, 90_000, 7)]
     assignment = {TopicPartition("t", n): ReplicaAssignment(r) for n, r in enumerate(replicas)}
     controller = '{"version":1,"brokerid":102,"timestamp":"1"}'
     return [
-        ZNode("/", None),
-        ZNode("/brokers/topics/t", TopicZNode.encode(TOPIC_ID, assignment).decode()),
-        ZNode("/cluster/id", '{"version":"1","id":"abcdefghijklmnopqrstuv"}'),
-        ZNode("/config/topics/t", '{"version":1,"config":{"retention.ms":"1"}}'),
-        ZNode("/controller", controller, ephemeral_owner=SESSION),
-        ZNode("/controller_epoch", "41"),
+        DumpedZNode("/", None),
+        DumpedZNode("/brokers/topics/t", TopicZNode.encode(TOPIC_ID, assignment).decode()),
+        DumpedZNode("/cluster/id", '{"version":"1","id":"abcdefghijklmnopqrstuv"}'),
+        DumpedZNode("/config/topics/t", '{"version":1,"config":{"retention.ms":"1"}}'),
+        DumpedZNode("/controller", controller, ephemeral_owner=SESSION),
+        DumpedZNode("/controller_epoch", "41"),
         registration(7, "a"),
         registration(102, "b"),
         registration(70_000, None),
@@ -61,7 +61,7 @@ def cluster() -> list[ZNode]:
     ]
 
 
-def write(path: Path, znodes: list[ZNode]) -> Path:
+def write(path: Path, znodes: list[DumpedZNode]) -> Path:
     lines = [
         json.dumps(
             {
@@ -146,7 +146,7 @@ def test_ctrl_c_while_it_is_loaded_and_the_same_command_again(
     chroot: str, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
     root = f"/{chroot.rpartition('/')[2]}/copy"
-    more = [ZNode(f"/config/users/{number:06}", "x" * 300) for number in range(60_000)]
+    more = [DumpedZNode(f"/config/users/{number:06}", "x" * 300) for number in range(60_000)]
     path = write(tmp_path / "dump.json", [*cluster(), *more])
     words = ("up", "--from-dump", str(path), "--zookeeper", f"{chroot}/copy")
     more_words = ("--port", "0", "--data-dir", str(tmp_path / "data"))
@@ -199,14 +199,14 @@ def test_what_does_not_go_together_is_one_line(
 @pytest.mark.parametrize(
     ("znodes", "said"),
     [
-        ([ZNode("/", None)], "contains no Kafka cluster: /brokers/topics"),
-        ([ZNode("/kafka/brokers/ids", None)], "contains a cluster below the chroot /kafka"),
-        ([ZNode("/brokers/topics", None)], "contains no brokers"),
-        ([*cluster()[:5], ZNode("/controller_epoch", "x")], "/controller_epoch is malformed"),
+        ([DumpedZNode("/", None)], "contains no Kafka cluster: /brokers/topics"),
+        ([DumpedZNode("/kafka/brokers/ids", None)], "contains a cluster below the chroot /kafka"),
+        ([DumpedZNode("/brokers/topics", None)], "contains no brokers"),
+        ([*cluster()[:5], DumpedZNode("/controller_epoch", "x")], "/controller_epoch is malformed"),
     ],
 )
 def test_a_dump_of_something_else_is_one_line(
-    tmp_path: Path, znodes: list[ZNode], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, znodes: list[DumpedZNode], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "dump.json", znodes)
     data_dir = tmp_path / "data"

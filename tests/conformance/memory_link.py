@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from klamm.zk.memory_store import LostReply, MemoryServer, MemoryStore
 from klamm.zk.store import (
-    Listener,
     ReadOp,
     ReadResult,
     Store,
     StoreEvent,
+    StoreListener,
     Transaction,
     TxnResult,
 )
@@ -100,10 +100,10 @@ class _TakingTurns:
         with self._turn:
             return self._store.write(transactions)
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: StoreListener) -> None:
         self._store.add_listener(listener)
 
-    def remove_listener(self, listener: Listener) -> None:
+    def remove_listener(self, listener: StoreListener) -> None:
         self._store.remove_listener(listener)
 
     def reopen(self) -> None:

@@ -12,7 +12,7 @@ from klamm.runtime.actions import MoveController
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import read_dumped_cluster
-from klamm.zk.dump import ZNode, dump
+from klamm.zk.dump import DumpedZNode, dump
 from tests.dumps import (
     RecordedTree,
     Tree,
@@ -87,10 +87,10 @@ def test_no_broker_is_considered_dead_while_others_register(chroot: str, tmp_pat
     state = {"controller_epoch": 1, "leader": 0, "version": 1, "leader_epoch": 7, "isr": ids}
     topic = {"version": 1, "partitions": {str(number): ids for number in range(20)}}
     znodes = [
-        *(ZNode(f"/brokers/ids/{id_}", registration(id_, True)) for id_ in ids),
-        ZNode("/brokers/topics/t", json.dumps(topic)),
+        *(DumpedZNode(f"/brokers/ids/{id_}", registration(id_, True)) for id_ in ids),
+        DumpedZNode("/brokers/topics/t", json.dumps(topic)),
         *(
-            ZNode(f"/brokers/topics/t/partitions/{number}/state", json.dumps(state))
+            DumpedZNode(f"/brokers/topics/t/partitions/{number}/state", json.dumps(state))
             for number in range(20)
         ),
     ]

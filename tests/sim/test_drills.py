@@ -20,7 +20,7 @@ from klamm.drills.text import verdict_lines
 from klamm.drills.values import Drill
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Step
+from klamm.runtime.scenarios.steps import Condition, Moment, Step, StepCheck
 from klamm.runtime.simulated.world import SimulatedWorld
 from tests.scenarios import SCENARIOS
 
@@ -94,12 +94,12 @@ def falsified(condition: Condition) -> Condition:
     return Condition(condition.kind, wanted)
 
 
-def variants(name: str) -> Iterator[tuple[str, Drill, Check]]:
+def variants(name: str) -> Iterator[tuple[str, Drill, StepCheck]]:
     """The drill with one condition falsified, for each that its file has."""
     drill = named_drill(name)
     for step_no, step in enumerate(drill.steps):
         for check_no, check in enumerate(step.checks):
-            if not isinstance(check, Check) or check.condition == Condition("exit_code", 0):
+            if not isinstance(check, StepCheck) or check.condition == Condition("exit_code", 0):
                 continue
             wrong = msgspec.structs.replace(
                 check, condition=falsified(check.condition), timeout_ms=6_000
@@ -116,7 +116,7 @@ def variants(name: str) -> Iterator[tuple[str, Drill, Check]]:
 
 
 @functools.cache
-def all_variants() -> dict[str, tuple[Drill, Check]]:
+def all_variants() -> dict[str, tuple[Drill, StepCheck]]:
     return {
         where: (drill, check)
         for name in NAMES

@@ -12,7 +12,7 @@ from klamm.runtime.checks.agreement import check_simulated_world, context_of_sim
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.server.config import ServerConfig
 from klamm.server.dumped_cluster import DumpedCluster, read_dumped_cluster
-from klamm.zk.dump import ZNode, dump
+from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.dump_load import load
 from klamm.zk.store import Create, Delete
 from tests.dumps import RULES, RecordedTree, Tree, recorded_trees, tree_of, unexplained
@@ -72,14 +72,14 @@ def test_a_recorded_tree_goes_up_and_only_documented_writes_occur(tree: Recorded
     assert disagreements(world, moved) == []
 
 
-def changed(tree: RecordedTree, without: str, *added: ZNode) -> RecordedTree:
+def changed(tree: RecordedTree, without: str, *added: DumpedZNode) -> RecordedTree:
     """A tree without the znodes that match, and with others."""
     kept = [znode for znode in tree.znodes if not re.fullmatch(without, znode.path)]
     return tree._replace(znodes=(*kept, *added))
 
 
-def json_znode(path: str, value: object) -> ZNode:
-    return ZNode(path, json.dumps(value), ephemeral_owner="0x0")
+def json_znode(path: str, value: object) -> DumpedZNode:
+    return DumpedZNode(path, json.dumps(value), ephemeral_owner="0x0")
 
 
 T0 = {"topic": "t", "partition": 0}
@@ -96,7 +96,7 @@ PENDING = {
             {"version": 1, "partitions": [{**T0, "replicas": [2, 0]}]},
         ),
     ),
-    "a deletion": ("", ZNode("/admin/delete_topics/t", None, ephemeral_owner="0x0")),
+    "a deletion": ("", DumpedZNode("/admin/delete_topics/t", None, ephemeral_owner="0x0")),
     "an election": (
         "/brokers/topics/t/partitions/0/state",
         json_znode("/admin/preferred_replica_election", {"version": 1, "partitions": [T0]}),

@@ -14,7 +14,7 @@ from klamm.runtime.scenarios import steps
 from klamm.runtime.scenarios.conditions import CONDITIONS
 from klamm.runtime.scenarios.runner import ScenarioRunner
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step
+from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
 from klamm.runtime.simulated.world import SimulatedWorld
 
 T = "/brokers/topics/t"
@@ -86,7 +86,7 @@ def look(conditions: list[Condition]) -> list[tuple[bool, Any]]:
         steps.Wait(1_000),
         steps.RunTool("topics", ("--zookeeper", "z", "--list")),
     )
-    checks = [Check(Moment.EXPECT, condition, is_required=False) for condition in conditions]
+    checks = [StepCheck(Moment.EXPECT, condition, is_required=False) for condition in conditions]
     result = runner.run_step(Step("look", done, tuple(checks)))
     return [(check.is_met, check.seen) for check in result.checks]
 
@@ -109,7 +109,7 @@ def test_a_condition_holds_or_not_and_says_what_is_seen(kind: str) -> None:
 
 def test_a_cluster_is_healthy_until_a_broker_dies_and_again_when_it_is_back() -> None:
     runner, _ = four_brokers()
-    healthy = Check(Moment.EXPECT, Condition("healthy", True), is_required=False)
+    healthy = StepCheck(Moment.EXPECT, Condition("healthy", True), is_required=False)
     seen = []
     for done in ((), (actions.Kill(2), steps.Wait(7_000)), (actions.Start(2), steps.Wait(2_000))):
         result = runner.run_step(Step("s", done, (healthy,)))
@@ -120,7 +120,7 @@ def test_a_cluster_is_healthy_until_a_broker_dies_and_again_when_it_is_back() ->
 
 def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:
     runner, _ = four_brokers()
-    moved = Check(Moment.EXPECT, Condition("controller", "moved"), is_required=False)
+    moved = StepCheck(Moment.EXPECT, Condition("controller", "moved"), is_required=False)
     not_moved, did = (
         runner.run_step(Step("s", done, (Quiesce(), moved))).checks[0]
         for done in ((), (actions.MoveController(),))
@@ -132,8 +132,8 @@ def test_a_controller_moved_only_if_it_did_since_the_step_began() -> None:
 def test_a_check_that_is_required_and_fails_is_the_last() -> None:
     runner, driver = four_brokers()
     impossible = Condition("exists", ["/nowhere"])
-    optional = Check(Moment.UNTIL, impossible, timeout_ms=100, is_required=False)
-    required = Check(Moment.EXPECT, impossible)
+    optional = StepCheck(Moment.UNTIL, impossible, timeout_ms=100, is_required=False)
+    required = StepCheck(Moment.EXPECT, impossible)
     began_ms = driver.elapsed_ms
     result = runner.run_step(Step("s", (), (optional, required, required)))
     assert [check.is_met for check in result.checks] == [False, False]

@@ -12,7 +12,7 @@ from klamm.replay.engines import Engine, rows
 from klamm.replay.event_files import Folders
 from klamm.replay.event_schema import DAMAGED_SCHEMA, NAMES_SCHEMA, SCHEMA_VERSION, SOURCES, code_of
 from klamm.replay.event_table import EventTable, Manifest
-from klamm.replay.sources import Source, SourceOptions
+from klamm.replay.sources import LogSource, SourceOptions
 
 
 class At(SimpleNamespace):
@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 
 def read_source(
-    engine: Engine, source: Source, paths: Sequence[Path], options: SourceOptions | None = None
+    engine: Engine, source: LogSource, paths: Sequence[Path], options: SourceOptions | None = None
 ) -> Told:
     """What a source reads in some files."""
     with tempfile.TemporaryDirectory() as name:

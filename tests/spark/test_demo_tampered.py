@@ -12,7 +12,7 @@ import pytest
 from klamm.cli.demo import show, story
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.runtime.checks.agreement import StoredCluster
-from klamm.runtime.demo import AUTOMATIC, Step, StepBegins
+from klamm.runtime.demo import AUTOMATIC, DemoStep, StepBegins
 from klamm.runtime.demo_stage import DemoOptions
 from klamm.zk.kazoo_session import KazooSession
 from klamm.zk.kazoo_store import KazooStore
@@ -22,11 +22,11 @@ from klamm.zk.znodes import TopicPartitionStateZNode
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def tampered(steps: Iterable[StepBegins | Step]) -> Iterator[StepBegins | Step]:
+def tampered(steps: Iterable[StepBegins | DemoStep]) -> Iterator[StepBegins | DemoStep]:
     """The story, with a state znode rewritten behind everybody's back before it is checked."""
     connect_string = ""
     for step in steps:
-        if isinstance(step, Step) and "zookeeper" in step.facts:
+        if isinstance(step, DemoStep) and "zookeeper" in step.facts:
             connect_string = step.facts["zookeeper"]
         if isinstance(step, StepBegins) and step.title.startswith("Compare brokers"):
             store = KazooStore(KazooSession(connect_string, 5_000))

@@ -26,7 +26,7 @@ from klamm.replay.event_table import (
 )
 from klamm.replay.ingest import ingest, make_table
 from klamm.replay.page import replay_page
-from klamm.replay.page_head import Asked
+from klamm.replay.page_head import Replayed
 from klamm.replay.progress import Progress
 from klamm.replay.run import answer
 from klamm.replay.sources import SourceOptions
@@ -146,7 +146,7 @@ def test_a_cluster_that_was_restarted_is_one_run(engine: Engine, tmp_path: Path)
             (at["detail"], at["t_ms"], at["first_epoch"], at["last_epoch"])
             for at in found.listings["starts"].rows
         ]
-        page = replay_page(Asked("x", None, [], {}), found)
+        page = replay_page(Replayed("x", None, [], {}), found)
     assert starts == [("first ", 1_000, 1, 1), ("second ", 2_000, 2, 2)]
     tables = [block for at in page.sections for block in at.blocks if isinstance(block, Table)]
     (listed,) = (table.rows for table in tables if table.title == "Starts of klamm up")

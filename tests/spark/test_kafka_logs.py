@@ -18,7 +18,7 @@ from klamm.replay.event_table import open_table
 from klamm.replay.ingest import make_table
 from klamm.replay.questions.reassignments import reassignments
 from klamm.replay.readings import kafka_readings, readings
-from klamm.replay.sources import Source, SourceOptions
+from klamm.replay.sources import LogSource, SourceOptions
 from klamm.replay.sources.file_parts import FilePart
 from klamm.replay.sources.kafka_log_files import plan
 from klamm.replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
@@ -37,7 +37,9 @@ Read = Callable[..., tuple[list[At], list[At]]]
 def read(duckdb: Engine) -> Read:
     """Events in their order, without rows about levels, and damaged lines."""
 
-    def reading(source: Source, *paths: Path, **options: str | None) -> tuple[list[At], list[At]]:
+    def reading(
+        source: LogSource, *paths: Path, **options: str | None
+    ) -> tuple[list[At], list[At]]:
         found = read_source(duckdb, source, paths, SourceOptions(**options))
         return [row for row in found.events if row.kind != LOG_LEVEL], found.damaged
 
@@ -106,7 +108,7 @@ def test_a_row_says_where_it_stands(read: Read) -> None:
 @pytest.mark.parametrize(("source", "part_bytes"), [(STATE_CHANGES, 7_000), (CONTROLLER, 2_000)])
 def test_parts_are_as_the_whole(
     duckdb: Engine,
-    source: Source,
+    source: LogSource,
     part_bytes: int,
     monkeypatch: pytest.MonkeyPatch,
     read: Read,
@@ -129,7 +131,7 @@ def size(part: FilePart) -> int:
 
 @pytest.mark.parametrize("source", [STATE_CHANGES, CONTROLLER], ids=["state changes", "controller"])
 def test_rotated_and_compressed_files_are_as_one(
-    source: Source, tmp_path: Path, read: Read
+    source: LogSource, tmp_path: Path, read: Read
 ) -> None:
     whole = RESTARTED / "b0" / source.name
     expected, _ = read(source, whole, run="r")

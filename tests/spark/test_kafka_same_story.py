@@ -12,7 +12,7 @@ import pytest
 from klamm.cluster.journal import Kind
 from klamm.replay.engines import Engine
 from klamm.replay.event_schema import LEADERSHIP_WRITTEN, REPLICA_SNAPSHOT
-from klamm.replay.sources import Source, zookeeper
+from klamm.replay.sources import LogSource, zookeeper
 from klamm.replay.sources.kafka_logs import CONTROLLER, STATE_CHANGES
 from tests.spark.reading import At, read_source
 
@@ -22,7 +22,7 @@ Story = dict[str, list[At]]
 Version = tuple[str, int, int]
 
 
-def read(engine: Engine, source: Source, paths: Iterable[Path]) -> Story:
+def read(engine: Engine, source: LogSource, paths: Iterable[Path]) -> Story:
     """The events of each run in their order."""
     told = read_source(engine, source, sorted(paths))
     assert told.damaged == []

@@ -18,7 +18,7 @@ from klamm.replay.engines import rows as rows_in
 from klamm.replay.event_table import EventTable, open_table
 from klamm.replay.ingest import make_table
 from klamm.replay.page import life_rows, replay_page
-from klamm.replay.page_head import Asked
+from klamm.replay.page_head import Replayed
 from klamm.replay.result_folder import as_values, result_folder, write_answers, write_tables
 from klamm.replay.run import Answers, answer
 from klamm.replay.views import ask, make_views
@@ -70,7 +70,7 @@ def answers(broken: EventTable) -> Iterator[Answers]:
 
 
 def test_a_page_has_every_plot_and_names_what_is_wrong(answers: Answers) -> None:
-    page = replay_page(Asked("a journal", None, [("read", "x")], {}), answers)
+    page = replay_page(Replayed("a journal", None, [("read", "x")], {}), answers)
     kinds = {type(block) for section in page.sections for block in section.blocks}
     assert kinds == {StepPlot, StepRows, HeatMap, Gantt, Table}
     root = read_page(page_html(page))
@@ -131,7 +131,7 @@ def test_a_browser_zooms_all_plots_and_finds_a_partition(
 ) -> None:
     file = tmp_path / "page.html"
     with answer(whole) as found:
-        page = replay_page(Asked("x", None, [], {}), found, life_rows(whole, found))
+        page = replay_page(Replayed("x", None, [], {}), found, life_rows(whole, found))
         file.write_text(page_html(page), encoding="utf-8")
         begin_ms, end_ms = found.first_ms or 0, found.last_ms or 0
     with browser(tmp_path / "profile") as tab:

@@ -10,7 +10,7 @@ import pytest
 
 from klamm.cluster.errors import UsageError
 from klamm.cluster.journal import Kind
-from klamm.replay.engines import Engine, Fetched
+from klamm.replay.engines import Engine, QueryResult
 from klamm.replay.engines.duckdb_engine import duckdb_engine
 from klamm.replay.views import VIEWS, ask, check_first_word, make_views
 from tests.spark.conftest import table_in
@@ -34,7 +34,7 @@ REPLICA: dict[str, Any] = {
 }
 
 
-Asked = Callable[[str], Fetched]
+Asked = Callable[[str], QueryResult]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from klamm.runtime.checks.invariants import INVARIANTS
 from klamm.runtime.network import Traffic
 from klamm.runtime.scenarios import conditions as scenario_conditions
 from klamm.runtime.scenarios import steps
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Quiesce, Step
+from klamm.runtime.scenarios.steps import Condition, Moment, Quiesce, Step, StepCheck
 from klamm.runtime.scenarios.triggers import At, AtBreakpoint, AtStep, Every, OnRow
 from klamm.runtime.simulated.breakpoints import Breakpoint
 from klamm.statemachines.reassignment import Phase
@@ -181,7 +181,7 @@ def test_the_conditions_are_those_that_can_be_looked_at_and_their_examples_compi
             "  - run: topics --zookeeper {zk} --delete --topic t\n"
             f"  - run: topics\n    expect:\n      {kind.example}\n"
         )
-        found = [c for c in step.checks if isinstance(c, Check) and c.condition.kind == word]
+        found = [c for c in step.checks if isinstance(c, StepCheck) and c.condition.kind == word]
         assert len(found) == 1, word
         assert kind.example.startswith(f"{word}: ")
 
@@ -203,13 +203,13 @@ def test_checks_come_in_the_order_in_which_they_can_be_known() -> None:
         Quiesce(),
         (Moment.EXPECT, "leader: {t-0: -1}", "d.yaml:8:10"),
     ]
-    assert [c.timeout_ms for c in step.checks if isinstance(c, Check)][2:4] == [5000.0, 5000.0]
+    assert [c.timeout_ms for c in step.checks if isinstance(c, StepCheck)][2:4] == [5000.0, 5000.0]
 
 
 def test_an_exit_code_that_is_expected_replaces_that_of_success() -> None:
     step = last_step("  - cancel_reassignment: t-0\n    expect: {exit_code: 1}\n")
     (check,) = step.checks
-    assert isinstance(check, Check)
+    assert isinstance(check, StepCheck)
     assert check.condition == Condition("exit_code", 1)
 
 
@@ -262,11 +262,11 @@ def test_a_step_is_repeated_and_run_for_each_broker_or_rack() -> None:
 def test_each_stands_for_brokers_in_conditions() -> None:
     lines = "  - {for_each: rack, kill: each, until: {unregistered: each}}\n"
     steps_ = parse_drill(RACKS + lines, "d.yaml").steps[2:]
-    wanted = [c.condition.wanted for s in steps_ for c in s.checks if isinstance(c, Check)]
+    wanted = [c.condition.wanted for s in steps_ for c in s.checks if isinstance(c, StepCheck)]
     assert wanted == [[0, 2], [1, 3]]
     lines = "  - {for_each: [1], kill: 0, until: {leader: {t-0: each}, hosts: {each: [t-0]}}}\n"
     (step,) = parse_drill(RACKS + lines, "d.yaml").steps[2:]
-    found = [check.condition for check in step.checks if isinstance(check, Check)]
+    found = [check.condition for check in step.checks if isinstance(check, StepCheck)]
     assert found == [Condition("leader", {"t-0": 1}), Condition("hosts", {"1": ["t-0"]})]
 
 
@@ -953,6 +953,6 @@ def test_a_record_may_be_consumed_twice_only_without_the_check_at_the_end() -> N
 
 def test_the_isr_of_a_journal_row_is_compared_as_the_row_has_it() -> None:
     step = last_step("  - expect: {journal: {kind: isr_changed, isr: [0, 1]}}\n")
-    (check,) = (check for check in step.checks if isinstance(check, Check))
+    (check,) = (check for check in step.checks if isinstance(check, StepCheck))
     row = JournalRow(1, "", 0, 1, 0, 1, "isr_changed", isr=(0, 1))
     assert scenario_conditions.matches_row(row, check.condition.wanted)

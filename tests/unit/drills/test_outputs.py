@@ -15,13 +15,13 @@ from klamm.drills.text import step_lines, step_values, verdict_lines, verdict_va
 from klamm.drills.worlds import World
 from klamm.runtime.scenarios.partition_times import PartitionAvailability
 from klamm.runtime.scenarios.runner import CheckResult, StepResult
-from klamm.runtime.scenarios.steps import Check, Condition, Moment, Step
+from klamm.runtime.scenarios.steps import Condition, Moment, Step, StepCheck
 
 T0 = TopicPartition("t", 0)
 
 
 def check(moment: Moment, met: bool | None, at_ms: float = 1_500.0, wanted: int = 1) -> CheckResult:
-    asked = Check(moment, Condition("exit_code", wanted), place="d.yaml:7:5")
+    asked = StepCheck(moment, Condition("exit_code", wanted), place="d.yaml:7:5")
     return CheckResult(asked, met, 2, at_ms)
 
 

@@ -6,7 +6,7 @@ from klamm.replay.kafka_lines import (
     CUT_LINE,
     MAX_TRACE_LINES,
     NOT_A_LOG_LINE,
-    Record,
+    LogRecord,
     Unreadable,
     ids,
     reason,
@@ -28,7 +28,7 @@ TRACE = [
 
 def test_a_record() -> None:
     [record] = records([INFO], first_line=7)
-    assert isinstance(record, Record)
+    assert isinstance(record, LogRecord)
     assert record == (
         7,
         0,
@@ -46,14 +46,14 @@ def test_a_stack_trace_stays_with_its_line() -> None:
     found = list(records([INFO, ERROR, *TRACE, "", INFO]))
     assert [record.line for record in found] == [1, 2, 8]
     assert [getattr(record, "trace", None) for record in found] == [[], TRACE, []]
-    offsets = [record.offset for record in found if isinstance(record, Record)]
+    offsets = [record.offset for record in found if isinstance(record, LogRecord)]
     length = len("\n".join([INFO, ERROR, *TRACE, "", ""]))
     assert offsets == [0, len(INFO) + 1, length]
 
 
 def test_a_trace_may_follow_any_level_but_other_text_only_an_error() -> None:
     with_trace, _ = records([INFO, TRACE[0], INFO])
-    assert isinstance(with_trace, Record) and with_trace.trace == [TRACE[0]]
+    assert isinstance(with_trace, LogRecord) and with_trace.trace == [TRACE[0]]
     lines = [INFO, "free text", "more of it", INFO]
     first, second, *found = records(lines)
     assert [first, second] == [
@@ -62,13 +62,13 @@ def test_a_trace_may_follow_any_level_but_other_text_only_an_error() -> None:
     ]
     assert [getattr(record, "trace", None) for record in found] == [[], []]
     [error] = records([ERROR, "free text"])
-    assert isinstance(error, Record) and error.trace == ["free text"]
+    assert isinstance(error, LogRecord) and error.trace == ["free text"]
 
 
 def test_a_message_of_several_lines() -> None:
     lines = ["[2021-09-01 10:15:42,007] INFO one", "", "[two]", "three (kafka.server.X)", *TRACE]
     [record] = records(lines)
-    assert isinstance(record, Record)
+    assert isinstance(record, LogRecord)
     assert record.message == "one\n\n[two]\nthree"
     assert record.logger == "kafka.server.X"
     assert record.trace == TRACE
@@ -80,7 +80,7 @@ def test_cut_lines() -> None:
         assert found == Unreadable(1, CUT_LINE, INFO[:end])
     rest, whole = records([INFO[40:], INFO])
     assert rest == Unreadable(1, CUT_LINE, INFO[40:])
-    assert isinstance(whole, Record) and whole.line == 2
+    assert isinstance(whole, LogRecord) and whole.line == 2
     after = list(records([INFO, INFO[40:], ERROR]))
     assert [found.line for found in after] == [2, 1, 3]
     assert after[0] == Unreadable(2, CUT_LINE, INFO[40:])
@@ -98,7 +98,7 @@ def test_a_trace_without_end_is_no_memory_without_end() -> None:
     lines = [ERROR, *["\tat x"] * 10_000]
     found = list(records(lines))
     assert len(found) == 10_000 - MAX_TRACE_LINES + 1
-    [record] = [one for one in found if isinstance(one, Record)]
+    [record] = [one for one in found if isinstance(one, LogRecord)]
     assert len(record.trace) == MAX_TRACE_LINES
 
 

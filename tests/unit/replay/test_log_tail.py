@@ -13,8 +13,8 @@ import pytest
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.replay.sources.file_parts import CutShort
 from klamm.replay.sources.log_tail import (
-    LogPart,
-    Place,
+    FollowedPart,
+    LogPosition,
     beginning,
     last_line_end,
     parts_between,
@@ -27,11 +27,11 @@ def append(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def lines_between(start: Place, end: Place, part_bytes: int) -> list[tuple[int, bytes]]:
+def lines_between(start: LogPosition, end: LogPosition, part_bytes: int) -> list[tuple[int, bytes]]:
     return lines_of(parts_between(start, end, part_bytes))
 
 
-def lines_of(parts: list[LogPart]) -> list[tuple[int, bytes]]:
+def lines_of(parts: list[FollowedPart]) -> list[tuple[int, bytes]]:
     found = []
     for part in parts:
         for block in read_log_part(part):

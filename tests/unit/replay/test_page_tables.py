@@ -16,7 +16,7 @@ from klamm.replay.data_loss import DataLoss
 from klamm.replay.filters import Filters
 from klamm.replay.listings import Listing
 from klamm.replay.page import replay_page
-from klamm.replay.page_head import Asked
+from klamm.replay.page_head import Replayed
 from klamm.replay.page_tables import (
     after_text,
     duration_cell,
@@ -103,7 +103,7 @@ def test_the_folder_of_all_files_is_not_in_each_row() -> None:
     ],
 )
 def test_sources_that_cannot_know_show_no_time_offline(readings: list[Reading], told: str) -> None:
-    page = replay_page(Asked("x", None, [], limits(readings)), answers_of())
+    page = replay_page(Replayed("x", None, [], limits(readings)), answers_of())
     (figure,) = (at for at in page.figures if at.name.startswith("in OfflinePartition"))
     assert figure.value == told
 
@@ -111,7 +111,7 @@ def test_sources_that_cannot_know_show_no_time_offline(readings: list[Reading], 
 @pytest.mark.parametrize(("ms", "told"), [(0, "unknown"), (1_500, "at least 1.50 s")])
 def test_a_total_without_the_length_of_an_interval_says_so(ms: int, told: str) -> None:
     counts = defaultdict(int, offline_ms=ms, undated=1)
-    page = replay_page(Asked("x", None, [], {}), replace(answers_of(), counts=counts))
+    page = replay_page(Replayed("x", None, [], {}), replace(answers_of(), counts=counts))
     (figure,) = (at for at in page.figures if at.name.startswith("in OfflinePartition"))
     assert figure.value == told
 
@@ -119,7 +119,7 @@ def test_a_total_without_the_length_of_an_interval_says_so(ms: int, told: str) -
 def test_no_two_facts_of_a_page_have_one_name() -> None:
     logs = [{"source": "journal", "run": run} for run in "ab"]
     filters = Filters(("t",), (1,), 2, 3, 4, 5, 6)
-    page = replay_page(Asked("x", 2, list(facts_of(filters)), {}), answers_of(epochs=logs))
+    page = replay_page(Replayed("x", 2, list(facts_of(filters)), {}), answers_of(epochs=logs))
     names = [name for name, _ in page.facts]
     assert len(set(names)) == len(names) == 9
     assert dict(page.facts)["as of zxid"] == "0x6"
@@ -136,7 +136,7 @@ def test_each_of_several_logs_has_its_own_totals() -> None:
     readings = {"journal": [Reading.JOURNAL], "zookeeper": [Reading.ZOOKEEPER]}
     answers = answers_of(logs=logs, epochs=logs)
     answers = replace(answers, counts=defaultdict(int, unclean=4, lost_transactions=1))
-    page = replay_page(Asked("x", None, [], {}, readings), answers)
+    page = replay_page(Replayed("x", None, [], {}, readings), answers)
     assert not page.figures
     (table,) = page.sections[0].blocks
     assert isinstance(table, Table)
@@ -170,7 +170,7 @@ def test_no_heading_breaks_inside_a_word_at_80_columns(
         for source in sources
     ]
     answers = answers_of(topics=topics, epochs=topics)
-    show_page(replay_page(Asked("x", None, [], {}), answers), None)
+    show_page(replay_page(Replayed("x", None, [], {}), answers), None)
     printed = capsys.readouterr().out
     lines = re.sub("\x1b[^m]*m", "", printed).splitlines()
     assert max(map(len, lines[lines.index("Problems") :])) <= 80
@@ -191,7 +191,7 @@ def test_what_the_source_of_a_row_cannot_know_is_unknown_in_that_row() -> None:
     ]
     readings = {"journal": [Reading.JOURNAL], "zookeeper": [Reading.ZOOKEEPER]}
     answers = answers_of(topics=topics, failovers=failovers, epochs=topics)
-    page = replay_page(Asked("x", None, [], {}, readings), answers)
+    page = replay_page(Replayed("x", None, [], {}, readings), answers)
     tables = {
         block.title: block
         for section in page.sections
@@ -218,7 +218,7 @@ def test_totals_of_intervals_without_a_start_are_lower_bounds() -> None:
         | {"offline_ms": 1_500 * offlines, "undated": undated, "leaderless_ms": 7}
         for offlines, undated in ((3, 0), (3, 1), (0, 1), (0, 0))
     ]
-    page = replay_page(Asked("x", None, [], {}), answers_of(topics=topics, epochs=topics[:1]))
+    page = replay_page(Replayed("x", None, [], {}), answers_of(topics=topics, epochs=topics[:1]))
     (found,) = (
         block
         for section in page.sections

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klamm.replay.generate.txn_log_writer import PADDING_BYTES, TxnLogWriter, log_name
-from klamm.zk.txn_log import Stretch, Txn, TxnOp, TxnType, read_stretches, read_txn_log
+from klamm.zk.txn_log import Txn, TxnOp, TxnType, ZxidStretch, read_stretches, read_txn_log
 
 LOG = Path(__file__).parents[2] / "data/kafka_logs/trace/zookeeper/version-2/log.1"
 OPS = [
@@ -43,8 +43,8 @@ def test_every_operation_is_read_as_written(tmp_path: Path) -> None:
     ]
     assert [txn.is_multi for txn in txns[-3:]] == [False, True, True]
     assert list(read_stretches(path)) == [
-        Stretch(16, 0x1F, 0x1F + len(OPS) - 1),
-        Stretch(txns[-2].offset, 0x99, 0x9A),
+        ZxidStretch(16, 0x1F, 0x1F + len(OPS) - 1),
+        ZxidStretch(txns[-2].offset, 0x99, 0x9A),
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.replay.sources.zookeeper_changes import Change, changes_of
+from klamm.replay.sources.zookeeper_changes import ClusterChange, changes_of
 from klamm.replay.sources.zookeeper_rows import changes_in_snapshot
 from klamm.zk.snapshot_file import SnapshotEntry, SnapshotNode
 from klamm.zk.txn_log import Txn, TxnOp, TxnType, read_txn_log
@@ -48,7 +48,7 @@ def test_a_controllers_write_carries_its_fence() -> None:
     (change,) = changes_of(
         txn(check(4, "/k"), set_data("/k/brokers/topics/a-b/partitions/12/state", STATE, 9))
     )
-    assert change == Change(
+    assert change == ClusterChange(
         "leadership_written",
         op_index=1,
         chroot="/k",
@@ -78,7 +78,7 @@ def test_an_election_is_one_change() -> None:
     (change,) = changes_of(
         txn(create("/controller", data, ephemeral=True), set_data("/controller_epoch", b"7", 7))
     )
-    assert change == Change("controller_elected", chroot="", broker=3, epoch=7, zk_version=7)
+    assert change == ClusterChange("controller_elected", chroot="", broker=3, epoch=7, zk_version=7)
 
 
 def test_a_registration_is_one_change_and_new_data_another() -> None:
@@ -164,9 +164,9 @@ def test_a_refused_multi_is_a_refusal_and_no_write(
 
 def test_a_closed_session_shows_what_it_left_where_the_log_does() -> None:
     (closed,) = changes_of(txn(TxnOp(TxnType.CLOSE_SESSION))._replace(cxid=7))
-    assert closed == Change("session_closed", detail="session closed")
+    assert closed == ClusterChange("session_closed", detail="session closed")
     (expired,) = changes_of(txn(TxnOp(TxnType.CLOSE_SESSION))._replace(cxid=0))
-    assert expired == Change("session_closed", detail="session expired")
+    assert expired == ClusterChange("session_closed", detail="session expired")
     paths = ("/k/brokers/ids/1", "/k/controller", "/somebody/else")
     ended = txn(TxnOp(TxnType.CLOSE_SESSION, paths=paths))._replace(cxid=7)
     _, broker, controller = changes_of(ended)

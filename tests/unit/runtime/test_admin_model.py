@@ -10,7 +10,7 @@ from klamm.cluster.types import ReplicaAssignment
 from klamm.runtime.checks.admin_model import (
     ABSENT,
     PartitionModel,
-    Phase,
+    TopicPhase,
     TopicState,
     absent,
     cancelled,
@@ -35,11 +35,11 @@ Step = Callable[[TopicState], Iterator[TopicState]]
 
 CONFIGS = frozenset({("a", "1")})
 NONE: frozenset[tuple[str, str]] = frozenset()
-PRESENT = TopicState(Phase.PRESENT, ((0, PartitionModel((0, 1), is_known=True)),))
+PRESENT = TopicState(TopicPhase.PRESENT, ((0, PartitionModel((0, 1), is_known=True)),))
 MOVING = PRESENT.with_partition(0, PartitionModel((0, 1), (1, 2), is_known=True))
-DELETING = PRESENT._replace(phase=Phase.DELETING)
+DELETING = PRESENT._replace(phase=TopicPhase.DELETING)
 ADDED = PRESENT.with_partition(1, PartitionModel((2,), is_new=True))
-COMPUTED = TopicState(Phase.PRESENT, ((0, PartitionModel(None)),))
+COMPUTED = TopicState(TopicPhase.PRESENT, ((0, PartitionModel(None)),))
 AT_REST, UNDER_WAY = ReplicaAssignment((0, 1)), ReplicaAssignment((1, 2, 0), (2,), (0,))
 
 P, M, D = "present (0: [0, 1])", "present (0: [0, 1] to [1, 2])", "deleting (0: [0, 1])"
@@ -95,7 +95,7 @@ DONE, BACK = "present (0: [1, 2])", "present (0: [1, 0])"
         (lambda s: reassigned(s, 1, (1, 2)), PRESENT, []),
         (lambda s: cancelled(s, 0), MOVING, [P]),
         (lambda s: cancelled(s, 0), PRESENT, []),
-        (lambda s: cancelled(s, 0), MOVING._replace(phase=Phase.DELETING), []),
+        (lambda s: cancelled(s, 0), MOVING._replace(phase=TopicPhase.DELETING), []),
         (lambda s: not_reassigning(s, 0), MOVING, [DONE]),
         (lambda s: not_reassigning(s, 0), PRESENT, [P]),
         (lambda s: not_reassigning(s, 1), PRESENT, [P]),

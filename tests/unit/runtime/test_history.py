@@ -23,9 +23,9 @@ from klamm.runtime.checks.observations import (
     Answered,
     Committed,
     History,
+    ObservedShutdown,
     Requested,
     RoleChanged,
-    ShutDown,
     State,
     StateWritten,
     Topic,
@@ -130,9 +130,9 @@ def on_row(history: History, kind: Kind, broker: int = -1, *, epoch: int) -> Non
 
 def test_a_shutdown_counts_if_the_newest_controller_grants_it(history: History) -> None:
     elect(history, 1, 5)
-    history.on_shut_down(ShutDown(2, 3, 33, ()))
+    history.on_shut_down(ObservedShutdown(2, 3, 33, ()))
     assert history.shut_down == {}
-    history.on_shut_down(ShutDown(1, 3, 33, ()))
+    history.on_shut_down(ObservedShutdown(1, 3, 33, ()))
     assert history.shut_down == {3: (5, 33)}
     elect(history, 2, 6)
     assert history.shut_down == {}

@@ -25,8 +25,8 @@ from klamm.runtime.checks.observations import (
     Answered,
     History,
     IsrAnswered,
+    ObservedShutdown,
     Requested,
-    ShutDown,
     State,
     Topic,
 )
@@ -151,7 +151,7 @@ def test_a_broker_that_may_shut_down_has_heard_of_every_replica(
     hosted: list[TopicPartition],
     is_violated: bool,
 ) -> None:
-    event = ShutDown(controller, 2, broker_epoch, hosted)
+    event = ObservedShutdown(controller, 2, broker_epoch, hosted)
     assert bool(list(shutdown_stops_followers(history(**given), event))) == is_violated
 
 

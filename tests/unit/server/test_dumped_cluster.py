@@ -10,12 +10,12 @@ from klamm.cluster.errors import UsageError
 from klamm.cluster.types import EndPoint
 from klamm.server.config import MAX_BROKERS, ServerConfig
 from klamm.server.dumped_cluster import read_dumped_cluster
-from klamm.zk.dump import ZNode
+from klamm.zk.dump import DumpedZNode
 
 SESSION = "0x1"
 
 
-def registration(broker_id: int, rack: str | None = None) -> ZNode:
+def registration(broker_id: int, rack: str | None = None) -> DumpedZNode:
     values = {
         "version": 4,
         "host": f"h{broker_id}",
@@ -26,17 +26,17 @@ def registration(broker_id: int, rack: str | None = None) -> ZNode:
         "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT", "INSIDE": "SASL_SSL"},
     }
     values |= {} if rack is None else {"rack": rack}
-    return ZNode(f"/brokers/ids/{broker_id}", json.dumps(values), ephemeral_owner=SESSION)
+    return DumpedZNode(f"/brokers/ids/{broker_id}", json.dumps(values), ephemeral_owner=SESSION)
 
 
-def topic(name: str, *replicas: list[int], **more: object) -> ZNode:
+def topic(name: str, *replicas: list[int], **more: object) -> DumpedZNode:
     values = {"version": 1, "partitions": {str(n): ids for n, ids in enumerate(replicas)}, **more}
-    return ZNode(f"/brokers/topics/{name}", json.dumps(values))
+    return DumpedZNode(f"/brokers/topics/{name}", json.dumps(values))
 
 
-def controller(broker_id: int) -> ZNode:
+def controller(broker_id: int) -> DumpedZNode:
     values = {"version": 1, "brokerid": broker_id, "timestamp": "1"}
-    return ZNode("/controller", json.dumps(values), ephemeral_owner=SESSION)
+    return DumpedZNode("/controller", json.dumps(values), ephemeral_owner=SESSION)
 
 
 def test_who_runs_who_is_dead_and_who_led() -> None:
@@ -80,13 +80,13 @@ def test_a_dead_controller_is_not_active() -> None:
 
 def test_persistent_registrations_are_made_anew_too() -> None:
     persistent = registration(4)
-    found = read_dumped_cluster([ZNode(persistent.path, persistent.data, version=1)], "d")
+    found = read_dumped_cluster([DumpedZNode(persistent.path, persistent.data, version=1)], "d")
     assert found.running == (4,)
     assert "/brokers/ids/4" not in [op.path for op in found.plan.creates]
 
 
 def test_klamms_mark_of_the_source_is_not_copied() -> None:
-    found = read_dumped_cluster([registration(4), ZNode("/klamm", "{}")], "d")
+    found = read_dumped_cluster([registration(4), DumpedZNode("/klamm", "{}")], "d")
     assert "/klamm" not in [op.path for op in found.plan.creates]
 
 
@@ -94,8 +94,8 @@ def test_what_cannot_be_read_is_noted() -> None:
     found = read_dumped_cluster(
         [
             registration(4),
-            ZNode("/brokers/ids/5", "garbage", ephemeral_owner=SESSION),
-            ZNode("/brokers/topics/bad", "[]"),
+            DumpedZNode("/brokers/ids/5", "garbage", ephemeral_owner=SESSION),
+            DumpedZNode("/brokers/topics/bad", "[]"),
             topic("t", [-3, 4]),
         ],
         "d",
@@ -113,8 +113,8 @@ def test_what_is_left_out_is_noted() -> None:
     found = read_dumped_cluster(
         [
             registration(4),
-            ZNode("/config/users", unreadable="NOAUTH"),
-            ZNode("/consumers/c/ids/1", "x", ephemeral_owner=SESSION),
+            DumpedZNode("/config/users", unreadable="NOAUTH"),
+            DumpedZNode("/consumers/c/ids/1", "x", ephemeral_owner=SESSION),
         ],
         "d",
     )
@@ -154,10 +154,10 @@ def test_the_epoch_is_not_before_that_of_a_state(
     znodes = [
         registration(4),
         topic("t", [4], [4]),
-        ZNode("/brokers/topics/t/partitions/0/state", state.replace("7", "2")),
-        ZNode("/brokers/topics/t/partitions/1/state", state),
+        DumpedZNode("/brokers/topics/t/partitions/0/state", state.replace("7", "2")),
+        DumpedZNode("/brokers/topics/t/partitions/1/state", state),
     ]
-    znodes += [] if given is None else [ZNode("/controller_epoch", given)]
+    znodes += [] if given is None else [DumpedZNode("/controller_epoch", given)]
     found = read_dumped_cluster(znodes, "d")
     assert found.notes == note
     (written,) = (op.data for op in found.plan.creates if op.path == "/controller_epoch")

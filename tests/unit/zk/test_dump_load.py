@@ -13,7 +13,7 @@ import pytest
 from klamm.cluster.errors import OperationTooBig, StoreError, UsageError
 from klamm.runtime.clock import VirtualClock
 from klamm.zk import dump_load
-from klamm.zk.dump import ZNode, dump
+from klamm.zk.dump import DumpedZNode, dump
 from klamm.zk.dump_load import (
     NotEmpty,
     PartlyLoaded,
@@ -46,7 +46,7 @@ def new_store() -> MemoryStore:
     return MemoryStore(MemoryServer(VirtualClock()))
 
 
-def source(count: int = 300) -> list[ZNode]:
+def source(count: int = 300) -> list[DumpedZNode]:
     """A dump of /a with ``count`` children, null, empty and binary data, and an ephemeral."""
     store = new_store()
     store.write([[SetData("/", b"root")], [Create("/a", None)], [Create("/a/e", b"")]])
@@ -102,7 +102,7 @@ def test_a_dump_of_a_copy_is_the_dump() -> None:
 def test_the_parts_above_a_part_are_made() -> None:
     store = new_store()
     store.write([[SetData("/", b"mine")]])
-    made = plan_load([ZNode("/x/y/z", data="1"), ZNode("/x/y/z/w", data=None)])
+    made = plan_load([DumpedZNode("/x/y/z", data="1"), DumpedZNode("/x/y/z/w", data=None)])
     load(store, made)
     assert tree_of(store).znodes == (
         ("/", b"mine"),
@@ -117,11 +117,11 @@ def test_the_parts_above_a_part_are_made() -> None:
 def test_zookeepers_own_and_what_was_not_read_are_left_out() -> None:
     made = plan_load(
         [
-            ZNode("/zookeeper", data=""),
-            ZNode("/zookeeper/quota", data=""),
-            ZNode("/zookeepers", data="x"),
-            ZNode("/secret", unreadable="NOAUTH"),
-            ZNode("/klamm", data="{}"),
+            DumpedZNode("/zookeeper", data=""),
+            DumpedZNode("/zookeeper/quota", data=""),
+            DumpedZNode("/zookeepers", data="x"),
+            DumpedZNode("/secret", unreadable="NOAUTH"),
+            DumpedZNode("/klamm", data="{}"),
         ],
         frozenset(["/klamm"]),
     )
@@ -133,14 +133,19 @@ def test_zookeepers_own_and_what_was_not_read_are_left_out() -> None:
     ("znodes", "said"),
     [
         (
-            [ZNode("/big", data="x" * MAX_TRANSACTION_BYTES)],
+            [DumpedZNode("/big", data="x" * MAX_TRANSACTION_BYTES)],
             "/big has 1048567 bytes, which exceeds",
         ),
-        ([ZNode("/controller"), ZNode("/controller/x")], "below /controller, which is ephemeral"),
-        ([ZNode(LOADING_PATH, data="{}")], "it was made during an unfinished load"),
+        (
+            [DumpedZNode("/controller"), DumpedZNode("/controller/x")],
+            "below /controller, which is ephemeral",
+        ),
+        ([DumpedZNode(LOADING_PATH, data="{}")], "it was made during an unfinished load"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_anything_is(znodes: list[ZNode], said: str) -> None:
+def test_what_cannot_be_written_is_said_before_anything_is(
+    znodes: list[DumpedZNode], said: str
+) -> None:
     with pytest.raises(UsageError, match=said):
         plan_load(znodes)
 
@@ -251,7 +256,7 @@ def test_every_lost_reply_is_settled(when: str) -> None:
 def test_the_next_numbered_znode_comes_after_those_of_the_dump(number: int) -> None:
     store = new_store()
     names = ["a", f"change_{number:010}", "id-12345678901"]
-    load(store, plan_load([ZNode(f"/changes/{name}", data="") for name in names]))
+    load(store, plan_load([DumpedZNode(f"/changes/{name}", data="") for name in names]))
     assert [z.path for z in dump(store, "/changes")[1:]] == [f"/changes/{name}" for name in names]
     created = store.write([[Create("/changes/change_", b"", sequential=True)]])[0].results[0].path
     assert created == f"/changes/change_{max(number + 1, 3):010}"
@@ -270,7 +275,7 @@ def test_the_next_numbered_znode_comes_after_those_of_the_dump_if_requests_are_l
                 raise LostReply
 
     store.server.before_op = lose
-    load(store, plan_load([ZNode("/changes/change_0000000007", data="")]))
+    load(store, plan_load([DumpedZNode("/changes/change_0000000007", data="")]))
     assert advances > 1
     created = store.write([[Create("/changes/change_", b"", sequential=True)]])[0].results[0].path
     assert created == "/changes/change_0000000008"

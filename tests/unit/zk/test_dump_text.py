@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from klamm.cluster.errors import UsageError
-from klamm.zk.dump import ZNode
+from klamm.zk.dump import DumpedZNode
 from klamm.zk.dump_text import data_of, is_ephemeral, owner_of, parse_dump, read_dump
 
 GOOD = b'[\n{"path":"/","data":null},\n{"path":"/a","data":"x"}\n]\n'
@@ -94,7 +94,7 @@ def test_a_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_who_is_ephemeral(path: str, owner: str, expected: bool) -> None:
-    znode = ZNode(path, ephemeral_owner=owner)
+    znode = DumpedZNode(path, ephemeral_owner=owner)
     assert is_ephemeral(znode) is expected
     assert bool(owner_of(znode)) is (expected and owner is not msgspec.UNSET)
 

@@ -15,10 +15,10 @@ from klamm.cluster.errors import EnvironmentProblem
 from klamm.zk.jute import JuteError, JuteReader
 from klamm.zk.snapshot_file import read_entries, snapshot_zxid
 from klamm.zk.txn_log import (
-    Stretch,
     Txn,
     TxnDamage,
     TxnType,
+    ZxidStretch,
     cut_txn_log,
     read_stretches,
     read_txn_log,
@@ -195,12 +195,12 @@ def test_a_checksummed_record_that_is_none_is_said(tmp_path: Path) -> None:
 
 def test_stretches_tell_which_transactions_there_are(tmp_path: Path) -> None:
     whole = transactions(LOG)
-    assert list(read_stretches(LOG)) == [Stretch(16, 1, 1328)]
+    assert list(read_stretches(LOG)) == [ZxidStretch(16, 1, 1328)]
     data = LOG.read_bytes()
     cut = tmp_path / "log.1"
     cut.write_bytes(data[: whole[9].offset] + data[whole[19].offset : whole[-1].offset + 9])
     after = 16 + whole[9].offset - whole[0].offset
-    assert list(read_stretches(cut)) == [Stretch(16, 1, 9), Stretch(after, 20, 1327)]
+    assert list(read_stretches(cut)) == [ZxidStretch(16, 1, 9), ZxidStretch(after, 20, 1327)]
 
 
 def test_a_damaged_number_is_no_stretch_of_its_own(tmp_path: Path) -> None:
