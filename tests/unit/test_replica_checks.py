@@ -274,3 +274,16 @@ def test_acknowledged_stretches_are_joined_and_sorted() -> None:
     assert stretches == sorted(stretches, key=lambda one: one.start)
     covered = [offset for _, start, end in stretches for offset in range(start, end)]
     assert covered == list(range(9))
+
+
+def test_acknowledged_records_below_the_log_start_are_not_missed() -> None:
+    checker = ReplicationChecker()
+    checker.acknowledged[T0] = [Stretch(1, 0, 5), Stretch(2, 5, 9), Stretch(3, 9, 12)]
+    leader = ReplicaView(T0, 1, held((2, 6, 9), (3, 9, 12)), 12, 3, start=6, end=12)
+    checker.check([leader])
+    assert checker.violations == []
+    checker.check([msgspec.structs.replace(leader, intervals=held((2, 6, 8)), end=8)])
+    assert [text.split(" were")[0] for text in checker.violations] == [
+        "t-0: the records at offsets 5 to 8 of leader epoch 2",
+        "t-0: the records at offsets 9 to 11 of leader epoch 3",
+    ]

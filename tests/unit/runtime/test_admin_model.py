@@ -142,3 +142,27 @@ def test_partitions_that_the_controller_noticed_do_not_disappear() -> None:
     for state in states:
         assert list(counted(state, 1, 1)) == []
         assert list(unknown(state, 1)) == []
+
+
+@pytest.mark.parametrize("state", [PRESENT, DELETING, ABSENT])
+def test_a_partition_that_does_not_exist(state: TopicState) -> None:
+    assert list(cancelled(state, 7)) == []
+    assert list(served(state, 7)) == []
+    assert list(reassigned(state, 7, (1, 2))) == []
+    assert list(listed(state, None, {7: UNDER_WAY})) == []
+    assert list(known(state, (7,))) == []
+    for found in (unknown(state, 7), not_reassigning(state, 7), listed(state, (7,), {})):
+        assert list(found) == [state]
+
+
+def test_a_partition_that_the_controller_reassigns_or_lists_is_one_that_it_noticed() -> None:
+    new = PRESENT.with_partition(1, PartitionModel((0, 1), (1, 2), is_new=True))
+    found = [
+        *reassigned(new, 1, (2, 3)),
+        *reassigned(new, 1, (0, 1)),
+        *listed(new, (1,), {1: UNDER_WAY}),
+    ]
+    assert len(found) == 5
+    for state in found:
+        assert dict(state.partitions)[1].is_known
+        assert list(counted(state, 1, 1)) == []
