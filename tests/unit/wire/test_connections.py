@@ -1,0 +1,352 @@
+"""A connection of a client by itself: which requests go where, and what ends the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.cluster.api_errors import Errors
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
+from klamm.cluster.data_requests import ProduceRequest
+from klamm.cluster.group_requests import JoinGroupRequest
+from klamm.cluster.requests import (
+    Address,
+    ControllerRequest,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    Message,
+)
+from klamm.cluster.types import Broker, EndPoint
+from klamm.runtime.request_faults import RequestFault
+from klamm.runtime.transport import RoutedTransport
+from klamm.wire import connection as connections
+from klamm.wire.config import listener_config
+from klamm.wire.connection import Connection, ConnectionLost, Served
+from klamm.wire.frames import (
+    InvalidRequestFrame,
+    RequestKey,
+    framed,
+    parse_response,
+    request_body,
+    request_header,
+)
+from klamm.wire.request_memory import RequestMemory
+from klamm.wire.request_metrics import RequestMetrics
+
+PRODUCE, METADATA, JOIN_GROUP, API_VERSIONS, DELETE_TOPICS, CREATE_ACLS = 0, 3, 11, 18, 20, 30
+SECOND = timedelta(seconds=1)
+CLIENT, BROKER, CONTROLLER = Address("client", 9), Address("broker", 1), Address("controller", 1)
+KNOWN = MetadataResponse((Broker(1, (EndPoint("a", 9092), EndPoint("b", 9093, "INNER"))),), 1, ())
+
+
+class Talk:
+    """Both ends of a connection to broker 1. ``asked`` are the messages that reach its actors."""
+
+    def __init__(self, *, has_controller: bool, config: dict[str, str]) -> None:
+        self.asked: list[Message] = []
+        self.transport = RoutedTransport(random.Random(0))
+        for address in (BROKER, CONTROLLER):
+            self.transport.register(address, self.asked.append)
+        self.metrics = RequestMetrics()
+        self._config = listener_config(config)
+        self._has_controller = has_controller
+
+    async def open(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.reader, self.writer = await asyncio.open_connection(sock=ours)
+        served = Served(
+            1,
+            "INNER",
+            "the cluster",
+            self._has_controller,
+            self._config,
+            RequestMemory(self._config.socket_request_max_bytes),
+            self.metrics,
+            asyncio.Lock(),
+        )
+        self.connection = Connection(
+            served, CLIENT, self.transport, cast("KafkaAdmin", None), "1.2.3.4"
+        )
+        self.transport.register(CLIENT, self.connection.receive, notify_disconnects=True)
+        reader, self.far = await asyncio.open_connection(sock=theirs)
+        self.serving = asyncio.create_task(self.connection.serve(reader, self.far))
+
+    async def close(self) -> None:
+        self.serving.cancel()
+        await asyncio.gather(self.serving, return_exceptions=True)
+        for writer in (self.writer, self.far):
+            writer.close()
+
+    def send(self, key: RequestKey, **values: Any) -> None:
+        self.writer.write(framed(request_header(key, "me"), request_body(key, values)))
+
+    async def next_asked(self) -> Message:
+        for _ in range(500):
+            if self.asked:
+                return self.asked.pop(0)
+            await asyncio.sleep(0.01)
+        raise AssertionError("nothing was asked")
+
+    def answer(self, message: Message, body: Any, number: int | None = None) -> None:
+        correlation_id = message.correlation_id if number is None else number
+        self.transport.send(Message(message.destination, CLIENT, correlation_id, body))
+
+    async def response(self, key: RequestKey) -> Any:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return parse_response(key, await self.reader.readexactly(size))
+
+    async def end(self) -> type[BaseException] | None:
+        """How the connection ends: the type of the exception, or None."""
+        async with asyncio.timeout(10):
+            (result,) = await asyncio.gather(self.serving, return_exceptions=True)
+        return None if result is None else type(result)
+
+    def errors(self) -> dict[tuple[str, str], float]:
+        return {
+            (sample.labels["request"], sample.labels["error"]): sample.value
+            for metric in self.metrics.collect()
+            for sample in metric.samples
+            if sample.name.endswith("Errors_total")
+        }
+
+
+def run(
+    script: Callable[[Talk], Awaitable[None]], *, has_controller: bool = True, **config: str
+) -> None:
+    failed: list[dict[str, Any]] = []
+
+    async def whole() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+        named = {name.replace("_", "."): value for name, value in config.items()}
+        talk = Talk(has_controller=has_controller, config=named)
+        await talk.open()
+        try:
+            async with asyncio.timeout(20):
+                await script(talk)
+        finally:
+            await talk.close()
+
+    asyncio.run(whole())
+    assert failed == []
+
+
+def metadata_key(number: int) -> RequestKey:
+    return RequestKey(METADATA, 8, number)
+
+
+ALL_TOPICS: dict[str, Any] = {
+    "topics": None,
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
+
+
+def test_a_request_is_answered_by_the_broker_with_the_addresses_of_the_listener() -> None:
+    async def script(talk: Talk) -> None:
+        talk.send(metadata_key(7), **ALL_TOPICS)
+        asked = await talk.next_asked()
+        assert (asked.source, asked.destination) == (CLIENT, BROKER)
+        assert asked.body == MetadataRequest(None, False)
+        assert talk.transport.client_ids == {CLIENT: "me"}
+        # Late answers to earlier requests are none to this one.
+        talk.answer(asked, MetadataResponse((), -1, ()), asked.correlation_id - 1)
+        await asyncio.sleep(0.05)
+        talk.answer(asked, KNOWN)
+        talk.answer(asked, MetadataResponse((), -1, ()))
+        found = await talk.response(metadata_key(7))
+        assert [(one.host, one.port) for one in found.brokers] == [("b", 9093)]
+        assert (found.controller_id, found.cluster_id) == (1, "the cluster")
+        talk.send(metadata_key(8), **ALL_TOPICS)
+        talk.answer(await talk.next_asked(), KNOWN)
+        assert (await talk.response(metadata_key(8))).controller_id == 1
+        talk.writer.close()
+        assert await talk.end() is None
+
+    run(script)
+
+
+DELETE = RequestKey(DELETE_TOPICS, 1, 3)
+DELETION: dict[str, Any] = {"topic_names": ("t",)}
+
+
+@pytest.mark.parametrize("has_controller", [True, False])
+def test_only_a_candidate_passes_requests_to_its_controller(has_controller: bool) -> None:
+    async def script(talk: Talk) -> None:
+        talk.send(DELETE, **DELETION, timeout=SECOND)
+        if has_controller:
+            asked = await talk.next_asked()
+            assert asked.destination == CONTROLLER
+            assert isinstance(asked.body, ControllerRequest)
+            assert asked.body == DeleteTopicsRequest(("t",), 1_000)
+            talk.answer(asked, DeleteTopicsResponse(()))
+            assert (await talk.response(DELETE)).responses == ()
+        else:
+            (one,) = (await talk.response(DELETE)).responses
+            assert (one.name, one.error_code.name) == ("t", "not_controller")
+            assert talk.errors() == {("DeleteTopics", "NOT_CONTROLLER"): 1}
+        assert talk.asked == []
+
+    run(script, has_controller=has_controller)
+
+
+def test_records_that_need_no_acknowledgement_get_none() -> None:
+    async def script(talk: Talk) -> None:
+        key = RequestKey(PRODUCE, 3, 1)
+        talk.send(key, transactional_id=None, acks=0, timeout=SECOND, topic_data=())
+        assert isinstance((await talk.next_asked()).body, ProduceRequest)
+        talk.send(metadata_key(2), **ALL_TOPICS)
+        talk.answer(await talk.next_asked(), KNOWN)
+        assert (await talk.response(metadata_key(2))).controller_id == 1
+
+    run(script)
+
+
+def test_the_coordinator_knows_the_client_and_its_host() -> None:
+    async def script(talk: Talk) -> None:
+        talk.send(
+            RequestKey(JOIN_GROUP, 0, 1),
+            group_id="g",
+            session_timeout=SECOND,
+            member_id="",
+            protocol_type="consumer",
+            protocols=(),
+        )
+        body = (await talk.next_asked()).body
+        assert isinstance(body, JoinGroupRequest)
+        assert (body.client_id, body.client_host) == ("me", "/1.2.3.4")
+
+    run(script)
+
+
+@pytest.mark.parametrize(
+    ("version", "answered_in", "error"), [(3, 3, "none"), (9, 0, "unsupported_version")]
+)
+def test_the_versions_of_apis_need_no_broker(version: int, answered_in: int, error: str) -> None:
+    async def script(talk: Talk) -> None:
+        header = struct.pack(">hhih", API_VERSIONS, version, 5, 2) + b"me"
+        # Version 3 has a flexible header and the name and version of the client's software.
+        talk.writer.write(framed(header + (b"\0\2a\2b\0" if version == 3 else b"?")))
+        # An unknown version is answered in version 0.
+        answered = await talk.response(RequestKey(API_VERSIONS, answered_in, 5))
+        assert answered.error_code.name == error
+        assert len(answered.api_keys) > 40
+        assert talk.asked == []
+
+    run(script)
+
+
+@pytest.mark.parametrize(
+    ("frame", "errors"),
+    [
+        (struct.pack(">hhih", METADATA, 99, 5, -1), {}),
+        (struct.pack(">hhih", 999, 0, 5, -1), {}),
+        (struct.pack(">hhih", METADATA, 8, 5, -1) + b"\0", {("Metadata", "MALFORMED"): 1}),
+        (b"\0" * 3, {}),
+        (b"\0" * 2_000, {}),
+    ],
+)
+def test_what_is_no_request_ends_the_connection(
+    frame: bytes, errors: dict[tuple[str, str], float]
+) -> None:
+    async def script(talk: Talk) -> None:
+        talk.writer.write(framed(frame))
+        assert await talk.end() is InvalidRequestFrame
+        assert talk.errors() == errors
+
+    run(script, socket_request_max_bytes="1000")
+
+
+def test_a_request_that_is_cut_off_is_none() -> None:
+    async def script(talk: Talk) -> None:
+        talk.writer.write(framed(b"\0" * 40)[:-1])
+        talk.writer.close()
+        assert await talk.end() is InvalidRequestFrame
+
+    run(script)
+
+
+def test_a_connection_is_lost_with_the_broker() -> None:
+    async def script(talk: Talk) -> None:
+        talk.send(metadata_key(1), **ALL_TOPICS)
+        await talk.next_asked()
+        talk.transport.unregister(BROKER)
+        assert await talk.end() is ConnectionLost
+
+    run(script)
+
+
+@pytest.mark.parametrize("how", ["hangs up", "resets", "waits"])
+def test_a_client_that_waits_for_an_answer_may_leave_and_waits_only_so_long(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_WATCH_S", 0.02)
+
+    async def script(talk: Talk) -> None:
+        # What a client has not read when it closes resets the connection.
+        transport = cast("asyncio.ReadTransport", talk.writer.transport)
+        transport.pause_reading()
+        if how == "resets":
+            talk.send(metadata_key(0), **ALL_TOPICS)
+            talk.answer(await talk.next_asked(), KNOWN)
+        talk.send(metadata_key(1), **ALL_TOPICS)
+        await talk.next_asked()
+        if how != "waits":
+            talk.writer.close()
+        assert await talk.end() is ConnectionLost
+
+    run(script, connections_max_idle_ms="1000" if how == "waits" else "600000")
+
+
+def test_a_client_that_asks_nothing_waits_only_so_long() -> None:
+    async def script(talk: Talk) -> None:
+        assert await talk.end() is TimeoutError
+
+    run(script, connections_max_idle_ms="100")
+
+
+ACLS = RequestKey(CREATE_ACLS, 0, 4)
+
+
+def test_what_the_listener_answers_needs_a_broker_that_answers() -> None:
+    async def script(talk: Talk) -> None:
+        talk.send(ACLS, creations=())
+        asked = await talk.next_asked()
+        assert asked.body == MetadataRequest(())
+        assert asked.destination == BROKER
+        await asyncio.sleep(0.05)
+        talk.answer(asked, KNOWN)
+        assert (await talk.response(ACLS)).results == ()
+
+    run(script)
+
+
+def test_faults_of_requests_that_the_listener_answers() -> None:
+    async def script(talk: Talk) -> None:
+        faults = talk.transport.request_faults
+        key = RequestKey(API_VERSIONS, 0, 4)
+        faults.add(RequestFault("ApiVersions", None, None, 1, Errors.REQUEST_TIMED_OUT))
+        talk.send(key)
+        refused = await talk.response(key)
+        assert refused.error_code.name == "request_timed_out"
+        talk.send(key)
+        assert (await talk.response(key)).error_code.name == "none"
+        faults.add(RequestFault("ApiVersions", None, frozenset({2}), None, None, True))
+        faults.add(RequestFault("ApiVersions", "you", None, None, None, True))
+        faults.add(RequestFault("ApiVersions", "me", None, 1, delay_ms=50))
+        talk.send(key)
+        assert (await talk.response(key)).error_code.name == "none"
+        faults.add(RequestFault("ApiVersions", "me", frozenset({1}), 1, None, True))
+        talk.send(key)
+        assert await talk.end() is ConnectionLost
+        assert talk.asked == []
+
+    run(script)
