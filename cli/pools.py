@@ -21,6 +21,7 @@ from klamm.admin.reassignments.reassignment_json import (
     parse_execute_arguments,
     reassignment_values,
 )
+from klamm.admin.yaml_reader import read_text
 from klamm.cli.command_loading import command_group
 from klamm.cli.connect import open_store, zookeeper_of
 from klamm.cli.errors import FINDINGS, INCONCLUSIVE
@@ -255,19 +256,9 @@ def _read(
     return found
 
 
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-
-
 def _as_left_by(placement: ClusterPlacement, reassignment: Path) -> ClusterPlacement:
     """Return the replica placement after the reassignment described in a file."""
-    try:
-        targets, _ = parse_execute_arguments(_bytes_of(reassignment).decode())
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{reassignment}: not UTF-8 text") from error
+    targets, _ = parse_execute_arguments(read_text(reassignment))
     unknown = [tp for tp in sorted(targets) if tp not in placement.partitions]
     if unknown:
         raise UnknownTopicOrPartition(f"{reassignment}: partition {unknown[0]} does not exist")

@@ -17,16 +17,7 @@ import typer
 from klamm.cli.connect import open_store
 from klamm.cli.errors import FINDINGS
 from klamm.cli.options import AsJson, print_json
-from klamm.cli.replay_input import (
-    MEMORY_MB,
-    Cores,
-    EngineName,
-    Master,
-    Memory,
-    Resources,
-    Timezone,
-    open_tables,
-)
+from klamm.cli.replay_input import Resources, open_tables, uses_engine
 from klamm.cluster.errors import UsageError
 from klamm.report.scales import time_text
 from klamm.runtime.checks.agreement import StoredCluster
@@ -51,7 +42,9 @@ Examples:
 """
 
 
+@uses_engine
 def diff(
+    resources: Resources,
     a: Annotated[
         str, typer.Argument(metavar="A", help="A log, a directory of logs, or an event table.")
     ],
@@ -76,11 +69,6 @@ def diff(
         str | None,
         typer.Option(help="If A or B has several runs or chroots, use only this run or chroot."),
     ] = None,
-    master: Master = None,
-    timezone: Timezone = None,
-    engine: EngineName = "auto",
-    cores: Cores = None,
-    memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
     """Compare the final leaders, leader epochs, ISRs and states of two logs, and show where they
@@ -97,7 +85,6 @@ def diff(
     if tree is None and other is not None:
         inputs.append(inspect_paths([other]))
     runs = [_announce(given, source, run) or run for given in inputs]
-    resources = Resources(engine, master, cores, memory_mb, timezone)
     with open_tables(inputs, resources, Path(tempfile.gettempdir())) as opened:
         _check_held(opened.tables, source, run)
         named = zip(opened.tables, inputs, runs, strict=True)

@@ -14,16 +14,7 @@ import msgspec
 import typer
 
 from klamm.cli.options import AsJson, finite, print_json
-from klamm.cli.replay_input import (
-    MEMORY_MB,
-    Cores,
-    EngineName,
-    Master,
-    Memory,
-    Resources,
-    Timezone,
-    running_engine,
-)
+from klamm.cli.replay_input import Resources, running_engine, uses_engine
 from klamm.cli.running import ending_signals_raise, stopped_by_signals
 from klamm.cli.waiting import running_step
 from klamm.cluster.counting import counted
@@ -53,7 +44,9 @@ Examples:
 """
 
 
+@uses_engine
 def ingest(
+    asked: Resources,
     paths_: Annotated[
         list[str],
         typer.Argument(metavar="PATH..", help="Logs, or directories of logs; paths or URLs."),
@@ -65,7 +58,6 @@ def ingest(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing event table.")
     ] = False,
-    timezone: Timezone = None,
     run: Annotated[
         str | None,
         typer.Option(
@@ -80,10 +72,6 @@ def ingest(
         ),
     ] = False,
     idle_timeout_s: _IdleTimeout = None,
-    master: Master = None,
-    engine: EngineName = "auto",
-    cores: Cores = None,
-    memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
     """Read journals, Kafka's state-change and controller logs and ZooKeeper's transaction logs into
@@ -92,7 +80,6 @@ def ingest(
     from klamm.replay.locations import given_location
 
     paths, out = list(map(given_location, paths_)), given_location(out_)
-    asked = Resources(engine, master, cores, memory_mb, timezone)
     if follow:
         if overwrite:
             raise UsageError(
@@ -107,7 +94,7 @@ def ingest(
     from klamm.replay.sources import SourceOptions
     from klamm.replay.sources.registry import find_files
 
-    options = SourceOptions(timezone=timezone, run=run)
+    options = SourceOptions(timezone=asked.timezone, run=run)
     found = find_files(paths)
     progress = Progress(waiting=running_step)
     with (

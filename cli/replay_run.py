@@ -20,18 +20,7 @@ import typer
 
 from klamm.cli.errors import FINDINGS
 from klamm.cli.options import print_json
-from klamm.cli.replay_input import (
-    MEMORY_MB,
-    Cores,
-    EngineName,
-    Master,
-    Memory,
-    Opened,
-    Paths,
-    Resources,
-    Timezone,
-    open_tables,
-)
+from klamm.cli.replay_input import Opened, Paths, Resources, open_tables, uses_engine
 from klamm.cluster.errors import UsageError
 from klamm.report.page import page_html
 from klamm.report.scales import time_text
@@ -104,9 +93,10 @@ Out = Annotated[
 ]
 
 
+@uses_engine
 def run(
+    resources: Resources,
     paths: Paths,
-    master: Master = None,
     as_of: Annotated[
         str | None,
         typer.Option(
@@ -132,10 +122,6 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing answers.")
     ] = False,
-    timezone: Timezone = None,
-    engine: EngineName = "auto",
-    cores: Cores = None,
-    memory_mb: Memory = MEMORY_MB,
 ) -> None:
     """Report what a cluster did, from logs or an event table: states, elections, violations."""
     from klamm.replay.full_disk import full_disk_errors
@@ -149,7 +135,6 @@ def run(
     given = inspect_paths(list(map(given_location, paths)))
     if out is not None:
         check_out(out, overwrite=overwrite)
-    resources = Resources(engine, master, cores, memory_mb, timezone)
     folder = nullcontext() if out is None else result_folder(out, overwrite=overwrite)
     with (
         folder as partial,

@@ -11,17 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from klamm.cli.options import AsJson, print_json, table_lines
-from klamm.cli.replay_input import (
-    MEMORY_MB,
-    Cores,
-    EngineName,
-    Master,
-    Memory,
-    Paths,
-    Resources,
-    Timezone,
-    open_tables,
-)
+from klamm.cli.replay_input import Paths, Resources, open_tables, uses_engine
 from klamm.report.scales import time_text
 
 MOST_ROWS = 100
@@ -38,7 +28,9 @@ run), names (the names behind the event table's hash codes), damaged (unreadable
 """
 
 
+@uses_engine
 def sql(
+    resources: Resources,
     query: Annotated[
         str, typer.Argument(metavar="SELECT", help="SELECT or DESCRIBE, in DuckDB's SQL.")
     ],
@@ -46,11 +38,6 @@ def sql(
     limit: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Maximum number of rows.")
     ] = MOST_ROWS,
-    master: Master = None,
-    timezone: Timezone = None,
-    engine: EngineName = "auto",
-    cores: Cores = None,
-    memory_mb: Memory = MEMORY_MB,
     json: AsJson = False,
 ) -> None:
     """Run a read-only SQL query on the events in logs or in an event table."""
@@ -60,7 +47,6 @@ def sql(
 
     check_first_word(query)
     given = inspect_paths(list(map(given_location, paths)))
-    resources = Resources(engine, master, cores, memory_mb, timezone)
     with (
         open_tables([given], resources, Path(tempfile.gettempdir()), query) as opened,
         opened.progress.step("query"),

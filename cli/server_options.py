@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Concatenate
 import typer
 
 from klamm.cli.client import SERVER_VARIABLE, ServerClient, find_server
-from klamm.cli.options import AsJson, print_json
+from klamm.cli.options import AsJson, option, print_json, take_options
 
 Server = Annotated[
     str | None,
@@ -24,13 +23,10 @@ DataDirectory = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Data directory of klamm up."),
 ]
-_SERVER_OPTIONS = tuple(
-    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-    for name, kind, default in (
-        ("server", Server, None),
-        ("data_dir", DataDirectory, None),
-        ("json", AsJson, False),
-    )
+_SERVER_OPTIONS = (
+    option("server", Server, None),
+    option("data_dir", DataDirectory, None),
+    option("json", AsJson, False),
 )
 Answered = tuple[Any, str]
 """Two forms of a server's response: the plain values, and the text to print."""
@@ -51,7 +47,5 @@ def asks_server(ask: Callable[Concatenate[ServerClient, ...], Answered]) -> Call
         else:
             typer.echo(text)
 
-    _, *own = inspect.signature(ask, eval_str=True).parameters.values()
-    keyword_only = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own, *_SERVER_OPTIONS)]
-    command.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    take_options(command, ask, _SERVER_OPTIONS)
     return command
