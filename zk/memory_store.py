@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from klamm.cluster.errors import OperationTooBig
 from klamm.zk.memory_server import Crashed, LostReply, MemoryServer
@@ -25,30 +25,13 @@ from klamm.zk.store import (
     TxnResult,
 )
 
+if TYPE_CHECKING:
+    from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
+
 Op = TypeVar("Op", ReadOp, Transaction)
 R = TypeVar("R", ReadResult, TxnResult)
 
 __all__ = ["Crashed", "LostReply", "MemoryServer", "MemoryStore"]
-
-
-class Links(Protocol):
-    """Lets the caller of a store wait, on links with faults. Times are in monotonic ms."""
-
-    def now_ms(self) -> float:
-        """Return the time."""
-        ...
-
-    def wait_until(self, due_ms: float) -> None:
-        """Wait until this time."""
-        ...
-
-    def wait_for_session(self) -> None:
-        """Wait until the session is connected or expired, or longer."""
-        ...
-
-    def deliver_at(self, due_ms: float, store: MemoryStore) -> None:
-        """Call ``deliver_due`` of the store at this time."""
-        ...
 
 
 class MemoryStore:
@@ -72,7 +55,7 @@ class MemoryStore:
         self.yield_control = yield_control
         self._listeners: list[StoreListener] = []
         self._closed = False
-        self.links: Links | None = None
+        self.links: ZooKeeperLinks | None = None
         self.outbound_ms = 0.0
         self.inbound_ms = 0.0
         self._inbound_due_ms = 0.0
