@@ -37,11 +37,6 @@ class Asked(NamedTuple):
     broker_id: int
     metadata: MetadataResponse
 
-    @property
-    def controller_id(self) -> int:
-        """The controller that the broker knows."""
-        return self.metadata.controller_id
-
 
 class ListenerCall(NamedTuple):
     """Versions of an API that the listener answers, with klamm's admin client if it is needed.

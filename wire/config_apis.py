@@ -21,7 +21,8 @@ from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Type
 from klamm.cluster.errors import KlammError, UnknownTopicOrPartition
 from klamm.cluster.requests import ApiError, NewPartitions
 from klamm.wire.api import Asked, ListenerCall, api_error
-from klamm.wire.schema import Values, error_fields, milliseconds
+from klamm.wire.schema import Values, milliseconds
+from klamm.wire.translations import error_fields
 from klamm.zk.znodes import DEFAULT_ENTITY
 
 MAX_WAIT_MS: Final = 60_000
@@ -49,7 +50,7 @@ def _create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
     """Add partitions to topics. Only the active controller does so."""
     names = Counter(topic.name for topic in asked.body.topics)
     errors: dict[str, ApiError] = {}
-    if asked.broker_id != asked.controller_id:
+    if asked.broker_id != asked.metadata.controller_id:
         errors = dict.fromkeys(names, ApiError(Errors.NOT_CONTROLLER))
     elif asked.body.validate_only:
         errors = dict.fromkeys(names, _NOT_ONLY_VALIDATED)

@@ -60,7 +60,7 @@ class Listeners:
     ``admin`` is the cluster's admin client. ``metrics`` are the metrics of all listeners.
     """
 
-    _loop: asyncio.AbstractEventLoop
+    loop: asyncio.AbstractEventLoop
     _thread: threading.Thread
     _memory: RequestMemory
 
@@ -95,24 +95,19 @@ class Listeners:
                 _check_port(listener, broker_id)
         for listener in self._listeners:
             self._check_users(listener)
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self._memory = RequestMemory(self._config.socket_request_max_bytes)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="listeners")
+        self._thread = threading.Thread(target=self.loop.run_forever, name="listeners")
         self._thread.start()
         self._cluster.nodes.on_change = self._on_change
 
     def close(self) -> None:
         """Close all ports and connections, and end the thread."""
         self._cluster.nodes.on_change = None
-        asyncio.run_coroutine_threadsafe(self._close_all(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        asyncio.run_coroutine_threadsafe(self._close_all(), self.loop).result()
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self._loop.close()
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that serves the connections, from ``open`` to ``close``."""
-        return self._loop
+        self.loop.close()
 
     def _check_users(self, listener: Listener) -> None:
         """Warn if no user can log in yet."""
@@ -133,7 +128,7 @@ class Listeners:
     def _on_change(self, broker_id: int, is_running: bool) -> None:
         """Open or close a broker's ports and wait until that is done; called on any thread."""
         change = self._open_ports(broker_id) if is_running else self._close_ports(broker_id)
-        asyncio.run_coroutine_threadsafe(change, self._loop).result()
+        asyncio.run_coroutine_threadsafe(change, self.loop).result()
 
     async def _open_ports(self, broker_id: int) -> None:
         sockets = self._sockets[broker_id] = []
@@ -144,11 +139,11 @@ class Listeners:
                 logger.error("broker %d has no listener %s: %s", broker_id, listener.name, error)
             else:
                 sockets.append(opened)
-                self._loop.add_reader(opened, self._accept, broker_id, listener, opened)
+                self.loop.add_reader(opened, self._accept, broker_id, listener, opened)
 
     async def _close_ports(self, broker_id: int) -> None:
         for opened in self._sockets.pop(broker_id, ()):
-            self._loop.remove_reader(opened)
+            self.loop.remove_reader(opened)
             opened.close()
         tasks = self._connections.pop(broker_id, set())
         for task in tasks:
@@ -169,8 +164,8 @@ class Listeners:
             return
         except OSError as error:
             logger.error("broker %d accepts no connection for a second: %s", broker_id, error)
-            self._loop.remove_reader(opened)
-            self._loop.call_later(1, self._accept_again, broker_id, listener, opened)
+            self.loop.remove_reader(opened)
+            self.loop.call_later(1, self._accept_again, broker_id, listener, opened)
             return
         tasks = self._connections.setdefault(broker_id, set())
         config, place = self._config, (broker_id, host)
@@ -182,7 +177,7 @@ class Listeners:
             return
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        task = self._loop.create_task(self._serve(broker_id, listener, client, host))
+        task = self.loop.create_task(self._serve(broker_id, listener, client, host))
         tasks.add(task)
         self._by_host[place] += 1
         self.metrics.connections.labels(broker_id).inc()
@@ -205,7 +200,7 @@ class Listeners:
 
     def _accept_again(self, broker_id: int, listener: Listener, opened: socket.socket) -> None:
         if opened in self._sockets.get(broker_id, ()):
-            self._loop.add_reader(opened, self._accept, broker_id, listener, opened)
+            self.loop.add_reader(opened, self._accept, broker_id, listener, opened)
 
     async def _serve(
         self, broker_id: int, listener: Listener, client: socket.socket, host: str
@@ -260,7 +255,7 @@ class Listeners:
         return SaslAuthenticator({name: servers[name] for name in security.mechanisms})
 
     def _warn(self, broker_id: int, why: str) -> None:
-        text = self._warnings.to_log(why, self._loop.time())
+        text = self._warnings.to_log(why, self.loop.time())
         if text is not None:
             logger.warning("broker %d closed a connection: %s", broker_id, text)
 
@@ -271,16 +266,16 @@ class Listeners:
 
         Raises TlsHandshakeFailed, and OSError if the client is gone.
         """
-        reader = asyncio.StreamReader(loop=self._loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
+        reader = asyncio.StreamReader(loop=self.loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self.loop)
         limit_s = None if tls is None else HANDSHAKE_S
         try:
-            transport, _ = await self._loop.connect_accepted_socket(
+            transport, _ = await self.loop.connect_accepted_socket(
                 lambda: protocol, client, ssl=tls, ssl_handshake_timeout=limit_s
             )
         except (ssl.SSLError, ConnectionAbortedError) as error:
             raise handshake_failed(error) from error
-        return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, self.loop)
 
 
 def _check_port(listener: Listener, broker_id: int) -> None:

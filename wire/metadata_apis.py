@@ -33,8 +33,18 @@ from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import Broker
 from klamm.wire.api import Api, Asked, ListenerCall
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import OPERATIONS_OMITTED, Values, error_fields, milliseconds
-from klamm.wire.translations import SAME, Field, Translation, broker, each, keyed, only, struct
+from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds
+from klamm.wire.translations import (
+    SAME,
+    Field,
+    Translation,
+    broker,
+    each,
+    error_fields,
+    keyed,
+    only,
+    struct,
+)
 
 # -- Metadata
 

@@ -16,7 +16,8 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
 from klamm.wire.api import Asked, ListenerCall, api_error
-from klamm.wire.schema import Values, error_fields
+from klamm.wire.schema import Values
+from klamm.wire.translations import error_fields
 
 _EXACT, _DEFAULT, _ANY = range(3)
 _MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)

@@ -40,7 +40,7 @@ from klamm.cluster.data_requests import (
 from klamm.cluster.records import EpochEndOffset
 from klamm.cluster.types import NO_EPOCH
 from klamm.wire.api import Api
-from klamm.wire.schema import RefusedRequest, Values, by_topic, error_of, in_topics, values_of
+from klamm.wire.schema import RefusedRequest, Values, by_topic, error_of, in_topics
 from klamm.wire.translations import (
     BYTES,
     MILLISECONDS,
@@ -53,7 +53,6 @@ from klamm.wire.translations import (
     struct,
 )
 
-_NO_TRANSACTIONS: Final = InitProducerIdResponse(Errors.UNSUPPORTED_VERSION)
 _CONSUMER: Final = {"replica_id": CONSUMER_REPLICA_ID}
 _BY_TOPIC: Final = {"topic": "topic", "partition": "partition"}
 
@@ -156,7 +155,8 @@ def _listed(result: ListedOffset) -> Values:
 def _init_producer_id(body: Any) -> InitProducerIdRequest:
     """Translate InitProducerId of a producer without transactions."""
     if body.transactional_id is not None:
-        raise RefusedRequest(values_of(_NO_TRANSACTIONS))
+        refused = InitProducerIdResponse(Errors.UNSUPPORTED_VERSION)
+        raise RefusedRequest(_PRODUCER_ID.write(refused))
     return InitProducerIdRequest()
 
 
@@ -174,6 +174,7 @@ _DELETE_RECORDS: Final = struct(
 _DELETED_RECORDS: Final = struct(
     DeleteRecordsResponse, partitions=per_partition("topics", struct(DeletedRecords))
 )
+_PRODUCER_ID: Final = struct(InitProducerIdResponse)
 _INIT_PRODUCER_ID: Final = struct(
     InitProducerIdRequest, {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}
 )
@@ -193,11 +194,6 @@ APIS: Final = (
     Api(1, range(13), _FETCH, _fetched),
     Api(2, range(7), _LIST_OFFSETS, _LISTED_OFFSETS),
     Api(21, range(3), _DELETE_RECORDS, _DELETED_RECORDS),
-    Api(
-        22,
-        range(5),
-        _INIT_PRODUCER_ID._replace(read=_init_producer_id),
-        struct(InitProducerIdResponse),
-    ),
+    Api(22, range(5), _INIT_PRODUCER_ID._replace(read=_init_producer_id), _PRODUCER_ID),
     Api(23, range(5), _EPOCHS, _EPOCH_ENDS),
 )

@@ -17,11 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-import msgspec
 from kio.schema.errors import ErrorCode
 
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.requests import ApiError
 from klamm.cluster.types import TopicPartition
 
 Values = Mapping[str, Any]
@@ -159,17 +157,6 @@ def listed_in_topics(
         for one in topics
         for number in getattr(one, partitions)
     )
-
-
-def values_of(struct: msgspec.Struct) -> Values:
-    """Return the values of a struct whose fields have Kafka's names, and maybe an ``error``."""
-    fields = msgspec.structs.asdict(struct)
-    return {"error_code" if name == "error" else name: value for name, value in fields.items()}
-
-
-def error_fields(error: ApiError) -> Values:
-    """Return the fields of an error in a response."""
-    return {"error_code": error.error, "error_message": error.message}
 
 
 def error_of(code: int) -> Errors:

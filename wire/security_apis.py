@@ -7,6 +7,7 @@ kafka.server.KafkaApis.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from klamm.admin.configs.scram_credentials import CredentialDeletion, CredentialUpsertion
@@ -15,61 +16,32 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
 from klamm.wire.api import Asked, ListenerCall, api_error
-from klamm.wire.schema import Values, error_fields
+from klamm.wire.schema import Values
+from klamm.wire.translations import error_fields
 
-_DISABLED: Final = ApiError(Errors.SECURITY_DISABLED, "No Authorizer is configured on the broker.")
-
-
-def _describe_acls(_: KafkaAdmin, asked: Asked) -> Values:
-    """Refuse DescribeAcls, in Kafka's words without a full stop."""
-    message = "No Authorizer is configured on the broker"
-    return _refuse_describe_acls(asked.body, ApiError(Errors.SECURITY_DISABLED, message))
+_NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
+_DISABLED: Final = ApiError(Errors.SECURITY_DISABLED, f"{_NO_AUTHORIZER}.")
+_AUTHENTICATED: Final = "SaslAuthenticate request received after successful authentication"
 
 
 def _refuse_describe_acls(_: Any, error: ApiError) -> Values:
-    """Refuse DescribeAcls."""
     return {**error_fields(error), "resources": ()}
 
 
-def _create_acls(_: KafkaAdmin, asked: Asked) -> Values:
-    """Refuse every ACL of CreateAcls."""
-    return _refuse_create_acls(asked.body, _DISABLED)
-
-
 def _refuse_create_acls(body: Any, error: ApiError) -> Values:
-    """Refuse every ACL of CreateAcls."""
     return {"results": [error_fields(error) for _ in body.creations]}
 
 
-def _delete_acls(_: KafkaAdmin, asked: Asked) -> Values:
-    """Refuse every filter of DeleteAcls."""
-    return _refuse_delete_acls(asked.body, _DISABLED)
-
-
 def _refuse_delete_acls(body: Any, error: ApiError) -> Values:
-    """Refuse every filter of DeleteAcls."""
     refused = {**error_fields(error), "matching_acls": ()}
     return {"filter_results": [refused for _ in body.filters]}
 
 
-def _sasl_handshake(_: KafkaAdmin, asked: Asked) -> Values:
-    """Refuse SaslHandshake: the client is authenticated, or the listener has no SASL."""
-    return _refuse_sasl_handshake(asked.body, ApiError(Errors.ILLEGAL_SASL_STATE))
-
-
 def _refuse_sasl_handshake(_: Any, error: ApiError) -> Values:
-    """Refuse SaslHandshake."""
     return {"error_code": error.error, "mechanisms": ()}
 
 
-def _sasl_authenticate(_: KafkaAdmin, asked: Asked) -> Values:
-    """Refuse SaslAuthenticate."""
-    message = "SaslAuthenticate request received after successful authentication"
-    return _refuse_sasl_authenticate(asked.body, ApiError(Errors.ILLEGAL_SASL_STATE, message))
-
-
 def _refuse_sasl_authenticate(_: Any, error: ApiError) -> Values:
-    """Refuse SaslAuthenticate."""
     return {**error_fields(error), "auth_bytes": b""}
 
 
@@ -111,7 +83,7 @@ def _alter_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     ]
     deletions = [CredentialDeletion(one.name, one.mechanism) for one in asked.body.deletions]
     users = [*(one.user for one in deletions), *(one.user for one in upsertions)]
-    if asked.broker_id != asked.controller_id:
+    if asked.broker_id != asked.metadata.controller_id:
         results = dict.fromkeys(users, ApiError(Errors.NOT_CONTROLLER))
     else:
         try:
@@ -127,12 +99,25 @@ def _refuse_alter_scram_credentials(body: Any, error: ApiError) -> Values:
     return {"results": [{"user": user, **error_fields(error)} for user in users]}
 
 
+def _refused(
+    key: int, versions: range, refuse: Callable[[Any, ApiError], Values], error: ApiError
+) -> ListenerCall:
+    """Return an API whose requests are all refused with ``error``."""
+    return ListenerCall(key, versions, lambda _, asked: refuse(asked.body, error), refuse)
+
+
 APIS: Final = (
-    ListenerCall(17, range(2), _sasl_handshake, _refuse_sasl_handshake),
-    ListenerCall(29, range(3), _describe_acls, _refuse_describe_acls),
-    ListenerCall(30, range(3), _create_acls, _refuse_create_acls),
-    ListenerCall(31, range(3), _delete_acls, _refuse_delete_acls),
-    ListenerCall(36, range(3), _sasl_authenticate, _refuse_sasl_authenticate),
+    # The client is authenticated, or the listener has no SASL.
+    _refused(17, range(2), _refuse_sasl_handshake, ApiError(Errors.ILLEGAL_SASL_STATE)),
+    # In Kafka's words, without a full stop.
+    _refused(
+        29, range(3), _refuse_describe_acls, ApiError(Errors.SECURITY_DISABLED, _NO_AUTHORIZER)
+    ),
+    _refused(30, range(3), _refuse_create_acls, _DISABLED),
+    _refused(31, range(3), _refuse_delete_acls, _DISABLED),
+    _refused(
+        36, range(3), _refuse_sasl_authenticate, ApiError(Errors.ILLEGAL_SASL_STATE, _AUTHENTICATED)
+    ),
     ListenerCall(50, range(1), _describe_scram_credentials, _refuse_describe_scram_credentials),
     ListenerCall(51, range(1), _alter_scram_credentials, _refuse_alter_scram_credentials),
 )

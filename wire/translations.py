@@ -191,6 +191,8 @@ def listed_partitions(name: str, *, topic: str = "name", partitions: str = "part
 
 
 API_ERROR: Final = struct(ApiError, message="error_message")
+error_fields: Final = API_ERROR.write
+"""Returns the fields of an error in a response."""
 _ADDRESS: Final = Translation(
     lambda message: (EndPoint(message.host, message.port),),
     lambda end_points: {"host": end_points[0].host, "port": end_points[0].port},
