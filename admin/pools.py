@@ -15,13 +15,11 @@ from typing import Final
 import yaml
 
 from klamm.admin.yaml_reader import YamlEntry, YamlReader, read_text
+from klamm.placement.broker_metadata import broker_ids
 from klamm.placement.pools import Pool, Pools, TopicRule
 
-MAX_BROKER_ID: Final = 2**31 - 1
-MAX_POOL_BROKERS: Final = 10_000
 _SECTIONS: Final = ("pools", "topics", "weights")
 _ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
-_RANGE: Final = re.compile(r"(0|[1-9][0-9]{0,9})(?:-(0|[1-9][0-9]{0,9}))?")
 _WEIGHT: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _HINT: Final = "e.g. {pools: {small: [1, 2-4]}, topics: {orders-.*: small}}"
 
@@ -79,7 +77,12 @@ class _File(YamlReader):
             )
         ids: set[int] = set()
         for item in node.value:
-            for broker_id in self._ids(item, self.text(item, f"a broker of pool {pool}")):
+            try:
+                found = broker_ids(self.text(item, f"a broker of pool {pool}"))
+            except ValueError as error:
+                hint = "give an id such as 7 or a range such as 1-9"
+                raise self.error(item, str(error), hint) from None
+            for broker_id in found:
                 other = self._pool_of_broker.setdefault(broker_id, pool)
                 if other != pool:
                     raise self.error(
@@ -89,21 +92,6 @@ class _File(YamlReader):
                     raise self.error(item, f"broker {broker_id} is listed twice in pool {pool}")
                 ids.add(broker_id)
         return tuple(sorted(ids))
-
-    def _ids(self, node: yaml.Node, text: str) -> range:
-        match = _RANGE.fullmatch(text)
-        if match is None:
-            raise self.error(
-                node, f"'{text}' is not a broker id", "give an id such as 7 or a range such as 1-9"
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise self.error(node, f"the range {text} is descending")
-        if last > MAX_BROKER_ID:
-            raise self.error(node, f"broker id {last} exceeds the maximum of {MAX_BROKER_ID}")
-        if last - first >= MAX_POOL_BROKERS:
-            raise self.error(node, f"the range {text} has more than {MAX_POOL_BROKERS} brokers")
-        return range(first, last + 1)
 
     def _rule(self, pattern: str, entry: YamlEntry, by_name: dict[str, Pool]) -> TopicRule:
         try:

@@ -31,13 +31,11 @@ from klamm.placement.assign import (
     get_rack_alternated_broker_list,
     starting_point,
 )
-from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.placement.broker_metadata import MAX_BROKERS, BrokerMetadata, broker_ids
 from klamm.placement.draws import JavaRandom
 from klamm.placement.table import BrokerShare, Takeover, broker_shares, takeovers
 
-MAX_BROKERS = 10_000
 MAX_PARTITIONS = 1_000_000
-MAX_BROKER_ID = 2**31 - 1
 
 _EXAMPLES = """
 \b
@@ -198,18 +196,12 @@ def _place(
 def _parse_ids(text: str) -> list[int]:
     ids: list[int] = []
     for item in text.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*", item)
-        if match is None:
-            raise UsageError(f"--brokers: '{item}' is not a broker id", hint="use 0,1,2 or 0-8")
-        first = int(match[1])
-        last = int(match[2] or first)
-        if last < first:
-            raise UsageError(f"--brokers: the range {item} is descending")
-        if last > MAX_BROKER_ID:
-            raise UsageError(f"--brokers: id {last} exceeds the maximum of {MAX_BROKER_ID}")
-        if len(ids) + last - first >= MAX_BROKERS:
+        try:
+            ids += broker_ids(item.strip())
+        except ValueError as error:
+            raise UsageError(f"--brokers: {error}", hint="use 0,1,2 or 0-8") from None
+        if len(ids) > MAX_BROKERS:
             raise UsageError(f"--brokers: more than {MAX_BROKERS} brokers")
-        ids.extend(range(first, last + 1))
     repeated = [id_ for id_, times in Counter(ids).items() if times > 1]
     if repeated:
         raise UsageError(f"--brokers: broker {_joined(repeated)} is listed twice")

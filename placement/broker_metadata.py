@@ -6,11 +6,16 @@ AdminZkClient.getBrokerMetadatas.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.cluster.errors import AdminOperationError
+from klamm.cluster.integers import INT32_MAX
+
+MAX_BROKERS: Final = 10_000
+_IDS: Final = re.compile(r"(0|[1-9][0-9]{0,9})(?:-(0|[1-9][0-9]{0,9}))?")
 
 
 class BrokerMetadata(NamedTuple):
@@ -51,3 +56,18 @@ def broker_metadatas(
     if mode is RackAwareMode.DISABLED or only_some:
         return tuple(BrokerMetadata(broker.id) for broker in ordered)
     return tuple(ordered)
+
+
+def broker_ids(text: str) -> range:
+    """Return the ids that an id such as 7 or a range such as 1-9 stands for. Raises ValueError."""
+    match = _IDS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"'{text}' is not a broker id")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise ValueError(f"the range {text} is descending")
+    if last > INT32_MAX:
+        raise ValueError(f"broker id {last} exceeds the maximum of {INT32_MAX}")
+    if last - first >= MAX_BROKERS:
+        raise ValueError(f"the range {text} has more than {MAX_BROKERS} brokers")
+    return range(first, last + 1)
