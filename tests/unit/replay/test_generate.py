@@ -276,6 +276,8 @@ def test_a_cluster_is_killed_and_started_again_as_often_as_was_asked_for(tmp_pat
     assert {row.cluster_id for row in rows} == {"generated-2"}
     # The first controller after a restart is alone, and finds leaders dead.
     starts = [n for n, row in enumerate(rows) if row.kind == Kind.RUN_START]
+    first, second = starts[1:]
+    assert first < options.events / 2 < second
     for start in starts[1:]:
         told = {row.to for row in rows[start : start + 1_000] if row.epoch == rows[start + 1].epoch}
         assert {"OfflinePartition", "OnlinePartition"} <= told
@@ -332,6 +334,14 @@ def test_every_episode_has_a_failure_however_low_the_rate(tmp_path: Path) -> Non
     generate(options, Format.JOURNAL, tmp_path / "rare")
     rows = [line.row for line in lines(tmp_path / "rare" / JOURNAL_FILE) if line.row]
     assert Kind.BROKER_OFFLINE in {row.kind for row in rows}
+
+
+def test_every_other_illegal_transition_is_of_a_replica(tmp_path: Path) -> None:
+    options = replace(QUIET, events=6_000, planted={Planted.ILLEGAL: 4})
+    truth = generate(options, Format.JOURNAL, tmp_path / "illegal")
+    assert ["replica" in one for one in truth.anomalies] == [False, True, False, True]
+    count = Count(lines(tmp_path / "illegal" / JOURNAL_FILE))
+    assert count.found == {Planted.ILLEGAL: planted_lines(truth, Planted.ILLEGAL)}
 
 
 def test_an_epoch_has_at_most_two_controllers(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""The layout of a generated cluster: its topics, its groups of brokers and what is copied where."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from klamm.placement.assign import assign_replicas_to_brokers
+from klamm.placement.broker_metadata import BrokerMetadata
+from klamm.replay.generate.options import HistoryOptions, Planted
+from klamm.replay.generate.tiling import Layout, spread
+
+
+def layout(partitions: int = 120, **options: object) -> Layout:
+    return Layout(HistoryOptions(partitions, 100_000, **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("brokers", range(4, 13))
+def test_replicas_are_spread_as_kafka_spreads_them(brokers: int) -> None:
+    metadata = [BrokerMetadata(broker_id) for broker_id in range(1, brokers + 1)]
+    expected = assign_replicas_to_brokers(metadata, 40, 3, start_index=0, next_replica_shift=7)
+    assert spread(40, brokers) == list(expected.values())
+
+
+@pytest.mark.parametrize(
+    ("brokers", "of_a_group", "groups"),
+    [
+        (3, 3, 1),
+        (11, 11, 1),
+        (12, 6, 2),
+        (13, 6, 2),
+        (14, 7, 2),
+        (21, 7, 3),
+        (22, 11, 2),
+        (23, 11, 2),
+    ],
+)
+def test_as_few_brokers_as_possible_are_in_no_group(
+    brokers: int, of_a_group: int, groups: int
+) -> None:
+    made = layout(brokers=brokers)
+    assert (made.brokers, made.groups) == (of_a_group, groups)
+    used = {broker for p in range(120) for broker in made.assignment(p)}
+    assert used <= set(range(1, of_a_group * groups + 1))
+    assert made.copies_of_broker(2) == [2 + of_a_group * group for group in range(groups)]
+
+
+def test_one_topic_in_ten_is_deleted_again_and_again() -> None:
+    made = layout(200, partitions_per_topic=10)
+    deleted = {made.names[p].topic for p in range(200) if made.is_deleted[p]}
+    assert deleted == {"topic-00009", "topic-00019"}
+    assert made.partitions_of(9) == (90, 100)
+    assert [made.names[p] for p in (0, 9, 10)] == [
+        ("topic-00000", 0),
+        ("topic-00000", 9),
+        ("topic-00001", 0),
+    ]
+
+
+@pytest.mark.parametrize(("planted", "is_deleted"), [(90, True), (91, False)])
+def test_no_topic_is_deleted_if_anomalies_need_its_partitions(
+    planted: int, is_deleted: bool
+) -> None:
+    made = layout(100, partitions_per_topic=10, planted={Planted.GAP: planted})
+    assert bool(made.is_deleted.any()) == is_deleted
+
+
+def test_a_large_topic_comes_first() -> None:
+    made = layout(100, partitions_per_topic=10, skew=0.35)
+    sizes = Counter(name.topic for name in made.names)
+    assert sizes["topic-00000"] == 35
+    assert [sizes[f"topic-{number:05d}"] for number in range(1, 8)] == [10] * 6 + [5]
+
+
+def test_every_partition_is_a_copy_of_one_of_its_kind() -> None:
+    made = layout(400, partitions_per_topic=10, brokers=21)
+    for p in range(400):
+        base = int(made.base[p])
+        assert (base >= made.kept) == bool(made.is_deleted[p])
+        shift = int(made.group[p]) * 7
+        assert made.assignment(p) == tuple(one + shift for one in made.assignments[base])
+    assert {int(group) for group in made.group} == {0, 1, 2}
+    assert sorted(made.copies.tolist()) == list(range(400))
+    for base in range(made.kept + made.deleted):
+        first, end = made.first_copy[base], made.first_copy[base + 1]
+        assert all(made.base[p] == base for p in made.copies[first:end])
+        assert end > first
+
+
+@pytest.mark.parametrize(("stuck", "is_moved"), [(50, True), (51, False)])
+def test_partitions_with_a_stuck_reassignment_are_not_reassigned_otherwise(
+    stuck: int, is_moved: bool
+) -> None:
+    made = layout(100, partitions_per_topic=100, planted={Planted.STUCK: stuck})
+    assert bool(made.is_moved.any()) == is_moved
+    assert int((~made.is_moved).sum()) >= stuck
