@@ -219,9 +219,14 @@ def test_an_epoch_has_one_leader_and_its_high_watermark_does_not_fall() -> None:
 
 def test_what_is_known_of_a_deleted_topic_and_of_a_restarted_broker_is_forgotten() -> None:
     checker = acknowledged(replica(1, 5, leading_epoch=1), 5)
-    checker.on_restart(2)
     checker.on_restart(1)
-    checker.check([replica(1, 5, leading_epoch=1)])
+    lower = msgspec.structs.replace(replica(1, 5, leading_epoch=1), high_watermark=3)
+    checker.check([lower])
+    assert checker.violations == []
+    checker.on_restart(2)
+    checker.check([msgspec.structs.replace(lower, high_watermark=2)])
+    assert len(checker.violations) == 1
+    checker.names.clear()
     checker.forget("other")
     assert checker.acknowledged
     checker.forget("t")
