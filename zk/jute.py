@@ -20,17 +20,16 @@ class JuteError(ValueError):
 class JuteReader:
     """Reader of consecutive jute values in a buffer. Raises JuteError at the end of the buffer."""
 
-    __slots__ = ("_data", "_end", "position")
+    __slots__ = ("_data", "position")
 
-    def __init__(self, data: bytes, position: int = 0, end: int | None = None) -> None:
+    def __init__(self, data: bytes, position: int = 0) -> None:
         self._data = data
         self.position = position
-        self._end = len(data) if end is None else end
 
     @property
     def remaining(self) -> int:
         """Number of unread bytes."""
-        return self._end - self.position
+        return len(self._data) - self.position
 
     def adler32(self) -> int:
         """Return the Adler-32 checksum of all bytes before the current position."""
@@ -88,7 +87,7 @@ class JuteReader:
 
     def _advance(self, length: int) -> int:
         start = self.position
-        if length > self._end - start:
-            raise JuteError(f"{length} bytes expected, {self._end - start} left")
+        if length > len(self._data) - start:
+            raise JuteError(f"{length} bytes expected, {self.remaining} left")
         self.position = start + length
         return start
