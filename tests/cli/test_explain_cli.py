@@ -62,6 +62,71 @@ def test_a_partition_as_text(journal: Path, capsys: Capture) -> None:
     assert any("[kafka/controller/ReplicaStateMachine.scala" in line for line in lines)
 
 
+TWO_CHANGES = """
+TIME, controller 0 epoch 1
+  Why
+    done by #17 TopicChange: The children of /brokers/topics changed.  (TIME)
+    because topic orders-eu is new in ZooKeeper, 2 partitions
+  What it did
+    orders-eu-0 NonExistentPartition -> NewPartition  (1)
+    orders-eu-0 on 0 NonExistentReplica -> NewReplica  (2)
+    orders-eu-0 on 1 NonExistentReplica -> NewReplica  (2)
+    orders-eu-0 NewPartition -> OnlinePartition (leader 0, isr 0,1, epoch 0)  (3)
+    orders-eu-0 on 0 NewReplica -> OnlineReplica  (4)
+    orders-eu-0 on 1 NewReplica -> OnlineReplica  (4)
+  Rules
+    1. RULE
+    2. RULE
+    3. RULE
+    4. RULE
+  Znodes written
+    /brokers/topics/orders-eu/partitions/0/state: created, version 0
+    NOTE
+  Requests sent
+    LEADER_AND_ISR for 1 partition to brokers 0,2
+    LEADER_AND_ISR for 2 partitions to broker 1
+    UPDATE_METADATA for 2 partitions to brokers 0,1,2,3
+  Led to
+    then #19 response of broker 0 to LEADER_AND_ISR  (TIME)
+    then #20 response of broker 3 to UPDATE_METADATA  (TIME)
+    then #21 response of broker 1 to LEADER_AND_ISR  (TIME)
+    then #22 response of broker 0 to UPDATE_METADATA  (TIME)
+    then #23 response of broker 2 to LEADER_AND_ISR  (TIME)
+    and 2 more
+
+TIME, controller 0 epoch 1
+  Why
+    done by #26 BrokerChange: The children of /brokers/ids changed.  (TIME)
+    because broker 1 disappeared from /brokers/ids
+  What it did
+    isr removed orders-eu-0 on 1 (leader 0, isr 0, epoch 1)  (1)
+    orders-eu-0 on 1 OnlineReplica -> OfflineReplica  (2)
+  Rules
+    1. RULE
+    2. RULE
+  Znodes written
+    /brokers/topics/orders-eu/partitions/0/state: set, version 1
+    NOTE
+  Requests sent
+    LEADER_AND_ISR for 1 partition to brokers 2 (x2),0
+    UPDATE_METADATA for 1 partition to brokers 0,2,3
+    UPDATE_METADATA for 2 partitions to brokers 0,2,3
+  Led to
+"""
+
+
+def test_the_whole_text_of_all_changes(journal: Path, capsys: Capture) -> None:
+    _, status, *lines = explain(journal, capsys, "orders-eu-0", "--all").splitlines()
+    assert status == (
+        "orders-eu-0: OnlinePartition, leader 0, leader epoch 1, isr 0, state znode version 1, "
+        "replicas 0 OnlineReplica, 1 OfflineReplica"
+    )
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}", "TIME", "\n".join(lines))
+    text = re.sub(r"(\d\.) [A-Z].*\[kafka/controller/.*\]", r"\1 RULE", text)
+    text = re.sub(r"(?m)^    Derived from the rows above.*", "    NOTE", text)
+    assert f"{text}\n".startswith(TWO_CHANGES)
+
+
 def test_all_changes_and_one_of_them(journal: Path, capsys: Capture) -> None:
     every = json.loads(explain(journal, capsys, "orders-eu-1", "--all", "--json"))
     names = [change["event"] for change in every["changes"]]
