@@ -1,0 +1,176 @@
+"""Parts of zk/embedded.py that need no Java, and addresses of ZooKeeper."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from klamm.cluster.errors import UsageError, ZooKeeperUnavailable
+from klamm.zk import embedded
+from klamm.zk.embedded import (
+    LOG_NAME,
+    NOT_SERVING,
+    EmbeddedZooKeeper,
+    _escape,
+    _last_words,
+    _locked,
+    four_letter_word,
+)
+from klamm.zk.kazoo_session import parse_address
+
+
+@pytest.mark.parametrize(
+    ("address", "servers", "chroot"),
+    [
+        ("h:1", "h:1", ""),
+        ("h:1/", "h:1", ""),
+        ("h:1/a", "h:1", "/a"),
+        ("h:1,g:2/a/b/", "h:1,g:2", "/a/b"),
+    ],
+)
+def test_addresses(address: str, servers: str, chroot: str) -> None:
+    found, path = parse_address(address)
+    assert (found, path.path) == (servers, chroot)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("h:1/a//b", "not a ZooKeeper chroot: '/a//b' has an empty path component"),
+        ("h :1", "not a ZooKeeper address: 'h :1' (white space in a host name)"),
+        ("h:x", "not a ZooKeeper address: 'h:x' ("),
+    ],
+)
+def test_what_is_no_address(address: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_address(address)
+    assert refused.value.message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("value", "escaped"),
+    [
+        ("/tmp/a b=c:d", "/tmp/a b=c:d"),
+        ("a\\b", "a\\\\b"),
+        ("é", "\\u00e9"),
+        ("\N{SNOWMAN}\n", "\\u2603\\u000a"),
+        ("\N{GRINNING FACE}", "\\ud83d\\ude00"),
+        ("~\x7f", "~\\u007f"),
+    ],
+)
+def test_values_of_java_properties(value: str, escaped: str) -> None:
+    assert _escape(value) == escaped
+
+
+@pytest.mark.parametrize(
+    ("log", "start", "words"),
+    [
+        ("", 0, "nothing was logged"),
+        ("  \n\n", 0, "nothing was logged"),
+        ("a\nb\n\n", 0, "b"),
+        ("1 INFO x: a\n1 ERROR x: bad\n1 INFO x: b\n", 0, "x: bad"),
+        ("1 ERROR x: first\n1 ERROR x: last\n", 0, "x: last"),
+        ("1 ERROR x: old\n1 INFO x: new\n", 15, "1 INFO x: new"),
+    ],
+)
+def test_the_last_words_of_a_server(tmp_path: Path, log: str, start: int, words: str) -> None:
+    path = tmp_path / LOG_NAME
+    path.write_text(log)
+    assert _last_words(path, start) == words
+
+
+class Answering(socketserver.ThreadingTCPServer):
+    """Answers ``conf`` with a text."""
+
+    daemon_threads = True
+    answer = ""
+
+
+class Word(socketserver.BaseRequestHandler):
+    server: Answering
+
+    def handle(self) -> None:
+        if self.request.recv(4) == b"conf":
+            self.request.sendall(self.server.answer.encode())
+
+
+@pytest.fixture
+def answering() -> Iterator[Answering]:
+    with Answering(("127.0.0.1", 0), Word) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "alone", "member"),
+    [
+        ("clientPort=1\ndataDir={}/version-2\n", True, True),
+        ("dataDir={}/version-2/other\n", False, False),
+        ("dataDir=/other/version-2\n", False, False),
+        (f"{NOT_SERVING}\n", False, True),
+        ("", False, False),
+    ],
+)
+def test_a_server_serves_if_it_is_the_one_that_was_started(
+    tmp_path: Path, answering: Answering, answer: str, alone: bool, member: bool
+) -> None:
+    answering.answer, port = answer.replace("{}", str(tmp_path)), answering.server_address[1]
+    assert four_letter_word(port, "conf") == answering.answer
+    assert EmbeddedZooKeeper(tmp_path, port)._serves() is alone
+    assert EmbeddedZooKeeper(tmp_path, port, quorum={})._serves() is member
+
+
+def test_nobody_serves(tmp_path: Path, answering: Answering) -> None:
+    port = answering.server_address[1]
+    answering.server_close()
+    assert not EmbeddedZooKeeper(tmp_path, port)._serves()
+
+
+def test_the_command_line_and_the_settings(tmp_path: Path) -> None:
+    server = EmbeddedZooKeeper(
+        tmp_path, 9, tick_time_ms=700, heap_mb=64, fsync=False, quorum={"initLimit": "20"}
+    )
+    command = server._command(Path("/java"), "a.jar:b.jar")
+    assert command[:2] == ["/java", "-Xmx64m"]
+    assert command[-4:] == [
+        *("-cp", "a.jar:b.jar", "org.apache.zookeeper.server.quorum.QuorumPeerMain"),
+        str(tmp_path / "zoo.cfg"),
+    ]
+    assert dict(line.split("=", 1) for line in (tmp_path / "zoo.cfg").read_text().splitlines()) == {
+        **{"clientPortAddress": "127.0.0.1", "clientPort": "9", "dataDir": str(tmp_path)},
+        **{"tickTime": "700", "minSessionTimeout": "1000", "maxSessionTimeout": "60000"},
+        **{"maxClientCnxns": "0", "admin.enableServer": "false", "forceSync": "no"},
+        **{"4lw.commands.whitelist": "conf,mntr,srvr", "initLimit": "20"},
+    }
+    alone = EmbeddedZooKeeper(tmp_path, 9)._command(Path("/java"), "a.jar")
+    assert alone[1] == "-Xmx512m"
+    assert alone[-2] == "org.apache.zookeeper.server.ZooKeeperServerMain"
+    assert "forceSync=yes\n" in (tmp_path / "zoo.cfg").read_text()
+
+
+def test_a_directory_is_locked_until_its_holder_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "LOCK_TIMEOUT_S", 0.05)
+    with _locked(tmp_path):
+        with pytest.raises(ZooKeeperUnavailable) as held, _locked(tmp_path):
+            pass
+        assert held.value.message == f"another ZooKeeper server is running in {tmp_path}"
+    with _locked(tmp_path), pytest.raises(ZeroDivisionError):
+        raise ZeroDivisionError
+    with _locked(tmp_path):
+        pass
+
+
+def test_a_server_that_was_not_started() -> None:
+    server = EmbeddedZooKeeper()
+    assert (server.is_running, server.has_crashed, server.is_paused) == (False, False, False)
+    server.kill()
+    server.close()
