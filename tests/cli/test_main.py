@@ -13,10 +13,14 @@ import typer
 
 from klamm.admin.command_result import ErrorDescription
 from klamm.cli import errors
+from klamm.cli.client import ServerUnavailable
 from klamm.cli.interrupted import NOTHING_STARTED
+from klamm.cli.kafka_tools import _Pauses
 from klamm.cli.main import main
+from klamm.cli.placement import MAX_BROKERS
 from klamm.cluster.errors import Interrupted, KlammError, NotKlamm
 from klamm.runtime.archive import MAX_SEGMENT_BYTES
+from tests.scripted_api import STATUS, scripted_api
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,6 +84,120 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
 ) -> None:
     assert main(args) == 2
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "zk dump --zookeeper z:1 --server s:1",
+            "--server and --data-dir cannot be combined with --zookeeper",
+        ),
+        (
+            "zk dump --zookeeper z:1 --data-dir d",
+            "--server and --data-dir cannot be combined with --zookeeper",
+        ),
+        ("consume --topic t --offset 3", "The partition is required when offset is specified."),
+        ("produce --topic t --acks 2", "--acks 2: unknown value"),
+        (
+            "placement assign --brokers 0-2 --partitions 1 --rf 1 --seed 1 --start-index 0 "
+            "--shift 0",
+            "--seed has no effect if --start-index and --shift are both given",
+        ),
+        (
+            "placement assign --brokers 0-99999 --partitions 1 --rf 1",
+            f"--brokers: more than {MAX_BROKERS} brokers",
+        ),
+        (
+            "reassign-partitions --zookeeper z:1 --verify --reassignment-json-file f "
+            "--save-throttles s",
+            "--save-throttles requires --execute",
+        ),
+        (
+            "reassign-partitions --zookeeper z:1 --execute --reassignment-json-file f "
+            "--restore-throttles s",
+            "--restore-throttles requires --verify or --cancel",
+        ),
+        (
+            "reassign-partitions --zookeeper z:1 --execute --reassignment-json-file f "
+            "--show-throttles",
+            "--show-throttles requires --verify, --cancel or --list",
+        ),
+        (
+            "reassign-partitions --zookeeper z:1 --verify --reassignment-json-file f "
+            "--preserve-throttles --restore-throttles s",
+            "give either --restore-throttles or --preserve-throttles, but not both",
+        ),
+        ("replay ingest a b --follow --out o", "--follow takes one journal, not 2 paths"),
+        (
+            "replay ingest a --follow --out o --master local",
+            "--follow reads local files only; it cannot be combined with --master",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(
+    line: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KLAMM_SERVER", "127.0.0.1:1")
+    assert main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.partition("\n")[0]) == ("", f"error: {said}")
+
+
+def test_a_command_finds_the_zookeeper_of_a_running_klamm(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("klamm.cli.connect.CONNECTION_TIMEOUT_MS", 100)
+    zookeeper = {**STATUS["zookeeper"], "connect": "127.0.0.1:1/deep"}
+    with scripted_api({"GET /status": {**STATUS, "zookeeper": zookeeper}}) as api:
+        assert main(["zk", "dump", "--server", api.address]) == 1
+    assert "no ZooKeeper server responds at 127.0.0.1:1 within 100 ms" in capsys.readouterr().err
+
+
+def test_a_tool_that_waits_for_brokers_says_so_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    pauses = _Pauses()
+    for _ in range(3):
+        pauses.sleep(600)
+    assert capsys.readouterr().err == ""
+    for _ in range(3):
+        pauses.sleep(600)
+    assert capsys.readouterr().err == (
+        "waiting for brokers to create the replicas that are to be moved\n"
+    )
+    assert slept == [0.6] * 6
+
+
+@pytest.mark.parametrize("package", ["duckdb", "pyspark.sql"])
+def test_a_package_that_is_not_installed(package: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert errors.run(lambda: fail(ModuleNotFoundError("no", name=package))) == 1
+    name = package.partition(".")[0]
+    assert capsys.readouterr().err == (
+        f"error: this command needs {name}, which is not installed\n"
+        "hint: pip install 'klamm[replay]'\n"
+    )
+    with pytest.raises(ModuleNotFoundError):
+        errors.run(lambda: fail(ModuleNotFoundError("no", name="klamm.nothing")))
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (KlammError("m", definite=False), errors.MAY_BE_DONE),
+        (ServerUnavailable("m"), errors.MAY_BE_REPEATED),
+        (ServerUnavailable("m", definite=False), errors.MAY_BE_DONE),
+        (ServerUnavailable("m", hint="own"), "own"),
+        (KlammError("m"), None),
+    ],
+)
+def test_what_is_known_of_the_outcome_is_a_hint(
+    error: KlammError, hint: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors.print_error(error)
+    assert capsys.readouterr().err == "error: m\n" + ("" if hint is None else f"hint: {hint}\n")
 
 
 @pytest.mark.parametrize("args", [["--json", "broker", "kill"], ["broker", "--json", "kill"]])

@@ -6,6 +6,7 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -174,3 +175,19 @@ def test_a_server_that_was_not_started() -> None:
     assert (server.is_running, server.has_crashed, server.is_paused) == (False, False, False)
     server.kill()
     server.close()
+
+
+def test_without_the_jars_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "find_spec", lambda _: None)
+    with pytest.raises(ZooKeeperUnavailable, match=r"the pyspark wheel, .* is not installed") as no:
+        embedded._class_path()
+    assert no.value.hint is not None and "pip install 'klamm[zookeeper]'" in no.value.hint
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(embedded, "find_spec", lambda _: spec)
+    with pytest.raises(ZooKeeperUnavailable, match=f"no ZooKeeper jars in {tmp_path}/jars"):
+        embedded._class_path()
+    (tmp_path / "jars").mkdir()
+    for name in ("zookeeper-3.9.jar", "zookeeper-jute-3.9.jar", "other-1.jar"):
+        (tmp_path / "jars" / name).touch()
+    found = [Path(path).name for path in embedded._class_path().split(":")]
+    assert found == ["zookeeper-3.9.jar", "zookeeper-jute-3.9.jar"]
