@@ -55,7 +55,7 @@ def test_what_is_no_address(address: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("value", "escaped"),
     [
-        ("/tmp/a b=c:d", "/tmp/a b=c:d"),
+        ("/data/a b=c:d", "/data/a b=c:d"),
         ("a\\b", "a\\\\b"),
         ("é", "\\u00e9"),
         ("\N{SNOWMAN}\n", "\\u2603\\u000a"),
