@@ -11,11 +11,11 @@ import pytest
 
 from klamm.cli import demo
 from klamm.cli.main import main
-from klamm.runtime.demo import DemoEnd, Step, StepBegins
+from klamm.runtime.demo import DemoEnd, DemoStep, StepBegins
 from klamm.runtime.demo_stage import DemoOptions
 
-AGREED = Step("A step", ("a line", "[a] line"), {"count": 1}, 1_234)
-DIFFERENT = Step("Check", ("they differ",), {"disagreements": ["broker 1: x", "topic t: y"]}, 5)
+AGREED = DemoStep("A step", ("a line", "[a] line"), {"count": 1}, 1_234)
+DIFFERENT = DemoStep("Check", ("they differ",), {"disagreements": ["broker 1: x", "topic t: y"]}, 5)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the demo was started with; ``steps`` are the steps that it makes."""
     seen: dict[str, Any] = {"steps": [AGREED], "closed": False}
 
-    def run_demo(options: DemoOptions) -> Iterator[StepBegins | Step | DemoEnd]:
+    def run_demo(options: DemoOptions) -> Iterator[StepBegins | DemoStep | DemoEnd]:
         seen["options"] = options
         try:
             for step in seen["steps"]:
@@ -33,9 +33,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         finally:
             seen["closed"] = True
 
-    def replay_steps(end: DemoEnd, table: Path, page: Path) -> Iterator[Step]:
+    def replay_steps(end: DemoEnd, table: Path, page: Path) -> Iterator[DemoStep]:
         seen["replay"] = (end.journal, table, page)
-        yield Step("Replay", ("replayed",), {}, 1)
+        yield DemoStep("Replay", ("replayed",), {}, 1)
 
     monkeypatch.setattr(demo, "run_demo", run_demo)
     monkeypatch.setattr(demo, "replay_steps", replay_steps)
@@ -107,7 +107,7 @@ def test_a_demo_as_json_prints_nothing_else(
 def test_an_interrupted_demo_closes_its_cluster(
     played: dict[str, Any], error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> Iterator[Step]:
+    def fail(*_: object) -> Iterator[DemoStep]:
         raise error
 
     monkeypatch.setattr(demo, "replay_steps", fail)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from klamm.cli import up
 from klamm.cli.main import main
-from klamm.cli.up import StartupOutput
+from klamm.cli.up import StartupOutput, parse_configs
 from klamm.cluster.errors import KlammError
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.quirks import KAFKA_2_8_2
@@ -152,6 +152,10 @@ def test_options_that_contradict(
     monkeypatch.setattr(up, "_serve", None)
     assert main(["up", "--brokers", "1", *options.split()]) == 2
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_spaces_around_names_and_values_are_dropped() -> None:
+    assert parse_configs([" a = b ", "c=d=e"]) == {"a": "b", "c": "d=e"}
 
 
 def test_an_interrupt_while_files_are_read_started_nothing(

@@ -86,6 +86,8 @@ def test_of_many_topics_five_are_named(
     *named, more, _ = capsys.readouterr().err.splitlines()
     assert [line.split("topic ")[1].split()[0] for line in named] == ["0", "1", "2", "3", "4"]
     assert more == f"{WHERE}2 more topics with replicas there"
+    warnings.show_left([OwnReplicas(str(number), 1, 2, 0) for number in range(5)])
+    assert "more topic" not in capsys.readouterr().err
 
 
 PLAIN = Broker(1, (EndPoint("h", 1, "A", "SSL"), EndPoint("h", 2, "B")))
@@ -111,7 +113,7 @@ def test_listeners_get_the_protocols_of_the_brokers() -> None:
     [
         (
             "A",
-            {1: PLAIN, 2: OTHER},
+            {1: PLAIN, 2: OTHER, 3: replace(PLAIN, id=3)},
             "the listener A has several security protocols: SSL on broker 1, SASL_SSL on broker 2",
         ),
         (
