@@ -16,7 +16,7 @@ from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
 from klamm.runtime.journal_text import time_zone
 from klamm.server.data_dir import DataDir, ServerAddress
-from klamm.server.journal_tail import JournalPart
+from klamm.server.journal_tail import JournalPart, rows_after
 from tests.scripted_api import STATUS, scripted_api
 
 ROWS = [
@@ -114,6 +114,10 @@ def test_damage_is_named_once_and_not_without_end(capsys: pytest.CaptureFixture[
     assert lines[0] == "warning: the journal is damaged: 0"
     assert len(lines) == 11
     assert lines[-1] == "warning: the journal is damaged: 10; further damage is not shown"
+    warnings = DamageWarnings()
+    for _ in range(2):
+        warnings.show(JournalPart([], 0, ("x",)))
+    assert capsys.readouterr().err == "warning: the journal is damaged: x\n"
 
 
 def origin(**changes: Any) -> str:
@@ -131,8 +135,16 @@ def test_where_rows_are_from_in_one_line() -> None:
     assert f" {time_zone()}; no running klamm" in times and " from 2001-09-09 " in times
 
 
-def test_rows_are_counted_while_they_are_read(folder: Path) -> None:
-    rows = CountedRows(chosen_source(folder / "journal.jsonl", None, None))
+class OneRowParts(FileSource):
+    """Reads one row after the other."""
+
+    def after(self, place: int) -> JournalPart:
+        return rows_after(self.path, place, max_bytes=1)
+
+
+@pytest.mark.parametrize("kind", [FileSource, OneRowParts])
+def test_rows_are_counted_while_they_are_read(folder: Path, kind: type[FileSource]) -> None:
+    rows = CountedRows(kind(folder / "journal.jsonl"))
     for _ in range(2):
         assert [json.loads(line) for line in rows.lines()] == ROWS
     found = rows.origin

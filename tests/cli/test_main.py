@@ -17,8 +17,8 @@ from klamm.cli.client import ServerUnavailable
 from klamm.cli.interrupted import NOTHING_STARTED
 from klamm.cli.kafka_tools import _Pauses
 from klamm.cli.main import main
-from klamm.cli.placement import MAX_BROKERS
 from klamm.cluster.errors import Interrupted, KlammError, NotKlamm
+from klamm.placement.broker_metadata import MAX_BROKERS
 from klamm.runtime.archive import MAX_SEGMENT_BYTES
 from tests.scripted_api import STATUS, scripted_api
 

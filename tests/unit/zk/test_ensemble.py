@@ -145,6 +145,21 @@ def test_a_quorum_is_regained_with_all_servers(tmp_path: Path) -> None:
         assert all(server.calls[-1] == "kill" for server in servers.values())
 
 
+def test_a_quorum_that_is_not_regained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ZooKeeperUnavailable("no start")
+
+    monkeypatch.setattr("klamm.zk.ensemble.QUORUM_TIMEOUT_S", 0.05)
+    with played_ensemble(tmp_path, THREE) as (ensemble, servers):
+        servers[3].kill()
+        servers[3].starts.append(fail)
+        with pytest.raises(ZooKeeperUnavailable, match="no start"):
+            ensemble.regain_quorum()
+        servers[2].role = "follower"
+        with pytest.raises(ZooKeeperUnavailable, match="no ZooKeeper server was elected leader"):
+            ensemble.regain_quorum()
+
+
 def test_a_quorum_that_does_not_come_is_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
