@@ -106,7 +106,7 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
         ),
         (
             "placement assign --brokers 0-99999 --partitions 1 --rf 1",
-            f"--brokers: more than {MAX_BROKERS} brokers",
+            f"--brokers: the range 0-99999 has more than {MAX_BROKERS} brokers",
         ),
         (
             "reassign-partitions --zookeeper z:1 --verify --reassignment-json-file f "
