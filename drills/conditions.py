@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -77,43 +78,35 @@ def _unregistered(reader: DrillReader, node: yaml.Node) -> list[int]:
     return sorted(found)
 
 
-def _leaders(reader: DrillReader, node: yaml.Node) -> Any:
-    return _with_replicas(reader, node, reader.leader)
+def _with_replicas(read: Read) -> Read:
+    """Return the parser of brokers by partition name, which must have a replica of it."""
+
+    def read_all(reader: DrillReader, node: yaml.Node) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in reader.entries(node, "partitions with their values").values():
+            tp = reader.partition(key, "a key")
+            brokers = found[str(tp)] = read(reader, value)
+            ids = brokers if isinstance(brokers, list) else [brokers]
+            reader.mentions += (
+                Mention(value, Noun.REPLICA, *tp, id_) for id_ in ids if id_ != NO_LEADER
+            )
+        return found
+
+    return read_all
 
 
-def _isrs(reader: DrillReader, node: yaml.Node) -> Any:
-    return _with_replicas(reader, node, reader.brokers)
+def _by_partition(read: Read) -> Read:
+    """Return the parser of values by partition name."""
+    return lambda reader, node: {
+        str(tp): value for tp, value in reader.by_partition(node, partial(read, reader)).items()
+    }
 
 
-def _with_replicas(reader: DrillReader, node: yaml.Node, read: Callable[[yaml.Node], Any]) -> Any:
-    """Return brokers by partition name, and record that they must have a replica of it."""
-    found: dict[str, Any] = {}
-    for key, value in reader.entries(node, "partitions with their values").values():
-        tp = reader.partition(key, "a key")
-        brokers = found[str(tp)] = read(value)
-        ids = brokers if isinstance(brokers, list) else [brokers]
-        reader.mentions += (
-            Mention(value, Noun.REPLICA, *tp, id_) for id_ in ids if id_ != NO_LEADER
-        )
-    return found
-
-
-def _replicas(reader: DrillReader, node: yaml.Node) -> Any:
-    return reader.by_partition_text(node, reader.replicas)
-
-
-def _epochs(reader: DrillReader, node: yaml.Node) -> Any:
-    return reader.by_partition_text(node, lambda item: reader.integer(item, "a leader epoch"))
-
-
-def _states(reader: DrillReader, node: yaml.Node) -> Any:
-    def state(item: yaml.Node) -> str:
-        name = reader.text(item, "a state")
-        if name not in _STATES:
-            raise reader.unknown(item, "partition state", name, _STATES)
-        return name
-
-    return reader.by_partition_text(node, state)
+def _state(reader: DrillReader, node: yaml.Node) -> str:
+    name = reader.text(node, "a state")
+    if name not in _STATES:
+        raise reader.unknown(node, "partition state", name, _STATES)
+    return name
 
 
 def _hosts(reader: DrillReader, node: yaml.Node) -> dict[str, list[str]]:
@@ -123,20 +116,15 @@ def _hosts(reader: DrillReader, node: yaml.Node) -> dict[str, list[str]]:
     }
 
 
-def _records(reader: DrillReader, node: yaml.Node) -> Any:
-    return reader.by_partition_text(
-        node, lambda item: reader.integer(item, "a number of records"), Noun.PRODUCER
-    )
-
-
 def _produced(noun: Noun) -> Read:
     """Return the parser of numbers of records, which the steps must produce."""
 
-    def read(reader: DrillReader, node: yaml.Node) -> Any:
-        found = _records(reader, node)
+    def read(reader: DrillReader, node: yaml.Node) -> dict[str, int]:
+        found: dict[str, int] = {}
         for key, value in reader.entries(node, "partitions with their values").values():
-            tp = reader.partition(key, "a key")
-            reader.mentions.append(Mention(value, noun, *tp, found[str(tp)]))
+            tp = reader.partition(key, "a key", Noun.PRODUCER)
+            count = found[str(tp)] = reader.integer(value, "a number of records")
+            reader.mentions.append(Mention(value, noun, *tp, count))
         return found
 
     return read
@@ -256,19 +244,27 @@ CONDITIONS: Final[Mapping[str, ConditionKind]] = {
         "These brokers are not registered in /brokers/ids: ids, `rack a` or `each`.",
     ),
     "leader": ConditionKind(
-        _leaders, "leader: {t-0: 2, t-1: none}", "The leaders in the partition state znodes."
+        _with_replicas(DrillReader.leader),
+        "leader: {t-0: 2, t-1: none}",
+        "The leaders in the partition state znodes.",
     ),
     "isr": ConditionKind(
-        _isrs, "isr: {t-0: [0, 2]}", "The ISRs in the partition state znodes, in any order."
+        _with_replicas(DrillReader.brokers),
+        "isr: {t-0: [0, 2]}",
+        "The ISRs in the partition state znodes, in any order.",
     ),
     "leader_epoch": ConditionKind(
-        _epochs, "leader_epoch: {t-0: 3}", "The leader epochs in the partition state znodes."
+        _by_partition(lambda reader, node: reader.integer(node, "a leader epoch")),
+        "leader_epoch: {t-0: 3}",
+        "The leader epochs in the partition state znodes.",
     ),
     "replicas": ConditionKind(
-        _replicas, "replicas: {t-0: [2, 3]}", "The replicas in the topic znode, in this order."
+        _by_partition(DrillReader.replicas),
+        "replicas: {t-0: [2, 3]}",
+        "The replicas in the topic znode, in this order.",
     ),
     "partition_state": ConditionKind(
-        _states,
+        _by_partition(_state),
         "partition_state: {t-0: OnlinePartition}",
         "The states of partitions, as known to the active controller.",
     ),

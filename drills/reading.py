@@ -265,19 +265,13 @@ class DrillReader(YamlReader):
         return self.broker(node)
 
     def by_partition(
-        self, node: yaml.Node, read: Callable[[yaml.Node], Any], noun: Noun = Noun.PARTITION
+        self, node: yaml.Node, read: Callable[[yaml.Node], Any]
     ) -> dict[TopicPartition, Any]:
         """Return the values of a mapping whose keys are partitions."""
         return {
-            self.partition(entry.key, "a key", noun): read(entry.value)
+            self.partition(entry.key, "a key"): read(entry.value)
             for entry in self.entries(node, "partitions with their values").values()
         }
-
-    def by_partition_text(
-        self, node: yaml.Node, read: Callable[[yaml.Node], Any], noun: Noun = Noun.PARTITION
-    ) -> Any:
-        """Return the values of a mapping whose keys are partitions, keyed by partition name."""
-        return {str(tp): value for tp, value in self.by_partition(node, read, noun).items()}
 
     def partitions(self, node: yaml.Node) -> list[TopicPartition]:
         """Return a list of partitions; the list may be empty."""
