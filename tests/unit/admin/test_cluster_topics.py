@@ -17,6 +17,7 @@ from klamm.cluster.requests import (
     CreateTopicsResponse,
     NewPartitions,
 )
+from klamm.cluster.types import ReplicaAssignment
 from klamm.placement.broker_metadata import BrokerMetadata
 from tests.unit.admin.vectors import memory_server, services
 
@@ -171,3 +172,16 @@ def test_delete_says_nothing() -> None:
     cluster = Cluster("a", "b")
     result = run(cluster, "--delete --topic a,b")
     assert (result.stdout, result.exit_code, cluster.deleted) == ("", 0, ["a", "b"])
+
+
+def test_the_replication_factor_of_a_partition_and_of_its_topic() -> None:
+    def partition(number: int, *replicas: int, **more: object) -> PartitionDescription:
+        given = ("t", number, 1, replicas, replicas)
+        return PartitionDescription(*given, **more)  # type: ignore[arg-type]
+
+    adds = ReplicaAssignment((1, 2, 3), (3,), ())
+    assert partition(0, 1, 2, 3, reassignment=adds).replication_factor == 2
+    elsewhere = ReplicaAssignment((4, 5, 6), (6,), ())
+    assert partition(0, 1, 2, 3, reassignment=elsewhere).replication_factor == 3
+    topic = TopicDescription("t", None, {}, (partition(0, 1), partition(1, 1, 2, 3)))
+    assert topic.replication_factor == 1

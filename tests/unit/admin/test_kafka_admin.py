@@ -13,7 +13,12 @@ from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, 
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataResponse, PartitionMetadata, TopicMetadata
-from klamm.cluster.errors import AdminError, PolicyViolation, RequestTimedOut
+from klamm.cluster.errors import (
+    AdminError,
+    PolicyViolation,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from klamm.cluster.partition_limits import PartitionLimits
 from klamm.cluster.requests import (
     AlterPartitionReassignmentsResponse,
@@ -56,6 +61,7 @@ class PlayedChannel:
         self.topics: dict[str, TopicMetadata] = {}
         self.count: int | None = 5
         self.down: set[int] = set()
+        self.changed_before: Mapping[str, str] = {}
         self.clock_ms = 1_000
         self.has_leaders = True
         self.moving: dict[TopicPartition, ReplicaAssignment] = {}
@@ -77,6 +83,7 @@ class PlayedChannel:
 
     def await_broker(self, call: str, broker_id: int, timeout_ms: int | None = None) -> None:
         self.asked.append(("await broker", call, broker_id, timeout_ms))
+        self.changed_before = self.zk.get_entity_configs("brokers", "2")
         if broker_id in self.down and timeout_ms is None:
             raise timed_out(call, self.clock_ms, "down")
 
@@ -94,8 +101,10 @@ class PlayedChannel:
         return sorted(self.topics)
 
     def metadata(self, topics: Sequence[str]) -> MetadataResponse:
-        ends = (EndPoint("h", 9),)
-        brokers = tuple(Broker(id_, ends, f"r{id_}" if id_ == 1 else None) for id_ in self.brokers)
+        brokers = tuple(
+            Broker(id_, (EndPoint(f"h{id_}", 9),), f"r{id_}" if id_ == 1 else None)
+            for id_ in self.brokers
+        )
         unknown = Errors.UNKNOWN_TOPIC_OR_PARTITION
         found = [self.topics.get(name, TopicMetadata(unknown, name)) for name in topics]
         return MetadataResponse(brokers, 1, tuple(found))
@@ -311,8 +320,37 @@ def test_configs_of_a_broker_are_asked_of_the_broker(
     }
     assert channel.asked == [("await broker", "describeConfigs", 1, 30_000)]
     assert shown["broker.id"] == "1"
-    assert shown["advertised.listeners"] == "PLAINTEXT://h:9"
+    assert shown["advertised.listeners"] == "PLAINTEXT://h1:9"
     assert shown["min.insync.replicas"] == "2"
+
+
+def test_the_own_configs_of_a_broker_are_the_strongest(channel: PlayedChannel) -> None:
+    name, listeners = "leader.replication.throttled.rate", "advertised.listeners"
+    admin = KafkaAdmin(channel, {listeners: "PLAINTEXT://all:1"})
+    for broker, rate in (("1", "5"), ("<default>", "6")):
+        channel.zk.set_or_create_entity_configs("brokers", broker, {name: rate})
+    for broker, rate in (("1", "5"), ("2", "6")):
+        entries = admin.describe_configs(ConfigResource(BROKERS, broker))
+        shown = {entry.name: entry.value for entry in entries}
+        assert shown[name] == rate
+        assert shown[listeners] == f"PLAINTEXT://h{broker}:9"
+
+
+def test_configs_of_a_topic_that_does_not_exist(admin: KafkaAdmin) -> None:
+    with pytest.raises(UnknownTopicOrPartition) as unknown:
+        admin.describe_configs(ConfigResource(TOPICS, "u"))
+    assert unknown.value.hint == "klamm topics --list lists all topics"
+
+
+def test_a_topic_of_which_one_partition_moves_does_not_grow(
+    admin: KafkaAdmin, channel: PlayedChannel
+) -> None:
+    channel.topics = {"t": of_topic(1, 1)}
+    moving = {"version": 2, "partitions": {"0": [1], "1": [1, 2]}}
+    changes = {"adding_replicas": {"1": [2]}, "removing_replicas": {}}
+    put(channel.zk, "/brokers/topics/t", {**moving, **changes})
+    failed = admin.create_partitions({"t": NewPartitions(3)}, 1_000)
+    assert failed["t"].message == "A partition reassignment is in progress for the topic 't'."
 
 
 def test_brokers_that_are_down_are_changed_last(admin: KafkaAdmin, channel: PlayedChannel) -> None:
@@ -327,6 +365,7 @@ def test_brokers_that_are_down_are_changed_last(admin: KafkaAdmin, channel: Play
     with pytest.raises(RequestTimedOut, match="callName=incrementalAlterConfigs"):
         admin.incremental_alter_configs({down: rate, up: rate, topic: {"retention.ms": "7"}})
     assert channel.asked == [("await broker", "incrementalAlterConfigs", 1, None)]
+    assert channel.changed_before == rate
     found = admin.overrides([down, up, topic])
     assert found == {down: {}, up: rate, topic: {"retention.ms": "7"}}
     channel.down = set()

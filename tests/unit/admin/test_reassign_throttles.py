@@ -1,0 +1,68 @@
+"""kafka-reassign-partitions: what is throttled, what stays throttled, and unknown topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klamm.admin.kafka_admin import ReplicaLogDirs
+from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
+from tests.unit.admin.test_reassign_command import SERVER, Tool
+
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    return Tool(tmp_path)
+
+
+def test_throttles_stay_if_they_are_to_be_preserved(tool: Tool) -> None:
+    tool(SERVER, "execute", "--throttle", "7")
+    tool.complete()
+    done = tool(SERVER, "verify", "--preserve-throttles")
+    assert "Clearing" not in done.stdout and done.report["state"] == "complete"
+    assert tool.world.client.get_entity_configs("topics", "a") != {}
+    assert "Clearing" in tool(SERVER, "verify").stdout
+    assert tool.world.client.get_entity_configs("topics", "a") == {}
+
+
+def test_partitions_that_move_already_are_throttled_too(tool: Tool) -> None:
+    tool.plan({"topic": "b", "partition": 0, "replicas": [3, 0]})
+    tool(SERVER, "execute")
+    assert tool.world.client.get_entity_configs("topics", "b") == {}
+    tool.plan({"topic": "a", "partition": 0, "replicas": [1, 3]})
+    tool(SERVER, "execute", "--additional", "--throttle", "7")
+    assert tool.world.client.get_entity_configs("topics", "b") == {
+        "leader.replication.throttled.replicas": "0:0,0:2",
+        "follower.replication.throttled.replicas": "0:3",
+    }
+
+
+@pytest.mark.parametrize(("given", "rate"), [("0", "0"), ("-1", None)])
+def test_a_rate_of_0_between_directories_is_set(tool: Tool, given: str, rate: str | None) -> None:
+    tool.world.cluster.log_dirs = {TopicPartitionReplica("a", 0, 0): ReplicaLogDirs("/x")}
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1], "log_dirs": ["/y", "any"]})
+    tool(SERVER, "execute", "--replica-alter-log-dirs-throttle", given)
+    assert tool.world.client.get_entity_configs("brokers", "0").get(LOG_DIR_RATE) == rate
+
+
+def test_a_move_between_directories_is_tried_for_its_timeout(tool: Tool) -> None:
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1], "log_dirs": ["/y", "any"]})
+    cluster = tool.world.cluster
+    cluster.log_dirs = {TopicPartitionReplica("a", 0, 0): ReplicaLogDirs("/x")}
+    cluster.not_there_yet = 10_000
+    begun_ms = cluster.clock_ms
+    tool(SERVER, "execute", "--timeout", "700")
+    assert 700 <= cluster.clock_ms - begun_ms < 1_700
+
+
+def test_an_unknown_topic_does_not_hide_the_others(tool: Tool) -> None:
+    tool.plan(
+        {"topic": "a", "partition": 0, "replicas": [0, 1]},
+        {"topic": "nope", "partition": 0, "replicas": [0]},
+    )
+    states = {one["topic"]: one for one in tool(SERVER, "verify").report["partitions"]}
+    assert (states["a"]["state"], states["a"]["replicas"]) == ("complete", (0, 1))
+    assert (states["nope"]["state"], states["nope"]["replicas"]) == ("different", ())
