@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -89,6 +89,8 @@ def struct(
             case Field() as field:
                 others.append((name, *field))
 
+    values_of = _getter(same)
+
     def read(message: Any) -> Any:
         found = {name: getattr(message, one) for name, one in same.items() if hasattr(message, one)}
         for name, in_message, translation, default in others:
@@ -100,14 +102,24 @@ def struct(
         return kind(**found)
 
     def write(value: Any) -> Values:
-        values = {in_message: getattr(value, name) for name, in_message in same.items()}
+        values = dict(zip(same.values(), values_of(value), strict=True))
         values.update(constants or ())
         for name, in_message, translation, _ in others:
-            written = translation.write(getattr(value, name))
-            values.update(written if in_message is None else {in_message: written})
+            field = translation.write(getattr(value, name))
+            if in_message is None:
+                values.update(field)
+            else:
+                values[in_message] = field
         return values
 
     return Translation(read, write, kind)
+
+
+def _getter(names: Collection[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function of a struct that returns the values of these fields."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def only(name: str, translation: Translation = SAME) -> Translation:
