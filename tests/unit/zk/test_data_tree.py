@@ -96,6 +96,13 @@ def test_a_transaction_that_fails_is_undone(tree: DataTree, op: WriteOp) -> None
     assert state(tree) == before
 
 
+@pytest.mark.parametrize("op", [SetData("/a", b"", 0), Check("/a", 0), SetData("/a", b"", 2)])
+def test_an_earlier_version_is_refused_like_a_later_one(tree: DataTree, op: WriteOp) -> None:
+    apply(tree, SetData("/a", b"new"))
+    assert apply(tree, op).code is ResultCode.BADVERSION
+    assert apply(tree, SetData("/a", b"", -1)).code is ResultCode.OK
+
+
 def test_numbers_go_on_after_deletions(tree: DataTree) -> None:
     apply(tree, Delete("/a/c"))
     names = [apply(tree, Create("/a/n-", b"", sequential=True)).results[0].path for _ in range(2)]
@@ -116,8 +123,9 @@ def test_ephemerals_go_with_their_session(tree: DataTree) -> None:
 def test_a_copy_is_independent(tree: DataTree) -> None:
     before = state(deepcopy(tree))
     copy = deepcopy(tree)
-    apply(copy, Create("/a/d", b"", ephemeral=True), SetData("/a", b"new"), Delete("/a/c"))
+    apply(copy, Create("/a/d", b"", ephemeral=True), SetData("/a", b"new"))
     assert state(tree) == before
+    assert tree.nodes["/a"].children == {"b", "c"}
 
 
 @pytest.mark.parametrize(
