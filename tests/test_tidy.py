@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import re
 import tomllib
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = tuple(
@@ -63,11 +66,24 @@ def text_files() -> tuple[tuple[str, str], ...]:
 
 @cache
 def sources() -> tuple[Source, ...]:
-    return tuple(
-        Source(name, text, ast.parse(text, name))
-        for name, text in text_files()
-        if name.endswith(".py")
-    )
+    # Millions of new nodes and no garbage: the collector would take most of the time.
+    gc.disable()
+    try:
+        return tuple(
+            Source(name, text, ast.parse(text, name))
+            for name, text in text_files()
+            if name.endswith(".py")
+        )
+    finally:
+        gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten() -> Iterator[None]:
+    """The syntax trees would slow down every collection of the tests that follow."""
+    yield
+    sources.cache_clear()
+    text_files.cache_clear()
 
 
 def product_sources() -> Iterator[Source]:

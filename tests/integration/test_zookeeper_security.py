@@ -151,6 +151,7 @@ def test_a_chroot_that_does_not_exist_is_not_protected(
     assert "/nosuch does not exist\n" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_protected_cluster_runs_and_refuses_a_klamm_without_its_identity(
     chroot: str, owner: KazooClient, tmp_path: Path
 ) -> None:
@@ -273,7 +274,7 @@ def test_a_server_that_another_ca_signed_is_refused(
         KazooSession(
             tls_server.tls_connect_string,
             TIMEOUT_MS,
-            10_000,
+            2_000,
             ZooKeeperSecurity(tls=certificates.tls(ca=certificates.stranger)),
         )
 
@@ -285,7 +286,7 @@ def test_a_server_with_the_certificate_of_another_host_is_refused(tmp_path: Path
         pytest.raises(ZooKeeperUnavailable, match="IP address mismatch"),
     ):
         security = ZooKeeperSecurity(tls=certificates.tls())
-        KazooSession(server.tls_connect_string, TIMEOUT_MS, 10_000, security)
+        KazooSession(server.tls_connect_string, TIMEOUT_MS, 2_000, security)
 
 
 def test_a_plain_client_of_a_tls_port_ends_at_its_timeout(
