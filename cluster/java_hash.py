@@ -5,7 +5,10 @@ Mirrors java.lang.String.hashCode.
 
 from __future__ import annotations
 
+from functools import lru_cache
 
+
+@lru_cache(4096)
 def string_hash(text: str) -> int:
     """Return java.lang.String.hashCode of ``text`` as an unsigned 32-bit number."""
     units = text.encode("utf-16-be")

@@ -6,6 +6,7 @@ Mirrors TopicCommand.AdminClientTopicService.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -95,10 +96,11 @@ class ClusterTopics:
         shown = DescribeFilter(command.options, live)
         found = {topic.topic: topic for topic in self._admin.describe_topics(topics)}
         asked = hash_map_order([name for name in topics if name in found], capacity=len(topics))
+        # The tool's map has all configs of a topic, in the order of the broker's map.
+        names = dict.fromkeys(chain(TOPIC_CONFIGS, *(topic.configs for topic in found.values())))
+        order = hash_map_order(mutable_order(names, string_hash))
         for name in hash_map_order(asked, capacity=len(topics)):
             configs = found[name].configs
-            # The tool's map has all configs of the topic, in the order of the broker's map.
-            order = hash_map_order(mutable_order({**TOPIC_CONFIGS, **configs}, string_hash))
             ordered = {config: configs[config] for config in order if config in configs}
             show(msgspec.structs.replace(found[name], configs=ordered), shown, output)
 
