@@ -7,27 +7,11 @@ kafka.server.DynamicConfig.Broker and DynamicBrokerConfig.validateConfigs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from klamm.admin.failures import InvalidConfiguration
 from klamm.admin.java_maps import hash_map_order
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from klamm.cluster.errors import InvalidConfig, UsageError
-
-_DYNAMIC_IN_KAFKA: Final = frozenset(
-    {
-        "advertised.listeners",
-        "max.connections",
-        "max.connections.per.ip",
-        "sasl.enabled.mechanisms",
-        "sasl.mechanism.inter.broker.protocol",
-        "ssl.client.auth",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.keystore.location",
-        "ssl.truststore.location",
-    }
-)
-"""Configs that are dynamic in Kafka but not in klamm, besides the defaults of topic configs."""
 
 
 def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:
@@ -67,8 +51,8 @@ def validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]
     config that klamm does not support.
     """
     dynamic = [one.name for one in BROKER_CONFIGS.values() if one.dynamic]
-    defaults = (name for one in TOPIC_CONFIGS.values() for name in one.synonyms)
-    in_kafka = {*dynamic, *defaults, *_DYNAMIC_IN_KAFKA}
+    in_kafka = {*dynamic, *(name for one in TOPIC_CONFIGS.values() for name in one.synonyms)}
+    in_kafka |= {one.name for one in BROKER_CONFIGS.values() if one.is_dynamic_in_kafka}
     fixed = [name for name in added if name in BROKER_CONFIGS and name not in in_kafka]
     if fixed:
         raise InvalidConfig(

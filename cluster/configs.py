@@ -168,6 +168,8 @@ class Config:
       are variants with coarser units; for a topic config, the broker config for its default.
     - ``at_start``: True if ``klamm up`` and drills accept the broker config.
     - ``dynamic``: True if the broker config can be changed while the broker is running.
+    - ``is_dynamic_in_kafka``: True if brokers of Kafka can change the config while they run, and
+      klamm's cannot. The defaults of topic configs are such configs without being marked.
 
     A broker config that is neither ``at_start`` nor ``dynamic`` is set in another way, for example
     by an option of ``klamm up``. Topic configs can be changed at any time.
@@ -181,6 +183,7 @@ class Config:
     synonyms: tuple[str, ...] = ()
     at_start: bool = True
     dynamic: bool = False
+    is_dynamic_in_kafka: bool = False
 
     @cached_property
     def default_value(self) -> Any:
@@ -240,7 +243,7 @@ CONFIGS: Final = (
     _broker(LEADER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
     _broker(FOLLOWER_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
     _broker(LOG_DIRS_THROTTLED_RATE, _LONG, None, _COUNT, at_start=False, dynamic=True),
-    _broker("advertised.listeners", _STRING, at_start=False),
+    _broker("advertised.listeners", _STRING, at_start=False, is_dynamic_in_kafka=True),
     _broker("auto.create.topics.enable", _BOOLEAN, "true"),
     _broker("auto.leader.rebalance.enable", _BOOLEAN, "true"),
     _broker("broker.id", _INT, "-1", at_start=False),
@@ -292,8 +295,8 @@ CONFIGS: Final = (
     _broker("log.roll.ms", _LONG, None, _POSITIVE, ("log.roll.hours",)),
     _broker("log.segment.bytes", _INT, "1073741824", _range(14)),
     _broker("log.segment.delete.delay.ms", _LONG, "60000", _COUNT),
-    _broker("max.connections", _INT, "2147483647", _COUNT),
-    _broker("max.connections.per.ip", _INT, "2147483647", _COUNT),
+    _broker("max.connections", _INT, "2147483647", _COUNT, is_dynamic_in_kafka=True),
+    _broker("max.connections.per.ip", _INT, "2147483647", _COUNT, is_dynamic_in_kafka=True),
     _broker("max.incremental.fetch.session.cache.slots", _INT, "1000", _COUNT),
     _broker("message.max.bytes", _INT, "1048588", _COUNT),
     _broker("min.insync.replicas", _INT, "1", _POSITIVE),
@@ -313,13 +316,27 @@ CONFIGS: Final = (
     _broker("replica.lag.time.max.ms", _LONG, "30000", _COUNT),
     _broker("replica.socket.timeout.ms", _INT, "30000", _COUNT),
     _broker("request.timeout.ms", _INT, "30000", _COUNT),
-    _broker("sasl.enabled.mechanisms", _LIST, ",".join(SASL_MECHANISMS), _MECHANISMS),
-    _broker("sasl.mechanism.inter.broker.protocol", _STRING, None, _MECHANISM),
+    _broker(
+        "sasl.enabled.mechanisms",
+        _LIST,
+        ",".join(SASL_MECHANISMS),
+        _MECHANISMS,
+        is_dynamic_in_kafka=True,
+    ),
+    _broker(
+        "sasl.mechanism.inter.broker.protocol", _STRING, None, _MECHANISM, is_dynamic_in_kafka=True
+    ),
     _broker("socket.request.max.bytes", _INT, "104857600", _POSITIVE),
-    _broker("ssl.client.auth", _STRING, "none", _CLIENT_AUTH),
-    _broker("ssl.endpoint.identification.algorithm", _STRING, "https", _IDENTIFICATION),
-    _broker("ssl.keystore.location", _STRING),
-    _broker("ssl.truststore.location", _STRING),
+    _broker("ssl.client.auth", _STRING, "none", _CLIENT_AUTH, is_dynamic_in_kafka=True),
+    _broker(
+        "ssl.endpoint.identification.algorithm",
+        _STRING,
+        "https",
+        _IDENTIFICATION,
+        is_dynamic_in_kafka=True,
+    ),
+    _broker("ssl.keystore.location", _STRING, is_dynamic_in_kafka=True),
+    _broker("ssl.truststore.location", _STRING, is_dynamic_in_kafka=True),
     _broker("transaction.state.log.min.isr", _INT, "2", _POSITIVE),
     _broker("transaction.state.log.num.partitions", _INT, "50", _POSITIVE),
     _broker("transaction.state.log.replication.factor", _INT, "3", _range(1, 32767)),
