@@ -56,7 +56,7 @@ def parse_drill(text: str, source: str) -> Drill:
 
     ``source`` is the name of the file in error messages.
     """
-    if len(text) > MAX_BYTES:
+    if len(text.encode(errors="replace")) > MAX_BYTES:
         raise UsageError(f"{source}: a drill has at most {MAX_BYTES} bytes")
     try:
         return _File(DrillReader(source, FAST_LOADER)).read(text)

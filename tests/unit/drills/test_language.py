@@ -812,10 +812,12 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"\xe9")
     (tmp_path / "deep").write_text("[" * 5000)
     (tmp_path / "long").write_bytes(b" " * 1_000_001)
+    (tmp_path / "wide").write_text("\u00e9" * 500_001, encoding="utf-8")
     for name, problem in (
         ("latin", "not UTF-8 text"),
         ("deep", "nested too deeply"),
         ("long", "at most 1000000 bytes"),
+        ("wide", "at most 1000000 bytes"),
         ("absent", "No such file"),
         (".", "Is a directory"),
     ):
