@@ -295,10 +295,10 @@ class RoutedTransport:
             self._refuse(message)
 
 
-class Asker:
-    """Sends requests from an address of its own, and returns a future of each response.
+class RequestClient:
+    """Sends requests from a dedicated address, and returns a future for each response.
 
-    Thread-safe. A response is dropped if nobody refers to its future any more.
+    Thread-safe. A response is dropped if its future is no longer referenced.
     """
 
     def __init__(self, address: Address) -> None:
@@ -306,7 +306,7 @@ class Asker:
         self._numbers = itertools.count(1)
         self._answers: WeakValueDictionary[int, Future[object]] = WeakValueDictionary()
 
-    def ask(
+    def send(
         self, transport: RoutedTransport, destination: Address, request: Request
     ) -> Future[object]:
         """Send a request."""

@@ -32,7 +32,7 @@ from klamm.cluster.types import NO_LEADER, ReplicaAssignment, TopicPartition
 from klamm.runtime.checks.agreement import context_of_real_cluster
 from klamm.runtime.real.cluster import RealCluster
 from klamm.runtime.real.running_node import RunningNode
-from klamm.runtime.transport import Asker
+from klamm.runtime.transport import RequestClient
 from klamm.server.closing import POLL_S, Closing
 from klamm.server.zookeeper import connected_store, lost_zookeeper, why_no_controller
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -82,7 +82,7 @@ class ServerChannel:
         self._cluster = cluster
         self._closing = closing
         self._api_timeout_s = api_timeout_s
-        self._asker = Asker(new_client_address())
+        self._client = RequestClient(new_client_address())
 
     # -- the controller
 
@@ -322,7 +322,7 @@ class ServerChannel:
 
     def _send(self, destination: Address, request: Request) -> _Sent:
         node = self._cluster.nodes.get(destination.id)
-        return _Sent(node, self._asker.ask(self._cluster.transport, destination, request))
+        return _Sent(node, self._client.send(self._cluster.transport, destination, request))
 
 
 def _brokers(ids: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""One connection of a controller to a broker: TLS, SASL, and frames in both directions.
+"""One connection of a controller or client to a broker: TLS, SASL, frames in both directions.
 
 Mirrors org.apache.kafka.common.network.Selector for one channel, and
 org.apache.kafka.common.security.authenticator.SaslClientAuthenticator.
@@ -86,7 +86,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._asked = None
 
     def write(self, exchange: Exchange) -> None:
-        """Send a request, after the one before has been answered.
+        """Send a request; a large one only after all earlier ones have been answered.
 
         What the socket does not take at once is copied, unless it belongs to a large request: 200
         brokers may get one of 10 MB at the same time.

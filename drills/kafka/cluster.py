@@ -28,7 +28,7 @@ from klamm.runtime.journal import MemoryJournal
 from klamm.runtime.real.broker_hub import BrokerHub
 from klamm.runtime.real.hub_clients import HubClients
 from klamm.runtime.real.sessions import OwnSession
-from klamm.runtime.transport import Asker, RoutedTransport
+from klamm.runtime.transport import RequestClient, RoutedTransport
 from klamm.wire.client_connections import ClientConnections
 from klamm.zk.ports import HOST, free_port
 from klamm.zk.store import GetChildren, GetData, ResultCode
@@ -140,7 +140,7 @@ class KafkaCluster:
             self.transport.register(Address("broker", id_), self._send_to_broker)
             self.transport.register(Address("controller", id_), self._connections.send)
         self.controllers = [self._new_controller(CONTROLLER_IDS[0])] if has_klamm else []
-        self._asker = Asker(_SELF)
+        self._client = RequestClient(_SELF)
 
     def _properties(self, broker_id: int) -> dict[str, str]:
         spec = self.spec
@@ -299,7 +299,7 @@ class KafkaCluster:
 
     def ask(self, broker_id: int, request: Request) -> Response:
         """Send a request to a broker and wait for its response. Raises RequestTimedOut."""
-        answer = self._asker.ask(self.transport, Address("broker", broker_id), request)
+        answer = self._client.send(self.transport, Address("broker", broker_id), request)
         try:
             response = answer.result(_ASK_TIMEOUT_S)
         except TimeoutError:

@@ -33,7 +33,7 @@ from klamm.runtime.checks.clients import Finding, check_clients, check_leader, l
 from klamm.runtime.client_actor import Client
 from klamm.runtime.cluster import brokers_of, leader_of
 from klamm.runtime.scenarios.steps import STEP_TIMEOUT_MS
-from klamm.runtime.transport import Asker
+from klamm.runtime.transport import RequestClient
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class OperatorClient:
 
     def __init__(self, driver: ScenarioDriver) -> None:
         self._driver = driver
-        self._asker = Asker(OPERATOR)
+        self._client = RequestClient(OPERATOR)
 
     def ask(self, request: Request, broker_id: int | None = None) -> Response:
         """Send a request to a broker (None: to the active controller) and return the response.
@@ -256,7 +256,7 @@ class OperatorClient:
 
     def _ask(self, request: Request, destination: Address) -> Response:
         driver = self._driver
-        answer = self._asker.ask(driver.cluster.transport, destination, request)
+        answer = self._client.send(driver.cluster.transport, destination, request)
         # A request that times out at the controller is answered then.
         timeout_ms = getattr(request, "timeout_ms", 0) + _ANSWER_MARGIN_MS
         driver.run_until(answer.done, max(timeout_ms, STEP_TIMEOUT_MS))

@@ -1,5 +1,6 @@
-"""A consumer of assigned partitions, whose brokers are played by hand: what it asks of whom and
-when, and what it does with each answer.
+"""The requests of a consumer with assigned partitions, and its reaction to each response.
+
+The tests write the responses of the brokers.
 
 Source: Fetcher and SubscriptionState (org.apache.kafka.clients.consumer.internals).
 """

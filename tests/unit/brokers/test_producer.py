@@ -1,4 +1,6 @@
-"""A producer whose brokers are played by hand: what becomes of a batch, by the answers to it.
+"""The outcome of a producer's batch, depending on the responses to it.
+
+The tests write the responses of the brokers.
 
 Source: Sender and RecordAccumulator (org.apache.kafka.clients.producer.internals).
 """
@@ -23,7 +25,7 @@ from tests.unit.brokers.test_client_parts import CLIENT, T0, metadata
 
 
 class Producing:
-    """A producer of t-0, which broker 1 leads; brokers are played by hand."""
+    """A producer of t-0, which broker 1 leads; the tests write the responses."""
 
     def __init__(self, **settings: Any) -> None:
         self.producer = Producer(CLIENT, (1, 2), ProducerConfig(**{"acks": -1, **settings}))

@@ -154,7 +154,7 @@ def test_a_target_without_a_replica_that_can_lead_waits(cluster: Cluster, dead: 
     cluster.start(3)
     alter(cluster, {T0: (2, 3)})
     if dead:
-        # Both targets are in the ISR, but die before the controller hears of it.
+        # Both targets join the ISR, but die before the controller is notified.
         cluster.paused.add(0)
         for broker_id in (2, 3):
             cluster.kill_broker(broker_id)

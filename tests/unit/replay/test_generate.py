@@ -110,7 +110,7 @@ class Count:
             self._take_key(number, row, (row.topic, row.partition, row.replica), is_late)
 
     def _take_event(self, number: int, row: JournalRow) -> None:
-        """Each event has a number of its own, which the rows have that follow from it."""
+        """Check that event ids ascend, and that a cause has a lower id."""
         by = (row.epoch, row.controller)
         event = self._events.get(by, 0)
         if row.event_id < event or (row.kind == Kind.EVENT and row.event_id == event):

@@ -1,5 +1,5 @@
 """Which results of admin operations the history takes for impossible, by what ZooKeeper has in the
-end. The cluster is played by hand: nothing but the history is run."""
+end. The tests make the changes of the cluster; only the history is run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Assigned = Mapping[TopicPartition, ReplicaAssignment]
 
 
 class History:
-    """The history of topic t, whose znodes are in a ZooKeeper of its own.
+    """The history of topic t, whose znodes are in a separate ZooKeeper.
 
     ``assigned``: WHOLE or MOVING if the topic has been created, or is being reassigned.
     """
