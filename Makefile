@@ -25,8 +25,9 @@ install: .venv/.ready ## set up .venv with the command .venv/bin/klamm
 demo: .venv/.ready ## take the tour: a cluster, two failures, all checks, a Spark job
 	$(BIN)/klamm demo $(ARGS)
 
+# Three processes on two cores, because many tests wait for a session to expire.
 test: .venv/.ready ## run the quick tests
-	$(BIN)/pytest -n 2 -m "not slow and not containers" $(ARGS)
+	$(BIN)/pytest -n 3 -m "not slow and not containers" $(ARGS)
 
 test-slow: .venv/.ready ## run only the tests that take more than five seconds
 	$(BIN)/pytest -n 2 -m "slow and not containers" $(ARGS)
