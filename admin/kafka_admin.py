@@ -26,7 +26,7 @@ from klamm.admin.configs.effective_configs import (
 )
 from klamm.admin.configs.scram_credentials import UserScramCredentials
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
-from klamm.admin.failures import ReassignmentInProgress, admin_error
+from klamm.admin.failures import admin_error
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.admin.scala_sets import mutable_order
 from klamm.admin.topics.text import PartitionDescription, TopicDescription
@@ -35,7 +35,10 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import TopicMetadata
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.counting import listed
-from klamm.cluster.errors import AdminError, InvalidPartitions, UnknownTopicOrPartition
+from klamm.cluster.errors import (
+    AdminError,
+    UnknownTopicOrPartition,
+)
 from klamm.cluster.java_hash import string_hash
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.requests import (
@@ -59,7 +62,6 @@ from klamm.cluster.requests import (
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition
-from klamm.placement.added_partitions import number_added_lists
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.draws import JavaRandom
 from klamm.placement.pools import Pools
@@ -144,11 +146,12 @@ class KafkaAdmin:
         return _refused({result.name: ApiError(result.error) for result in response.topics})
 
     def create_partitions(
-        self, topics: Mapping[str, NewPartitions], timeout_ms: int
+        self, topics: Mapping[str, NewPartitions], timeout_ms: int, *, validate_only: bool = False
     ) -> Mapping[str, ApiError]:
         """Add partitions to topics; wait until they have leaders or the timeout expires.
 
-        Returns errors keyed by topic, e.g. REQUEST_TIMED_OUT if the timeout expires first.
+        With ``validate_only``, no partitions are added. Returns errors keyed by topic, e.g.
+        REQUEST_TIMED_OUT if the timeout expires first.
         """
         channel = self._channel
         deadline_ms = channel.now_ms() + timeout_ms
@@ -157,13 +160,16 @@ class KafkaAdmin:
         self._check_limits(
             sum(max(0, topics[one.name].total_count - len(one.partitions)) for one in known)
         )
+        admin = TopicAdmin(channel.zk, JavaRandom(0), self._pools, self._limits)
         failures: dict[str, ApiError] = {}
         added: dict[str, list[TopicPartition]] = {}
         for topic, wanted in topics.items():
             try:
-                added[topic] = self._add_partitions(topic, wanted)
+                added[topic] = admin.create_partitions(topic, wanted, validate_only=validate_only)
             except AdminError as error:
                 failures[topic] = ApiError(error.code, error.message)
+        if validate_only:
+            return failures
         for topic, partitions in added.items():
             if not channel.await_leaders(partitions, deadline_ms - channel.now_ms()):
                 failures[topic] = ApiError(Errors.REQUEST_TIMED_OUT)
@@ -365,13 +371,17 @@ class KafkaAdmin:
         return broker_entries(self._broker_configs(broker_id))
 
     def incremental_alter_configs(
-        self, entities: Mapping[ConfigResource, Mapping[str, str | None]]
+        self,
+        entities: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
         """Change configs of topics and brokers; the value None removes a config.
 
-        Brokers that are down are changed last, because the call waits for them. If a change fails,
-        the other changes are still attempted, and then the first AdminError is raised. Returns all
-        config overrides of these topics and brokers after the changes.
+        With ``validate_only``, nothing is changed. Brokers that are down are changed last, because
+        the call waits for them. If a change fails, the other changes are still attempted, and then
+        the first AdminError is raised. Returns all config overrides of these topics and brokers
+        after the changes.
         """
         changes = [(checked_resource(entity), wanted) for entity, wanted in entities.items()]
         failed: list[AdminError] = []
@@ -379,7 +389,13 @@ class KafkaAdmin:
             try:
                 if self._is_down(entity):
                     self._channel.await_broker("incrementalAlterConfigs", int(entity.name))
-                alter_configs(self._channel.zk, entity, wanted, self._topic_exists)
+                alter_configs(
+                    self._channel.zk,
+                    entity,
+                    wanted,
+                    self._topic_exists,
+                    validate_only=validate_only,
+                )
             except AdminError as error:
                 failed.append(error)
         if failed:
@@ -393,31 +409,6 @@ class KafkaAdmin:
         existing = self._channel.partition_count()
         if existing is not None:
             self._limits.check_cluster(existing, added)
-
-    def _add_partitions(self, topic: str, wanted: NewPartitions) -> list[TopicPartition]:
-        """Validate and create new partitions of a topic; return them. Raises AdminError."""
-        admin = TopicAdmin(self._channel.zk, JavaRandom(0), self._pools, self._limits)
-        existing = admin.existing_assignment(topic)
-        if not existing:
-            raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
-        if any(assignment.is_being_reassigned for assignment in existing.values()):
-            raise ReassignmentInProgress(
-                f"A partition reassignment is in progress for the topic '{topic}'."
-            )
-        count = len(existing)
-        if wanted.total_count < count:
-            raise InvalidPartitions(
-                f"Topic currently has {count} partitions, which is higher than the requested "
-                f"{wanted.total_count}."
-            )
-        if wanted.total_count == count:
-            raise InvalidPartitions(f"Topic already has {count} partitions.")
-        manual = None
-        if wanted.new_assignments is not None:
-            brokers = [broker.id for broker in admin.broker_metadatas()]
-            manual = number_added_lists(wanted.new_assignments, count, wanted.total_count, brokers)
-        admin.add_partitions(topic, existing, wanted.total_count, manual)
-        return [TopicPartition(topic, number) for number in range(count, wanted.total_count)]
 
     def _describe_log_dirs(
         self, call: str, requests: Mapping[int, DescribeLogDirsRequest]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, Final
 
 from klamm.admin.configs.changes import checked_resource
@@ -16,9 +17,12 @@ from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
 from klamm.admin.failures import InvalidRequest
 from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.scala_sets import duplicates
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Type
-from klamm.cluster.errors import KlammError, UnknownTopicOrPartition
+from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config, Type
+from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.java_split import java_split
 from klamm.cluster.requests import ApiError, NewPartitions
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, milliseconds
@@ -28,7 +32,6 @@ from klamm.zk.znodes import DEFAULT_ENTITY
 MAX_WAIT_MS: Final = 60_000
 """How long a CreatePartitions request waits at most, because it occupies a thread."""
 _KINDS: Final = {2: TOPICS, 4: BROKERS}
-_SET, _DELETE = 0, 1
 _SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: 1,
     ConfigSource.DYNAMIC_BROKER_CONFIG: 2,
@@ -46,14 +49,18 @@ _TYPES: Final = {
 }
 
 
+class _Operation(IntEnum):
+    """Operations of IncrementalAlterConfigs: AlterConfigOp.OpType. The last two are for lists."""
+
+    SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
 def _create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
     """Add partitions to topics. Only the active controller does so."""
     names = Counter(topic.name for topic in asked.body.topics)
     errors: dict[str, ApiError] = {}
     if asked.broker_id != asked.metadata.controller_id:
         errors = dict.fromkeys(names, ApiError(Errors.NOT_CONTROLLER))
-    elif asked.body.validate_only:
-        errors = dict.fromkeys(names, _NOT_ONLY_VALIDATED)
     else:
         again = ApiError(Errors.INVALID_REQUEST, "Duplicate topic in request.")
         errors = {name: again for name, times in names.items() if times > 1}
@@ -69,7 +76,9 @@ def _create_partitions(admin: KafkaAdmin, asked: Asked) -> Values:
         }
         timeout_ms = min(milliseconds(asked.body.timeout), MAX_WAIT_MS)
         try:
-            errors |= admin.create_partitions(wanted, timeout_ms)
+            errors |= admin.create_partitions(
+                wanted, timeout_ms, validate_only=asked.body.validate_only
+            )
         except KlammError as error:
             errors |= dict.fromkeys(wanted, api_error(error))
     return {
@@ -119,29 +128,58 @@ def _alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
 
 
 def _incremental_alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
-    """Set and delete configs of topics and of the broker that received the request."""
+    """Change single configs of topics and of the broker that received the request."""
 
-    def changes(_: ConfigResource, configs: Any) -> Mapping[str, str | None]:
-        twice = [name for name, times in Counter(one.name for one in configs).items() if times > 1]
+    def changes(resource: ConfigResource, configs: Any) -> Mapping[str, str | None]:
+        twice = duplicates([one.name for one in configs], string_hash)
         if twice:
             raise InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
+        changed = [(_operation(one.config_operation), one.name, one.value) for one in configs]
         nulls = [
-            f"SET:{one.name}"
-            for one in configs
-            if one.config_operation == _SET and one.value is None
+            f"{operation.name}:{name}"
+            for operation, name, value in changed
+            if value is None and operation is not _Operation.DELETE
         ]
         if nulls:
             raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
-        if any(one.config_operation not in (_SET, _DELETE) for one in configs):
-            raise InvalidRequest("klamm's brokers set and delete configs, and append no values")
-        return {one.name: one.value if one.config_operation == _SET else None for one in configs}
+        existing = admin.overrides([resource])[resource]
+        return {
+            name: _changed(resource, operation, name, value, existing.get(name))
+            for operation, name, value in changed
+        }
 
     return _altered(admin, asked, changes)
 
 
-_NOT_ONLY_VALIDATED: Final = ApiError(
-    Errors.INVALID_REQUEST, "klamm's brokers have no validation without a change"
-)
+def _operation(code: int) -> _Operation:
+    if code not in range(len(_Operation)):
+        raise InvalidRequest(f"Unsupported operation: {code}")
+    return _Operation(code)
+
+
+def _changed(
+    resource: ConfigResource, operation: _Operation, name: str, value: str, existing: str | None
+) -> str | None:
+    """Return the value of a config after a change, or None if the change removes the config."""
+    if operation is _Operation.SET:
+        return value
+    if operation is _Operation.DELETE:
+        return None
+    config = _configs(resource).get(name)
+    if config is None:
+        raise AdminError(f"key not found: {name}")
+    if config.type is not Type.LIST:
+        raise InvalidRequest(
+            f"Config value {operation.name.lower()} is not allowed for config key: {name}"
+        )
+    before = existing if existing is not None else config.default or ""
+    values, given = java_split(before, ","), java_split(value, ",")
+    if operation is _Operation.APPEND:
+        return ",".join(values + given)
+    for one in given:
+        if one in values:
+            values.remove(one)
+    return ",".join(values)
 
 
 def _altered(
@@ -154,11 +192,9 @@ def _altered(
         error = ApiError()
         try:
             resource = _resource(one, asked.broker_id)
-            wanted = changes(resource, one.configs)
-            if asked.body.validate_only:
-                error = _NOT_ONLY_VALIDATED
-            else:
-                admin.incremental_alter_configs({resource: wanted})
+            admin.incremental_alter_configs(
+                {resource: changes(resource, one.configs)}, validate_only=asked.body.validate_only
+            )
         except KlammError as failure:
             error = api_error(failure)
         responses.append({**_named(one), **error_fields(error)})
@@ -205,7 +241,7 @@ def _resource(asked: Any, broker_id: int) -> ConfigResource:
 
 def _entry(resource: ConfigResource, entry: ConfigEntry, *, has_synonyms: bool) -> Values:
     is_topic = resource.entity_type == TOPICS
-    known = (TOPIC_CONFIGS if is_topic else BROKER_CONFIGS).get(entry.name)
+    known = _configs(resource).get(entry.name)
     return {
         "name": entry.name,
         "value": entry.value,
@@ -220,6 +256,10 @@ def _entry(resource: ConfigResource, entry: ConfigEntry, *, has_synonyms: bool) 
             for one in (entry.synonyms if has_synonyms else ())
         ],
     }
+
+
+def _configs(resource: ConfigResource) -> Mapping[str, Config]:
+    return TOPIC_CONFIGS if resource.entity_type == TOPICS else BROKER_CONFIGS
 
 
 def _named(asked: Any) -> Values:

@@ -27,12 +27,15 @@ def alter_configs(
     resource: ConfigResource,
     wanted: Mapping[str, str | None],
     topic_exists: Callable[[str], bool],
+    *,
+    validate_only: bool = False,
 ) -> None:
     """Change configs of one topic or broker, and notify the brokers; the value None removes one.
 
-    The config znode is written even if no value changes. ``topic_exists`` returns True if a
-    broker's metadata contains the given topic. Raises UnknownTopicOrPartition,
-    InvalidConfiguration, InvalidRequest, and UsageError for configs that klamm does not support.
+    The config znode is written even if no value changes. With ``validate_only``, nothing is
+    written. ``topic_exists`` returns True if a broker's metadata contains the given topic. Raises
+    UnknownTopicOrPartition, InvalidConfiguration, InvalidRequest, and UsageError for configs that
+    klamm does not support.
     """
     added = {name: value for name, value in wanted.items() if value is not None}
     configs = changed_configs(client.get_entity_configs(*resource), wanted)
@@ -43,7 +46,8 @@ def alter_configs(
             validate_topic_configs(configs)
         else:
             validate_broker_configs(configs, added)
-        ZooKeeperConfigs(client).change(resource, configs)
+        if not validate_only:
+            ZooKeeperConfigs(client).change(resource, configs)
     except InvalidConfiguration:
         raise
     except InvalidConfig as error:

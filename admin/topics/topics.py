@@ -10,10 +10,18 @@ import base64
 from collections.abc import Collection, Mapping, Sequence
 
 from klamm.admin.config_validation import validate_topic_configs
-from klamm.cluster.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
+from klamm.admin.failures import ReassignmentInProgress
+from klamm.cluster.errors import (
+    InvalidPartitions,
+    InvalidTopic,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
+from klamm.cluster.requests import NewPartitions
 from klamm.cluster.topic_names import has_collision, has_collision_chars, validate_topic_name
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
+from klamm.placement.added_partitions import number_added_lists
 from klamm.placement.assign import Assignment
 from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
 from klamm.placement.draws import IntSource
@@ -189,10 +197,13 @@ class TopicAdmin:
         existing: Mapping[int, ReplicaAssignment],
         num_partitions: int,
         manual: Mapping[int, Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
     ) -> None:
         """Increase the number of a topic's partitions to ``num_partitions``.
 
         ``manual`` gives the replicas of the new partitions; if it is None, klamm chooses them.
+        With ``validate_only``, nothing is written.
         Raises PolicyViolation and the errors of placement.pool_rules.add_partitions_in_pool.
         """
         self._limits.check_request(num_partitions - len(existing))
@@ -202,12 +213,46 @@ class TopicAdmin:
         added = add_partitions_in_pool(
             self._pools, topic, existing, broker_metadatas(registered), num_partitions, manual
         )
+        if validate_only:
+            return
         combined = {
             TopicPartition(topic, partition): assignment
             for partition, assignment in ({**existing, **added}).items()
         }
         topic_id = self._client.get_topic_ids_for_topics([topic]).get(topic)
         self._client.set_topic_assignment(topic, topic_id, combined)
+
+    def create_partitions(
+        self, topic: str, wanted: NewPartitions, *, validate_only: bool = False
+    ) -> list[TopicPartition]:
+        """Validate and add new partitions of a topic, and return them.
+
+        With ``validate_only``, nothing is written. Mirrors createPartitions of
+        kafka.server.ZkAdminManager. Raises AdminError.
+        """
+        if topic in self._client.get_topic_deletions():
+            raise InvalidTopic("The topic is queued for deletion.")
+        existing = self.existing_assignment(topic)
+        if not existing:
+            raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
+        if any(assignment.is_being_reassigned for assignment in existing.values()):
+            raise ReassignmentInProgress(
+                f"A partition reassignment is in progress for the topic '{topic}'."
+            )
+        count, total = len(existing), wanted.total_count
+        if total < count:
+            raise InvalidPartitions(
+                f"Topic currently has {count} partitions, which is higher than the requested "
+                f"{total}."
+            )
+        if total == count:
+            raise InvalidPartitions(f"Topic already has {count} partitions.")
+        manual = None
+        if wanted.new_assignments is not None:
+            brokers = [broker.id for broker in self.broker_metadatas()]
+            manual = number_added_lists(wanted.new_assignments, count, total, brokers)
+        self.add_partitions(topic, existing, total, manual, validate_only=validate_only)
+        return [TopicPartition(topic, number) for number in range(count, total)]
 
     def existing_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
         """Return the replica assignment of each partition of a topic.

@@ -122,24 +122,29 @@ class RecordedAdmin(KafkaAdmin):
         self._history = history
 
     def create_partitions(
-        self, topics: Mapping[str, NewPartitions], timeout_ms: int
+        self, topics: Mapping[str, NewPartitions], timeout_ms: int, *, validate_only: bool = False
     ) -> Mapping[str, ApiError]:
         """Add partitions to topics, and record the result."""
         called = self._history.call()
-        failures = super().create_partitions(topics, timeout_ms)
+        failures = super().create_partitions(topics, timeout_ms, validate_only=validate_only)
+        if validate_only:
+            return failures
         for topic, wanted in topics.items():
             error = failures[topic].error if topic in failures else Errors.NONE
             self._history.added_partitions(called, topic, wanted.total_count, error)
         return failures
 
     def incremental_alter_configs(
-        self, entities: Mapping[ConfigResource, Mapping[str, str | None]]
+        self,
+        entities: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
     ) -> Mapping[ConfigResource, Mapping[str, str]]:
         """Change configs of topics and brokers, and record the result if all changes succeeded."""
         called = self._history.call()
-        overrides = super().incremental_alter_configs(entities)
+        overrides = super().incremental_alter_configs(entities, validate_only=validate_only)
         for entity, wanted in entities.items():
-            if entity.entity_type == TOPICS:
+            if entity.entity_type == TOPICS and not validate_only:
                 self._history.altered_configs(called, entity.name, wanted)
         return overrides
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.admin import kafka_admin
-from klamm.admin.kafka_admin import KafkaAdmin
+from klamm.admin.topics.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.quirks import NO_QUIRKS
 from klamm.cluster.requests import ApiError, ListPartitionReassignmentsResponse
@@ -84,11 +84,11 @@ def _stale_list(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_partitions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(KafkaAdmin, "_add_partitions", lambda *_: [])
+    patch.setattr(TopicAdmin, "create_partitions", lambda *_, **__: [])
 
 
 def _no_configs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kafka_admin, "alter_configs", lambda *_: None)
+    patch.setattr(kafka_admin, "alter_configs", lambda *_, **__: None)
 
 
 MOVE = ("pause: 2", "reassign: {t-0: [2]}")

@@ -9,6 +9,7 @@ import pytest
 
 from klamm.admin.admin_channel import timed_out
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
+from klamm.admin.failures import InvalidRequest
 from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.cluster.api_errors import Errors
@@ -201,6 +202,45 @@ def test_added_partitions_have_what_is_left_of_the_timeout(
     assert admin.create_partitions({"t": NewPartitions(4)}, 5_000)["t"].message == (
         "Topic already has 4 partitions."
     )
+
+
+def test_partitions_that_are_only_validated_are_not_written(
+    admin: KafkaAdmin, channel: PlayedChannel
+) -> None:
+    channel.topics = {"t": of_topic(1)}
+    put(channel.zk, "/brokers/ids/1", None)
+    put(channel.zk, "/brokers/topics/t", {"version": 1, "partitions": {"0": [1]}})
+    channel.has_leaders = False
+    wanted = {"t": NewPartitions(3), "u": NewPartitions(2)}
+    failed = admin.create_partitions(wanted, 5_000, validate_only=True)
+    assert list(failed) == ["u"]
+    assert channel.asked == [("await controller", "createPartitions", 5_000)]
+    again = admin.create_partitions({"t": NewPartitions(1)}, 5_000, validate_only=True)
+    assert again["t"].message == "Topic already has 1 partitions."
+
+
+def test_a_topic_that_is_queued_for_deletion_does_not_grow(
+    admin: KafkaAdmin, channel: PlayedChannel
+) -> None:
+    channel.topics = {"t": of_topic(1)}
+    put(channel.zk, "/brokers/ids/1", None)
+    put(channel.zk, "/brokers/topics/t", {"version": 1, "partitions": {"0": [1]}})
+    put(channel.zk, "/admin/delete_topics/t", None)
+    why = ApiError(Errors.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+    assert admin.create_partitions({"t": NewPartitions(3)}, 5_000) == {"t": why}
+
+
+def test_configs_that_are_only_validated_are_not_written(
+    admin: KafkaAdmin, channel: PlayedChannel
+) -> None:
+    channel.topics = {"t": of_topic(1)}
+    put(channel.zk, "/brokers/topics/t", {"version": 1, "partitions": {"0": [1]}})
+    topic, broker = ConfigResource(TOPICS, "t"), ConfigResource(BROKERS, "2")
+    wanted = {topic: {"retention.ms": "7"}, broker: {"leader.replication.throttled.rate": "5"}}
+    assert admin.incremental_alter_configs(wanted, validate_only=True) == {topic: {}, broker: {}}
+    wrong = {topic: {"retention.ms": "x"}}
+    with pytest.raises(InvalidRequest, match="Invalid config value for resource"):
+        admin.incremental_alter_configs(wrong, validate_only=True)
 
 
 def test_topics_are_deleted_within_the_timeout(admin: KafkaAdmin, channel: PlayedChannel) -> None:

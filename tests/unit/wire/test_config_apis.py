@@ -30,10 +30,6 @@ OF_T, OF_ME, OF_ALL = (
     ConfigResource(BROKERS, "1"),
     ConfigResource(BROKERS, "<default>"),
 )
-NOT_ONLY_VALIDATED = (
-    Errors.INVALID_REQUEST,
-    "klamm's brokers have no validation without a change",
-)
 
 
 class PlayedAdmin:
@@ -42,15 +38,20 @@ class PlayedAdmin:
     def __init__(self) -> None:
         self.changed: list[Mapping[ConfigResource, Mapping[str, str | None]]] = []
         self.created: list[tuple[Mapping[str, NewPartitions], int]] = []
+        self.validate_only: list[bool] = []
         self.failure: Exception | None = None
         self.refused: dict[str, ApiError] = {}
         self.existing: dict[ConfigResource, dict[str, str]] = {}
         self.entries: dict[ConfigResource, Sequence[ConfigEntry]] = {}
 
     def incremental_alter_configs(
-        self, entities: Mapping[ConfigResource, Mapping[str, str | None]]
+        self,
+        entities: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool,
     ) -> None:
         self.changed.append(entities)
+        self.validate_only.append(validate_only)
         self.fail()
 
     def overrides(self, entities: Sequence[ConfigResource]) -> Mapping[ConfigResource, Any]:
@@ -61,9 +62,10 @@ class PlayedAdmin:
         return self.entries[resource]
 
     def create_partitions(
-        self, wanted: Mapping[str, NewPartitions], timeout_ms: int
+        self, wanted: Mapping[str, NewPartitions], timeout_ms: int, *, validate_only: bool
     ) -> Mapping[str, ApiError]:
         self.created.append((wanted, timeout_ms))
+        self.validate_only.append(validate_only)
         self.fail()
         return self.refused
 
@@ -130,10 +132,11 @@ def test_only_the_controller_adds_partitions(admin: PlayedAdmin) -> None:
     assert admin.created == []
 
 
-def test_partitions_are_not_only_validated(admin: PlayedAdmin) -> None:
-    body = creation(("t", 3, None), validate_only=True)
-    assert created(admin, body) == {"t": NOT_ONLY_VALIDATED}
-    assert admin.created == []
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_partitions_can_be_validated_only(admin: PlayedAdmin, *, validate_only: bool) -> None:
+    body = creation(("t", 3, None), validate_only=validate_only)
+    assert created(admin, body) == {"t": (Errors.NONE, None)}
+    assert admin.validate_only == [validate_only]
 
 
 def test_a_topic_that_is_named_twice_is_refused_and_the_others_grow(admin: PlayedAdmin) -> None:
@@ -203,8 +206,21 @@ def test_configs_are_set_and_deleted(
 @pytest.mark.parametrize(
     ("configs", "why"),
     [
-        ([("a", "1", APPEND)], "klamm's brokers set and delete configs, and append no values"),
-        ([("a", "1", SUBTRACT)], "klamm's brokers set and delete configs, and append no values"),
+        ([("a", "1", 4)], "Unsupported operation: 4"),
+        ([("a", "1", -1)], "Unsupported operation: -1"),
+        (
+            [("retention.ms", "1", APPEND)],
+            "Config value append is not allowed for config key: retention.ms",
+        ),
+        (
+            [("retention.ms", "1", SUBTRACT)],
+            "Config value subtract is not allowed for config key: retention.ms",
+        ),
+        ([("a", None, APPEND)], "Null value not supported for : APPEND:a"),
+        (
+            [(name, "1") for name in "cabdec"] + [("d", "1"), ("b", None)],
+            "Error due to duplicate config keys : b,c,d",
+        ),
         ([("a", None), ("b", None), ("c", "1")], "Null value not supported for : SET:a,SET:b"),
         (
             [("a", "1"), ("b", "1"), ("a", None, DELETE)],
@@ -236,11 +252,48 @@ def test_a_broker_changes_only_its_own_configs_and_those_of_topics(
     assert admin.changed == []
 
 
-@pytest.mark.parametrize("key", [33, 44])
-def test_configs_are_not_only_validated(admin: PlayedAdmin, key: int) -> None:
-    body = alteration(TOPIC, "t", ("a", "1"), validate_only=True)
-    assert altered(admin, body, key) == NOT_ONLY_VALIDATED
+def test_an_unknown_config_has_no_values_to_change(admin: PlayedAdmin) -> None:
+    body = alteration(TOPIC, "t", ("log.cleanup.policy", "1", APPEND))
+    why = "key not found: log.cleanup.policy"
+    assert altered(admin, body) == (Errors.UNKNOWN_SERVER_ERROR, why)
     assert admin.changed == []
+
+
+@pytest.mark.parametrize(
+    ("existing", "operation", "given", "changed"),
+    [
+        ("compact", APPEND, "delete", "compact,delete"),
+        ("compact", APPEND, "compact", "compact,compact"),
+        (None, APPEND, "compact,x", "delete,compact,x"),
+        ("compact,delete", SUBTRACT, "compact", "delete"),
+        ("compact,delete,compact", SUBTRACT, "compact", "delete,compact"),
+        ("compact", SUBTRACT, "delete", "compact"),
+        ("compact", SUBTRACT, "compact", ""),
+        ("", APPEND, "delete", ",delete"),
+        (None, SUBTRACT, "delete", ""),
+    ],
+)
+def test_values_are_appended_to_and_subtracted_from_lists(
+    admin: PlayedAdmin, existing: str | None, operation: int, given: str, changed: str
+) -> None:
+    for kind, named, name, entity in (
+        (TOPIC, "t", "cleanup.policy", OF_T),
+        (BROKER, "1", "log.cleanup.policy", OF_ME),
+    ):
+        if existing is not None:
+            admin.existing = {entity: {name: existing}}
+        assert altered(admin, alteration(kind, named, (name, given, operation)))[0] is Errors.NONE
+        assert admin.changed.pop() == {entity: {name: changed}}
+
+
+@pytest.mark.parametrize("key", [33, 44])
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_configs_can_be_validated_only(
+    admin: PlayedAdmin, key: int, *, validate_only: bool
+) -> None:
+    body = alteration(TOPIC, "t", ("a", "1"), validate_only=validate_only)
+    assert altered(admin, body, key)[0] is Errors.NONE
+    assert admin.validate_only == [validate_only]
 
 
 def test_all_overrides_are_replaced(admin: PlayedAdmin) -> None:
