@@ -41,6 +41,7 @@ class Talk:
         has_controller: bool,
         config: dict[str, str],
         authenticator: SaslAuthenticator | None = None,
+        admin: object = None,
     ) -> None:
         self.asked: list[Message] = []
         self.transport = RoutedTransport(random.Random(0))
@@ -50,8 +51,10 @@ class Talk:
         self._config = listener_config(config)
         self._has_controller = has_controller
         self._authenticator = authenticator
+        self._admin = admin
 
     async def open(self) -> None:
+        self.many_elements = asyncio.Lock()
         ours, theirs = socket.socketpair()
         self.reader, self.writer = await asyncio.open_connection(sock=ours)
         served = Served(
@@ -62,10 +65,10 @@ class Talk:
             self._config,
             RequestMemory(self._config.socket_request_max_bytes),
             self.metrics,
-            asyncio.Lock(),
+            self.many_elements,
         )
         self.connection = Connection(
-            served, CLIENT, self.transport, cast("KafkaAdmin", None), "1.2.3.4"
+            served, CLIENT, self.transport, cast("KafkaAdmin", self._admin), "1.2.3.4"
         )
         self.transport.register(CLIENT, self.connection.receive, notify_disconnects=True)
         reader, self.far = await asyncio.open_connection(sock=theirs)
@@ -103,12 +106,19 @@ class Talk:
             (result,) = await asyncio.gather(self.serving, return_exceptions=True)
         return None if result is None else type(result)
 
-    def errors(self) -> dict[tuple[str, str], float]:
+    def errors(self) -> dict[tuple[str, ...], float]:
+        """Return the number of each API's errors."""
+        return self.counted("Errors_total")
+
+    def counted(self, name: str) -> dict[tuple[str, ...], float]:
+        """Return the values of a metric, keyed by API and, of errors, by error."""
         return {
-            (sample.labels["request"], sample.labels["error"]): sample.value
+            tuple(
+                value for label, value in sample.labels.items() if label != "broker"
+            ): sample.value
             for metric in self.metrics.collect()
             for sample in metric.samples
-            if sample.name.endswith("Errors_total")
+            if sample.name.endswith(name)
         }
 
 
@@ -117,6 +127,7 @@ def run(
     *,
     has_controller: bool = True,
     authenticator: SaslAuthenticator | None = None,
+    admin: object = None,
     **config: str,
 ) -> None:
     failed: list[dict[str, Any]] = []
@@ -124,7 +135,9 @@ def run(
     async def whole() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
         named = {name.replace("_", "."): value for name, value in config.items()}
-        talk = Talk(has_controller=has_controller, config=named, authenticator=authenticator)
+        talk = Talk(
+            has_controller=has_controller, config=named, authenticator=authenticator, admin=admin
+        )
         await talk.open()
         try:
             async with asyncio.timeout(20):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 from datetime import timedelta
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from klamm.cluster.group_requests import JoinGroupRequest
 from klamm.cluster.requests import ControllerRequest, DeleteTopicsRequest, DeleteTopicsResponse
 from klamm.runtime.request_faults import RequestFault
 from klamm.wire import connection as connections
-from klamm.wire.connection import ConnectionLost
+from klamm.wire.connection import FEW_ELEMENTS, ConnectionLost
 from klamm.wire.frames import InvalidRequestFrame, RequestKey, framed
 from klamm.wire.request_memory import LARGE_BYTES
 from tests.unit.wire.talk import (
@@ -32,6 +33,7 @@ from tests.unit.wire.talk import (
 )
 
 PRODUCE, JOIN_GROUP, API_VERSIONS, DELETE_TOPICS, CREATE_ACLS = 0, 11, 18, 20, 30
+DESCRIBE_CLIENT_QUOTAS, DESCRIBE_CLUSTER = 48, 60
 SECOND = timedelta(seconds=1)
 
 
@@ -50,6 +52,7 @@ def test_a_request_is_answered_by_the_broker_with_the_addresses_of_the_listener(
         found = await talk.response(metadata_key(7))
         assert [(one.host, one.port) for one in found.brokers] == [("b", 9093)]
         assert (found.controller_id, found.cluster_id) == (1, "the cluster")
+        assert talk.connection._watch.cancelled(), "the next request has its own time"
         talk.send(metadata_key(8), **ALL_TOPICS)
         talk.answer(await talk.next_asked(), KNOWN)
         assert (await talk.response(metadata_key(8))).controller_id == 1
@@ -213,6 +216,14 @@ def test_a_client_that_asks_nothing_waits_only_so_long() -> None:
 
 
 ACLS = RequestKey(CREATE_ACLS, 0, 4)
+CREATION = {
+    "resource_type": 2,
+    "resource_name": "t",
+    "principal": "User:a",
+    "host": "*",
+    "operation": 2,
+    "permission_type": 3,
+}
 
 
 def test_what_the_listener_answers_needs_a_broker_that_answers() -> None:
@@ -224,6 +235,65 @@ def test_what_the_listener_answers_needs_a_broker_that_answers() -> None:
         await asyncio.sleep(0.05)
         talk.answer(asked, KNOWN)
         assert (await talk.response(ACLS)).results == ()
+        assert talk.counted("TotalTimeMs_count") == {("CreateAcls",): 1}
+        assert 50 <= talk.counted("TotalTimeMs_sum")["CreateAcls",] < 20_000
+
+    run(script)
+
+
+def test_what_the_listener_answers_has_the_addresses_of_the_listener() -> None:
+    async def script(talk: Talk) -> None:
+        key = RequestKey(DESCRIBE_CLUSTER, 0, 4)
+        talk.send(key, include_cluster_authorized_operations=False)
+        talk.answer(await talk.next_asked(), KNOWN)
+        described = await talk.response(key)
+        assert [(one.host, one.port) for one in described.brokers] == [("b", 9093)]
+        assert (described.controller_id, described.cluster_id) == (1, "the cluster")
+
+    run(script)
+
+
+class WaitingAdmin:
+    """Describes quotas only when the event loop has gone on."""
+
+    def __init__(self) -> None:
+        self.client_quotas = self
+        self.goes_on = threading.Event()
+
+    def describe(self, *_: object, **__: object) -> dict[object, object]:
+        return {} if self.goes_on.wait(10) else {frozenset(): {"late": 1.0}}
+
+
+def test_other_connections_are_served_while_the_listener_finds_an_answer() -> None:
+    admin = WaitingAdmin()
+
+    async def script(talk: Talk) -> None:
+        key = RequestKey(DESCRIBE_CLIENT_QUOTAS, 0, 4)
+        talk.send(key, components=(), strict=False)
+        talk.answer(await talk.next_asked(), KNOWN)
+        asyncio.get_running_loop().call_later(0.02, admin.goes_on.set)
+        assert (await talk.response(key)).entries == ()
+
+    run(script, admin=admin)
+
+
+def test_a_broker_handles_one_request_of_many_elements_at_a_time() -> None:
+    async def script(talk: Talk) -> None:
+        many = {**ALL_TOPICS, "topics": [{"name": "t"}] * (FEW_ELEMENTS + 1)}
+        async with talk.many_elements:
+            talk.send(metadata_key(1), **many)
+            await asyncio.sleep(0.2)
+            assert talk.asked == []
+        asked = await talk.next_asked()
+        assert talk.many_elements.locked()
+        talk.answer(asked, KNOWN)
+        await talk.response(metadata_key(1))
+        assert not talk.many_elements.locked()
+        few = {**ALL_TOPICS, "topics": [{"name": "t"}] * FEW_ELEMENTS}
+        async with talk.many_elements:
+            talk.send(metadata_key(2), **few)
+            talk.answer(await talk.next_asked(), KNOWN)
+            await talk.response(metadata_key(2))
 
     run(script)
 
@@ -245,6 +315,44 @@ def test_faults_of_requests_that_the_listener_answers() -> None:
         assert (await talk.response(key)).error_code.name == "none"
         faults.add(RequestFault("ApiVersions", "me", frozenset({1}), 1, None, True))
         talk.send(key)
+        assert await talk.end() is ConnectionLost
+        assert talk.asked == []
+
+    run(script)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (RequestFault("CreateAcls", None, None, 1, Errors.REQUEST_TIMED_OUT), "request_timed_out"),
+        (RequestFault("CreateAcls", None, None, 1, delay_ms=20), "security_disabled"),
+    ],
+)
+def test_a_fault_refuses_or_delays_what_the_listener_would_answer(
+    fault: RequestFault, error: str
+) -> None:
+    async def script(talk: Talk) -> None:
+        talk.transport.request_faults.add(fault)
+        talk.send(ACLS, creations=[CREATION])
+        talk.answer(await talk.next_asked(), KNOWN)
+        (result,) = (await talk.response(ACLS)).results
+        assert result.error_code.name == error
+
+    run(script)
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_request_that_the_listener_would_answer_is_lost(
+    is_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_WATCH_S", 0.02)
+
+    async def script(talk: Talk) -> None:
+        talk.transport.request_faults.add(RequestFault("CreateAcls", None, None, 1, None, is_cut))
+        talk.send(ACLS, creations=())
+        if not is_cut:
+            await asyncio.sleep(0.05)
+            talk.writer.close()
         assert await talk.end() is ConnectionLost
         assert talk.asked == []
 
