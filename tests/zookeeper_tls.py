@@ -11,7 +11,7 @@ from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.ports import HOST, free_port
 from klamm.zk.security import ZooKeeperTls
 
-KEY_PASSWORD = "of the key"
+KEY_PASSWORD = " of the key "
 
 
 class Certificates:
