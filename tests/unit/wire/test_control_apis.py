@@ -191,6 +191,20 @@ def test_the_controller_reads_what_a_broker_answers(protocol: str) -> None:
     failed = StopReplicaResponse(Errors.STALE_BROKER_EPOCH, {})
     combined = answered(protocol, STOP_REPLICA, deleted, failed)
     assert combined == StopReplicaResponse(Errors.STALE_BROKER_EPOCH, deleted.partition_errors)
+    combined = answered(protocol, STOP_REPLICA, failed, stopped)
+    assert combined == StopReplicaResponse(Errors.STALE_BROKER_EPOCH, stopped.partition_errors)
+
+
+@pytest.mark.parametrize("protocol", ["2.0", "2.8"])
+@pytest.mark.parametrize("deletes", [True, False])
+def test_replicas_that_are_all_deleted_or_all_kept_are_one_request(
+    protocol: str, deletes: bool
+) -> None:
+    states = (StopReplicaPartitionState(T0, 4, delete_partition=deletes),)
+    request = msgspec.structs.replace(STOP_REPLICA, partition_states=states)
+    (sent,) = encoder(protocol).exchanges(request, 5)
+    (state,) = received(sent.frame)[1].partition_states
+    assert (state.topic_partition, state.delete_partition) == (T0, deletes)
 
 
 def test_an_error_that_klamm_does_not_know_is_an_unknown_error() -> None:
@@ -235,6 +249,36 @@ def test_only_so_many_bytes_of_encoded_requests_are_kept() -> None:
     assert shared.encoded == len(requests)
     shared.exchanges(requests[0], 3)
     assert shared.encoded == len(requests) + 1
+
+
+def test_the_last_encoded_requests_are_kept_whichever_are_encoded_again() -> None:
+    (sent,) = encoder("2.8").exchanges(UPDATE_METADATA, 3)
+    body_bytes = len(sent.frame) - SIZE - len(request_header(sent.key, "9"))
+    shared = ControlEncoder(ApiVersion("2.8"), "INTERNAL", 3 * body_bytes)
+    states = UPDATE_METADATA.partition_states
+    requests = [
+        msgspec.structs.replace(UPDATE_METADATA, partition_states=(*states[:1], *states[1:]))
+        for _ in range(4)
+    ]
+    for request in requests:
+        shared.exchanges(request, 3)
+    for epoch in range(8, 18):  # the same states, but not the same request
+        shared.exchanges(msgspec.structs.replace(requests[3], controller_epoch=epoch), 3)
+    assert shared.encoded == 14
+    for request in requests[1:3]:
+        shared.exchanges(request, 3)
+    assert shared.encoded == 14
+    shared.exchanges(requests[0], 3)
+    assert shared.encoded == 15
+
+
+def test_only_the_last_request_is_kept_if_it_is_too_large() -> None:
+    shared = ControlEncoder(ApiVersion("2.8"), "INTERNAL", 0)
+    states = UPDATE_METADATA.partition_states
+    other = msgspec.structs.replace(UPDATE_METADATA, partition_states=states[:1])
+    for request in (UPDATE_METADATA, UPDATE_METADATA, other, UPDATE_METADATA):
+        shared.exchanges(request, 3)
+    assert shared.encoded == 3
 
 
 @pytest.mark.parametrize("protocol", VERSIONS)
@@ -313,10 +357,37 @@ def test_alter_isr_and_controlled_shutdown_of_a_broker() -> None:
         *(Errors.NONE, 2, 3, (2, 1), 6),
     )
     assert (refused.partition_index, refused.error_code) == (1, Errors.FENCED_LEADER_EPOCH)
+    # As Kafka's AlterIsrManager gets them, with the defaults of the message.
+    assert (refused.leader_id, refused.leader_epoch, refused.isr) == (0, 0, ())
+    assert refused.partition_epoch == 0
     left = _response(
         RequestKey(7, 3, 1), ControlledShutdownResponse(Errors.NONE, (U0,))
     ).remaining_partitions
     assert [(one.topic_name, one.partition_index) for one in left] == [U0]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_oldest_requests_do_not_tell_which_replicas_are_new(version: int) -> None:
+    state = {
+        "topic_name": "t",
+        "partition_index": 0,
+        "controller_epoch": 6,
+        "leader": 1,
+        "leader_epoch": 3,
+        "isr": (1,),
+        "partition_epoch": 4,
+        "replicas": (1, 2),
+        "is_new": True,
+    }
+    values = {
+        "controller_id": 9,
+        "controller_epoch": 7,
+        "ungrouped_partition_states": [state],
+        "live_leaders": [],
+    }
+    found = _translated(RequestKey(4, version, 1), values)
+    expected = LeaderAndIsrPartitionState(T0, 6, 1, 3, (1,), 4, (1, 2), is_new=version == 1)
+    assert found == LeaderAndIsrRequest(9, 7, -1, (expected,), {}, ())
 
 
 @pytest.mark.parametrize(
