@@ -142,6 +142,10 @@ NO_NAME = "an entity-name or default entity must be specified with --alter of us
             f"{SERVER} --describe --entity-type broker-loggers",
             "an entity name must be specified with --describe of broker-loggers",
         ),
+        (
+            f"{SERVER} --alter --entity-type broker-loggers --add-config a=1",
+            "an entity name must be specified with --alter of broker-loggers",
+        ),
         (f"{SERVER} --alter --entity-type brokers --add-config a=1", NO_NAME),
         (f"{SERVER} --alter --entity-type users --add-config a=1", NO_NAME),
         (

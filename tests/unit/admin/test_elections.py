@@ -217,3 +217,28 @@ def test_an_election_that_is_in_progress_is_not_overwritten() -> None:
     assert "Preferred replica leader election currently in progress for t-0" in result.stderr
     assert result.exit_code == 1
     assert world.client.get_preferred_replica_election() == waiting
+
+
+@pytest.mark.parametrize(
+    ("there", "absent", "name"),
+    [(1, 0, "Set"), (3, 1, "Set"), (4, 1, "HashSet"), (5, 0, "HashSet")],
+)
+def test_partitions_that_do_not_exist_are_skipped(
+    tmp_path: Path, there: int, absent: int, name: str
+) -> None:
+    """Scala's sets of up to four elements are another class than larger ones."""
+    world = World(2, {"t": {str(number): [0, 1] for number in range(there)}})
+    wanted = [{"topic": "t", "partition": number} for number in reversed(range(there + absent))]
+    (tmp_path / "f").write_text(json.dumps({"partitions": wanted}))
+    args = ["--zookeeper", "z:1", "--path-to-json-file", str(tmp_path / "f")]
+    result = run_preferred_election_command(args, world.services(cluster=Answers({})))
+    lines = result.stdout.splitlines()
+    assert f" for partitions {name}(t-" in lines[-1 - absent]
+    skipped = (
+        "Skipping preferred replica leader election for partition t-{} since it doesn't exist."
+    )
+    assert lines[len(lines) - absent :] == [skipped.format(there)][:absent]
+    started = world.client.get_preferred_replica_election()
+    assert sorted(started) == [TopicPartition("t", number) for number in range(there)]
+    assert result.report["started"] == wanted[absent:][::-1]
+    assert result.report["skipped"] == wanted[:absent]

@@ -426,6 +426,15 @@ def test_a_file_that_holds_no_throttles_changes_nothing(tool: Tool, content: str
     assert dump(tool.world.client.store) == before
 
 
+def test_nothing_is_changed_if_throttles_cannot_be_saved(tool: Tool) -> None:
+    before = dump(tool.world.client.store)
+    file = tool.folder / "no" / "saved"
+    result = tool(SERVER, "execute", "--throttle", "1", save_throttles=file)
+    assert f"Error: cannot write {file}: No such file or directory\n" in result.stdout
+    assert (result.exit_code, result.hint) == (1, "nothing was changed")
+    assert dump(tool.world.client.store) == before
+
+
 def test_directories(tool: Tool) -> None:
     tool.plan({"topic": "a", "partition": 0, "replicas": [1, 3], "log_dirs": ["any", "/b"]})
     cluster, replica = tool.world.cluster, TopicPartitionReplica("a", 0, 3)

@@ -1,0 +1,288 @@
+"""What klamm hunt and klamm drill crash, explore and run --twice report of given results."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.cli import drill_crash
+from klamm.cli.drill_twice import compare
+from klamm.cli.hunt import _Report, _seeds
+from klamm.cli.main import main
+from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
+from klamm.drills.crashing import Crashing, PointResult, Undisturbed
+from klamm.drills.hunting import ENDS_IN_TIME, HuntOptions, SeedResult
+from klamm.drills.run import Failure, Outcome
+from klamm.drills.shrinking import Shrunk
+from klamm.runtime.simulated.crash_points import ControllerOperation
+
+C7 = parse_quirks(["C7"])
+KILL_PAUSE = ("kill", "pause")
+PASSED = SeedResult(1, Outcome.PASSED, "", "", "", 3_600_000, 20)
+HEAD = "drill: d\nabout: x\nalways: all\ncluster: {topics: {t: [[0, 1, 2]]}}\nsteps:\n"
+STEP = "  - stop: 1\n  - wait: 9s\n"
+WHOLE = f"{HEAD}  - wait: 1s\n{STEP}"
+HUNG = SeedResult(9, Outcome.STUCK, ENDS_IN_TIME, "still in step", WHOLE, 1_800_000, 4)
+VIOLATED = SeedResult(
+    8,
+    Outcome.UNSAFE,
+    "always shutdown-stops-followers: x",
+    "at 3 s",
+    WHOLE,
+    5_400_000,
+    7,
+    Shrunk(HEAD + STEP, 3, 2, 5),
+    "at 2 s",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [(None, [0, 1, 2]), ("1", [0]), ("3", [0, 1, 2]), ("7..7", [7]), ("7..9", [7, 8, 9])],
+)
+def test_the_seeds_of_a_hunt(text: str | None, first: list[int]) -> None:
+    seeds = _seeds(text)
+    assert list(seeds if text else itertools.islice(seeds, 3)) == first
+
+
+def report_of(out: Path, faults: str | None = None, quirks: Quirks = C7) -> _Report:
+    return _Report(out, faults, quirks, quiet=True)
+
+
+def test_the_counts_of_a_hunt(tmp_path: Path) -> None:
+    report = report_of(tmp_path)
+    for result in (PASSED, HUNG):
+        report.add(result)
+    report._began_s -= 90
+    line = report.counts()
+    assert line.startswith("2 seeds (0.0/s), 24 faults and operations, 1.5 simulated hours (60 ")
+    assert line.endswith(" times real time), 1 violation")
+    values = report.values()
+    assert {name: values[name] for name in ("seeds", "actions", "simulated_ms")} == {
+        "seeds": 2,
+        "actions": 24,
+        "simulated_ms": 5_400_000,
+    }
+    assert 90 <= values["seconds"] < 120
+
+
+def test_the_worst_result_of_a_hunt_is_its_exit_code(tmp_path: Path) -> None:
+    report = report_of(tmp_path)
+    assert report.values()["exit_code"] == 0
+    for result in (HUNG, VIOLATED, PASSED, HUNG):
+        report.add(result)
+    assert report.values()["exit_code"] == 10
+    assert [found["outcome"] for found in report.values()["violations"]] == [
+        "stuck",
+        "unsafe",
+        "stuck",
+    ]
+
+
+def test_what_is_written_of_a_shrunk_drill(tmp_path: Path) -> None:
+    report = report_of(tmp_path / "out")
+    report.add(VIOLATED)
+    (found,) = report.values()["violations"]
+    whole, shrunk = (tmp_path / "out" / f"hunt-8{end}.yaml" for end in ("", "-shrunk"))
+    repeat = "klamm drill run {} --seed 8 --quirks C7"
+    assert found == {
+        "seed": 8,
+        "outcome": "unsafe",
+        "violated": VIOLATED.violated,
+        "seen": "at 3 s",
+        "repeat": repeat.format(whole),
+        "test": str(tmp_path / "out" / "test_hunt_8.py"),
+        "shrunk": {
+            "steps_before": 3,
+            "steps_after": 2,
+            "seen": "at 2 s",
+            "repeat": repeat.format(shrunk),
+        },
+        "page": str(tmp_path / "out" / "hunt-8.html"),
+    }
+    assert (whole.read_text(), shrunk.read_text()) == (WHOLE, HEAD + STEP)
+    page, test = (Path(found[name]).read_text(encoding="utf-8") for name in ("page", "test"))
+    assert f"<dd>{repeat.format(shrunk)}</dd>" in page
+    assert "stop: 1" in page and "wait: 1s" not in page
+    assert "stop: 1" in test and "wait: 1s" not in test
+
+
+@pytest.mark.parametrize(("faults", "option"), [(None, ""), ("stop,kill", " --faults stop,kill")])
+def test_a_hunt_that_cannot_write_says_how_to_repeat_a_seed(
+    tmp_path: Path, faults: str | None, option: str
+) -> None:
+    (tmp_path / "hunt-9.yaml").mkdir()
+    report = report_of(tmp_path, faults, NO_QUIRKS)
+    with pytest.raises(EnvironmentProblem):
+        report.add(HUNG)
+    assert report.outcomes == [Outcome.STUCK]
+    assert report.values()["violations"][0]["repeat"] == f"klamm hunt --seeds 9..9{option}"
+
+
+def test_nothing_is_left_of_directories_that_were_tried(tmp_path: Path) -> None:
+    report_of(tmp_path / "a" / "b" / "c").check_out()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "seconds", "options"),
+    [
+        ([], None, 60.0, HuntOptions(NO_QUIRKS, (), shrinks=True, time_limit_s=60.0)),
+        (["--seeds", "2"], 2, None, HuntOptions()),
+        (["--seeds", "2", "--minutes", "3"], 2, 180.0, HuntOptions()),
+        (["--minutes", "0.5", "--no-shrink"], None, 30.0, HuntOptions(shrinks=False)),
+        (["--faults", "kill,pause", "--quirks", "C7"], None, 60.0, HuntOptions(C7, KILL_PAUSE)),
+        (["--seed-timeout", "5"], None, 60.0, HuntOptions(time_limit_s=5.0)),
+    ],
+)
+def test_what_the_options_of_a_hunt_mean(
+    words: list[str],
+    count: int | None,
+    seconds: float | None,
+    options: HuntOptions,
+    hunts: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = hunts([])
+    assert main(["hunt", *words]) == 0
+    ((seeds, *rest, limit_s),) = asked
+    assert (rest[0], limit_s) == (options, seconds)
+    assert (len(seeds) if isinstance(seeds, range) else None) == count
+    assert capsys.readouterr().out == "no seed was run\n"
+
+
+def test_a_hunt_ends_with_its_worst_result(hunts: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    hunts([HUNG, VIOLATED, HUNG])
+    assert main(["hunt", "--seeds", "3"]) == 10
+    assert "\n  page: hunt/hunt-8.html\n" in capsys.readouterr().out
+    hunts([PASSED])
+    assert main(["hunt", "--seeds", "1"]) == 0
+
+
+@pytest.fixture
+def hunts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Let hunts have given results; what they were asked for."""
+    monkeypatch.chdir(tmp_path)
+
+    def results(given: list[SeedResult]) -> list[Any]:
+        asked: list[Any] = []
+
+        def hunt(*options: Any) -> list[SeedResult]:
+            asked.append(options)
+            return given
+
+        monkeypatch.setattr("klamm.cli.hunt.run_hunt", hunt)
+        return asked
+
+    return results
+
+
+PLAN = Crashing("", "mine.yaml", 7, C7)
+OPERATIONS = (
+    ControllerOperation(2, "Startup", "Create /a"),
+    ControllerOperation(1, "", "SetData /b"),
+)
+UNDISTURBED = Undisturbed(OPERATIONS, (), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "points"),
+    [(None, range(1, 13)), ("1..12", range(1, 13)), ("12", range(12, 13)), ("3..4", range(3, 5))],
+)
+def test_the_crash_points_of_a_drill(text: str | None, points: range) -> None:
+    assert drill_crash._chosen(text, UNDISTURBED) == points
+
+
+@pytest.mark.parametrize("text", ["0", "13", "1..13", "4..3"])
+def test_points_that_a_drill_does_not_have(text: str) -> None:
+    with pytest.raises(UsageError, match="the drill has crash points 1 to 12"):
+        drill_crash._chosen(text, UNDISTURBED)
+
+
+def test_what_is_reported_of_crashes(capsys: pytest.CaptureFixture[str]) -> None:
+    report = drill_crash._Report(PLAN, UNDISTURBED, 12, quiet=False)
+    assert report.outcome is Outcome.PASSED
+    unsafe, stuck = (Failure("mine.yaml:1:1", f"expected {n}", f"seen {n}") for n in (1, 2))
+    report.add(PointResult(12, Outcome.UNSAFE, unsafe))
+    report.add(PointResult(2, Outcome.STUCK, stuck))
+    report.add(PointResult(5, Outcome.PASSED))
+    report.add(PointResult(1, Outcome.PASSED))
+    assert report.outcome is Outcome.UNSAFE
+    command = "klamm drill crash mine.yaml --seed 7 --points {} --quirks C7"
+    first, second = (
+        f"point 12, resume after operation 2 of broker 1's controller (SetData /b, in between "
+        f"events):\n  expected expected 1\n  seen seen 1\n  repeat it with: {command.format(12)}\n",
+        f"point 2, takeover before operation 1 of broker 2's controller (Create /a, in Startup):\n"
+        f"  expected expected 2\n  seen seen 2\n  repeat it with: {command.format(2)}\n",
+    )
+    assert capsys.readouterr().out == first + second
+    assert list(report.table())[:-1] == [
+        "event               restart     takeover       resume",
+        "Startup              1 of 1       1 of 2             ",
+        "between events                                 0 of 1",
+    ]
+    assert list(report.table())[-1].startswith("4 crash points: 2 converged, 2 did not (")
+    values = report.values()
+    failures = values.pop("failures")
+    assert values == {
+        "exit_code": 10,
+        "drill": "mine.yaml",
+        "seed": 7,
+        "operations": 2,
+        "points": 4,
+        "converged": 2,
+        "events": [
+            {
+                "event": "Startup",
+                "crashes": {
+                    "restart": {"converged": 1, "points": 1},
+                    "takeover": {"converged": 1, "points": 2},
+                },
+            },
+            {"event": "between events", "crashes": {"resume": {"converged": 0, "points": 1}}},
+        ],
+    }
+    assert failures[0] == {
+        "point": 2,
+        "crash": "takeover",
+        "moment": "before",
+        "operation": 1,
+        "text": "Create /a",
+        "event": "Startup",
+        "broker": 2,
+        "outcome": "stuck",
+        "expected": "expected 2",
+        "seen": "seen 2",
+        "repeat": command.format(2),
+    }
+    assert [failure["point"] for failure in failures] == [2, 12]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lines"),
+    [
+        (b"a\nb\n", b"a\nb\n", ["d: both runs wrote the same journal, 2 rows"]),
+        (b"a\nb\n", b"a\nc\n", ["2", "b", "c"]),
+        (b"a\n", b"a\nc\n", ["2", "no row", "c"]),
+        (b"a\nb\n", b"a\n", ["2", "b", "no row"]),
+        (b"\xff" + b"x" * 999, b"", ["1", "\N{REPLACEMENT CHARACTER}" + "x" * 299, "no row"]),
+    ],
+)
+def test_what_is_said_of_two_journals(
+    tmp_path: Path, first: bytes, second: bytes, lines: list[str]
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(first)
+    other.write_bytes(second)
+    if len(lines) > 1:
+        number, seen, again = lines
+        lines = [
+            f"d is NOT DETERMINISTIC: row {number} of the journal differs",
+            f"  first run:  {seen}",
+            f"  second run: {again}",
+        ]
+    assert compare(one, other).lines("d") == lines
