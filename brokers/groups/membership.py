@@ -186,7 +186,6 @@ class Membership:
         self._answer_join(member, JoinGroupResponse(Errors.FENCED_INSTANCE_ID, old_id))
         self._answer_sync(member, SyncGroupResponse(Errors.FENCED_INSTANCE_ID))
         group.replace_static_member(old_id, new_id)
-        old_protocols = member.protocols
         self._timers.cancel(("member", group.group_id, old_id))
         self._await_heartbeat(group, member)
         self._await_join(member, message, body.protocols)
@@ -197,11 +196,11 @@ class Membership:
         elif group.state is GroupState.STABLE:
 
             def on_stored(error: Errors) -> None:
-                if error:
-                    member.protocols = old_protocols
-                    if member.member_id == new_id and new_id in group.members:
-                        group.replace_static_member(new_id, old_id)
-                        self._await_heartbeat(group, member)
+                # Like 2.8.2, the member keeps the protocols of the request that failed.
+                if error and member.member_id == new_id and new_id in group.members:
+                    self._timers.cancel(("member", group.group_id, new_id))
+                    group.replace_static_member(new_id, old_id)
+                    self._await_heartbeat(group, member)
                 # The old leader is named, so that this member does not compute an assignment.
                 found = JoinGroupResponse(
                     error,
@@ -352,6 +351,9 @@ class Membership:
         self._timers.cancel(("sync", group.group_id))
 
     def _expire_sync(self, group: Group, generation_id: int) -> None:
+        # 2.8.2 throws if a static member was replaced before it sent SyncGroup: nobody is removed.
+        if any(member_id not in group.members for member_id in group.pending_sync):
+            return
         if group.generation_id == generation_id and group.pending_sync:
             for member_id in list(group.pending_sync):
                 self._drop(group, group.members[member_id])

@@ -84,6 +84,18 @@ def test_an_incremental_fetch_is_of_all_partitions_and_returns_those_with_news()
     assert list(whole.partitions) == [T1, T0]
 
 
+def test_a_partition_is_sent_again_after_an_error() -> None:
+    sessions = FetchSessions(10)
+    id_ = opened(sessions, T0)
+    failed = FetchedPartition(
+        Errors.NOT_LEADER_OR_FOLLOWER, EPOCH, 0, high_watermark=10, log_start_offset=0
+    )
+    for epoch, one, is_news in ((1, failed, True), (2, fetched(10), True), (3, fetched(10), False)):
+        whole, session = begun(sessions, request(FetchMetadata(id_, epoch)))
+        answer = sessions.respond(whole, session, {T0: one}, 0.0)
+        assert answer.partitions == ({T0: one} if is_news else {})
+
+
 def test_partitions_join_and_leave_a_session_which_ends_with_the_last() -> None:
     sessions = FetchSessions(10)
     id_ = opened(sessions, T0)
@@ -143,6 +155,13 @@ def test_after_the_last_epoch_comes_the_first() -> None:
     session.epoch = 2**31 - 1
     begun(sessions, request(FetchMetadata(id_, 2**31 - 1)))
     assert session.epoch == 1
+
+
+def test_a_session_is_as_old_as_it_was_when_it_was_used_last() -> None:
+    sessions = FetchSessions(1)
+    id_ = opened(sessions, T0)
+    begun(sessions, request(FetchMetadata(id_, 1)), EVICTION_MS - 1)
+    assert opened(sessions, T0, T1, now_ms=EVICTION_MS + 1) == 0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from klamm.brokers.config import broker_config
+from klamm.brokers.logs.records import Record, encode_batch
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.group_requests import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -22,11 +24,13 @@ from klamm.cluster.group_requests import (
     GroupRequest,
     HeartbeatRequest,
     HeartbeatResponse,
+    JoinGroupRequest,
     JoinGroupResponse,
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
     OffsetDeleteRequest,
+    OffsetDeleteResponse,
     Protocol,
     SyncGroupRequest,
     SyncGroupResponse,
@@ -45,6 +49,7 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
 from tests.unit.brokers.groups import (
     BROKER,
+    CLIENT,
     DELAY_MS,
     OFFSETS,
     PROTOCOLS,
@@ -60,6 +65,7 @@ from tests.unit.brokers.network import (
     T0,
     Network,
     cached,
+    fetch_of,
     update_metadata,
 )
 
@@ -425,7 +431,7 @@ def test_a_new_id_that_cannot_be_stored_is_not_given(groups: Groups) -> None:
     refused = groups.joined(number)
     assert (refused.error, refused.member_id) == (Errors.REBALANCE_IN_PROGRESS, "")
     assert groups.beat(old, "i") is Errors.NONE
-    assert [one.metadata for one in groups.describe().members] == [SUBSCRIPTION]
+    assert [one.metadata for one in groups.describe().members] == [b"new"], "as in 2.8.2"
 
 
 def test_a_static_member_fences_its_waiting_requests(groups: Groups) -> None:
@@ -445,6 +451,43 @@ def test_a_static_member_with_another_choice_of_protocol_begins_a_rebalance(
     joined = groups.joined(new)
     assert (joined.generation_id, joined.protocol_name) == (2, "other")
     assert joined.leader == joined.member_id
+
+
+def test_a_new_id_that_is_not_given_ends_no_session(groups: Groups) -> None:
+    [old] = groups.stable(instance="i")
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    groups.join(instance="i")
+    groups.network.pass_time(5_000)
+    for _ in range(2):
+        assert groups.beat(old, "i") is Errors.NONE
+        groups.network.pass_time(SESSION_MS - 1)
+        assert groups.state() == ("Stable", 1)
+    groups.network.pass_time(1)
+    assert groups.state() == ("Empty", 0)
+
+
+def test_a_static_member_may_leave_before_its_new_id_is_stored(groups: Groups) -> None:
+    groups.stable(instance="i")
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    number = groups.join(instance="i")
+    assert groups.leave("", "i") is Errors.NONE
+    assert groups.joined(number).error is Errors.UNKNOWN_MEMBER_ID
+    groups.network.pass_time(REBALANCE_MS)
+    assert groups.state() == ("Empty", 0)
+
+
+def test_a_static_member_that_is_replaced_before_its_sync_is_not_removed(groups: Groups) -> None:
+    numbers = [groups.join(), groups.join(instance="i")]
+    groups.network.pass_time(2 * DELAY_MS)
+    leader, _ = map(groups.joined, numbers)
+    groups.sync(leader)
+    new = groups.joined(groups.join(instance="i"))
+    assert new.member_id.startswith("i-")
+    assert groups.synced(groups.sync(new, "i")).error is Errors.NONE
+    for _ in range(8):
+        groups.network.pass_time(REBALANCE_MS / 4)
+        assert [groups.beat(leader), groups.beat(new, "i")] == [Errors.NONE] * 2
+    assert groups.state() == ("Stable", 2)
 
 
 def test_leaving(groups: Groups) -> None:
@@ -527,7 +570,136 @@ def test_members_of_another_generation(groups: Groups) -> None:
     assert groups.beat(member) is Errors.NONE
 
 
+def test_the_next_leader_is_the_member_that_joined_first(groups: Groups) -> None:
+    leader, *others = groups.stable(3)
+    assert groups.leave(leader.member_id) is Errors.NONE
+    numbers = [groups.join(one.member_id) for one in reversed(others)]
+    assert {groups.joined(number).leader for number in numbers} == {others[0].member_id}
+
+
+def test_new_members_delay_only_the_first_generation(groups: Groups) -> None:
+    [member] = groups.stable()
+    assert groups.leave(member.member_id) is Errors.NONE
+    first = groups.join()
+    groups.network.pass_time(DELAY_MS - 1)
+    second = groups.join()
+    groups.network.pass_time(1)
+    assert [groups.joined(number).generation_id for number in (first, second)] == [3, 3]
+
+
+def test_a_member_that_has_joined_must_send_heartbeats(groups: Groups) -> None:
+    groups.join()
+    groups.network.pass_time(DELAY_MS)
+    groups.network.pass_time(SESSION_MS - 1)
+    assert groups.state() == ("CompletingRebalance", 1)
+    groups.network.pass_time(1)
+    assert groups.state() == ("Empty", 0)
+
+
+def test_a_rebalance_answers_the_syncs_that_wait(groups: Groups) -> None:
+    _, follower = groups.joining(2)
+    waiting = groups.sync(follower)
+    groups.join()
+    assert groups.synced(waiting).error is Errors.REBALANCE_IN_PROGRESS
+
+
+def test_who_gets_nothing_from_the_leader_has_no_partitions(groups: Groups) -> None:
+    [member] = groups.stable()
+    again = groups.joined(groups.join(member.member_id))
+    body = SyncGroupRequest(
+        group_id="g", generation_id=again.generation_id, member_id=again.member_id
+    )
+    assert groups.synced(groups.send(body)).assignment == b""
+
+
+@pytest.mark.parametrize("is_completing", [False, True])
+def test_an_assignment_that_is_stored_after_its_generation_does_not_count(
+    groups: Groups, is_completing: bool
+) -> None:
+    [member] = groups.joining()
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    first = groups.sync(member)
+    number = groups.join()
+    assert groups.synced(first).error is Errors.REBALANCE_IN_PROGRESS
+    if is_completing:
+        again = groups.joined(groups.join(member.member_id))
+        assert (again.generation_id, groups.joined(number).generation_id) == (2, 2)
+    before = groups.state()
+    fetched = fetch_of(2, OFFSETS, leader_epoch=4, offset=1, epoch=4)
+    groups.network.request(BROKER, fetched, Address("broker", 2))
+    assert before == groups.state()
+    assert before == ("CompletingRebalance" if is_completing else "PreparingRebalance", 2)
+
+
+def test_a_group_that_is_too_large_to_store_is_a_server_error() -> None:
+    groups = Groups({"message.max.bytes": "100"})
+    [member] = groups.joining()
+    assert groups.synced(groups.sync(member)).error is Errors.UNKNOWN_SERVER_ERROR
+
+
 # -- coordinators
+
+
+def test_only_the_groups_of_a_partition_are_forgotten_with_it() -> None:
+    groups = Groups({"offsets.topic.num.partitions": "2"})
+    coordinator = groups.network.brokers[BROKER].groups
+    coordinator.on_election(1, 0)
+    groups.network.pass_time(1)
+    # The codes of "g" and "h" are 103 and 104.
+    assert [coordinator.partition_of(name) for name in ("g", "h")] == [1, 0]
+    for name in ("g", "h"):
+        groups.send(
+            JoinGroupRequest(
+                group_id=name,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=REBALANCE_MS,
+                protocol_type="consumer",
+                protocols=PROTOCOLS,
+            )
+        )
+    coordinator.on_resignation(1, 1)
+    listed = (ListedGroup("h", "", "Empty"),)
+    assert groups.answer(groups.send(ListGroupsRequest())) == ListGroupsResponse(
+        Errors.NONE, listed
+    )
+
+
+def test_a_loaded_group_has_its_leader_and_its_subscriptions(tmp_path: Path) -> None:
+    groups = Groups(segments=tmp_path)
+    numbers = [groups.join(instance="i", session_ms=60_000), groups.join()]
+    groups.network.pass_time(2 * DELAY_MS)
+    _, other = map(groups.joined, numbers)
+    newer = (Protocol("range", b"\0\1" + SUBSCRIPTION[2:]),)
+    again = groups.join(other.member_id, protocols=newer)
+    groups.network.pass_time(REBALANCE_MS)
+    leader = groups.joined(again)
+    assert leader.leader == other.member_id, "which is not the first member"
+    groups.sync(leader)
+    for tp in (T0, U0):
+        assert groups.commit(leader, tp) is Errors.NONE
+    groups.lead(leader=2, leader_epoch=4)
+    groups.lead(leader_epoch=5)
+    deleted = groups.answer(groups.send(OffsetDeleteRequest("g", (T0, U0))))
+    assert deleted == OffsetDeleteResponse(
+        Errors.NONE, {T0: Errors.GROUP_SUBSCRIBED_TO_TOPIC, U0: Errors.NONE}
+    )
+    groups.join(other.member_id, protocols=newer)
+    assert groups.state() == ("PreparingRebalance", 2), "its leader has joined again"
+
+
+def test_groups_that_cannot_be_loaded_are_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = Groups(segments=tmp_path)
+    assert groups.commit() is Errors.NONE
+    unknown = encode_batch([Record(groups.network.clock.now_ms(), b"\0\x09", b"")])
+    groups.network.request(BROKER, ProduceRequest(1, 1_000, {OFFSETS: unknown}), CLIENT)
+    groups.lead(leader=2, leader_epoch=4)
+    groups.lead(leader_epoch=5)
+    [record] = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert "Unknown group metadata message version: 9" in record.getMessage()
+    assert groups.state() == ("Dead", 0)
+    assert groups.commit() is Errors.NONE
 
 
 def test_listing(groups: Groups) -> None:

@@ -50,7 +50,7 @@ def test_commits(groups: Groups) -> None:
     assert groups.commit(tp=TopicPartition("none", 0)) is Errors.UNKNOWN_TOPIC_OR_PARTITION
     assert groups.commit(metadata="x" * 4_097) is Errors.OFFSET_METADATA_TOO_LARGE
     assert groups.offsets() == {}
-    assert groups.commit(metadata="x" * 4_096) is Errors.NONE
+    assert groups.commit(metadata="\u00e9" * 4_096) is Errors.NONE, "the limit is in characters"
     assert groups.offsets() == {T0: 42}
     [member] = groups.joining()
     assert groups.commit() is Errors.UNKNOWN_MEMBER_ID
@@ -119,6 +119,23 @@ def test_a_commit_may_say_how_long_it_is_kept() -> None:
     assert T0 in groups.offsets()
     groups.network.pass_time(2_000)
     assert T0 not in groups.offsets()
+
+
+def test_a_commit_may_fail_in_part(groups: Groups) -> None:
+    offsets = {T0: CommittedOffset(42, metadata="x" * 4_097), U0: CommittedOffset(42)}
+    answer = groups.answer(groups.send(OffsetCommitRequest(group_id="g", offsets=offsets)))
+    expected = {T0: Errors.OFFSET_METADATA_TOO_LARGE, U0: Errors.NONE}
+    assert (answer, groups.offsets()) == (OffsetCommitResponse(expected), {U0: 42})
+
+
+def test_a_commit_may_say_when_it_was_made() -> None:
+    minutes = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    groups = Groups(minutes)
+    for tp, timestamp_ms in ((T0, 1), (U0, -1)):
+        committed = CommittedOffset(42, timestamp_ms=timestamp_ms)
+        groups.send(OffsetCommitRequest(group_id="g", offsets={tp: committed}))
+    groups.network.pass_time(1_000)
+    assert groups.offsets() == {U0: 42}
 
 
 def test_a_commit_is_a_heartbeat(groups: Groups) -> None:
@@ -282,9 +299,78 @@ def test_an_offset_does_not_expire_while_a_newer_commit_is_appended(tmp_path: Pa
     assert groups.offsets() == {T0: 43}, "its tombstone came after the commit"
 
 
+def test_offsets_expire_at_the_end_of_their_retention() -> None:
+    minutes = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    groups = Groups(minutes)
+    groups.commit()
+    groups.network.pass_time(59_999)
+    assert groups.offsets() == {T0: 42}
+    groups.network.pass_time(1)
+    assert groups.offsets() == {}
+
+
+def test_a_loaded_group_expires_by_the_time_at_which_it_became_empty(tmp_path: Path) -> None:
+    minutes = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    groups = Groups(minutes, tmp_path)
+    [member] = groups.stable()
+    assert groups.commit(member) is Errors.NONE
+    for _ in range(5):
+        groups.network.pass_time(SESSION_MS - 1)
+        groups.beat(member)
+    groups.leave(member.member_id)
+    groups.lead(leader=2, leader_epoch=4)
+    groups.lead(leader_epoch=5)
+    groups.network.pass_time(58_000)
+    assert groups.offsets() == {T0: 42}
+    groups.network.pass_time(3_000)
+    assert groups.offsets() == {}
+
+
+def records_appended(groups: Groups) -> int:
+    """The number of records in __consumer_offsets-0."""
+    log = groups.network.brokers[BROKER].replica_manager.partitions[OFFSETS].log
+    assert log is not None
+    return log.log_end_offset
+
+
+def test_only_what_was_stored_gets_a_tombstone(groups: Groups) -> None:
+    groups.commit()
+    assert records_appended(groups) == 1
+    delete_offsets(groups, U0)
+    assert records_appended(groups) == 1
+    assert delete(groups) is Errors.NONE
+    assert records_appended(groups) == 2, "the group had no record"
+
+
+@pytest.mark.parametrize("deletes_group", [False, True])
+def test_a_commit_in_flight_keeps_a_group_unless_the_group_is_deleted(
+    groups: Groups, deletes_group: bool
+) -> None:
+    groups.commit()
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    number = groups.send(OffsetCommitRequest(group_id="g", offsets={U0: CommittedOffset(43)}))
+    if deletes_group:
+        assert delete(groups) is Errors.NONE
+    else:
+        assert delete_offsets(groups, T0).partitions == {T0: Errors.NONE}
+    fetched = fetch_of(2, OFFSETS, leader_epoch=4, offset=3, epoch=4)
+    groups.network.request(BROKER, fetched, Address("broker", 2))
+    assert groups.answer(number) == OffsetCommitResponse({U0: Errors.NONE})
+    assert groups.offsets() == ({} if deletes_group else {U0: 43})
+
+
+def test_a_commit_that_outlives_the_leadership_fails(groups: Groups) -> None:
+    groups.lead(leader_epoch=4, isr=(BROKER, 2))
+    number = groups.send(OffsetCommitRequest(group_id="g", offsets={T0: CommittedOffset(42)}))
+    groups.lead(leader=2, leader_epoch=5)
+    assert groups.answer(number) == OffsetCommitResponse({T0: Errors.NOT_COORDINATOR})
+
+
 def test_offsets_of_deleted_partitions_are_removed(groups: Groups) -> None:
     groups.commit(tp=T0)
     groups.commit(tp=U0)
+    groups.network.request(BROKER, update_metadata(cached(leader=-1)))
+    assert groups.offsets() == {T0: 42, U0: 42}, "a partition without leader is not deleted"
     groups.network.request(BROKER, update_metadata(cached(leader=-2)))
     assert groups.offsets() == {U0: 42}
 
