@@ -94,6 +94,7 @@ _TEXTS: Final = {
     Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
     Errors.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
     Errors.NO_REASSIGNMENT_IN_PROGRESS: "No partition reassignment is in progress.",
+    Errors.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
 }
 _KINDS: Final[Mapping[Errors, type[AdminError]]] = {
     kind.code: kind
@@ -127,10 +128,16 @@ def _kind(code: Errors) -> type[AdminError]:
     return type(name, (AdminError,), {"code": code, "kafka_class": f"{KAFKA_ERRORS}.{name}"})
 
 
+def message_of(failure: ApiError) -> str:
+    """Return the message of an error, or the default message of its code."""
+    if failure.message is not None:
+        return failure.message
+    return _TEXTS.get(failure.error, failure.error.name)
+
+
 def admin_error(failure: ApiError) -> AdminError:
     """Return the exception that Kafka's Admin client throws for an error in a response."""
-    text = _TEXTS.get(failure.error, failure.error.name)
-    return _kind(failure.error)(text if failure.message is None else failure.message)
+    return _kind(failure.error)(message_of(failure))
 
 
 def as_futures(admin: T) -> T:

@@ -32,11 +32,14 @@ class MetadataRequest(msgspec.Struct, frozen=True):
 
     If ``topics`` is None, all topics are returned. Any broker responds from its metadata cache,
     which may be stale. With ``allow_auto_topic_creation``, the broker has missing ``topics``
-    created, unless its auto.create.topics.enable is false.
+    created, unless its auto.create.topics.enable is false. A listener answers with the authorized
+    operations.
     """
 
     topics: tuple[str, ...] | None = None
     allow_auto_topic_creation: bool = False
+    include_cluster_authorized_operations: bool = False
+    include_topic_authorized_operations: bool = False
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):

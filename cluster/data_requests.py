@@ -13,7 +13,7 @@ import msgspec
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.constant_rate import RateAgreement
-from klamm.cluster.records import EpochEndOffset, Produced, Records
+from klamm.cluster.records import NO_TIMESTAMP, EpochEndOffset, Produced, Records
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
@@ -145,11 +145,14 @@ class ProducedPartition(msgspec.Struct, frozen=True, gc=False):
     ``base_offset`` is the offset of the batch's first record, or -1 after an error.
     ``leader_epoch`` is the epoch in which the batch was appended, or -1 if it is unknown. Kafka's
     response has no such field; klamm uses it to identify acknowledged records.
+    ``log_append_time_ms`` is -1 unless the topic's timestamps are of type LogAppendTime.
     """
 
     error: Errors
     base_offset: int = UNKNOWN_OFFSET
     leader_epoch: int = NO_EPOCH
+    log_start_offset: int = UNKNOWN_OFFSET
+    log_append_time_ms: int = NO_TIMESTAMP
 
 
 class ProduceResponse(msgspec.Struct, frozen=True):

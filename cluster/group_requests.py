@@ -226,9 +226,13 @@ class ListGroupsResponse(msgspec.Struct, frozen=True):
 
 
 class DescribeGroupsRequest(msgspec.Struct, frozen=True):
-    """Request to describe groups that the receiving broker coordinates."""
+    """Request to describe groups that the receiving broker coordinates.
+
+    A listener answers with the authorized operations.
+    """
 
     group_ids: tuple[str, ...]
+    include_authorized_operations: bool = False
 
 
 class DescribedMember(msgspec.Struct, frozen=True):

@@ -138,12 +138,17 @@ def _validate(
             controller.log.info(f"Error processing create topic request {name}: {error}")
             results.append(CreatableTopicResult(name, error.code, error.message))
             continue
+        if 0 not in assignment:
+            # 2.8.2 takes the replication factor from partition 0 and fails, after its checks have
+            # accepted ids such as {-1}.
+            results.append(CreatableTopicResult(name, Errors.UNKNOWN_SERVER_ERROR))
+            continue
         existing.add(name)
         assignments[name] = assignment
         partition_count += len(assignment)
         gets_id = controller.config.uses_topic_ids and not request.validate_only
         topic_id = draw_topic_id(controller, drawn) if gets_id else None
-        replication_factor = len(assignment[min(assignment)])
+        replication_factor = len(assignment[0])
         results.append(
             CreatableTopicResult(
                 name, Errors.NONE, None, topic_id, len(assignment), replication_factor

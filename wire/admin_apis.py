@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import msgspec
+
+from klamm.admin.failures import message_of
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    ApiError,
     DescribedLog,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -32,9 +36,11 @@ from klamm.wire.schema import Values, in_topics
 from klamm.wire.translations import (
     API_ERROR,
     ERROR,
+    NO_ERROR,
     Field,
     Translation,
     each,
+    error_fields,
     listed_partitions,
     only,
     per_partition,
@@ -83,6 +89,38 @@ def _write_log_dirs(log_dirs: Mapping[TopicPartition, str]) -> list[Values]:
     return [{"path": path, "topics": _MOVED.write(moved)} for path, moved in by_path.items()]
 
 
+def _write_explained(error: ApiError) -> Values:
+    """Return the fields of an error. Without a message of its own it has that of its code."""
+    is_none = error.error is Errors.NONE
+    return error_fields(error if is_none else ApiError(error.error, message_of(error)))
+
+
+def _write_top_level(error: ApiError) -> Values:
+    return NO_ERROR if error.error is Errors.NONE else _write_explained(error)
+
+
+def _write_elected(error: ApiError) -> Values:
+    """Kafka gives these two errors no message, unlike ELECTION_NOT_NEEDED."""
+    is_bare = error.error in (Errors.NOT_CONTROLLER, Errors.REQUEST_TIMED_OUT)
+    return error_fields(error) if is_bare else _write_explained(error)
+
+
+def _read_elected(body: Any) -> ElectLeadersResponse:
+    """Translate a response. A broker that is not the controller says so for each partition."""
+    response: ElectLeadersResponse = _ELECTED.read(body)
+    if any(one.error is Errors.NOT_CONTROLLER for one in response.partitions.values()):
+        return msgspec.structs.replace(response, error=Errors.NOT_CONTROLLER)
+    return response
+
+
+def _write_elections(response: ElectLeadersResponse) -> Values:
+    if response.error is Errors.NOT_CONTROLLER:
+        response = msgspec.structs.replace(response, error=Errors.NONE)
+    return cast("Values", _ELECTED.write(response))
+
+
+_EXPLAINED: Final = API_ERROR._replace(write=_write_explained)
+_TOP_LEVEL: Final = API_ERROR._replace(write=_write_top_level)
 _MOVED: Final = listed_partitions("topics").translation
 _REASSIGN: Final = struct(
     AlterPartitionReassignmentsRequest,
@@ -92,8 +130,8 @@ _REASSIGN: Final = struct(
 )
 _REASSIGNED: Final = struct(
     AlterPartitionReassignmentsResponse,
-    error=Field(None, API_ERROR),
-    partitions=per_partition("responses", API_ERROR),
+    error=Field(None, _TOP_LEVEL),
+    partitions=per_partition("responses", _EXPLAINED),
 )
 _LIST_REASSIGNMENTS: Final = struct(
     ListPartitionReassignmentsRequest,
@@ -102,7 +140,7 @@ _LIST_REASSIGNMENTS: Final = struct(
 )
 _LISTED_REASSIGNMENTS: Final = struct(
     ListPartitionReassignmentsResponse,
-    error=Field(None, API_ERROR),
+    error=Field(None, _TOP_LEVEL),
     partitions=per_partition("topics", struct(ReplicaAssignment)),
 )
 _ELECT: Final = struct(
@@ -119,7 +157,7 @@ _ELECTED: Final = struct(
     ElectLeadersResponse,
     partitions=per_partition(
         "replica_election_results",
-        API_ERROR,
+        API_ERROR._replace(write=_write_elected),
         topic="topic",
         partitions="partition_result",
         partition="partition_id",
@@ -144,7 +182,7 @@ _ALTERED_LOG_DIRS: Final = struct(
 APIS: Final = (
     Api(34, range(3), _ALTER_LOG_DIRS, _ALTERED_LOG_DIRS),
     Api(35, range(3), _DESCRIBE_LOG_DIRS, _LOG_DIRS),
-    Api(43, range(3), _ELECT, _ELECTED),
+    Api(43, range(3), _ELECT, _ELECTED._replace(read=_read_elected, write=_write_elections)),
     Api(45, range(1), _REASSIGN, _REASSIGNED),
     Api(46, range(1), _LIST_REASSIGNMENTS, _LISTED_REASSIGNMENTS),
 )

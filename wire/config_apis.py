@@ -15,7 +15,7 @@ from typing import Any, Final
 from klamm.admin.configs.changes import checked_resource
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
 from klamm.admin.configs.configs_admin import ConfigEntry, ConfigSource
-from klamm.admin.failures import InvalidRequest
+from klamm.admin.failures import InvalidRequest, message_of
 from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.admin.scala_sets import duplicates
 from klamm.cluster.api_errors import Errors
@@ -26,12 +26,15 @@ from klamm.cluster.java_split import java_split
 from klamm.cluster.requests import ApiError, NewPartitions
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, milliseconds
-from klamm.wire.translations import error_fields
+from klamm.wire.translations import NO_ERROR, error_fields
 from klamm.zk.znodes import DEFAULT_ENTITY
 
 MAX_WAIT_MS: Final = 60_000
 """How long a CreatePartitions request waits at most, because it occupies a thread."""
 _KINDS: Final = {2: TOPICS, 4: BROKERS}
+_KNOWN: Final = (*_KINDS, 8)
+"""Kafka refuses a whole request with a resource of another type than these. 8: BROKER_LOGGER."""
+_MALFORMED: Final = message_of(ApiError(Errors.INVALID_REQUEST))
 _SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: 1,
     ConfigSource.DYNAMIC_BROKER_CONFIG: 2,
@@ -105,6 +108,8 @@ def _refuse_alter_configs(body: Any, error: ApiError) -> Values:
 
 def _describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Describe the configs of topics and of the broker that received the request."""
+    if any(one.resource_type not in _KNOWN for one in asked.body.resources):
+        return _refuse_describe_configs(asked.body, ApiError(Errors.INVALID_REQUEST, _MALFORMED))
     has_synonyms = getattr(asked.body, "include_synonyms", False)
     return {
         "results": [
@@ -187,11 +192,14 @@ def _altered(
     asked: Asked,
     changes: Callable[[ConfigResource, Any], Mapping[str, str | None]],
 ) -> Values:
+    if any(one.resource_type not in _KNOWN for one in asked.body.resources):
+        unknown = ApiError(Errors.INVALID_REQUEST, "Unexpected resource type UNKNOWN")
+        return _refuse_alter_configs(asked.body, unknown)
     responses = []
     for one in asked.body.resources:
         error = ApiError()
         try:
-            resource = _resource(one, asked.broker_id)
+            resource = _resource(one, asked.broker_id, str(asked.broker_id))
             admin.incremental_alter_configs(
                 {resource: changes(resource, one.configs)}, validate_only=asked.body.validate_only
             )
@@ -205,7 +213,7 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
     error = ApiError()
     entries: Sequence[ConfigEntry] = ()
     try:
-        resource = _resource(asked, broker_id)
+        resource = _resource(asked, broker_id, f"{broker_id} or empty string")
         entries = admin.describe_configs(resource)
     except UnknownTopicOrPartition as failure:
         # Kafka adds no words here, and its tools print what they get.
@@ -215,7 +223,7 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
     names = asked.configuration_keys
     return {
         **_named(asked),
-        **error_fields(error),
+        **(NO_ERROR if error.error is Errors.NONE else error_fields(error)),
         "configs": [
             _entry(resource, entry, has_synonyms=has_synonyms)
             for entry in entries
@@ -224,18 +232,16 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
     }
 
 
-def _resource(asked: Any, broker_id: int) -> ConfigResource:
+def _resource(asked: Any, broker_id: int, expected: str) -> ConfigResource:
     """Return the resource of a request. Raises InvalidRequest unless it is this broker's."""
     kind, name = _KINDS.get(asked.resource_type), asked.resource_name
     if kind is None:
-        raise InvalidRequest(f"Unsupported resource type: {asked.resource_type}")
+        raise InvalidRequest("klamm's brokers have no loggers")
     if kind == TOPICS:
         return ConfigResource(TOPICS, name)
     resource = checked_resource(ConfigResource(BROKERS, name or DEFAULT_ENTITY))
     if resource.name not in (str(broker_id), DEFAULT_ENTITY):
-        raise InvalidRequest(
-            f"Unexpected broker id, expected {broker_id} or empty string, but received {name}"
-        )
+        raise InvalidRequest(f"Unexpected broker id, expected {expected}, but received {name}")
     return resource
 
 

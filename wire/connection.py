@@ -243,14 +243,20 @@ class Connection:
             request = msgspec.structs.replace(
                 request, client_id=incoming.client_id or "", client_host=f"/{self._client_host}"
             )
-        if isinstance(request, ProduceRequest) and request.acks == 0:
-            self._send(request, "broker")
-            return None
+        is_unanswered = isinstance(request, ProduceRequest) and request.acks == 0
+        if is_unanswered:
+            # The broker's answer shows whether to end the connection, a producer's only sign of an
+            # error.
+            request = msgspec.structs.replace(request, acks=1)
         for_controller = isinstance(request, ControllerRequest)
         if for_controller and not self._served.has_controller:
             response: Any = refusal(request, Errors.NOT_CONTROLLER)
         else:
             response = await self._ask(request, "controller" if for_controller else "broker")
+        if is_unanswered:
+            if any(one.error for one in response.partitions.values()):
+                raise ConnectionLost
+            return None
         response = on_listener(response, self._served.listener_name)
         values: Values = api.response_to(request).write(response)
         return values

@@ -5,7 +5,7 @@ Mirrors the request and response classes of org.apache.kafka.common.requests.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -33,7 +33,7 @@ from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import Broker
 from klamm.wire.api import Api, Asked, ListenerCall
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds
+from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds, operations
 from klamm.wire.translations import (
     SAME,
     Field,
@@ -45,6 +45,10 @@ from klamm.wire.translations import (
     only,
     struct,
 )
+
+_TOPIC_OPERATIONS: Final = operations(3, 4, 5, 6, 7, 8, 10, 11)
+_CLUSTER_OPERATIONS: Final = operations(5, 7, 8, 9, 10, 11, 12)
+
 
 # -- Metadata
 
@@ -61,16 +65,15 @@ def _metadata_request(body: Any) -> MetadataRequest:
     In version 0 an empty list means all topics, in later ones null. Versions before 4 always allow
     missing topics to be created.
     """
-    if body.topics is None or (not body.topics and body.__version__ == 0):
-        return MetadataRequest()
     request: MetadataRequest = _METADATA.read(body)
+    if not body.topics and body.__version__ == 0:
+        return msgspec.structs.replace(request, topics=None)
     return request
 
 
 _NAMED: Final = Translation(_read_name, lambda name: {"name": name, "topic_id": None})
 _METADATA: Final = struct(
     MetadataRequest,
-    {"include_topic_authorized_operations": False},
     topics=each("topics", _NAMED),
     allow_auto_topic_creation=Field("allow_auto_topic_creation", SAME, True),
 )
@@ -97,6 +100,25 @@ _METADATA_RESPONSE: Final = struct(
         ),
     ),
 )
+
+
+def _metadata(request: MetadataRequest) -> Translation:
+    """Return the translation of the response to Metadata, with the operations asked for."""
+    has_cluster = request.include_cluster_authorized_operations
+    has_topics = request.include_topic_authorized_operations
+    if not (has_cluster or has_topics):
+        return _METADATA_RESPONSE
+
+    def write(response: MetadataResponse) -> Values:
+        values = dict(_METADATA_RESPONSE.write(response))
+        if has_cluster:
+            values["cluster_authorized_operations"] = _CLUSTER_OPERATIONS
+        if has_topics:
+            allowed = {"topic_authorized_operations": _TOPIC_OPERATIONS}
+            values["topics"] = [{**topic, **allowed} for topic in values["topics"]]
+        return values
+
+    return _METADATA_RESPONSE._replace(write=write)
 
 
 def on_listener(message: Any, listener_name: str) -> Any:
@@ -131,7 +153,14 @@ def _on_listener(broker: Broker, listener_name: str) -> Broker | None:
 
 
 def _describe_cluster(_: KafkaAdmin, asked: Asked) -> Values:
-    return {"error_code": Errors.NONE, **_CLUSTER.write(asked.metadata)}
+    has_operations = asked.body.include_cluster_authorized_operations
+    return {
+        "error_code": Errors.NONE,
+        "cluster_authorized_operations": _CLUSTER_OPERATIONS
+        if has_operations
+        else OPERATIONS_OMITTED,
+        **_CLUSTER.write(asked.metadata),
+    }
 
 
 def _refuse_describe_cluster(_: Any, error: ApiError) -> Values:
@@ -170,15 +199,25 @@ _CREATE: Final = struct(
         ),
     ),
 )
+_RESULT: Final = struct(CreatableTopicResult, {"configs": ()})
+
+
+def _created(result: CreatableTopicResult) -> Values:
+    """Translate a result. The message of NOT_CONTROLLER is empty, not null."""
+    if result.error is Errors.NOT_CONTROLLER:
+        result = msgspec.structs.replace(result, error_message="")
+    return cast("Values", _RESULT.write(result))
+
+
 _CREATED: Final = struct(
-    CreateTopicsResponse, topics=each("topics", struct(CreatableTopicResult, {"configs": ()}))
+    CreateTopicsResponse, topics=each("topics", _RESULT._replace(write=_created))
 )
 _DELETE: Final = struct(DeleteTopicsRequest, topics=each("topics", _NAMED))
 _DELETED: Final = struct(
     DeleteTopicsResponse, topics=each("responses", struct(DeletableTopicResult, {"topic_id": None}))
 )
 APIS: Final = (
-    Api(3, range(12), _METADATA._replace(read=_metadata_request), _METADATA_RESPONSE),
+    Api(3, range(12), _METADATA._replace(read=_metadata_request), _metadata),
     Api(19, range(8), _CREATE, _CREATED),
     Api(20, range(7), _DELETE._replace(read=_delete_topics), _DELETED),
     ListenerCall(60, range(1), _describe_cluster, _refuse_describe_cluster),

@@ -12,12 +12,11 @@ from typing import Any, Final
 from klamm.admin.configs.client_quotas import QuotaFilter
 from klamm.admin.failures import InvalidRequest
 from klamm.admin.kafka_admin import KafkaAdmin
-from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values
-from klamm.wire.translations import error_fields
+from klamm.wire.translations import NO_ERROR, error_fields
 
 _EXACT, _DEFAULT, _ANY = range(3)
 _MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)
@@ -31,8 +30,7 @@ def _describe_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
     except KlammError as error:
         return _refuse_describe_client_quotas(asked.body, api_error(error))
     return {
-        "error_code": Errors.NONE,
-        "error_message": None,
+        **NO_ERROR,
         "entries": [
             {
                 "entity": _entity(entity),

@@ -6,7 +6,7 @@ translation. Mirrors the request and response classes of org.apache.kafka.common
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from klamm.cluster.api_errors import Errors
@@ -37,7 +37,7 @@ from klamm.cluster.data_requests import (
     ProduceRequest,
     ProduceResponse,
 )
-from klamm.cluster.records import EpochEndOffset
+from klamm.cluster.records import NO_TIMESTAMP, EpochEndOffset
 from klamm.cluster.types import NO_EPOCH
 from klamm.wire.api import Api
 from klamm.wire.schema import RefusedRequest, Values, by_topic, error_of, in_topics
@@ -52,6 +52,17 @@ from klamm.wire.translations import (
     per_partition,
     struct,
 )
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+def _read_time(time: datetime | None) -> int:
+    return NO_TIMESTAMP if time is None else round((time - _EPOCH) / timedelta(milliseconds=1))
+
+
+def _write_time(time_ms: int) -> datetime | None:
+    return None if time_ms == NO_TIMESTAMP else _EPOCH + timedelta(milliseconds=time_ms)
+
 
 _CONSUMER: Final = {"replica_id": CONSUMER_REPLICA_ID}
 _BY_TOPIC: Final = {"topic": "topic", "partition": "partition"}
@@ -70,7 +81,11 @@ _PRODUCED: Final = struct(
     ProduceResponse,
     partitions=per_partition(
         "responses",
-        struct(ProducedPartition, {"log_append_time": None, "record_errors": ()}),
+        struct(
+            ProducedPartition,
+            {"record_errors": ()},
+            log_append_time_ms=Field("log_append_time", Translation(_read_time, _write_time)),
+        ),
         partitions="partition_responses",
         partition="index",
     ),

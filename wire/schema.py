@@ -23,9 +23,18 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.types import TopicPartition
 
 Values = Mapping[str, Any]
-OPERATIONS_OMITTED: Final = -(2**31)
-"""Stands for the authorized operations that were not asked for, or that are not known."""
 T = TypeVar("T")
+OPERATIONS_OMITTED: Final = -(2**31)
+"""Stands for authorized operations that were not asked for."""
+
+
+def operations(*codes: int) -> int:
+    """Return the bits of authorized operations, by their codes in AclOperation.
+
+    Without an authorizer, a user may do all that AclEntry.supportedOperations has for a resource.
+    """
+    return sum(1 << code for code in codes)
+
 
 _NEVER_THROTTLED: Final = timedelta(0)
 _BUILDERS: Final[dict[type[Any], Callable[[Values], Any]]] = {}

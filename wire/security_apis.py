@@ -17,7 +17,7 @@ from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values
-from klamm.wire.translations import error_fields
+from klamm.wire.translations import NO_ERROR, error_fields
 
 _NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 _DISABLED: Final = ApiError(Errors.SECURITY_DISABLED, f"{_NO_AUTHORIZER}.")
@@ -54,8 +54,7 @@ def _describe_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     except KlammError as error:
         return _refuse_describe_scram_credentials(asked.body, api_error(error))
     return {
-        "error_code": Errors.NONE,
-        "error_message": None,
+        **NO_ERROR,
         "results": [
             {
                 "user": user,

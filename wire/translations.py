@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import ApiError
 from klamm.cluster.types import Broker, EndPoint, TopicPartition
 from klamm.wire.schema import (
@@ -202,9 +203,17 @@ def listed_partitions(name: str, *, topic: str = "name", partitions: str = "part
     return Field(name, Translation(read, write))
 
 
-API_ERROR: Final = struct(ApiError, message="error_message")
+def _read_api_error(message: Any) -> ApiError:
+    error: ApiError = _API_ERROR.read(message)
+    return ApiError() if error.error is Errors.NONE else error
+
+
+_API_ERROR: Final = struct(ApiError, message="error_message")
+API_ERROR: Final = _API_ERROR._replace(read=_read_api_error)
 error_fields: Final = API_ERROR.write
 """Returns the fields of an error in a response."""
+NO_ERROR: Final = {"error_code": Errors.NONE, "error_message": ""}
+"""A success in responses whose message Kafka does not set: it is empty then, not null."""
 _ADDRESS: Final = Translation(
     lambda message: (EndPoint(message.host, message.port),),
     lambda end_points: {"host": end_points[0].host, "port": end_points[0].port},

@@ -15,7 +15,12 @@ from klamm.brokers.logs.errors import OnLogError, ReplicaLogError
 from klamm.brokers.logs.replica_log import Appended
 from klamm.brokers.partitions.partition import Partition
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
+from klamm.cluster.data_requests import (
+    UNKNOWN_OFFSET,
+    ProducedPartition,
+    ProduceRequest,
+    ProduceResponse,
+)
 from klamm.cluster.records import Produced
 from klamm.cluster.requests import Message
 from klamm.cluster.types import TopicPartition
@@ -27,6 +32,20 @@ The last two arguments are the current time in milliseconds: monotonic, and sinc
 """
 
 _ACKS: Final = (0, 1, -1)
+_UNKNOWN: Final = Errors.UNKNOWN_TOPIC_OR_PARTITION
+_WITHOUT_START_OFFSET: Final = (
+    _UNKNOWN,
+    Errors.NOT_LEADER_OR_FOLLOWER,
+    Errors.MESSAGE_TOO_LARGE,
+    Errors.RECORD_LIST_TOO_LARGE,
+    Errors.CORRUPT_MESSAGE,
+    Errors.KAFKA_STORAGE_ERROR,
+)
+"""Errors with which ReplicaManager.appendToLocalLog gives no log start offset."""
+
+
+def _log_start_offset(partition: Partition) -> int:
+    return UNKNOWN_OFFSET if partition.log is None else partition.log.log_start_offset
 
 
 class Produces:
@@ -60,22 +79,29 @@ class Produces:
         is in monotonic milliseconds, ``wall_ms`` in milliseconds since the Unix epoch.
         """
         if body.acks not in _ACKS:
-            refused = ProducedPartition(Errors.INVALID_REQUIRED_ACKS)
-            return ProduceResponse(dict.fromkeys(body.partitions, refused))
+            return ProduceResponse(
+                {tp: ProducedPartition(self._invalid_acks(tp)) for tp in body.partitions}
+            )
         answers: dict[TopicPartition, ProducedPartition] = {}
         required: dict[TopicPartition, int] = {}
         for tp, produced in body.partitions.items():
             if error := self._check(tp, body.acks):
-                answers[tp] = ProducedPartition(error)
+                answers[tp] = self._refused(tp, error)
                 continue
             partition = self._partitions[tp]
             try:
                 appended = self._append(tp, partition, produced, now_ms, wall_ms)
                 epoch = partition.epoch_of(appended)
             except ReplicaLogError as log_error:
-                answers[tp] = ProducedPartition(self._on_log_error(tp, log_error))
+                answers[tp] = self._refused(tp, self._on_log_error(tp, log_error))
             else:
-                answers[tp] = ProducedPartition(Errors.NONE, appended.first_offset, epoch)
+                answers[tp] = ProducedPartition(
+                    Errors.NONE,
+                    appended.first_offset,
+                    epoch,
+                    _log_start_offset(partition),
+                    appended.log_append_time_ms,
+                )
                 required[tp] = appended.last_offset + 1
         if body.acks == 0:
             return None
@@ -92,6 +118,16 @@ class Produces:
         Constant-rate workloads use acks -1.
         """
         return self._check(tp, acks=-1)
+
+    def _invalid_acks(self, tp: TopicPartition) -> Errors:
+        is_unknown = tp not in self._partitions and self._not_hosted(tp) is _UNKNOWN
+        return _UNKNOWN if is_unknown else Errors.INVALID_REQUIRED_ACKS
+
+    def _refused(self, tp: TopicPartition, error: Errors) -> ProducedPartition:
+        partition = self._partitions.get(tp)
+        if partition is None or error in _WITHOUT_START_OFFSET:
+            return ProducedPartition(error)
+        return ProducedPartition(error, log_start_offset=_log_start_offset(partition))
 
     def _check(self, tp: TopicPartition, acks: int) -> Errors:
         partition = self._partitions.get(tp)

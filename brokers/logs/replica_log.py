@@ -10,18 +10,27 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from klamm.brokers.logs.log_config import LogConfig
-from klamm.cluster.records import EpochEndOffset, Interval, Produced, Records, TimestampOffset
+from klamm.cluster.records import (
+    NO_TIMESTAMP,
+    EpochEndOffset,
+    Interval,
+    Produced,
+    Records,
+    TimestampOffset,
+)
 
 
 class Appended(NamedTuple):
     """First and last offset of an appended batch.
 
-    ``is_duplicate`` is True if the batch was already in the log.
+    ``is_duplicate`` is True if the batch was already in the log. ``log_append_time_ms`` is -1
+    unless the topic's timestamps are of type LogAppendTime.
     """
 
     first_offset: int
     last_offset: int
     is_duplicate: bool = False
+    log_append_time_ms: int = NO_TIMESTAMP
 
 
 class Deleted(NamedTuple):

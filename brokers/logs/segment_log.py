@@ -39,7 +39,14 @@ from klamm.brokers.logs.segment import LogSegment
 from klamm.brokers.logs.segment_files import parse_log_dir_name
 from klamm.brokers.logs.validation import batch_of, check_fetched, check_produced
 from klamm.brokers.storage.disk import LOCAL_DISK, Disk
-from klamm.cluster.records import EpochEndOffset, Interval, Produced, Records, TimestampOffset
+from klamm.cluster.records import (
+    NO_TIMESTAMP,
+    EpochEndOffset,
+    Interval,
+    Produced,
+    Records,
+    TimestampOffset,
+)
 
 _base_offset_of: Final = attrgetter("base_offset")
 
@@ -148,7 +155,8 @@ class SegmentLog:
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.last_offset, is_duplicate=True)
         self._append(place(batch, first, leader_epoch), [header])
-        return Appended(first, header.last_offset)
+        append_time_ms = header.max_timestamp_ms if header.is_log_append_time else NO_TIMESTAMP
+        return Appended(first, header.last_offset, log_append_time_ms=append_time_ms)
 
     def append_as_follower(self, records: Records) -> None:
         """Append batches fetched from the leader, given as bytes (see ReplicaLog)."""

@@ -27,7 +27,7 @@ def cluster() -> Cluster:
     cluster = Cluster()
     number = cluster.produce(0, 10)
     cluster.world.run_for(500)
-    assert cluster.answers == {number: ProducedPartition(Errors.NONE, 0, 0)}
+    assert cluster.answers == {number: ProducedPartition(Errors.NONE, 0, 0, 0)}
     return cluster
 
 

@@ -249,7 +249,7 @@ def test_records_of_the_other_kind_are_refused(cluster: Cluster) -> None:
         world.transport.send(Message(client, Address("broker", 0), 1, request))
         world.run_for(500)
         assert [answer.body for answer in answers] == [
-            ProduceResponse({T0: ProducedPartition(Errors.INVALID_RECORD)})
+            ProduceResponse({T0: ProducedPartition(Errors.INVALID_RECORD, log_start_offset=0)})
         ]
         assert world.errors == []
 

@@ -17,11 +17,13 @@ from klamm.cluster.data_requests import (
     FetchRequest,
     FetchResponse,
     ProducedPartition,
+    ProduceRequest,
+    ProduceResponse,
 )
-from klamm.cluster.requests import Message
-from klamm.cluster.types import PartitionAndReplica
+from klamm.cluster.requests import Address, Message
+from klamm.cluster.types import PartitionAndReplica, TopicPartition
 from tests.unit.brokers.network import T0, T1, update_metadata
-from tests.unit.brokers.replicas import IDS, Replicas
+from tests.unit.brokers.replicas import CLIENT, IDS, Replicas
 
 
 @pytest.fixture
@@ -90,10 +92,10 @@ def test_acks_0_has_no_answer_acks_1_one_at_once_and_all_one_when_all_have_it(
     replicas: Replicas,
 ) -> None:
     nobody, leader, everybody = (replicas.produce(1, 5, acks=acks) for acks in (0, 1, -1))
-    assert replicas.produced(leader) == ProducedPartition(Errors.NONE, 5, 3)
+    assert replicas.produced(leader) == ProducedPartition(Errors.NONE, 5, 3, 0)
     assert replicas.produced(everybody) is None
     replicas.settle()
-    assert replicas.produced(everybody) == ProducedPartition(Errors.NONE, 10, 3)
+    assert replicas.produced(everybody) == ProducedPartition(Errors.NONE, 10, 3, 0)
     assert replicas.produced(nobody) is None
 
 
@@ -101,6 +103,17 @@ def test_acks_that_do_not_exist_are_refused(replicas: Replicas) -> None:
     number = replicas.produce(1, acks=2)  # type: ignore[arg-type]
     assert replicas.produced(number) == ProducedPartition(Errors.INVALID_REQUIRED_ACKS)
     assert replicas.ends()[0] == (0, 0)
+    produces = replicas.brokers[1].replica_manager.leaders.produces
+    other = TopicPartition("other", 0)
+    body = ProduceRequest(2, 1_000, {T0: b"", other: b""})  # type: ignore[arg-type]
+    address = Address("broker", 1)
+    answer = produces.produce(Message(CLIENT, address, 1, body), body, 0, 0)
+    assert answer == ProduceResponse(
+        {
+            T0: ProducedPartition(Errors.INVALID_REQUIRED_ACKS),
+            other: ProducedPartition(Errors.UNKNOWN_TOPIC_OR_PARTITION),
+        }
+    )
 
 
 def test_a_follower_does_not_take_a_producers_records(replicas: Replicas) -> None:
@@ -117,7 +130,7 @@ def test_the_ack_waits_for_every_member_of_the_isr_and_for_no_longer_than_the_ti
     assert replicas.ends() == [(5, 0), (5, 0), (0, 0)]
     assert replicas.produced(number) is None
     replicas.pass_time(1)
-    assert replicas.produced(number) == ProducedPartition(Errors.REQUEST_TIMED_OUT, 0, 3)
+    assert replicas.produced(number) == ProducedPartition(Errors.REQUEST_TIMED_OUT, 0, 3, 0)
 
 
 def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
@@ -126,14 +139,14 @@ def test_what_was_lost_on_the_way_is_sent_again(replicas: Replicas) -> None:
     replicas.pass_time(2_000)
     replicas.lost = ()
     replicas.pass_time(500)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3, 0)
     replicas.lost = (1,)
     number = replicas.produce(1, 5)
     replicas.pass_time(2_000)
     assert replicas.produced(number) is None, "the leader hears of no fetch"
     replicas.lost = ()
     replicas.pass_time(500)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 5, 3)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 5, 3, 0)
     assert replicas.ends() == [(10, 10)] * 3
 
 
@@ -159,7 +172,7 @@ def test_a_follower_that_is_behind_for_too_long_leaves_the_isr_and_the_rest_goes
     replicas.pass_time(15_000)
     replicas.settle()
     assert replicas.replica(1).isr == (1, 2)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3, 0)
     replicas.lost = ()
     replicas.pass_time(1_000)
     replicas.settle()
@@ -266,15 +279,17 @@ def test_too_few_in_sync_refuse_acks_all_alone() -> None:
     replicas.lost = (2, 3)
     replicas.lead(1, 3, (1,))
     refused, taken = replicas.produce(1), replicas.produce(1, acks=1)
-    assert replicas.produced(refused) == ProducedPartition(Errors.NOT_ENOUGH_REPLICAS)
-    assert replicas.produced(taken) == ProducedPartition(Errors.NONE, 0, 3)
+    assert replicas.produced(refused) == ProducedPartition(
+        Errors.NOT_ENOUGH_REPLICAS, log_start_offset=0
+    )
+    assert replicas.produced(taken) == ProducedPartition(Errors.NONE, 0, 3, 0)
 
 
 def test_a_leader_alone_in_its_isr_acknowledges_at_once() -> None:
     replicas = Replicas()
     replicas.lead(1, 3, (1,), told=(1,))
     number = replicas.produce(1, 5)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3, 0)
 
 
 def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_an_error() -> None:
@@ -284,7 +299,7 @@ def test_an_isr_that_shrank_below_the_minimum_meanwhile_is_an_error() -> None:
     number = replicas.produce(1, timeout_ms=60_000)
     replicas.pass_time(45_000)
     replicas.settle()
-    answer = ProducedPartition(Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0, 3)
+    answer = ProducedPartition(Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0, 3, 0)
     assert replicas.produced(number) == answer
 
 
@@ -293,7 +308,7 @@ def test_a_waiting_producer_gets_an_error_when_the_leader_changes(replicas: Repl
     number = replicas.produce(1)
     replicas.settle()
     replicas.lead(2, 4, (1, 2), told=(1,))
-    assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER, 0, 3)
+    assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER, 0, 3, 0)
 
 
 def test_a_follower_cuts_what_its_new_leader_never_had(replicas: Replicas) -> None:
@@ -369,7 +384,7 @@ def test_a_leader_notifies_a_follower_that_is_alive_again(replicas: Replicas) ->
     assert replicas.produced(number) is None
     replicas.request(1, update_metadata())
     replicas.pass_time(500)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 10, 3)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 10, 3, 0)
 
 
 def test_an_empty_follower_gets_the_high_watermark_once_it_is_alive(replicas: Replicas) -> None:
@@ -379,7 +394,7 @@ def test_an_empty_follower_gets_the_high_watermark_once_it_is_alive(replicas: Re
     assert replicas.ends() == [(10, 0), (10, 0), (0, 0)]
     replicas.request(1, update_metadata())
     replicas.pass_time(1_000)
-    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3)
+    assert replicas.produced(number) == ProducedPartition(Errors.NONE, 0, 3, 0)
 
 
 def test_a_high_watermark_that_moved_while_a_follower_was_dead_is_sent_later(

@@ -160,6 +160,16 @@ def test_bad_names_assignments_and_configs(cluster: Cluster) -> None:
     assert not cluster.admin.get_all_topics_in_cluster()
 
 
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_topic_without_partition_0_fails_though_its_checks_pass(
+    cluster: Cluster, *, validate_only: bool
+) -> None:
+    odd = CreatableTopic("u", assignments={-1: (1, 2)})
+    results = create(cluster, odd, PLAIN, validate_only=validate_only)
+    assert [result.error for result in results] == [Errors.UNKNOWN_SERVER_ERROR, Errors.NONE]
+    assert "u" not in cluster.admin.get_all_topics_in_cluster()
+
+
 THREE_BY_HAND = CreatableTopic("v", assignments={0: (1,), 1: (1,), 2: (1,)})
 
 

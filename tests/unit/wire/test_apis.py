@@ -128,12 +128,12 @@ def requested(body: MetadataRequestV0 | MetadataRequestV1) -> Any:
 
 
 def test_an_empty_list_of_topics_means_all_topics_only_in_version_0() -> None:
-    assert requested(MetadataRequestV0(topics=())) == MetadataRequest(None)
+    assert requested(MetadataRequestV0(topics=())) == MetadataRequest(None, True)
 
 
 def test_an_empty_list_of_topics_means_no_topic_from_version_1_on() -> None:
     assert requested(MetadataRequestV1(topics=())) == MetadataRequest((), True)
-    assert requested(MetadataRequestV1(topics=None)) == MetadataRequest(None)
+    assert requested(MetadataRequestV1(topics=None)) == MetadataRequest(None, True)
 
 
 LISTENER_CALLS = [key for key, api in APIS.items() if isinstance(api, ListenerCall)]

@@ -91,7 +91,9 @@ EXCHANGES: list[tuple[Any, Any]] = [
         ProduceRequest(-1, 1000, {T0: b"abc", T1: b"d"}),
         ProduceResponse(
             {
-                T0: ProducedPartition(Errors.NONE, 7),
+                T0: ProducedPartition(
+                    Errors.NONE, 7, log_start_offset=3, log_append_time_ms=1_700_000_000_000
+                ),
                 T1: ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER),
             }
         ),
@@ -171,8 +173,8 @@ EXCHANGES: list[tuple[Any, Any]] = [
         ElectLeadersResponse(Errors.NONE, {T0: ApiError(), T1: REFUSED}),
     ),
     (
-        ElectLeadersRequest(ElectionType.PREFERRED, None, 1000),
-        ElectLeadersResponse(Errors.NOT_CONTROLLER),
+        ElectLeadersRequest(ElectionType.PREFERRED, (T0,), 1000),
+        ElectLeadersResponse(Errors.NOT_CONTROLLER, {T0: ApiError(Errors.NOT_CONTROLLER)}),
     ),
     (
         DescribeLogDirsRequest((T0, T1)),
@@ -195,7 +197,9 @@ EXCHANGES: list[tuple[Any, Any]] = [
     ),
     (
         ListPartitionReassignmentsRequest(),
-        ListPartitionReassignmentsResponse(ApiError(Errors.NOT_CONTROLLER)),
+        ListPartitionReassignmentsResponse(
+            ApiError(Errors.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+        ),
     ),
 ]
 

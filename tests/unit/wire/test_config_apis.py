@@ -238,8 +238,8 @@ def test_incremental_changes_that_are_refused(
 @pytest.mark.parametrize(
     ("kind", "name", "why"),
     [
-        (BROKER_LOGGER, "1", "Unsupported resource type: 8"),
-        (BROKER, "2", "Unexpected broker id, expected 1 or empty string, but received 2"),
+        (BROKER_LOGGER, "1", "klamm's brokers have no loggers"),
+        (BROKER, "2", "Unexpected broker id, expected 1, but received 2"),
         (BROKER, "x", "Broker id must be an integer, but it is: x"),
     ],
 )
@@ -294,6 +294,29 @@ def test_configs_can_be_validated_only(
     body = alteration(TOPIC, "t", ("a", "1"), validate_only=validate_only)
     assert altered(admin, body, key)[0] is Errors.NONE
     assert admin.validate_only == [validate_only]
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        (
+            32,
+            "This most likely occurs because of a request being malformed by the client library or",
+        ),
+        (33, "Unexpected resource type UNKNOWN"),
+        (44, "Unexpected resource type UNKNOWN"),
+    ],
+)
+def test_a_resource_of_an_unknown_type_spoils_the_request(
+    admin: PlayedAdmin, key: int, why: str
+) -> None:
+    body = alteration(TOPIC, "t", ("a", "1")) if key != 32 else description(TOPIC, "t")
+    (unknown,) = alteration(3, "g").resources
+    body.resources.append(unknown)
+    answers = answer(admin, key, body)["results" if key == 32 else "responses"]
+    assert [one["error_code"] for one in answers] == [Errors.INVALID_REQUEST] * 2
+    assert all(one["error_message"].startswith(why) for one in answers)
+    assert admin.changed == []
 
 
 def test_all_overrides_are_replaced(admin: PlayedAdmin) -> None:

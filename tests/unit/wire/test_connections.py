@@ -12,9 +12,10 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
-from klamm.cluster.data_requests import ProduceRequest
+from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.group_requests import JoinGroupRequest
 from klamm.cluster.requests import ControllerRequest, DeleteTopicsRequest, DeleteTopicsResponse
+from klamm.cluster.types import TopicPartition
 from klamm.runtime.request_faults import RequestFault
 from klamm.wire import connection as connections
 from klamm.wire.connection import FEW_ELEMENTS, ConnectionLost
@@ -35,6 +36,7 @@ from tests.unit.wire.talk import (
 PRODUCE, JOIN_GROUP, API_VERSIONS, DELETE_TOPICS, CREATE_ACLS = 0, 11, 18, 20, 30
 DESCRIBE_CLIENT_QUOTAS, DESCRIBE_CLUSTER = 48, 60
 SECOND = timedelta(seconds=1)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def test_a_request_is_answered_by_the_broker_with_the_addresses_of_the_listener() -> None:
@@ -90,10 +92,25 @@ def test_records_that_need_no_acknowledgement_get_none() -> None:
     async def script(talk: Talk) -> None:
         key = RequestKey(PRODUCE, 3, 1)
         talk.send(key, transactional_id=None, acks=0, timeout=SECOND, topic_data=())
-        assert isinstance((await talk.next_asked()).body, ProduceRequest)
+        asked = await talk.next_asked()
+        assert isinstance(asked.body, ProduceRequest)
+        talk.answer(asked, ProduceResponse({T0: ProducedPartition(Errors.NONE)}))
         talk.send(metadata_key(2), **ALL_TOPICS)
         talk.answer(await talk.next_asked(), KNOWN)
         assert (await talk.response(metadata_key(2))).controller_id == 1
+
+    run(script)
+
+
+def test_an_error_ends_the_connection_of_a_producer_that_needs_no_acknowledgement() -> None:
+    async def script(talk: Talk) -> None:
+        key = RequestKey(PRODUCE, 3, 1)
+        talk.send(key, transactional_id=None, acks=0, timeout=SECOND, topic_data=())
+        fine, bad = (
+            ProducedPartition(error) for error in (Errors.NONE, Errors.NOT_LEADER_OR_FOLLOWER)
+        )
+        talk.answer(await talk.next_asked(), ProduceResponse({T0: fine, T1: bad}))
+        assert await talk.end() is ConnectionLost
 
     run(script)
 

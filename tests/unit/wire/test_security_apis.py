@@ -137,7 +137,7 @@ def test_credentials_are_described(
     }
     assert answer(admin, 50, SimpleNamespace(users=users)) == {
         "error_code": Errors.NONE,
-        "error_message": None,
+        "error_message": "",
         "results": [
             {
                 "user": "a",
@@ -218,7 +218,7 @@ def test_quotas_are_described_by_filters(admin: Played, strict: bool) -> None:
     body = SimpleNamespace(components=components, strict=strict)
     assert answer(admin, 48, body) == {
         "error_code": Errors.NONE,
-        "error_message": None,
+        "error_message": "",
         "entries": [
             {
                 "entity": [{"entity_type": "user", "entity_name": "alice"}],

@@ -15,8 +15,10 @@ from klamm.cluster.client_requests import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    MetadataResponse,
     OffsetForLeaderPartition,
     OffsetsForLeaderEpochRequest,
+    TopicMetadata,
 )
 from klamm.cluster.data_requests import (
     FetchedPartition,
@@ -24,13 +26,17 @@ from klamm.cluster.data_requests import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    ProducedPartition,
+    ProduceResponse,
 )
 from klamm.cluster.group_requests import (
     CommittedOffset,
     DescribedGroup,
     DescribedMember,
+    DescribeGroupsRequest,
     DescribeGroupsResponse,
     FetchedOffset,
+    FindCoordinatorResponse,
     JoinedMember,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -45,19 +51,23 @@ from klamm.cluster.group_requests import (
 )
 from klamm.cluster.records import EpochEndOffset
 from klamm.cluster.requests import (
+    AlterPartitionReassignmentsResponse,
     ApiError,
     CreatableTopic,
+    CreatableTopicResult,
     CreateTopicsRequest,
+    CreateTopicsResponse,
     DescribedLog,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
+    ElectLeadersResponse,
     ListPartitionReassignmentsResponse,
     LogDirResult,
 )
 from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
 from klamm.wire.api import Api
 from klamm.wire.apis import APIS
-from klamm.wire.schema import fill
+from klamm.wire.schema import RefusedRequest, fill
 
 T0 = TopicPartition("t", 0)
 SECOND = timedelta(seconds=1)
@@ -81,9 +91,9 @@ def plain(value: Any) -> Any:
     return [plain(one) for one in value] if isinstance(value, tuple) else value
 
 
-def response(key: int, version: int, value: Any) -> dict[str, Any]:
-    """The fields of the response of Kafka's protocol."""
-    values = api(key, version).response_to(value).write(value)
+def response(key: int, version: int, value: Any, to: Any = None) -> dict[str, Any]:
+    """The fields of the response of Kafka's protocol ``to`` a request."""
+    values = api(key, version).response_to(to).write(value)
     found = plain(fill(load_response_schema(key, version), values))
     assert isinstance(found, dict)
     return found
@@ -129,6 +139,23 @@ def test_join_group(version: int, rebalance_ms: int, instance: str | None, needs
     (member,) = answer["members"]
     assert (member["member_id"], member["metadata"]) == ("m", b"x")
     assert member.get("group_instance_id", "i") == "i"
+
+
+@pytest.mark.parametrize("absent", ["protocol_type", "protocol_name"])
+def test_a_sync_names_its_protocol_from_version_5_on(absent: str) -> None:
+    values = {
+        "group_id": "g",
+        "generation_id": 3,
+        "member_id": "m",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": (),
+        absent: None,
+    }
+    with pytest.raises(RefusedRequest) as refused:
+        request(14, 5, values)
+    assert refused.value.values["error_code"] is Errors.INCONSISTENT_GROUP_PROTOCOL
+    assert isinstance(request(14, 4, values), SyncGroupRequest)
 
 
 def test_sync_group() -> None:
@@ -204,6 +231,21 @@ def test_offset_commit(
     )
 
 
+@pytest.mark.parametrize(("version", "partitions"), [(0, 2), (1, 2), (2, 0), (7, 0)])
+def test_an_old_offset_fetch_that_fails_has_the_error_at_each_partition(
+    version: int, partitions: int
+) -> None:
+    asked = OffsetFetchRequest("g", (T0, TopicPartition("t", 1)))
+    failed = response(9, version, OffsetFetchResponse(Errors.NOT_COORDINATOR), asked)
+    found = [one for topic in failed["topics"] for one in topic["partitions"]]
+    assert [(one["error_code"].name, one["committed_offset"]) for one in found] == [
+        ("not_coordinator", -1)
+    ] * partitions
+    fetched = OffsetFetchResponse(Errors.NONE, {T0: FetchedOffset(Errors.NONE, 4)})
+    (topic,) = response(9, version, fetched, asked)["topics"]
+    assert [one["committed_offset"] for one in topic["partitions"]] == [4]
+
+
 def test_offset_fetch() -> None:
     values = {
         "group_id": "g",
@@ -225,7 +267,8 @@ def test_groups_are_listed_and_described() -> None:
     assert request(16, 3, {}) == ListGroupsRequest(())
     member = DescribedMember("m", "i", "client", "/host", b"metadata", b"assignment")
     group = DescribedGroup(Errors.NONE, "g", "Stable", "consumer", "range", (member,))
-    (described,) = response(15, 5, DescribeGroupsResponse((group,)))["groups"]
+    asked = DescribeGroupsRequest(("g",))
+    (described,) = response(15, 5, DescribeGroupsResponse((group,)), asked)["groups"]
     expected = {
         "error_code": described["error_code"],
         "group_id": "g",
@@ -351,6 +394,114 @@ def test_topics_to_be_created() -> None:
     created = CreatableTopic("t", -1, -1, {0: (2, 1)}, {"a": "b"})
     assert request(19, 7, values) == CreateTopicsRequest((created,), 1_000, True)
     assert request(19, 0, values) == CreateTopicsRequest((created,), 1_000, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ApiError(), None),
+        (ApiError(Errors.ELECTION_NOT_NEEDED), "Leader election not needed for topic partition."),
+        (ApiError(Errors.INVALID_TOPIC_EXCEPTION, "deleted"), "deleted"),
+        (ApiError(Errors.NOT_CONTROLLER), None),
+        (ApiError(Errors.REQUEST_TIMED_OUT), None),
+    ],
+)
+def test_messages_of_elections(error: ApiError, message: str | None) -> None:
+    answer = response(43, 2, ElectLeadersResponse(Errors.NONE, {T0: error}))
+    ((one,),) = (topic["partition_result"] for topic in answer["replica_election_results"])
+    assert one["error_message"] == message
+    assert one["error_code"].name == error.error.name.lower()
+
+
+def test_only_partitions_say_that_a_broker_is_not_the_controller() -> None:
+    refused = ApiError(Errors.NOT_CONTROLLER)
+    answer = response(43, 2, ElectLeadersResponse(Errors.NOT_CONTROLLER, {T0: refused}))
+    assert answer["error_code"].name == "none"
+    failed = response(43, 2, ElectLeadersResponse(Errors.UNKNOWN_SERVER_ERROR))
+    assert failed["error_code"].name == "unknown_server_error"
+
+
+def test_messages_of_reassignments() -> None:
+    idle, unknown = ApiError(Errors.NO_REASSIGNMENT_IN_PROGRESS), ApiError()
+    partitions = {T0: idle, TopicPartition("t", 1): unknown}
+    answer = response(45, 0, AlterPartitionReassignmentsResponse(ApiError(), partitions))
+    assert answer["error_message"] == ""
+    (topic,) = answer["responses"]
+    assert [one["error_message"] for one in topic["partitions"]] == [
+        "No partition reassignment is in progress.",
+        None,
+    ]
+    elsewhere = ApiError(Errors.NOT_CONTROLLER)
+    for key, kind in (
+        (45, AlterPartitionReassignmentsResponse),
+        (46, ListPartitionReassignmentsResponse),
+    ):
+        message = response(key, 0, kind(elsewhere))["error_message"]
+        assert message == "This is not the correct controller for this cluster."
+        assert response(key, 0, kind(ApiError()))["error_message"] == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Errors.NONE, "NONE"),
+        (Errors.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."),
+    ],
+)
+def test_a_coordinator_has_the_message_of_its_error(error: Errors, message: str) -> None:
+    found = response(10, 3, FindCoordinatorResponse(error, None))
+    assert (found["error_message"], found["node_id"]) == (message, -1)
+
+
+def test_a_topic_that_is_created_elsewhere_has_an_empty_message() -> None:
+    for error, message in ((Errors.NOT_CONTROLLER, ""), (Errors.REQUEST_TIMED_OUT, None)):
+        answer = response(19, 5, CreateTopicsResponse((CreatableTopicResult("t", error),)))
+        assert [one["error_message"] for one in answer["topics"]] == [message]
+
+
+@pytest.mark.parametrize("has_cluster", [False, True])
+@pytest.mark.parametrize("has_topics", [False, True])
+def test_authorized_operations_are_described_if_asked_for(
+    *, has_cluster: bool, has_topics: bool
+) -> None:
+    values = {
+        "topics": None,
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": has_cluster,
+        "include_topic_authorized_operations": has_topics,
+    }
+    asked = request(3, 8, values)
+    known = MetadataResponse((), 1, (TopicMetadata(Errors.UNKNOWN_TOPIC_OR_PARTITION, "t"),))
+    found = response(3, 8, known, asked)
+    assert found["cluster_authorized_operations"] == (8096 if has_cluster else -(2**31))
+    (topic,) = found["topics"]
+    assert topic["topic_authorized_operations"] == (3576 if has_topics else -(2**31))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_asked", "operations"),
+    [
+        (Errors.NONE, True, 328),
+        (Errors.NONE, False, -(2**31)),
+        (Errors.NOT_COORDINATOR, True, -(2**31)),
+    ],
+)
+def test_authorized_operations_of_a_group(
+    error: Errors, *, is_asked: bool, operations: int
+) -> None:
+    asked = request(15, 5, {"groups": ("g",), "include_authorized_operations": is_asked})
+    answer = DescribeGroupsResponse((DescribedGroup(error, "g"),))
+    (group,) = response(15, 5, answer, asked)["groups"]
+    assert group["authorized_operations"] == operations
+
+
+def test_the_time_of_appending_has_milliseconds() -> None:
+    for time_ms, seconds in ((1_700_000_000_001, 1_700_000_000.001), (-1, None)):
+        produced = ProducedPartition(Errors.NONE, 3, log_append_time_ms=time_ms)
+        answer = response(0, 8, ProduceResponse({T0: produced}))
+        ((one,),) = (topic["partition_responses"] for topic in answer["responses"])
+        time = one["log_append_time"]
+        assert (None if time is None else time.timestamp()) == seconds
 
 
 def test_elections() -> None:

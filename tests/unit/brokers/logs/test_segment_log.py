@@ -52,6 +52,12 @@ def test_offsets_follow_each_other_and_records_come_back(tmp_path: Path) -> None
     assert values_from(log, 1) == [b"b", b"c"]
 
 
+def test_a_log_gives_the_time_of_appending_if_it_stamps_records(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(is_log_append_time=True))
+    appended = log.append_as_leader(batch(b"a"), 0, NOW_MS + 5)
+    assert appended == Appended(0, 0, log_append_time_ms=NOW_MS + 5)
+
+
 def test_the_index_entry_of_the_article(tmp_path: Path) -> None:
     """Segment 00000000000000368769, entry (3,497): offset 368772 is found at byte 497."""
     first = batch(b"", b"", b"x" * (497 - len(batch(b"", b"", b"x" * 200)) + 200))
