@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote
 
 from klamm.admin.configs.config_resource import USERS, ConfigResource
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
+from klamm.admin.failures import admin_error
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import ApiError
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -181,7 +182,8 @@ class UserScramCredentials:
             if mechanism.name in configs:
                 credential = parse_credential(configs[mechanism.name])
                 if credential is None:
-                    return _refused(Errors.UNKNOWN_SERVER_ERROR, "Credentials not valid")
+                    malformed = admin_error(ApiError(Errors.UNKNOWN_SERVER_ERROR))
+                    return _refused(malformed.code, malformed.message)
                 iterations[mechanism] = credential.iterations
         if not iterations:
             text = f"Attempt to describe a user credential that does not exist: {user}"
@@ -234,7 +236,8 @@ def _resource(user: str) -> ConfigResource:
 
 def sanitized(user: str) -> str:
     """Return the name of a user's znode (org.apache.kafka.common.utils.Sanitizer)."""
-    return quote(user, safe="")
+    # Java, unlike Python, also encodes the tilde.
+    return quote(user, safe="").replace("~", "%7E")
 
 
 def _refused(error: Errors, text: str) -> DescribedUser:
