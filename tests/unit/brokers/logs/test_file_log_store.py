@@ -193,6 +193,25 @@ def test_a_directory_that_cannot_be_used_is_offline(brokers: Brokers, tmp_path: 
     assert manager.dirs.path_of(T0) == str(tmp_path / "b")
 
 
+def test_two_future_logs_in_a_directory_are_refused(brokers: Brokers, folder: Path) -> None:
+    for digit in "ab":
+        (folder / f"t-0.{digit * 32}-future").mkdir(parents=True)
+    with pytest.raises(LogStorageError) as raised:
+        brokers.start(folder)
+    assert raised.value.hint is not None
+    assert f"Duplicate log directories for t-0 are found in {folder}" in raised.value.hint
+
+
+def test_a_checkpoint_that_cannot_be_opened_takes_the_directory_offline(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    (tmp_path / "a" / "recovery-point-offset-checkpoint").mkdir(parents=True)
+    manager = brokers.start(tmp_path / "a", tmp_path / "b")
+    (failure,) = manager.take_failures()
+    assert failure.path == str(tmp_path / "a")
+    assert "Error while reading checkpoint file" in failure.reason
+
+
 def test_no_directory_is_no_broker(brokers: Brokers, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a file")
     with pytest.raises(LogStorageError, match="none of the specified log dirs"):

@@ -14,14 +14,15 @@ from random import Random
 import msgspec
 import pytest
 
-from klamm.brokers.logs.checkpoints import MetaProperties
-from klamm.brokers.logs.errors import LogStorageError
+from klamm.brokers.logs.checkpoints import MetaProperties, read_offsets
+from klamm.brokers.logs.errors import LogStorageError, OffsetOutOfRange, ReplicaLogError
 from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.brokers.logs.log_config import LogConfig
 from klamm.brokers.logs.log_dirs import LogDirs
 from klamm.brokers.logs.log_manager import LogManager
 from klamm.brokers.logs.log_store import LogStore, MemoryLogStore
 from klamm.brokers.logs.replica_log import ReplicaLog
+from klamm.brokers.storage.disk import LOCAL_DISK
 from klamm.cluster.records import CountedBatch, Produced
 from klamm.cluster.types import TopicPartition
 from tests.conformance.replica_logs import NOW_MS, epochs_of, replicate
@@ -277,9 +278,130 @@ def test_a_restored_log_is_whole_after_a_crash(tmp_path: Path) -> None:
     broker.start()
     assert list(broker.report.damaged) == [T0]
     broker.manager.restore(T0, NOW_MS)
+    assert broker.log(T0).log_start_offset == 0
     assert [tp for tp, _ in broker.manager.take_restored()] == [T0]
     assert broker.manager.take_restored() == []
     broker.kill()
     broker.start()
     assert broker.report.damaged == {}
     assert broker.log(T0).log_end_offset == 5
+
+
+def offsets_in(path: str, name: str) -> dict[TopicPartition, int] | None:
+    """The entries of a checkpoint."""
+    return read_offsets(Path(path, name), LOCAL_DISK)
+
+
+def test_each_directory_has_the_high_watermarks_of_its_logs(tmp_path: Path) -> None:
+    broker = Broker("files", tmp_path)
+    for tp in (T0, T1):
+        broker.lead(tp, 1)
+    broker.manager.checkpoint_high_watermarks({T0: 5, T1: 4})
+    found = [offsets_in(path, "replication-offset-checkpoint") for path in broker.paths]
+    assert found == [{T0: 5}, {T1: 4}]
+    broker.restarted(is_clean=True).checkpoint_high_watermarks({T1: 5})
+    found = [offsets_in(path, "replication-offset-checkpoint") for path in broker.paths]
+    assert found == [{T0: 5}, {T1: 5}], "t-0 has not been used yet"
+    broker.manager.delete(T0, NOW_MS)
+    assert broker.manager.take_high_watermark(T0) == 0
+    broker.stop()
+
+
+def test_a_log_that_is_deleted_leaves_no_recovery_point(tmp_path: Path) -> None:
+    broker = Broker("files", tmp_path)
+    broker.lead(T0, 1).flush()
+    broker.manager.checkpoint_logs()
+    path = Path(broker.paths[0], "recovery-point-offset-checkpoint")
+    before = path.read_text()
+    broker.manager.delete(T0, NOW_MS)
+    assert offsets_in(*os.path.split(path)) == {}
+    # As after a crash between the two.
+    path.write_text(before)
+    broker.restarted(is_clean=False)
+    assert broker.report.damaged == {}
+    assert broker.manager.next_deletion_ms() == NOW_MS + 1000
+    broker.manager.handle_log_dir_failure(broker.paths[0], LogStorageError("?"))
+    assert broker.manager.next_deletion_ms() is None
+    broker.stop()
+
+
+def test_a_future_log_that_is_deleted_leaves_no_recovery_point(tmp_path: Path) -> None:
+    broker = Broker("files", tmp_path)
+    broker.lead(T0, 1)
+    broker.manager.dirs.prefer(T0, broker.paths[1])
+    future = broker.manager.create_future(T0, NOW_MS)
+    future.append_as_leader(broker.batch, 1, NOW_MS)
+    future.flush()
+    broker.manager.checkpoint_logs()
+    assert offsets_in(broker.paths[1], "recovery-point-offset-checkpoint") == {T0: 5}
+    broker.manager.delete_future(T0, NOW_MS)
+    assert offsets_in(broker.paths[1], "recovery-point-offset-checkpoint") == {}
+    broker.stop()
+
+
+@pytest.mark.parametrize("spoils", [False, True])
+def test_a_log_whose_folder_is_gone_stays_offline(tmp_path: Path, spoils: bool) -> None:
+    broker = Broker("files", tmp_path)
+    broker.lead(T0, 1)
+    broker.stop()
+    shutil.rmtree(Path(broker.paths[0], "t-0"))
+    if spoils:
+        Path(broker.paths[0], "log-start-offset-checkpoint").write_text("9\n")
+    for _ in range(2):
+        broker.start()
+        assert list(broker.report.damaged) == list(broker.manager.damaged) == [T0]
+        with pytest.raises(LogStorageError, match="damaged and offline"):
+            broker.manager.get_or_create(T0, NOW_MS, is_new=True)
+        broker.stop()
+    if spoils:
+        broker.start()
+        broker.manager.delete(T0, NOW_MS)
+        broker.restarted(is_clean=False)
+        assert broker.report.damaged == {}
+    else:
+        broker.start()
+        broker.manager.handle_log_dir_failure(broker.paths[0], LogStorageError("?"))
+    assert list(broker.manager.damaged) == []
+    broker.stop()
+
+
+def test_the_checkpoints_keep_the_offsets_of_a_damaged_log(tmp_path: Path) -> None:
+    broker = Broker("files", tmp_path)
+    broker.lead(T0, 1, 2).increment_log_start_offset(3)
+    broker.stop()
+    file = Path(broker.paths[0], "t-0", f"{0:020d}.log")
+    os.truncate(file, file.stat().st_size - 1)
+    broker.start()
+    broker.manager.checkpoint_logs()
+    assert offsets_in(broker.paths[0], "recovery-point-offset-checkpoint") == {T0: 10}
+    assert offsets_in(broker.paths[0], "log-start-offset-checkpoint") == {T0: 3}
+    broker.stop()
+
+
+def test_a_damaged_future_log_is_cut(tmp_path: Path) -> None:
+    broker = Broker("files", tmp_path)
+    broker.lead(T0, 1)
+    broker.manager.dirs.prefer(T0, broker.paths[1])
+    future = broker.manager.create_future(T0, NOW_MS)
+    for _ in range(2):
+        future.append_as_leader(broker.batch, 1, NOW_MS)
+    broker.stop()
+    [file] = Path(broker.paths[1]).glob(f"t-0.*-future/{0:020d}.log")
+    os.truncate(file, file.stat().st_size - 1)
+    broker.start()
+    assert broker.report.damaged == {}
+    [cut] = broker.manager.dirs.logs(broker.paths[1]).futures.values()
+    assert cut.log_end_offset == 5
+    broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_offline"), [(LogStorageError("?"), True), (OffsetOutOfRange("?"), False)]
+)
+def test_only_a_storage_error_takes_the_directory_of_a_log_offline(
+    broker: Broker, error: ReplicaLogError, is_offline: bool
+) -> None:
+    broker.lead(T0, 1)
+    assert broker.manager.on_error(T0, error) is error.code
+    assert broker.manager.dirs.offline == ((broker.paths[0],) if is_offline else ())
+    assert [one.partitions for one in broker.manager.take_failures()] == [(T0,)] * is_offline

@@ -66,6 +66,7 @@ def test_a_new_epoch_begins_with_zero_and_fences_the_last_one() -> None:
     known = states(batch(0, 4))
     with pytest.raises(OutOfOrderSequence, match="Invalid sequence number for new epoch"):
         known.check(batch(5, 5, epoch=1))
+    assert known.check(batch(0, 0, epoch=1)) is None
     known.update(batch(0, 0, epoch=1))
     with pytest.raises(InvalidProducerEpoch, match="smaller than the last seen epoch 1"):
         known.check(batch(5, 9))
