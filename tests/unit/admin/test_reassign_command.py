@@ -155,7 +155,10 @@ def test_reports_are_in_the_order_of_partitions(tool: Tool) -> None:
     )
     mixed = tool(SERVER, "verify").report
     assert mixed["state"] == "in_progress"
-    assert [one["state"] for one in mixed["partitions"]] == ["different", "in_progress"]
+    assert [(one["state"], one["replicas"]) for one in mixed["partitions"]] == [
+        ("different", (0, 1)),
+        ("in_progress", (3, 0, 2)),
+    ]
     assert tool(SERVER, "cancel").report["cancelled"] == [{"topic": "b", "partition": 0}]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from klamm.admin.kafka_admin import ReplicaLogDirs
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
-from tests.unit.admin.test_reassign_command import SERVER, Tool
+from klamm.admin.reassignments.text import CANNOT_EXECUTE
+from klamm.cluster.errors import RequestTimedOut
+from tests.unit.admin.test_reassign_command import SERVER, ZOOKEEPER, Tool
 
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
@@ -66,3 +69,51 @@ def test_an_unknown_topic_does_not_hide_the_others(tool: Tool) -> None:
     states = {one["topic"]: one for one in tool(SERVER, "verify").report["partitions"]}
     assert (states["a"]["state"], states["a"]["replicas"]) == ("complete", (0, 1))
     assert (states["nope"]["state"], states["nope"]["replicas"]) == ("different", ())
+
+
+def test_only_a_verification_that_may_remove_throttles_asks_before_it_writes(tool: Tool) -> None:
+    tool(ZOOKEEPER, "verify", "--preserve-throttles")
+    assert tool.world.written == 0
+    tool(ZOOKEEPER, "verify")
+    tool(ZOOKEEPER, "execute")
+    assert tool.world.written == 2
+
+
+def test_throttles_stay_while_a_replica_to_move_is_not_there(tool: Tool) -> None:
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1], "log_dirs": ["/y", "any"]})
+    lost = tool(SERVER, "verify")
+    assert "Partition a-0 cannot be found in any live log directory on broker 0." in lost.stdout
+    assert "Clearing" not in lost.stdout
+    tool.world.cluster.log_dirs = {TopicPartitionReplica("a", 0, 0): ReplicaLogDirs("/x")}
+    assert "Clearing" in tool(SERVER, "verify").stdout
+
+
+def test_another_plan_is_added_only_on_request(tool: Tool) -> None:
+    tool(SERVER, "execute")
+    tool.plan({"topic": "b", "partition": 0, "replicas": [3, 0]})
+    assert CANNOT_EXECUTE in tool(SERVER, "execute").stdout
+    assert len(tool.world.cluster.list_partition_reassignments()) == 1
+    assert tool(SERVER, "execute", "--additional").exit_code == 0
+    assert len(tool.world.cluster.list_partition_reassignments()) == 2
+
+
+def test_moves_are_cancelled_for_the_timeout(tool: Tool) -> None:
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1], "log_dirs": ["/y", "any"]})
+    cluster = tool.world.cluster
+    cluster.log_dirs = {TopicPartitionReplica("a", 0, 0): ReplicaLogDirs("/x", "/y")}
+    cluster.not_there_yet = 10_000
+    late = tool(SERVER, "cancel", "--timeout", "700")
+    assert late.stdout.endswith("before log directory move could be started for: a-0-0\n")
+    assert (late.exit_code, cluster.clock_ms) == (1, 700)
+
+
+def test_topics_that_cannot_be_described_are_an_error(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(_: Sequence[str]) -> None:
+        raise RequestTimedOut("Late.")
+
+    monkeypatch.setattr(tool.world.cluster, "describe_topics", late)
+    result = tool(SERVER, "verify")
+    assert result.exit_code == 1
+    assert "org.apache.kafka.common.errors.TimeoutException: Late." in result.stdout

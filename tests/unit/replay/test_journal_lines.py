@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from klamm.cluster.journal import (
     Kind,
     line_problem,
 )
-from klamm.replay.sources.journal import is_row, journal_batches
+from klamm.replay.sources.journal import is_row, journal_batches, recognizes
 
 LEAST: dict[str, Any] = {
     "v": SCHEMA_VERSION,
@@ -144,3 +145,24 @@ def test_a_broken_character_in_a_field_of_any_version_is_damage() -> None:
 )
 def test_a_line_that_is_no_row_has_a_problem(damaged: bytes, problem: str) -> None:
     assert line_problem(damaged) == problem
+
+
+ROW = line() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "is_journal"),
+    [
+        ("journal.jsonl", b"", True),
+        ("journal.00000000000000000900.jsonl.gz", b"x\n", True),
+        ("journal.txt", b"x\n", False),
+        ("other.jsonl", b'{"a":1}\n', False),
+        ("other.jsonl", ROW, True),
+        ("any", b"x\n" * 19 + ROW, True),
+        ("any", b"x\n" * 20 + ROW, False),
+    ],
+)
+def test_a_journal_is_recognized_by_its_name_or_its_rows(
+    name: str, head: bytes, is_journal: bool
+) -> None:
+    assert recognizes(Path("folder") / name, head) is is_journal

@@ -158,3 +158,11 @@ def test_a_part_knows_the_epoch_in_which_it_begins(duckdb: Engine, tmp_path: Pat
     sizes = [path.stat().st_size for path in (older, newer)]
     starts = [part.before for part in parts if part.part.begin == 0]
     assert starts == [0, sizes[0], sum(sizes)]
+
+
+def test_text_that_looks_like_an_election_changes_no_epoch(duckdb: Engine, tmp_path: Path) -> None:
+    elected = "1 successfully elected as the controller. Epoch incremented to 7 and epoch zk"
+    ready = "Ready to serve as the new controller with epoch 8"
+    path = log(tmp_path, "controller.log", elected, ready, "x: Epoch incremented to 9", "c")
+    parts = planned(duckdb, path, part_bytes=1)
+    assert [part.epoch for part in parts] == [0, 7, 8, 8]

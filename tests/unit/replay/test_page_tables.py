@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from klamm.cli.replay_run import facts_of, show_page
-from klamm.replay.answers import Reading, limits
+from klamm.replay.answers import Question, Reading, limits
 from klamm.replay.data_loss import DataLoss
 from klamm.replay.filters import Filters
 from klamm.replay.listings import Listing
 from klamm.replay.page import replay_page
-from klamm.replay.page_head import Replayed
+from klamm.replay.page_head import Replayed, total_column
 from klamm.replay.page_tables import (
     after_text,
     duration_cell,
@@ -31,7 +31,7 @@ from klamm.replay.page_tables import (
     within,
 )
 from klamm.replay.run import Answers
-from klamm.report.values import Table
+from klamm.report.values import Table, Tone
 
 Row = dict[str, Any]
 
@@ -256,3 +256,36 @@ def test_cells_without_a_value() -> None:
     assert [ids_text(ids) for ids in (None, [], [2, 10])] == ["", "", "2,10"]
     assert (time_cell(None), duration_cell(None)) == ("", "")
     assert (time_cell(0), duration_cell(0)) == ("1970-01-01 00:00:00.000", "0 ms")
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "tone"),
+    [
+        ({}, "No violations found.", Tone.GOOD),
+        ({"unclean": 1, "missing": 2}, "Violations: 2 lost rows, 1 unclean election.", Tone.BAD),
+    ],
+)
+def test_the_verdict_of_a_page(found: dict[str, int], verdict: str, tone: Tone) -> None:
+    numbers = ("events", "partitions", "elections", "leaderless_ms", "offline_ms", "undated")
+    zero = dict.fromkeys((*numbers, "open_reassignments"), 0)
+    logs = [{"source": "journal", "run": "r", **zero}]
+    answers = replace(answers_of(logs=logs, epochs=logs), counts=defaultdict(int, found))
+    page = replay_page(Replayed("x", None, [], {}), answers)
+    assert (page.title, page.verdict, page.tone) == ("Replay of x", verdict, tone)
+    assert all(section.blocks for section in page.sections)
+    assert "Logs" not in [section.title for section in page.sections]
+
+
+@pytest.mark.parametrize(
+    ("readings", "cell"),
+    [
+        ([], "5 ms"),
+        ([Reading.STATE_CHANGE_INFO], "unknown"),
+        ([Reading.STATE_CHANGE_INFO, Reading.STATE_CHANGE_TRACE], "5 ms"),
+    ],
+)
+def test_one_log_of_a_source_that_can_tell_is_enough(readings: list[Reading], cell: str) -> None:
+    asked = Replayed("x", None, [], {}, {"kafka logs": readings})
+    _, of = total_column(asked, "", "offline_ms", Question.OFFLINE)
+    assert callable(of)
+    assert of({"source": "kafka logs", "offline_ms": 5, "undated": 0}) == cell
