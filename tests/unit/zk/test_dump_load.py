@@ -6,8 +6,10 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from klamm.cluster.errors import OperationTooBig, StoreError, UsageError
@@ -26,7 +28,16 @@ from klamm.zk.dump_text import data_of
 from klamm.zk.load_plan import LOADING_PATH, LoadPlan, plan_load
 from klamm.zk.memory_store import LostReply, MemoryServer, MemoryStore
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
-from klamm.zk.store import Create, Delete, SetData
+from klamm.zk.store import (
+    Create,
+    Delete,
+    GetChildren,
+    GetData,
+    ReadOp,
+    ReadResult,
+    ResultCode,
+    SetData,
+)
 from tests.waiting import wait_until
 
 BINARY = b"\xff\x00\xfe"
@@ -92,11 +103,79 @@ def test_what_was_dumped_is_there_and_nothing_else() -> None:
     assert plan_load(znodes).ephemeral == ("/eph",)
 
 
+def test_the_last_transaction_says_that_the_load_is_complete() -> None:
+    store = new_store()
+    seen: list[object] = []
+    store.server.before_op = lambda _, op: seen.append(op) if isinstance(op, list) else None
+    load(store, plan(), last=[Create("/end", None)])
+    assert any(SetData("/", b"root") in op for op in seen[:-1] if isinstance(op, list))
+    assert seen[-1] == [Create("/end", None), Delete(LOADING_PATH)]
+
+
 def test_a_dump_of_a_copy_is_the_dump() -> None:
     first, second = new_store(), new_store()
     load(first, plan())
     load(second, plan_load(dump(first)))
     assert tree_of(second) == tree_of(first)
+
+
+def test_a_dump_lists_parents_first_and_siblings_by_name() -> None:
+    store = new_store()
+    paths = ["/a", "/a-b", "/a/c", "/a/c/d", "/a-b/c"]
+    store.write([[Create(path, None)] for path in paths])
+    store.server.tree.nodes["/a"].owner = -2
+    found = dump(store)
+    assert [one.path for one in found] == ["/", "/a", "/a/c", "/a/c/d", "/a-b", "/a-b/c"]
+    assert [one.ephemeral_owner for one in found[:2]] == ["0x0", "0xfffffffffffffffe"]
+    assert [one.path for one in dump(store, "/a")] == ["/a", "/a/c", "/a/c/d"]
+
+
+class Refusing(MemoryStore):
+    """A server that refuses to read /a/s."""
+
+    code = ResultCode.NOAUTH
+    kinds: tuple[type[ReadOp], ...] = (GetData, GetChildren)
+
+    def read(self, ops: Sequence[ReadOp]) -> list[ReadResult]:
+        refused = ReadResult(self.code)
+        return [
+            refused if op.path == "/a/s" and isinstance(op, self.kinds) else result
+            for op, result in zip(ops, super().read(ops), strict=True)
+        ]
+
+
+def test_what_may_not_be_read_is_in_the_dump() -> None:
+    store = Refusing(MemoryServer(VirtualClock()))
+    store.write([[Create(path, b"x")] for path in ("/a", "/a/s", "/a/s/b", "/a/t")])
+    found = dump(store, "/a")
+    assert [(one.path, one.unreadable) for one in found] == [
+        ("/a", msgspec.UNSET),
+        ("/a/s", "NOAUTH"),
+        ("/a/t", msgspec.UNSET),
+    ]
+    store.code, store.kinds = ResultCode.SESSIONEXPIRED, (GetChildren,)
+    with pytest.raises(StoreError, match="/a/s"):
+        dump(store, "/a")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("/no", "znode /no does not exist"), ("/", "/chroot")]
+)
+def test_a_dump_of_nothing_is_an_error(path: str, message: str) -> None:
+    store = new_store()
+    del store.server.tree.nodes["/"]
+    with pytest.raises(StoreError, match=message):
+        dump(store, path, chroot="/chroot")
+
+
+def test_large_znodes_are_written_in_several_transactions() -> None:
+    znodes = [DumpedZNode(f"/{n}", data="x" * 300_000) for n in range(9)]
+    assert MAX_TRANSACTION_BYTES < 9 * 300_000
+    store = new_store()
+    assert load(store, plan_load(znodes)).written == 9
+    assert [len(data or b"") for path, data in tree_of(store).znodes if path != "/"] == [
+        300_000
+    ] * 9
 
 
 def test_the_parts_above_a_part_are_made() -> None:
@@ -244,7 +323,7 @@ def test_every_lost_reply_is_settled(when: str) -> None:
                 raise LostReply
 
     setattr(store.server, when, lose)
-    load(store, plan(), last=[Create("/end", None)])
+    assert load(store, plan(), last=[Create("/end", None)]).found == 0
     setattr(store.server, when, None)
     whole = new_store()
     load(whole, plan(), last=[Create("/end", None)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -182,9 +183,22 @@ def test_the_number_of_servers_is_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "1" / "servers").exists()
     with pytest.raises(UsageError, match="has the data of 5 ZooKeeper servers, not of 3 ZooKeeper"):
         check_size(tmp_path / "5", 3)
+    (tmp_path / "1" / "version-2").mkdir()
+    with pytest.raises(UsageError, match="has the data of 1 ZooKeeper server, not of 3 ZooKeeper"):
+        check_size(tmp_path / "1", 3)
     (tmp_path / "3" / "servers").write_text("many")
     with pytest.raises(ZooKeeperUnavailable, match="cannot be used: invalid literal"):
         check_size(tmp_path / "3", 3)
     (tmp_path / "file").touch()
     with pytest.raises(ZooKeeperUnavailable, match=r"cannot be used: .*exists"):
         check_size(tmp_path / "file", 1)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_port_that_is_in_use_is_named_before_a_server_starts(tmp_path: Path, size: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        with pytest.raises(ZooKeeperUnavailable, match=f"{port}.*in use") as raised:
+            EmbeddedEnsemble(tmp_path, size, first_port=port).start()
+    assert "choose another port with --zookeeper-port" in str(raised.value.hint)
+    assert list(tmp_path.iterdir()) == []

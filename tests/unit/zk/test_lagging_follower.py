@@ -55,6 +55,18 @@ def test_a_change_is_read_late_and_not_before_its_watch_event() -> None:
     assert (lagging.data(), lagging.events) == (b"1", [CHANGED])
 
 
+def test_a_late_change_has_the_stat_of_the_leader() -> None:
+    lagging = Lagging()
+    told: list[float | None] = []
+    lagging.server.on_lagging = lambda: told.append(lagging.server.next_lagging_ms())
+    lagging.advance(5)
+    lagging.other.write([[SetData("/a", b"1")]])
+    assert told == [105]
+    lagging.advance(100)
+    reads = [store.read([GetData("/a")]) for store in (lagging.store, lagging.other)]
+    assert reads[0] == reads[1]
+
+
 @pytest.mark.parametrize("version", [-1, 7])
 def test_the_reply_to_an_own_write_comes_after_all_earlier_changes(version: int) -> None:
     lagging = Lagging()

@@ -223,6 +223,72 @@ def test_the_lag_of_a_session_changes_and_ends_with_it(
     assert server.next_lagging_ms() is None
 
 
+def test_the_beginning_and_the_end_of_a_session_are_transactions(server: MemoryServer) -> None:
+    store = MemoryStore(server)
+    assert server.zxid == 1
+    server.disconnect(store.session_id)
+    store.close()
+    assert (server.zxid, server.next_expiry_ms()) == (2, None)
+
+
+def test_a_session_that_has_expired_is_not_heard(server: MemoryServer) -> None:
+    store, inbox = MemoryStore(server), Inbox()
+    store.add_listener(inbox.put)
+    server.cut(store.session_id, is_heard=True)
+    assert server.hears(store.session_id)
+    server.expire_session(store.session_id)
+    assert not server.hears(store.session_id)
+    for _ in range(2):
+        server.restore(store.session_id)
+        server.reconnect(store.session_id)
+    assert inbox.events[1:] == [SessionEvent(SessionState.EXPIRED)], "once"
+
+
+def test_a_rejected_operation_is_reported_with_its_session(server: MemoryServer) -> None:
+    store = MemoryStore(server)
+    rejected: list[tuple[int, object]] = []
+    server.rejection_taps.append(lambda session_id, op: rejected.append((session_id, op)))
+    store.write([[Create("/a", None)], [SetData("/a", b""), Delete("/b")]])
+    assert rejected == [(store.session_id, Delete("/b"))]
+
+
+def test_an_abandoned_store_hears_nothing_more(server: MemoryServer) -> None:
+    store, inbox = MemoryStore(server), Inbox()
+    store.add_listener(inbox.put)
+    store.abandon()
+    server.expire_session(store.session_id)
+    assert inbox.events == []
+
+
+def test_a_deletion_is_told_to_who_watches_the_data_and_to_who_watches_the_children(
+    server: MemoryServer,
+) -> None:
+    stores, inboxes = [MemoryStore(server) for _ in range(3)], [Inbox() for _ in range(3)]
+    ok(stores[0], Create("/a", None))
+    for store, inbox in zip(stores, inboxes, strict=True):
+        store.add_listener(inbox.put)
+    stores[0].read([GetData("/a", watch=True), GetChildren("/a", watch=True)])
+    stores[1].read([GetData("/a", watch=True)])
+    stores[2].read([GetChildren("/a", watch=True)])
+    ok(stores[0], Delete("/a"))
+    assert [inbox.events for inbox in inboxes] == [[WatchEvent(WatchKind.DELETED, "/a")]] * 3
+    stores[0].read([GetData("/a", watch=True)])
+    stores[0].close()
+    assert server.watches.armed() == []
+
+
+def test_a_listener_may_remove_itself(server: MemoryServer) -> None:
+    store, inbox = MemoryStore(server), Inbox()
+
+    def once(event: StoreEvent) -> None:
+        store.remove_listener(once)
+
+    store.add_listener(once)
+    store.add_listener(inbox.put)
+    server.disconnect(store.session_id)
+    assert inbox.events == [SessionEvent(SessionState.DISCONNECTED)]
+
+
 def test_a_silent_expiry_is_reported_at_the_next_call(server: MemoryServer) -> None:
     store, inbox = MemoryStore(server), Inbox()
     store.add_listener(inbox.put)
