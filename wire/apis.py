@@ -5,7 +5,8 @@ Mirrors org.apache.kafka.common.protocol.ApiKeys.
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
 from klamm.cluster.api_errors import Errors
 from klamm.wire import admin_apis as admin
@@ -21,7 +22,7 @@ from klamm.wire.schema import Values
 
 API_VERSIONS: Final = 18
 API_VERSIONS_RANGE: Final = range(4)
-
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 _ROWS: Final[tuple[Api | ListenerCall, ...]] = (
     *records.APIS,
@@ -40,8 +41,15 @@ BY_REQUEST: Final = {api.request.kind: api for api in _ROWS if isinstance(api, A
 
 
 def api_versions(error: Errors) -> Values:
-    """Return the response to ApiVersions: every API and its versions."""
-    supported = [*APIS, *((API_VERSIONS, version) for version in API_VERSIONS_RANGE)]
+    """Return the response to ApiVersions: every API and its versions.
+
+    If the version of the request itself is not supported, only those of ApiVersions (KIP-511).
+    """
+    supported = [(API_VERSIONS, version) for version in API_VERSIONS_RANGE]
+    if error is Errors.NONE:
+        supported += APIS
+    elif error is not Errors.UNSUPPORTED_VERSION:
+        supported = []
     versions: dict[int, list[int]] = {}
     for key, version in sorted(supported):
         versions.setdefault(key, []).append(version)
@@ -52,3 +60,11 @@ def api_versions(error: Errors) -> Values:
             for key, known in versions.items()
         ],
     }
+
+
+def error_of_versions(body: Any) -> Errors:
+    """Return INVALID_REQUEST if a request of ApiVersions names the client's software wrongly."""
+    if body.__version__ < 3:
+        return Errors.NONE
+    software = (body.client_software_name, body.client_software_version)
+    return Errors.NONE if all(map(_SOFTWARE.fullmatch, software)) else Errors.INVALID_REQUEST

@@ -27,7 +27,13 @@ from klamm.cluster.requests import (
 )
 from klamm.runtime.transport import RoutedTransport
 from klamm.wire.api import Api, Asked, ListenerCall
-from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, api_versions
+from klamm.wire.apis import (
+    API_VERSIONS,
+    API_VERSIONS_RANGE,
+    APIS,
+    api_versions,
+    error_of_versions,
+)
 from klamm.wire.config import ListenerConfig
 from klamm.wire.frames import (
     IncomingRequest,
@@ -226,12 +232,15 @@ class Connection:
     ) -> Values | None:
         """Return the response to a request, or None if the request gets none."""
         if api is None:
-            return api_versions(await self._error_of_fault(incoming))
+            error = await self._error_of_fault(incoming)
+            return api_versions(error or error_of_versions(incoming.body))
         if isinstance(api, ListenerCall):
             values: Values | None = await self._carry_out(api, incoming)
         else:
             values = await self._values(api, incoming)
-        return None if values is None else {**values, "cluster_id": self._served.cluster_id}
+        if values is None:
+            return None
+        return {"cluster_id": self._served.cluster_id, **values}
 
     async def _values(self, api: Api, incoming: IncomingRequest) -> Values | None:
         self._transport.client_ids[self._address] = incoming.client_id or ""

@@ -33,7 +33,13 @@ from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import Broker
 from klamm.wire.api import Api, Asked, ListenerCall
 from klamm.wire.frames import InvalidRequestFrame
-from klamm.wire.schema import OPERATIONS_OMITTED, Values, milliseconds, operations
+from klamm.wire.schema import (
+    OPERATIONS_OMITTED,
+    RefusedRequest,
+    Values,
+    milliseconds,
+    operations,
+)
 from klamm.wire.translations import (
     SAME,
     Field,
@@ -43,6 +49,7 @@ from klamm.wire.translations import (
     error_fields,
     keyed,
     only,
+    other_errors,
     struct,
 )
 
@@ -55,7 +62,7 @@ _CLUSTER_OPERATIONS: Final = operations(5, 7, 8, 9, 10, 11, 12)
 
 def _read_name(topic: Any) -> str:
     if topic.name is None:
-        raise InvalidRequestFrame("topics are found by name, not by topic id")
+        raise InvalidRequestFrame("topics are deleted by name, not by topic id")
     return str(topic.name)
 
 
@@ -63,8 +70,22 @@ def _metadata_request(body: Any) -> MetadataRequest:
     """Translate Metadata.
 
     In version 0 an empty list means all topics, in later ones null. Versions before 4 always allow
-    missing topics to be created.
+    missing topics to be created. Topics cannot be asked for by topic id, as in Kafka 2.8.
     """
+    topics = body.topics or ()
+    if any(topic.name is None or getattr(topic, "topic_id", None) for topic in topics):
+        refused = [
+            {
+                "error_code": Errors.INVALID_REQUEST,
+                "name": topic.name or "",
+                "topic_id": getattr(topic, "topic_id", None),
+                "is_internal": False,
+                "partitions": (),
+            }
+            for topic in topics
+        ]
+        none: Values = {"brokers": (), "cluster_id": None, "controller_id": -1}
+        raise RefusedRequest({**none, "topics": refused})
     request: MetadataRequest = _METADATA.read(body)
     if not body.topics and body.__version__ == 0:
         return msgspec.structs.replace(request, topics=None)
@@ -219,6 +240,12 @@ _DELETED: Final = struct(
 APIS: Final = (
     Api(3, range(12), _METADATA._replace(read=_metadata_request), _metadata),
     Api(19, range(8), _CREATE, _CREATED),
-    Api(20, range(7), _DELETE._replace(read=_delete_topics), _DELETED),
+    Api(
+        20,
+        range(3),
+        _DELETE._replace(read=_delete_topics),
+        other_errors(_DELETED, {Errors.TOPIC_DELETION_DISABLED: Errors.INVALID_REQUEST}),
+    ),
+    Api(20, range(3, 7), _DELETE._replace(read=_delete_topics), _DELETED),
     ListenerCall(60, range(1), _describe_cluster, _refuse_describe_cluster),
 )

@@ -49,6 +49,7 @@ from klamm.wire.translations import (
     Translation,
     listed_partitions,
     only,
+    other_errors,
     per_partition,
     struct,
 )
@@ -138,6 +139,12 @@ def _fetched(request: FetchRequest) -> Translation:
     return Translation(read, write)
 
 
+def _fetched_by_old_client(request: FetchRequest) -> Translation:
+    """Return the translation of the response to versions whose clients do not know all errors."""
+    known = {Errors.KAFKA_STORAGE_ERROR: Errors.NOT_LEADER_OR_FOLLOWER}
+    return other_errors(_fetched(request), known)
+
+
 def _fetched_partition(partition: int, result: FetchedPartition) -> Values:
     is_refused = result.error is not Errors.NONE
     fetched: dict[str, Any] = {
@@ -206,8 +213,15 @@ _EPOCH_ENDS: Final = struct(
 )
 APIS: Final = (
     Api(0, range(10), _PRODUCE, _PRODUCED),
-    Api(1, range(13), _FETCH, _fetched),
-    Api(2, range(7), _LIST_OFFSETS, _LISTED_OFFSETS),
+    Api(1, range(6), _FETCH, _fetched_by_old_client),
+    Api(1, range(6, 13), _FETCH, _fetched),
+    Api(
+        2,
+        range(5),
+        _LIST_OFFSETS,
+        other_errors(_LISTED_OFFSETS, {Errors.OFFSET_NOT_AVAILABLE: Errors.LEADER_NOT_AVAILABLE}),
+    ),
+    Api(2, range(5, 7), _LIST_OFFSETS, _LISTED_OFFSETS),
     Api(21, range(3), _DELETE_RECORDS, _DELETED_RECORDS),
     Api(22, range(5), _INIT_PRODUCER_ID._replace(read=_init_producer_id), _PRODUCER_ID),
     Api(23, range(5), _EPOCHS, _EPOCH_ENDS),

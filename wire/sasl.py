@@ -15,7 +15,13 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn, Protocol
 
 from klamm.cluster.api_errors import Errors
-from klamm.wire.apis import API_VERSIONS, API_VERSIONS_RANGE, APIS, api_versions
+from klamm.wire.apis import (
+    API_VERSIONS,
+    API_VERSIONS_RANGE,
+    APIS,
+    api_versions,
+    error_of_versions,
+)
 from klamm.wire.frames import (
     IncomingRequest,
     InvalidRequestFrame,
@@ -156,9 +162,9 @@ class SaslAuthenticator:
             if key.api_version not in API_VERSIONS_RANGE:
                 lowest = key._replace(api_version=0)
                 return encoded_response(lowest, api_versions(Errors.UNSUPPORTED_VERSION))
-            parse_request(frame)
-            self._has_versions = True
-            return encoded_response(key, api_versions(Errors.NONE))
+            error = error_of_versions(parse_request(frame).body)
+            self._has_versions = error is Errors.NONE
+            return encoded_response(key, api_versions(error))
         if key.api_key != _SASL_HANDSHAKE or (key.api_key, key.api_version) not in APIS:
             _refuse_request(key, "handshake")
         mechanism: str = parse_request(frame).body.mechanism

@@ -203,6 +203,22 @@ def listed_partitions(name: str, *, topic: str = "name", partitions: str = "part
     return Field(name, Translation(read, write))
 
 
+def other_errors(translation: Translation, others: Mapping[Errors, Errors]) -> Translation:
+    """Return the translation of a response to versions that have other errors for some."""
+
+    def replaced(value: Any) -> Any:
+        match value:
+            case Errors():
+                return others.get(value, value)
+            case dict():
+                return {name: replaced(one) for name, one in value.items()}
+            case list() | tuple():
+                return [replaced(one) for one in value]
+        return value
+
+    return translation._replace(write=lambda response: replaced(translation.write(response)))
+
+
 def _read_api_error(message: Any) -> ApiError:
     error: ApiError = _API_ERROR.read(message)
     return ApiError() if error.error is Errors.NONE else error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import socket
 import struct
@@ -11,6 +12,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from klamm.cluster.api_errors import Errors
+from klamm.runtime.network import CLIENTS, LinkFault, one_way
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.metrics import metrics_text
 from klamm.wire import connection, connection_warnings
@@ -66,6 +69,54 @@ def test_connections_beyond_the_limit_are_closed_at_once(
             socket.create_connection(place(server, 1), 10).close()
         wait_until(lambda: ask(server, 0, METADATA_V1) != b"")
         assert_serves(server)
+
+
+def test_connections_are_counted_by_broker_and_by_the_address_of_the_client(
+    chroot: str, tmp_path: Path
+) -> None:
+    def is_served(broker_id: int, host: str) -> bool:
+        client = stack.enter_context(
+            socket.create_connection(place(server, broker_id), 10, source_address=(host, 0))
+        )
+        with contextlib.suppress(ConnectionError):
+            client.sendall(struct.pack(">i", len(METADATA_V1)) + METADATA_V1)
+            return client.recv(4) != b""
+        return False
+
+    with server_with(chroot, tmp_path, max_connections_per_ip="1") as server:
+        create(server, (0, 1, 2))
+        with contextlib.ExitStack() as stack:
+            assert is_served(0, "127.0.0.1")
+            assert is_served(0, "127.0.0.2")
+            assert is_served(1, "127.0.0.1")
+            assert connections(server) == 2
+            assert not is_served(0, "127.0.0.1")
+            assert not is_served(0, "127.0.0.2")
+        wait_until(lambda: connections(server) == 0)
+
+
+def test_a_cut_between_clients_and_a_broker_ends_their_connections(
+    chroot: str, tmp_path: Path
+) -> None:
+    with server_with(chroot, tmp_path) as server:
+        create(server, (0, 1, 2))
+        cut = LinkFault(links=one_way([CLIENTS], [0]), is_cut=True)
+        server.cluster.transport.faults = (cut,)
+        assert ask(server, 0, METADATA_V1) == b""
+        server.cluster.transport.faults = ()
+        assert_serves(server)
+
+
+def test_a_broker_that_is_no_candidate_refuses_what_only_a_controller_does(
+    chroot: str, tmp_path: Path
+) -> None:
+    config = dataclasses.replace(
+        config_of(chroot, tmp_path, str(free_ports(BROKERS))), controllers=1
+    )
+    deletion = struct.pack(">hhih", 20, 1, 9, -1) + struct.pack(">ih1si", 1, 1, b"t", 1000)
+    with ClusterServer(config) as server:
+        answer = ask(server, 2, deletion)
+    assert struct.unpack(">iiih1sh", answer) == (9, 0, 1, 1, b"t", Errors.NOT_CONTROLLER)
 
 
 def test_oversized_requests_and_idle_connections_are_closed(chroot: str, tmp_path: Path) -> None:

@@ -40,12 +40,12 @@ from tests.waiting import wait_until
 from tests.zookeeper_tls import Certificates
 
 ALL_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
-ALICE = Login("PLAIN", "alice", "of alice: secret")
+ALICE = Login("PLAIN", "alice", "of alice: #secret")
 FAILED = "broker 0 closed a connection: authentication of 127.0.0.1 failed: "
 NO_USERS = "no user can log in to the listener SASL_PLAINTEXT, because none is defined"
 METADATA_V1 = struct.pack(">hhihi", 3, 1, 9, -1, -1)
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 9, -1)
-TOKEN = b"\0alice\0of alice: secret"
+TOKEN = b"\0alice\0of alice: #secret"
 
 
 @pytest.fixture(scope="module")

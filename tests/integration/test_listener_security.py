@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from klamm.cluster.errors import UsageError
 from klamm.server.cluster_server import ClusterServer
 from klamm.server.config import ServerConfig
+from klamm.server.metrics import metrics_text
 from klamm.wire import connection_warnings, listeners
 from tests.listeners import BROKERS, ask, bootstrap, config_of, create, free_ports, place
 from tests.security_clients import ROUND_TRIP_PARAMS, trusting
@@ -113,6 +114,9 @@ def test_failed_handshakes_cost_their_own_connection_and_one_line(
     wait_until(lambda: len(warnings(caplog)) >= len(expected))
     assert warnings(caplog) == expected
     assert ask_over_tls(server, trusting(certificates.ca))
+    text = metrics_text(server.cluster, *server.collectors).decode()
+    name = "kafka_server_socket_server_metrics_failed_authentication_total"
+    assert f'{name}{{broker="0"}} 2.0\n' in text
 
 
 def test_silent_clients_are_cut_off(

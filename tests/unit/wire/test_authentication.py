@@ -87,6 +87,8 @@ def test_a_client_that_is_refused_hears_of_it_after_a_pause(
     [(0, None), (MAX_RECEIVE_BYTES, None), (MAX_RECEIVE_BYTES + 1, InvalidRequestFrame)],
 )
 def test_how_large_a_token_may_be(size: int, ends_with: type[Exception] | None) -> None:
+    assert MAX_RECEIVE_BYTES == 512 << 10
+
     async def script(talk: Talk) -> None:
         if ends_with is not None:
             talk.writer.write(struct.pack(">i", size))

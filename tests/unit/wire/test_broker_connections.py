@@ -80,6 +80,9 @@ class ListeningBroker:
                             await asyncio.sleep(0)
                     case "responds with a frame that is too small":
                         writer.write((CORRELATION_ID_BYTES - 1).to_bytes(4))
+                    case "responds and hangs up":
+                        writer.write(_response(key))
+                        return
                     case "hangs up":
                         return
         except ConnectionError:
@@ -106,7 +109,10 @@ def run(
 ) -> ListeningBroker:
     """Run ``test`` against a broker; ``find`` says where the controller believes it to be."""
 
+    failed: list[dict[str, Any]] = []
+
     async def body() -> ListeningBroker:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
         broker, delivered = ListeningBroker(answers), Delivered()
         async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
             end_point = EndPoint("127.0.0.1", server.sockets[0].getsockname()[1])
@@ -123,7 +129,9 @@ def run(
                 await asyncio.gather(*filter(None, broker.connections))
         return broker
 
-    return asyncio.run(body())
+    found = asyncio.run(body())
+    assert failed == []
+    return found
 
 
 def test_requests_share_a_connection() -> None:
@@ -221,3 +229,54 @@ def test_a_request_to_a_broker_that_is_not_live_any_more_is_dropped() -> None:
 
     broker = run(lambda number: "responds" if number else "hangs up", test, find)
     assert broker.received == [(1, 7), (2, 7)]
+
+
+def test_a_connection_that_ends_between_requests_is_opened_again() -> None:
+    async def test(
+        broker: ListeningBroker, connections: BrokerConnections, delivered: Delivered
+    ) -> None:
+        for number in range(3):
+            connections.send(update(number, 7))
+            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, number, DONE)
+            serving = broker.connections[number]
+            assert serving is not None
+            await asyncio.wait([serving])
+
+    broker = run(lambda _: "responds and hangs up", test)
+    assert broker.received == [(0, 7), (1, 7), (2, 7)]
+
+
+def test_a_message_that_is_no_control_request_is_lost() -> None:
+    async def test(
+        _: ListeningBroker, connections: BrokerConnections, delivered: Delivered
+    ) -> None:
+        for number in (1, 2):
+            connections.send(update(number, 7))
+            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, number, DONE)
+            connections.send(Message(CONTROLLER, BROKER, 9, DONE))
+            await asyncio.sleep(0)
+
+    assert run(lambda _: "responds", test).received == [(1, 7), (2, 7)]
+
+
+def test_a_broker_that_listens_elsewhere_gets_the_next_request_there() -> None:
+    moved = ListeningBroker(lambda _: "responds")
+    ports: list[int] = []
+
+    async def test(
+        broker: ListeningBroker, connections: BrokerConnections, delivered: Delivered
+    ) -> None:
+        connections.send(update(1, 7))
+        await delivered.arrived.get()
+        async with await asyncio.start_server(moved.serve, "127.0.0.1", 0) as server:
+            ports.append(server.sockets[0].getsockname()[1])
+            connections.send(update(2, 7))
+            assert await delivered.arrived.get() == Message(BROKER, CONTROLLER, 2, DONE)
+            await connections.close()
+            await asyncio.gather(*filter(None, moved.connections))
+
+    def find(end_point: EndPoint) -> EndPoint:
+        return EndPoint(end_point.host, ports[0]) if ports else end_point
+
+    broker = run(lambda _: "responds", test, find)
+    assert (broker.received, moved.received) == ([(1, 7)], [(2, 7)])

@@ -111,7 +111,8 @@ EXCHANGES: list[tuple[Any, Any]] = [
                     log_start_offset=2,
                     log_end_offset=9,
                 )
-            }
+            },
+            session_id=5,
         ),
     ),
     (

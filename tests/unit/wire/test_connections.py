@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
+import uuid
 from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.client_requests import MetadataRequest, MetadataResponse
+from klamm.cluster.client_requests import MetadataRequest, MetadataResponse, TopicMetadata
 from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
-from klamm.cluster.group_requests import JoinGroupRequest
+from klamm.cluster.group_requests import (
+    DescribedGroup,
+    DescribeGroupsResponse,
+    JoinGroupRequest,
+)
 from klamm.cluster.requests import ControllerRequest, DeleteTopicsRequest, DeleteTopicsResponse
 from klamm.cluster.types import TopicPartition
 from klamm.runtime.request_faults import RequestFault
 from klamm.wire import connection as connections
+from klamm.wire.config import listener_config
 from klamm.wire.connection import FEW_ELEMENTS, ConnectionLost
 from klamm.wire.frames import InvalidRequestFrame, RequestKey, framed
 from klamm.wire.request_memory import LARGE_BYTES
@@ -33,8 +39,8 @@ from tests.unit.wire.talk import (
     run,
 )
 
-PRODUCE, JOIN_GROUP, API_VERSIONS, DELETE_TOPICS, CREATE_ACLS = 0, 11, 18, 20, 30
-DESCRIBE_CLIENT_QUOTAS, DESCRIBE_CLUSTER = 48, 60
+PRODUCE, JOIN_GROUP, DESCRIBE_GROUPS, API_VERSIONS, DELETE_TOPICS = 0, 11, 15, 18, 20
+CREATE_ACLS, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_CLUSTER = 30, 48, 60
 SECOND = timedelta(seconds=1)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -62,6 +68,68 @@ def test_a_request_is_answered_by_the_broker_with_the_addresses_of_the_listener(
         assert await talk.end() is None
 
     run(script, has_controller=False)
+
+
+OMITTED = -(2**31)
+GROUPS = DescribeGroupsResponse(
+    (DescribedGroup(Errors.NONE, "g"), DescribedGroup(Errors.NOT_COORDINATOR, "h"))
+)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_client_that_asks_may_do_everything(is_asked: bool) -> None:
+    topics = MetadataResponse((), 1, (TopicMetadata(Errors.NONE, "t"),))
+
+    async def script(talk: Talk) -> None:
+        both = {
+            "include_cluster_authorized_operations": is_asked,
+            "include_topic_authorized_operations": is_asked,
+        }
+        talk.send(metadata_key(1), **{**ALL_TOPICS, **both})
+        talk.answer(await talk.next_asked(), topics)
+        found = await talk.response(metadata_key(1))
+        (topic,) = found.topics
+        key = RequestKey(DESCRIBE_CLUSTER, 0, 2)
+        talk.send(key, include_cluster_authorized_operations=is_asked)
+        talk.answer(await talk.next_asked(), KNOWN)
+        cluster = await talk.response(key)
+        key = RequestKey(DESCRIBE_GROUPS, 5, 3)
+        talk.send(key, groups=("g", "h"), include_authorized_operations=is_asked)
+        talk.answer(await talk.next_asked(), GROUPS)
+        groups = (await talk.response(key)).groups
+        # The numbers are those of Kafka without an authorizer.
+        assert [
+            found.cluster_authorized_operations,
+            topic.topic_authorized_operations,
+            cluster.cluster_authorized_operations,
+            *(group.authorized_operations for group in groups),
+        ] == ([8096, 3576, 8096, 328, OMITTED] if is_asked else [OMITTED] * 5)
+
+    run(script)
+
+
+def test_topics_are_not_found_by_topic_id() -> None:
+    topic_id = uuid.UUID(int=7)
+
+    async def script(talk: Talk) -> None:
+        key = RequestKey(METADATA, 10, 1)
+        for topics in (
+            [{"name": None, "topic_id": topic_id}, {"name": "t", "topic_id": None}],
+            [{"name": "", "topic_id": topic_id}, {"name": "t", "topic_id": None}],
+        ):
+            talk.send(key, **{**ALL_TOPICS, "topics": topics})
+            found = await talk.response(key)
+            assert [(one.name, one.topic_id, one.error_code.name) for one in found.topics] == [
+                ("", topic_id, "invalid_request"),
+                ("t", None, "invalid_request"),
+            ]
+            assert (found.brokers, found.cluster_id, found.controller_id) == ((), None, -1)
+        talk.send(key, **{**ALL_TOPICS, "topics": [{"name": None, "topic_id": None}]})
+        (topic,) = (await talk.response(key)).topics
+        assert (topic.name, topic.error_code.name) == ("", "invalid_request")
+        assert talk.asked == []
+
+    run(script)
 
 
 DELETE = RequestKey(DELETE_TOPICS, 1, 3)
@@ -133,17 +201,30 @@ def test_the_coordinator_knows_the_client_and_its_host() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "answered_in", "error"), [(3, 3, "none"), (9, 0, "unsupported_version")]
+    ("version", "software", "answered_in", "error"),
+    [
+        (2, b"", 2, "none"),
+        (3, b"\2a\4b-1\0", 3, "none"),
+        (3, b"\3a-\4b-1\0", 3, "invalid_request"),
+        (3, b"\2a\1\0", 3, "invalid_request"),
+        (9, b"?", 0, "unsupported_version"),
+    ],
 )
-def test_the_versions_of_apis_need_no_broker(version: int, answered_in: int, error: str) -> None:
+def test_the_versions_of_apis_need_no_broker(
+    version: int, software: bytes, answered_in: int, error: str
+) -> None:
     async def script(talk: Talk) -> None:
         header = struct.pack(">hhih", API_VERSIONS, version, 5, 2) + b"me"
         # Version 3 has a flexible header and the name and version of the client's software.
-        talk.writer.write(framed(header + (b"\0\2a\2b\0" if version == 3 else b"?")))
+        talk.writer.write(framed(header + (b"\0" if version == 3 else b"") + software))
         # An unknown version is answered in version 0.
         answered = await talk.response(RequestKey(API_VERSIONS, answered_in, 5))
         assert answered.error_code.name == error
-        assert len(answered.api_keys) > 40
+        if error == "none":
+            assert len(answered.api_keys) > 40
+        else:
+            keys = [API_VERSIONS] if error == "unsupported_version" else []
+            assert [one.api_key for one in answered.api_keys] == keys
         assert talk.asked == []
 
     run(script)
@@ -374,3 +455,9 @@ def test_a_request_that_the_listener_would_answer_is_lost(
         assert talk.asked == []
 
     run(script)
+
+
+@pytest.mark.parametrize(("configured", "limit"), [("999", 999), ("5000", 1000), (None, 1000)])
+def test_a_broker_has_a_thousand_connections_at_most(configured: str | None, limit: int) -> None:
+    config = listener_config({} if configured is None else {"max.connections": configured})
+    assert config.max_connections == limit

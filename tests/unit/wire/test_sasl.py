@@ -95,6 +95,12 @@ def test_versions_may_be_asked_for_once_and_before_the_handshake() -> None:
         newer._replace(api_version=0), asked.receive(struct.pack(">hh", 18, 99) + header[4:])
     )
     assert told.error_code is not None and told.error_code.value == 35
+    assert [one.api_key for one in told.api_keys] == [API_VERSIONS]
+    key = RequestKey(API_VERSIONS, 3, 3)
+    told = answer(
+        key, asked.receive(frame(key, client_software_name="a b", client_software_version="1"))
+    )
+    assert (told.error_code.name, told.api_keys) == ("invalid_request", ())
     key = RequestKey(API_VERSIONS, 0, 3)
     told = answer(key, asked.receive(frame(key)))
     assert {one.api_key for one in told.api_keys} >= {HANDSHAKE, AUTHENTICATE, METADATA}

@@ -36,6 +36,7 @@ from klamm.cluster.group_requests import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     FetchedOffset,
+    FindCoordinatorRequest,
     FindCoordinatorResponse,
     JoinedMember,
     JoinGroupRequest,
@@ -57,6 +58,8 @@ from klamm.cluster.requests import (
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
     DescribedLog,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
@@ -64,9 +67,16 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsResponse,
     LogDirResult,
 )
-from klamm.cluster.types import ElectionType, ReplicaAssignment, TopicPartition
+from klamm.cluster.types import (
+    Broker,
+    ElectionType,
+    EndPoint,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from klamm.wire.api import Api
 from klamm.wire.apis import APIS
+from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.schema import RefusedRequest, fill
 
 T0 = TopicPartition("t", 0)
@@ -246,6 +256,38 @@ def test_an_old_offset_fetch_that_fails_has_the_error_at_each_partition(
     assert [one["committed_offset"] for one in topic["partitions"]] == [4]
 
 
+def test_an_offset_may_be_committed_without_metadata() -> None:
+    committed = {
+        "partition_index": 0,
+        "committed_offset": 42,
+        "committed_leader_epoch": 5,
+        "committed_metadata": None,
+    }
+    values = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": 3,
+        "member_id": "m",
+        "group_instance_id": None,
+        "topics": [{"name": "t", "partitions": [committed]}],
+    }
+    assert request(8, 8, values).offsets == {T0: CommittedOffset(42, 5, "")}
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_find_coordinator(version: int) -> None:
+    values = {"key": "g", "key_type": 1}
+    assert request(10, version, values) == FindCoordinatorRequest("g", version > 0)
+    found = response(
+        10,
+        version,
+        FindCoordinatorResponse(Errors.NONE, Broker(1, (EndPoint("h", 9092),))),
+    )
+    assert [found[name] for name in ("node_id", "host", "port")] == [1, "h", 9092]
+    unknown = response(10, version, FindCoordinatorResponse(Errors.COORDINATOR_NOT_AVAILABLE))
+    assert [unknown[name] for name in ("node_id", "host", "port")] == [-1, "", -1]
+    assert unknown["error_code"].name == "coordinator_not_available"
+
+
 def test_offset_fetch() -> None:
     values = {
         "group_id": "g",
@@ -353,6 +395,41 @@ def test_a_fetch_that_is_refused_has_no_high_watermark() -> None:
     assert (refused["high_watermark"], refused["last_stable_offset"]) == (-1, -1)
 
 
+@pytest.mark.parametrize(
+    ("key", "versions", "answer", "expected"),
+    [
+        (
+            1,
+            (5, 6),
+            FetchResponse({T0: FetchedPartition(Errors.KAFKA_STORAGE_ERROR, 1, 0)}),
+            ("not_leader_or_follower", "kafka_storage_error"),
+        ),
+        (
+            2,
+            (4, 5),
+            ListOffsetsResponse({T0: ListedOffset(Errors.OFFSET_NOT_AVAILABLE)}),
+            ("leader_not_available", "offset_not_available"),
+        ),
+        (
+            20,
+            (2, 3),
+            DeleteTopicsResponse((DeletableTopicResult("t", Errors.TOPIC_DELETION_DISABLED),)),
+            ("invalid_request", "topic_deletion_disabled"),
+        ),
+    ],
+)
+def test_clients_of_older_versions_get_errors_that_they_know(
+    key: int, versions: tuple[int, int], answer: Any, expected: tuple[str, str]
+) -> None:
+    for version, name in zip(versions, expected, strict=True):
+        (one,) = response(key, version, answer)["responses" if key != 2 else "topics"]
+        if key != 20:
+            (one,) = one["partitions"]
+        assert one["error_code"].name == name
+    other = DeleteTopicsResponse((DeletableTopicResult("t", Errors.NOT_CONTROLLER),))
+    assert response(20, 2, other)["responses"][0]["error_code"].name == "not_controller"
+
+
 def test_offsets_are_listed_with_the_fields_of_the_version() -> None:
     asked = {"partition_index": 0, "current_leader_epoch": 4, "timestamp": -1}
     values = {
@@ -372,6 +449,12 @@ def test_offsets_are_listed_with_the_fields_of_the_version() -> None:
             else (one["timestamp"], one["offset"], one["leader_epoch"])
         )
         assert found == expected
+
+
+def test_a_fetch_without_records_has_none_instead_of_null() -> None:
+    found = FetchResponse({T0: FetchedPartition(Errors.NONE, 4, 10, high_watermark=10)})
+    (topic,) = response(1, 12, found)["responses"]
+    assert topic["partitions"][0]["records"] == b""
 
 
 def test_offsets_for_leader_epochs_are_asked_with_both_epochs() -> None:
@@ -509,6 +592,9 @@ def test_elections() -> None:
     unclean, preferred = ElectionType.UNCLEAN, ElectionType.PREFERRED
     assert request(43, 2, values) == ElectLeadersRequest(unclean, None, 1_000)
     assert request(43, 0, values) == ElectLeadersRequest(preferred, None, 1_000)
+    for unknown in (-1, 2):
+        with pytest.raises(InvalidRequestFrame, match=f"unknown election type {unknown}"):
+            request(43, 2, {**values, "election_type": unknown})
 
 
 def test_log_directories_and_reassignments_are_described() -> None:
