@@ -17,10 +17,11 @@ from klamm.admin.reassignments.text import CANNOT_EXECUTE, NEEDS_BOOTSTRAP_SERVE
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import StoreError, UsageError
 from klamm.cluster.requests import ApiError
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import Broker, EndPoint, TopicPartition
 from klamm.zk.dump import dump
 from klamm.zk.memory_store import MemoryStore
 from klamm.zk.store import ReadOp, Transaction
+from klamm.zk.znodes import BrokerIdZNode, BrokerInfo
 from tests.unit.admin.reassign_world import World
 
 TOPICS = {"a": {"0": [0, 1], "1": [1, 2]}, "b": {"0": [2, 0]}}
@@ -311,11 +312,13 @@ def test_every_throttle_that_is_set_is_shown(tool: Tool, where: tuple[str, str])
     client = tool.world.client
     client.set_or_create_entity_configs("brokers", "10", {rate: "5"})
     client.set_or_create_entity_configs("brokers", "9", {rate: "6"})
+    client.set_or_create_entity_configs("brokers", "<default>", {rate: "7"})
     client.set_or_create_entity_configs("topics", "b", {replicas: "*", "retention.ms": "9"})
     action = ("list",) if where == SERVER else ("verify", "--preserve-throttles")
     shown = tool(where, *action, show_throttles=True)
     assert shown.stdout.endswith(
-        f"Throttles:\n  broker 9: {rate}=6\n  broker 10: {rate}=5\n  topic b: {replicas}=*\n"
+        f"Throttles:\n  broker <default>: {rate}=7\n  broker 9: {rate}=6\n  broker 10: {rate}=5\n"
+        f"  topic b: {replicas}=*\n"
     )
     assert shown.report["throttles"]["topics"] == {"b": {replicas: "*"}}
 
@@ -483,6 +486,28 @@ def test_generate_is_the_same_for_the_same_seed(tool: Tool) -> None:
         ("a", 1, 2),
         ("b", 0, 2),
     ]
+
+
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_replicas_are_generated_in_different_racks(tmp_path: Path, where: tuple[str, str]) -> None:
+    world = World(0, {"t": {str(number): [0, 1] for number in range(12)}})
+    for broker_id, rack in enumerate(("a", "a", "b", "b", None)):
+        registered = BrokerInfo(Broker(broker_id, (EndPoint("h", 1),), rack))
+        path = BrokerIdZNode.path(broker_id)
+        assert world.client.create_recursive(path, BrokerIdZNode.encode(registered, 0))
+    (tmp_path / "topics").write_text('{"topics":[{"topic":"t"}]}')
+    args = [*where, "--generate", "--topics-to-move-json-file", str(tmp_path / "topics")]
+
+    def shared_racks(*more: str) -> int:
+        said = run_reassign_command([*args, *more], world.services()).stdout.splitlines()[-1]
+        return sum({*one["replicas"]} in ({0, 1}, {2, 3}) for one in json.loads(said)["partitions"])
+
+    assert shared_racks("--broker-list", "0,1,2,3") == 0
+    assert shared_racks("--broker-list", "0,1,2,3", "--disable-rack-aware") > 0
+    refused = run_reassign_command([*args, "--broker-list", "0,2,4"], world.services())
+    assert "Error: Not all brokers have rack information. Add --disable-rack-aware" in (
+        refused.stdout
+    )
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,28 @@ def test_topics_that_cannot_be_described_are_an_error(
     result = tool(SERVER, "verify")
     assert result.exit_code == 1
     assert "org.apache.kafka.common.errors.TimeoutException: Late." in result.stdout
+
+
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_throttles_of_brokers_that_are_down_are_told_and_removed(
+    tool: Tool, where: tuple[str, str]
+) -> None:
+    rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    client = tool.world.client
+    client.set_or_create_entity_configs("brokers", "9", {rate: "5"})
+    client.set_or_create_entity_configs("brokers", "8", {rate: "5"})
+    client.set_or_create_entity_configs("topics", "a", {replicas: "*"})
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 9]})
+    told = tool(where, "verify", "--preserve-throttles").report["throttles"]
+    assert told == {"brokers": {"9": {rate: "5"}}, "topics": {"a": {replicas: "*"}}}
+    assert "throttles on brokers 0,1,9,2,3\n" in tool(where, "verify").stdout
+    assert client.get_entity_configs("brokers", "9") == {}
+    assert client.get_entity_configs("brokers", "8") == {rate: "5"}
+    assert client.get_entity_configs("topics", "a") == {}
+
+
+def test_the_unknown_broker_that_is_named_is_the_first_of_a_set(tool: Tool) -> None:
+    """Scala's sets of up to four numbers keep their order, larger ones do not."""
+    for replicas, unknown in (([3, 9, 8], 9), ([3, 2, 9, 8, 7], 9)):
+        tool.plan({"topic": "a", "partition": 0, "replicas": replicas})
+        assert f"Error: Unknown broker id {unknown}\n" in tool(SERVER, "execute").stdout
