@@ -110,10 +110,13 @@ def test_a_life_through_the_cluster(tool: Tool) -> None:
     )
 
 
-def test_throttles_stay_while_a_partition_of_another_plan_moves(tool: Tool) -> None:
-    assert tool(SERVER, "execute", "--throttle", "7").exit_code == 0
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_throttles_stay_while_a_partition_of_another_plan_moves(
+    tool: Tool, where: tuple[str, str]
+) -> None:
+    assert tool(where, "execute", "--throttle", "7").exit_code == 0
     tool.plan({"topic": "b", "partition": 0, "replicas": [2, 0]})
-    done = tool(SERVER, "verify")
+    done = tool(where, "verify")
     assert "Reassignment of partition b-0 is complete." in done.stdout
     assert "Clearing" not in done.stdout
     assert set(done.report["throttles"]["brokers"]) == {"0", "1", "3"}
@@ -221,8 +224,12 @@ def test_unknown_brokers_and_topics(tool: Tool, where: tuple[str, str]) -> None:
     before = dump(tool.world.client.store)
     tool.plan({"topic": "a", "partition": 0, "replicas": [1, 9]})
     assert tool(where, "execute").exit_code == 1
-    tool.plan({"topic": "x", "partition": 0, "replicas": [1]})
+    known = {"topic": "a", "partition": 1, "replicas": [1, 2]}
+    tool.plan(known, {"topic": "a", "partition": 0, "replicas": [1, 9]})
     assert tool(where, "execute").exit_code == 1
+    tool.plan(known, {"topic": "x", "partition": 0, "replicas": [1]})
+    assert tool(where, "execute").exit_code == 1
+    tool.plan({"topic": "x", "partition": 0, "replicas": [1]})
     assert dump(tool.world.client.store) == before
     lines = tool(where, "verify", "--preserve-throttles").stdout.splitlines()
     assert (
@@ -262,7 +269,7 @@ def test_a_plan_in_zookeeper_is_not_overwritten(tool: Tool) -> None:
     assert tool(ZOOKEEPER, "execute").exit_code == 0
     before = dump(tool.world.client.store)
     tool.plan({"topic": "b", "partition": 0, "replicas": [1, 3]})
-    again = tool(ZOOKEEPER, "execute")
+    again = tool(ZOOKEEPER, "execute", "--throttle", "7")
     assert CANNOT_EXECUTE in again.stdout
     assert again.exit_code == 1
     assert dump(tool.world.client.store) == before
@@ -286,6 +293,20 @@ def test_a_cancellation_that_is_refused_is_an_error(tool: Tool) -> None:
         (
             "--list --bootstrap-server s:1 --throttle 5",
             'Option "[throttle]" can\'t be used with action "[list]"',
+        ),
+        *(
+            (
+                f"--{action} --bootstrap-server s:1 --reassignment-json-file f --{option} 5",
+                f'Option "[{option}]" can\'t be used with action "[{action}]"',
+            )
+            for action, option in (("verify", "timeout"), ("cancel", "throttle"))
+        ),
+        *(
+            (
+                f"--execute --zookeeper z:1 --reassignment-json-file f --{option}",
+                f'You must specify --bootstrap-server when using "[{option.split()[0]}]"',
+            )
+            for option in ("additional", "timeout 5", "command-config f")
         ),
         (
             "--execute --bootstrap-server s:1 --reassignment-json-file {plan} --throttle "
@@ -524,6 +545,21 @@ def test_klamms_options_where_they_do_not_belong(
 ) -> None:
     with pytest.raises(UsageError):
         tool(ZOOKEEPER, action, **own)
+
+
+def test_throttles_are_not_restored_by_a_listing(tool: Tool) -> None:
+    file = tool.folder / "saved"
+    file.write_text('{"brokers":{}}')
+    with pytest.raises(UsageError, match="--restore-throttles requires --verify or --cancel"):
+        tool(SERVER, "list", restore_throttles=file)
+
+
+@pytest.mark.parametrize("where", [SERVER, ZOOKEEPER])
+def test_an_error_in_a_plan_names_its_file(tool: Tool, where: tuple[str, str]) -> None:
+    (tool.folder / "plan").write_text("[]")
+    assert tool(where, "execute").hint == f"the error is in {tool.folder / 'plan'}"
+    tool.plan({"topic": "a", "partition": 0, "replicas": [1, 9]})
+    assert tool(where, "execute").hint is None
 
 
 def test_both_ways_given(tool: Tool) -> None:

@@ -10,7 +10,9 @@ import pytest
 from klamm.admin.kafka_admin import ReplicaLogDirs
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.admin.reassignments.text import CANNOT_EXECUTE
+from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import RequestTimedOut
+from klamm.cluster.requests import ApiError
 from tests.unit.admin.test_reassign_command import SERVER, ZOOKEEPER, Tool
 
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -105,6 +107,19 @@ def test_moves_are_cancelled_for_the_timeout(tool: Tool) -> None:
     late = tool(SERVER, "cancel", "--timeout", "700")
     assert late.stdout.endswith("before log directory move could be started for: a-0-0\n")
     assert (late.exit_code, cluster.clock_ms) == (1, 700)
+
+
+@pytest.mark.parametrize(("text", "hint"), [("no /z", "no /z"), (None, "LOG_DIR_NOT_FOUND")])
+def test_a_move_that_a_broker_refuses_is_not_tried_again(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch, text: str | None, hint: str
+) -> None:
+    replica = TopicPartitionReplica("a", 0, 0)
+    refused = {replica: ApiError(Errors.LOG_DIR_NOT_FOUND, text)}
+    monkeypatch.setattr(tool.world.cluster, "alter_replica_log_dirs", lambda _: refused)
+    tool.plan({"topic": "a", "partition": 0, "replicas": [0, 1], "log_dirs": ["/z", "any"]})
+    result = tool(SERVER, "execute")
+    assert "Error: Failed to alter dir for a-0-0\n" in result.stdout
+    assert (result.exit_code, result.hint, tool.world.cluster.clock_ms) == (1, hint, 0)
 
 
 def test_topics_that_cannot_be_described_are_an_error(
