@@ -94,6 +94,7 @@ _TEXTS: Final = {
     Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
     Errors.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
     Errors.NO_REASSIGNMENT_IN_PROGRESS: "No partition reassignment is in progress.",
+    Errors.UNSUPPORTED_VERSION: "The version of API is not supported.",
     Errors.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
 }
 _KINDS: Final[Mapping[Errors, type[AdminError]]] = {

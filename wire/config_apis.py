@@ -122,10 +122,10 @@ def _describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
 def _alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Replace all overrides of topics and of the broker that received the request."""
 
+    if any(config.value is None for one in asked.body.resources for config in one.configs):
+        return _refuse_alter_configs(asked.body, ApiError(Errors.UNKNOWN_SERVER_ERROR))
+
     def changes(resource: ConfigResource, configs: Any) -> Mapping[str, str | None]:
-        nulls = [one.name for one in configs if one.value is None]
-        if nulls:
-            raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
         existing = admin.overrides([resource])[resource]
         return {**dict.fromkeys(existing), **{one.name: one.value for one in configs}}
 
@@ -136,24 +136,24 @@ def _incremental_alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Change single configs of topics and of the broker that received the request."""
 
     def changes(resource: ConfigResource, configs: Any) -> Mapping[str, str | None]:
-        twice = duplicates([one.name for one in configs], string_hash)
-        if twice:
-            raise InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
-        changed = [(_operation(one.config_operation), one.name, one.value) for one in configs]
-        nulls = [
-            f"{operation.name}:{name}"
-            for operation, name, value in changed
-            if value is None and operation is not _Operation.DELETE
-        ]
-        if nulls:
-            raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
         existing = admin.overrides([resource])[resource]
-        return {
-            name: _changed(resource, operation, name, value, existing.get(name))
-            for operation, name, value in changed
-        }
+        return {one.name: _changed(resource, one, existing.get(one.name)) for one in configs}
 
-    return _altered(admin, asked, changes)
+    return _altered(admin, asked, changes, _check_operations)
+
+
+def _check_operations(configs: Any) -> None:
+    """Raise InvalidRequest if a config has two operations, or an operation lacks its value."""
+    twice = duplicates([one.name for one in configs], string_hash)
+    if twice:
+        raise InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
+    nulls = [
+        f"{_operation(one.config_operation).name}:{one.name}"
+        for one in configs
+        if one.value is None and one.config_operation != _Operation.DELETE
+    ]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
 
 
 def _operation(code: int) -> _Operation:
@@ -162,10 +162,10 @@ def _operation(code: int) -> _Operation:
     return _Operation(code)
 
 
-def _changed(
-    resource: ConfigResource, operation: _Operation, name: str, value: str, existing: str | None
-) -> str | None:
+def _changed(resource: ConfigResource, change: Any, existing: str | None) -> str | None:
     """Return the value of a config after a change, or None if the change removes the config."""
+    operation, name = _operation(change.config_operation), change.name
+    value: str = change.value
     if operation is _Operation.SET:
         return value
     if operation is _Operation.DELETE:
@@ -191,6 +191,7 @@ def _altered(
     admin: KafkaAdmin,
     asked: Asked,
     changes: Callable[[ConfigResource, Any], Mapping[str, str | None]],
+    check: Callable[[Any], None] = lambda _: None,
 ) -> Values:
     if any(one.resource_type not in _KNOWN for one in asked.body.resources):
         unknown = ApiError(Errors.INVALID_REQUEST, "Unexpected resource type UNKNOWN")
@@ -199,6 +200,7 @@ def _altered(
     for one in asked.body.resources:
         error = ApiError()
         try:
+            check(one.configs)
             resource = _resource(one, asked.broker_id, str(asked.broker_id))
             admin.incremental_alter_configs(
                 {resource: changes(resource, one.configs)}, validate_only=asked.body.validate_only

@@ -83,6 +83,8 @@ _NODE: Final = broker("node_id")
 _FIND_COORDINATOR: Final = struct(
     FindCoordinatorRequest, is_transactional=Field("key_type", Translation(bool))
 )
+_KEY_TYPES: Final = (0, 1)
+"""Groups and transactional ids: FindCoordinatorRequest.CoordinatorType."""
 _COORDINATOR: Final = struct(
     FindCoordinatorResponse,
     coordinator=Field(
@@ -95,6 +97,13 @@ def _found(response: FindCoordinatorResponse) -> Values:
     """Translate the response to FindCoordinator. NONE has a message, too: its name."""
     message = message_of(ApiError(response.error))
     return {**_COORDINATOR.write(response), "error_message": message}
+
+
+def _find(body: Any) -> FindCoordinatorRequest:
+    if getattr(body, "key_type", 0) not in _KEY_TYPES:
+        raise RefusedRequest(_found(FindCoordinatorResponse(Errors.INVALID_REQUEST, None)))
+    request: FindCoordinatorRequest = _FIND_COORDINATOR.read(body)
+    return request
 
 
 def _read_sync(body: Any) -> SyncGroupRequest:
@@ -227,7 +236,7 @@ APIS: Final = (
     Api(8, range(9), _COMMIT, struct(OffsetCommitResponse, partitions=_ERRORS)),
     Api(9, range(2), _FETCH, _old_offsets),
     Api(9, range(2, 8), _FETCH, _OFFSETS),
-    Api(10, range(4), _FIND_COORDINATOR, Translation(write=_found)),
+    Api(10, range(4), _FIND_COORDINATOR._replace(read=_find), Translation(write=_found)),
     Api(11, range(8), _JOIN, _JOINED),
     Api(12, range(5), struct(HeartbeatRequest), struct(HeartbeatResponse)),
     Api(13, range(3), _LEAVE_OF_ONE, Translation(write=_one_left)),

@@ -87,9 +87,9 @@ def _metadata_request(body: Any) -> MetadataRequest:
         none: Values = {"brokers": (), "cluster_id": None, "controller_id": -1}
         raise RefusedRequest({**none, "topics": refused})
     request: MetadataRequest = _METADATA.read(body)
-    if not body.topics and body.__version__ == 0:
-        return msgspec.structs.replace(request, topics=None)
-    return request
+    is_all = body.topics is None or (not body.topics and body.__version__ == 0)
+    topics = None if is_all else tuple(dict.fromkeys(request.topics or ()))
+    return msgspec.structs.replace(request, topics=topics)
 
 
 _NAMED: Final = Translation(_read_name, lambda name: {"name": name, "topic_id": None})

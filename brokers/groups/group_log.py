@@ -71,7 +71,9 @@ class GroupLog:
         message = Message(self._address, self._address, self._appended, body)
         self._waiting[self._appended] = on_appended
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-        response = self._produces.produce(message, body, now_ms, wall_ms)
+        response = self._produces.produce(
+            message, body, now_ms, wall_ms, internal_topics_allowed=True
+        )
         self._on_append(body)
         if response is not None:
             self.on_response(message, response)

@@ -23,6 +23,7 @@ from klamm.cluster.data_requests import (
 )
 from klamm.cluster.records import Produced
 from klamm.cluster.requests import Message
+from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import TopicPartition
 
 Append = Callable[[TopicPartition, Partition, Produced, float, int], Appended]
@@ -40,6 +41,7 @@ _WITHOUT_START_OFFSET: Final = (
     Errors.RECORD_LIST_TOO_LARGE,
     Errors.CORRUPT_MESSAGE,
     Errors.KAFKA_STORAGE_ERROR,
+    Errors.INVALID_TOPIC_EXCEPTION,
 )
 """Errors with which ReplicaManager.appendToLocalLog gives no log start offset."""
 
@@ -71,7 +73,13 @@ class Produces:
         self.delayed = DelayedRequests(ProduceResponse)
 
     def produce(
-        self, request: Message, body: ProduceRequest, now_ms: float, wall_ms: int
+        self,
+        request: Message,
+        body: ProduceRequest,
+        now_ms: float,
+        wall_ms: int,
+        *,
+        internal_topics_allowed: bool = False,
     ) -> ProduceResponse | None:
         """Append the records of a request; return the response.
 
@@ -80,12 +88,18 @@ class Produces:
         """
         if body.acks not in _ACKS:
             return ProduceResponse(
-                {tp: ProducedPartition(self._invalid_acks(tp)) for tp in body.partitions}
+                {
+                    tp: ProducedPartition(self._unless_unknown(tp, Errors.INVALID_REQUIRED_ACKS))
+                    for tp in body.partitions
+                }
             )
         answers: dict[TopicPartition, ProducedPartition] = {}
         required: dict[TopicPartition, int] = {}
         for tp, produced in body.partitions.items():
-            if error := self._check(tp, body.acks):
+            error = self._check(tp, body.acks)
+            if is_internal(tp.topic) and not internal_topics_allowed:
+                error = self._unless_unknown(tp, Errors.INVALID_TOPIC_EXCEPTION)
+            if error:
                 answers[tp] = self._refused(tp, error)
                 continue
             partition = self._partitions[tp]
@@ -119,9 +133,9 @@ class Produces:
         """
         return self._check(tp, acks=-1)
 
-    def _invalid_acks(self, tp: TopicPartition) -> Errors:
+    def _unless_unknown(self, tp: TopicPartition, error: Errors) -> Errors:
         is_unknown = tp not in self._partitions and self._not_hosted(tp) is _UNKNOWN
-        return _UNKNOWN if is_unknown else Errors.INVALID_REQUIRED_ACKS
+        return _UNKNOWN if is_unknown else error
 
     def _refused(self, tp: TopicPartition, error: Errors) -> ProducedPartition:
         partition = self._partitions.get(tp)

@@ -224,7 +224,6 @@ def test_configs_of_a_topic_are_set_deleted_replaced_and_described(server: Clust
         (INCREMENTAL_ALTER_CONFIGS, [entry("retention.ms", None)], "Null value not supported for"),
         (INCREMENTAL_ALTER_CONFIGS, both + both, "Error due to duplicate config keys"),
         (INCREMENTAL_ALTER_CONFIGS, [entry("retention.ms", "1", operation=2)], "Config value app"),
-        (ALTER_CONFIGS, [entry("retention.ms", None)], "Null value not supported for"),
     ):
         code, words = change(key, 1, entries)
         assert (code, str(words)[: len(message)]) == ("invalid_request", message)

@@ -12,7 +12,7 @@ import pytest
 from klamm.brokers.config import broker_config
 from klamm.brokers.logs.records import Record, encode_batch
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.data_requests import ProduceRequest
+from klamm.cluster.data_requests import ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.group_requests import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -35,6 +35,7 @@ from klamm.cluster.group_requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import (
     Address,
     CreateTopicsRequest,
@@ -693,13 +694,30 @@ def test_groups_that_cannot_be_loaded_are_none(
     groups = Groups(segments=tmp_path)
     assert groups.commit() is Errors.NONE
     unknown = encode_batch([Record(groups.network.clock.now_ms(), b"\0\x09", b"")])
-    groups.network.request(BROKER, ProduceRequest(1, 1_000, {OFFSETS: unknown}), CLIENT)
+    body = ProduceRequest(1, 1_000, {OFFSETS: unknown})
+    message = Message(CLIENT, Address("broker", BROKER), 1, body)
+    produces = groups.network.brokers[BROKER].replica_manager.leaders.produces
+    appended = produces.produce(message, body, 0, 0, internal_topics_allowed=True)
+    assert appended is not None and appended.partitions[OFFSETS].error is Errors.NONE
     groups.lead(leader=2, leader_epoch=4)
     groups.lead(leader_epoch=5)
     [record] = [one for one in caplog.records if one.levelname == "ERROR"]
     assert "Unknown group metadata message version: 9" in record.getMessage()
     assert groups.state() == ("Dead", 0)
     assert groups.commit() is Errors.NONE
+
+
+def test_clients_do_not_produce_to_internal_topics(groups: Groups) -> None:
+    other = TopicPartition(OFFSETS.topic, 99)
+    records = CountedBatch(1, 100)
+    body = ProduceRequest(1, 1_000, {OFFSETS: records, other: records})
+    answer = groups.answer(groups.send(body))
+    assert answer == ProduceResponse(
+        {
+            OFFSETS: ProducedPartition(Errors.INVALID_TOPIC_EXCEPTION),
+            other: ProducedPartition(Errors.UNKNOWN_TOPIC_OR_PARTITION),
+        }
+    )
 
 
 def test_listing(groups: Groups) -> None:

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v0 import MetadataRequest as MetadataRequestV0
 from kio.schema.metadata.v0 import MetadataResponse as MetadataResponseV0
 from kio.schema.metadata.v1 import MetadataRequest as MetadataRequestV1
+from kio.schema.metadata.v1.request import MetadataRequestTopic
 from kio.schema.metadata.v11 import MetadataResponse as MetadataResponseV11
 
 from klamm.cluster.api_errors import Errors
@@ -129,6 +130,11 @@ def requested(body: MetadataRequestV0 | MetadataRequestV1) -> Any:
 
 def test_an_empty_list_of_topics_means_all_topics_only_in_version_0() -> None:
     assert requested(MetadataRequestV0(topics=())) == MetadataRequest(None, True)
+
+
+def test_topics_named_twice_are_described_once() -> None:
+    topics = tuple(MetadataRequestTopic(name=name) for name in ("u", "t", "u"))
+    assert requested(MetadataRequestV1(topics=topics)) == MetadataRequest(("u", "t"), True)
 
 
 def test_an_empty_list_of_topics_means_no_topic_from_version_1_on() -> None:

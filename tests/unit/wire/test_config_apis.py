@@ -235,6 +235,15 @@ def test_incremental_changes_that_are_refused(
     assert admin.changed == []
 
 
+def test_operations_are_checked_before_the_broker_id(admin: PlayedAdmin) -> None:
+    for change, why in (
+        (("a", None), "Null value not supported for : SET:a"),
+        (("a", "1"), "Unexpected broker id, expected 1, but received 2"),
+    ):
+        refused = (Errors.INVALID_REQUEST, why)
+        assert altered(admin, alteration(BROKER, "2", change)) == refused
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "why"),
     [
@@ -328,8 +337,9 @@ def test_all_overrides_are_replaced(admin: PlayedAdmin) -> None:
 
 def test_overrides_are_not_replaced_by_nulls(admin: PlayedAdmin) -> None:
     body = alteration(TOPIC, "t", ("a", None), ("b", "1"), ("c", None))
-    why = "Null value not supported for : a,c"
-    assert altered(admin, body, key=33) == (Errors.INVALID_REQUEST, why)
+    body.resources += alteration(TOPIC, "u", ("a", "1")).resources
+    answers = answer(admin, 33, body)["responses"]
+    assert [one["error_code"] for one in answers] == [Errors.UNKNOWN_SERVER_ERROR] * 2
     assert admin.changed == []
 
 

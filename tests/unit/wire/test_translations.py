@@ -536,6 +536,18 @@ def test_a_coordinator_has_the_message_of_its_error(error: Errors, message: str)
     assert (found["error_message"], found["node_id"]) == (message, -1)
 
 
+@pytest.mark.parametrize(("key_type", "is_transactional"), [(0, False), (1, True), (2, None)])
+def test_types_of_coordinators(key_type: int, is_transactional: bool | None) -> None:
+    values = {"key": "g", "key_type": key_type}
+    if is_transactional is None:
+        with pytest.raises(RefusedRequest) as refused:
+            request(10, 3, values)
+        assert refused.value.values["error_code"] is Errors.INVALID_REQUEST
+    else:
+        assert request(10, 3, values).is_transactional is is_transactional
+    assert request(10, 0, values).is_transactional is False
+
+
 def test_a_topic_that_is_created_elsewhere_has_an_empty_message() -> None:
     for error, message in ((Errors.NOT_CONTROLLER, ""), (Errors.REQUEST_TIMED_OUT, None)):
         answer = response(19, 5, CreateTopicsResponse((CreatableTopicResult("t", error),)))
