@@ -289,3 +289,13 @@ def test_one_log_of_a_source_that_can_tell_is_enough(readings: list[Reading], ce
     _, of = total_column(asked, "", "offline_ms", Question.OFFLINE)
     assert callable(of)
     assert of({"source": "kafka logs", "offline_ms": 5, "undated": 0}) == cell
+
+
+@pytest.mark.parametrize(("runs", "is_listed"), [("r", False), ("ab", False), ("rr", True)])
+def test_starts_are_listed_if_a_cluster_was_started_again(runs: str, is_listed: bool) -> None:
+    of_start = {"source": "journal", "t_ms": 5, "detail": "x y", "first_epoch": 1, "last_epoch": 2}
+    starts = [{"run": run, **of_start} for run in runs]
+    answers = answers_of(starts=starts, marks=[], epochs=starts[:1])
+    page = replay_page(Replayed("x", None, [], {}), answers)
+    titles = [getattr(block, "title", "") for at in page.sections for block in at.blocks]
+    assert ("Starts of klamm up" in titles) is is_listed
