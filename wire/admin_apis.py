@@ -36,11 +36,11 @@ from klamm.wire.schema import Values, in_topics
 from klamm.wire.translations import (
     API_ERROR,
     ERROR,
-    NO_ERROR,
     Field,
     Translation,
     each,
     error_fields,
+    error_or_empty,
     listed_partitions,
     only,
     per_partition,
@@ -96,7 +96,7 @@ def _write_explained(error: ApiError) -> Values:
 
 
 def _write_top_level(error: ApiError) -> Values:
-    return NO_ERROR if error.error is Errors.NONE else _write_explained(error)
+    return error_or_empty(error) if error.error is Errors.NONE else _write_explained(error)
 
 
 def _write_elected(error: ApiError) -> Values:

@@ -52,6 +52,11 @@ class ListenerCall(NamedTuple):
 
 
 def api_error(error: KlammError) -> ApiError:
-    """Return the error of a response for an error of klamm's admin client."""
-    code = error.code if isinstance(error, AdminError) else Errors.UNKNOWN_SERVER_ERROR
-    return ApiError(code, error.message)
+    """Return the error of a response for an error of klamm's admin client.
+
+    As in 2.8.2, an unexpected error has no message, except what klamm does not support.
+    """
+    if not isinstance(error, AdminError):
+        return ApiError(Errors.UNKNOWN_SERVER_ERROR, error.message)
+    is_unexpected = error.code is Errors.UNKNOWN_SERVER_ERROR
+    return ApiError(error.code, None if is_unexpected else error.message)

@@ -26,7 +26,7 @@ from klamm.cluster.java_split import java_split
 from klamm.cluster.requests import ApiError, NewPartitions
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, milliseconds
-from klamm.wire.translations import NO_ERROR, error_fields
+from klamm.wire.translations import error_fields, error_or_empty
 from klamm.zk.znodes import DEFAULT_ENTITY
 
 MAX_WAIT_MS: Final = 60_000
@@ -225,7 +225,7 @@ def _described(admin: KafkaAdmin, broker_id: int, asked: Any, *, has_synonyms: b
     names = asked.configuration_keys
     return {
         **_named(asked),
-        **(NO_ERROR if error.error is Errors.NONE else error_fields(error)),
+        **error_or_empty(error),
         "configs": [
             _entry(resource, entry, has_synonyms=has_synonyms)
             for entry in entries

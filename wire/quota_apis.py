@@ -16,7 +16,7 @@ from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values
-from klamm.wire.translations import NO_ERROR, error_fields
+from klamm.wire.translations import error_fields, error_or_empty
 
 _EXACT, _DEFAULT, _ANY = range(3)
 _MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)
@@ -30,7 +30,7 @@ def _describe_client_quotas(admin: KafkaAdmin, asked: Asked) -> Values:
     except KlammError as error:
         return _refuse_describe_client_quotas(asked.body, api_error(error))
     return {
-        **NO_ERROR,
+        **error_or_empty(ApiError()),
         "entries": [
             {
                 "entity": _entity(entity),

@@ -17,7 +17,7 @@ from klamm.cluster.errors import KlammError
 from klamm.cluster.requests import ApiError
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values
-from klamm.wire.translations import NO_ERROR, error_fields
+from klamm.wire.translations import error_fields, error_or_empty
 
 _NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 _DISABLED: Final = ApiError(Errors.SECURITY_DISABLED, f"{_NO_AUTHORIZER}.")
@@ -54,11 +54,11 @@ def _describe_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
     except KlammError as error:
         return _refuse_describe_scram_credentials(asked.body, api_error(error))
     return {
-        **NO_ERROR,
+        **error_or_empty(ApiError()),
         "results": [
             {
                 "user": user,
-                **error_fields(found.error),
+                **error_or_empty(found.error),
                 "credential_infos": [
                     {"mechanism": mechanism.type, "iterations": iterations}
                     for mechanism, iterations in found.iterations.items()
@@ -89,7 +89,7 @@ def _alter_scram_credentials(admin: KafkaAdmin, asked: Asked) -> Values:
             results = admin.user_scram_credentials.alter(upsertions, deletions)
         except KlammError as error:
             results = dict.fromkeys(users, api_error(error))
-    return {"results": [{"user": user, **error_fields(one)} for user, one in results.items()]}
+    return {"results": [{"user": user, **error_or_empty(one)} for user, one in results.items()]}
 
 
 def _refuse_alter_scram_credentials(body: Any, error: ApiError) -> Values:

@@ -228,8 +228,17 @@ _API_ERROR: Final = struct(ApiError, message="error_message")
 API_ERROR: Final = _API_ERROR._replace(read=_read_api_error)
 error_fields: Final = API_ERROR.write
 """Returns the fields of an error in a response."""
-NO_ERROR: Final = {"error_code": Errors.NONE, "error_message": ""}
-"""A success in responses whose message Kafka does not set: it is empty then, not null."""
+
+
+def error_or_empty(error: ApiError) -> Values:
+    """Return the fields of an error where the message of a success is empty, not null.
+
+    So it is in responses whose message Kafka does not set.
+    """
+    is_none = error.error is Errors.NONE
+    return error_fields(ApiError(message="") if is_none else error)
+
+
 _ADDRESS: Final = Translation(
     lambda message: (EndPoint(message.host, message.port),),
     lambda end_points: {"host": end_points[0].host, "port": end_points[0].port},

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from klamm.admin.configs.config_resource import USERS, ConfigResource
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
-from klamm.admin.failures import admin_error
+from klamm.admin.failures import message_of
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.requests import ApiError
 from klamm.zk.kafka_zk_client import KafkaZkClient
@@ -30,6 +30,9 @@ MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
 _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
 _EMPTY_NAME: Final = "Username must not be empty"
+_FAILED: Final = ApiError(
+    Errors.UNKNOWN_SERVER_ERROR, message_of(ApiError(Errors.UNKNOWN_SERVER_ERROR))
+)
 _PASSWORD: Final = re.compile(r"(?:iterations=([0-9]*),)?password=(.*)")
 
 
@@ -182,8 +185,7 @@ class UserScramCredentials:
             if mechanism.name in configs:
                 credential = parse_credential(configs[mechanism.name])
                 if credential is None:
-                    malformed = admin_error(ApiError(Errors.UNKNOWN_SERVER_ERROR))
-                    return _refused(malformed.code, malformed.message)
+                    return DescribedUser(_FAILED)
                 iterations[mechanism] = credential.iterations
         if not iterations:
             text = f"Attempt to describe a user credential that does not exist: {user}"
@@ -224,6 +226,8 @@ class UserScramCredentials:
                 return ApiError(Errors.RESOURCE_NOT_FOUND, text)
         for one in upsertions:
             mechanism = _BY_TYPE[one.mechanism]
+            if not one.salted_password:
+                return _FAILED  # Java makes no key of nothing.
             credential = credential_of(mechanism, one.salt, one.salted_password, one.iterations)
             configs[mechanism.name] = credential.text
         self._configs.change(_resource(user), configs)

@@ -78,6 +78,16 @@ def test_a_users_znode_has_its_encoded_name(client: KafkaZkClient, name: str, zn
     assert users.describe(None) == users.describe([name]) == {name: described}
 
 
+def test_an_empty_salted_password_is_no_credential(users: UserScramCredentials) -> None:
+    empty = CredentialUpsertion("c", SHA_256.type, 4_096, b"salt", b"")
+    results = users.alter([set_to("d"), empty], [])
+    assert {user: result.error for user, result in results.items()} == {
+        "d": Errors.NONE,
+        "c": Errors.UNKNOWN_SERVER_ERROR,
+    }
+    assert users.configs("c") == {}
+
+
 def test_users_are_described(client: KafkaZkClient, users: UserScramCredentials) -> None:
     client.set_or_create_entity_configs(USERS, "A", {"producer_byte_rate": "5"})
     client.set_or_create_entity_configs(USERS, "a%2B", {SHA_512.name: "salt=eA==,iterations=1"})

@@ -142,7 +142,7 @@ def test_credentials_are_described(
             {
                 "user": "a",
                 "error_code": Errors.NONE,
-                "error_message": None,
+                "error_message": "",
                 "credential_infos": [
                     {"mechanism": 1, "iterations": 4_096},
                     {"mechanism": 2, "iterations": 8_192},
@@ -174,7 +174,7 @@ def test_the_controller_changes_credentials(admin: Played) -> None:
     admin.answer = {"a": ApiError(), "b": ApiError(Errors.RESOURCE_NOT_FOUND, "none")}
     assert answer(admin, 51, changes()) == {
         "results": [
-            {"user": "a", "error_code": Errors.NONE, "error_message": None},
+            {"user": "a", "error_code": Errors.NONE, "error_message": ""},
             {"user": "b", "error_code": Errors.RESOURCE_NOT_FOUND, "error_message": "none"},
         ]
     }
