@@ -10,7 +10,7 @@ from klamm.cluster.requests import Address, Disconnected, Message
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.network import LinkFault, Traffic, effect_of, one_way
 from klamm.runtime.request_faults import RequestFault
-from klamm.runtime.transport import RoutedTransport, SimulatedTransport
+from klamm.runtime.transport import RequestClient, RoutedTransport, SimulatedTransport
 from tests.sim.faults import degraded
 
 CLIENT, OTHER_CLIENT, BROKER = Address("client", 1), Address("client", 2), Address("broker", 1)
@@ -72,6 +72,18 @@ def deliver_all(transport: SimulatedTransport, clock: VirtualClock) -> None:
     while (due_ms := transport.next_due_ms()) is not None:
         clock.advance_to(max(due_ms, clock.monotonic_ms()))
         transport.deliver_due()
+
+
+def test_a_response_that_nobody_waits_for_any_more_is_dropped() -> None:
+    transport, asked = RoutedTransport(), list[Message]()
+    transport.register(BROKER, asked.append)
+    client = RequestClient(CLIENT)
+    waiting = client.send(transport, BROKER, ProduceRequest(1, 1000, {}))
+    client.send(transport, BROKER, ProduceRequest(1, 1000, {}))
+    for message in reversed(asked):
+        transport.send(Message(BROKER, message.source, message.correlation_id, ProduceResponse({})))
+    assert waiting.result(0) == ProduceResponse({})
+    assert [message.correlation_id for message in asked] == [1, 2]
 
 
 def test_messages_of_a_dead_broker_arrive_before_its_disconnection() -> None:

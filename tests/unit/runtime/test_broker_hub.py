@@ -131,6 +131,31 @@ def test_the_thread_ends_with_an_actor_on_which_others_depend() -> None:
         hub.close()
 
 
+@pytest.mark.parametrize("how", ["held", "closed"])
+def test_an_event_in_progress_ends_before_the_thread_is_held_or_closed(how: str) -> None:
+    hub, began, may_end = BrokerHub(WallClock()), threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def event() -> None:
+        began.set()
+        seen.append(may_end.wait(WAIT_S))
+
+    hub.start()
+    hub.add(Calls(ONE))
+    hub.post(ONE, event)
+    assert began.wait(WAIT_S)
+    threading.Timer(0.05, may_end.set).start()
+    if how == "held":
+        with hub.held():
+            assert seen == [True]
+    hub.close()
+    assert seen == [True]
+
+
+def test_a_hub_that_was_never_started_can_be_closed() -> None:
+    BrokerHub(WallClock()).close()
+
+
 def test_a_paused_actor_runs_its_events_when_it_is_resumed(hub: BrokerHub) -> None:
     seen: list[int] = []
     actor = Calls(ONE)

@@ -12,7 +12,7 @@ import pytest
 from klamm.brokers.storage.disk import LocalDisk, StrPath
 from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import JournalRow, Kind
-from klamm.cluster.rotated_names import UNFINISHED
+from klamm.cluster.rotated_names import UNFINISHED, rotated_name
 from klamm.runtime.archive import Archive, Rotation
 from klamm.runtime.clock import WallClock
 from klamm.runtime.journal import FileJournal, read_journal
@@ -154,6 +154,37 @@ def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_pa
     Archive(Rotation(retention_ms=0)).tidy_now(path)
     assert rotated(path) == kept[-1:]  # its name has the offset at which the current file begins
     file.close()
+
+
+def test_only_files_of_the_log_itself_are_compressed_or_deleted(tmp_path: Path) -> None:
+    path, other = tmp_path / "some.log", tmp_path / "some.log.1"
+    plain = [rotated_name(log.name, 100) for log in (path, other)]
+    drafts = [f"{name}{UNFINISHED}" for name in plain]
+    for name in (*plain, *drafts, f"{plain[1]}.gz", rotated_name(other.name, 50)):
+        (tmp_path / name).write_bytes(gzip.compress(b"line\n"))
+    Archive(Rotation(retention_bytes=0, retention_ms=0)).tidy_now(path)
+    left = [plain[1], drafts[1], f"{plain[1]}.gz", rotated_name(other.name, 50), f"{plain[0]}.gz"]
+    assert sorted(os.listdir(tmp_path)) == sorted(left)
+
+
+class ClosingDisk(LocalDisk):
+    """A disk on which an archive is closed as soon as it has begun to compress a file."""
+
+    archive: Archive
+
+    def create(self, path: StrPath, size_bytes: int = 0) -> None:
+        super().create(path, size_bytes)
+        self.archive.close()
+
+
+def test_a_compression_that_is_interrupted_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    names = [rotated_name("some.log", end) for end in (5, 10)]
+    for name in names:
+        (tmp_path / name).write_bytes(b"line\n")
+    disk = ClosingDisk()
+    disk.archive = Archive(SMALL, disk)
+    disk.archive.tidy_now(tmp_path / "some.log")
+    assert sorted(os.listdir(tmp_path)) == names
 
 
 def test_files_of_a_log_that_is_not_written_expire_too(tmp_path: Path) -> None:

@@ -143,6 +143,15 @@ def test_the_end_of_a_broker_that_failed_is_awaited_once(nodes: RunningNodes) ->
     nodes.await_end(1)
 
 
+def test_nobody_needs_to_hear_of_changes() -> None:
+    nodes = RunningNodes()
+    started = nodes.add(1, node())
+    nodes.on_started(1)
+    assert started.done()
+    nodes.take(1)
+    assert not nodes
+
+
 def test_a_controlled_shutdown_is_over_once(nodes: RunningNodes) -> None:
     nodes.on_drained(1)
     drained = nodes.drain_of(1)

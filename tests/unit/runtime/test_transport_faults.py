@@ -422,6 +422,19 @@ def test_a_delay_is_added_and_a_reordered_message_may_be_very_late() -> None:
     assert any(late)
 
 
+def test_a_repeated_message_may_arrive_after_later_ones() -> None:
+    overtaken = 0
+    for seed in range(20):
+        network = Simulated(LinkFault(links=LINK, repetition=1.0), seed=seed)
+        for number in range(3):
+            network.transport.send(numbered(number))
+        network.run()
+        numbers = network.numbers()
+        assert sorted(numbers) == [0, 0, 1, 1, 2, 2]
+        overtaken += numbers != sorted(numbers)
+    assert overtaken
+
+
 def test_messages_in_flight_are_seen_by_link_and_delivered_one_by_one() -> None:
     network = Simulated()
     for number in range(3):
