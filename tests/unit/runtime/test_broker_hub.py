@@ -153,7 +153,9 @@ def test_an_event_in_progress_ends_before_the_thread_is_held_or_closed(how: str)
 
 
 def test_a_hub_that_was_never_started_can_be_closed() -> None:
-    BrokerHub(WallClock()).close()
+    hub = BrokerHub(WallClock())
+    hub.close()
+    assert not hub.errors
 
 
 def test_a_paused_actor_runs_its_events_when_it_is_resumed(hub: BrokerHub) -> None:
@@ -288,6 +290,7 @@ def test_a_client_hears_of_the_end_of_a_broker_that_it_has_sent_to(clients: Clie
     wait_until(lambda: clients.sent)
     clients.transport.unregister(ONE)
     wait_until(lambda: clients.client.received)
+    assert clients.client.received == [Message(ONE, CLIENT, -1, Disconnected())]
 
 
 def test_a_condition_is_checked_now_and_after_each_event(clients: Clients) -> None:

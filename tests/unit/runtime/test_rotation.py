@@ -156,10 +156,25 @@ def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_pa
     file.close()
 
 
+@pytest.mark.parametrize(
+    ("retention_bytes", "retention_ms", "left"), [(0, -1, 1), (-1, 0, 1), (-1, -1, 3)]
+)
+def test_a_retention_of_zero_keeps_the_newest_file(
+    tmp_path: Path, retention_bytes: int, retention_ms: int, left: int
+) -> None:
+    path = tmp_path / "some.log"
+    for end in (5, 10, 15):
+        (tmp_path / rotated_name(path.name, end)).write_bytes(b"line\n")
+    rotation = Rotation(retention_bytes=retention_bytes, retention_ms=retention_ms)
+    Archive(rotation).tidy_now(path)
+    assert [one.end for one in rotated(path)] == [5, 10, 15][-left:]
+
+
 def test_only_files_of_the_log_itself_are_compressed_or_deleted(tmp_path: Path) -> None:
     path, other = tmp_path / "some.log", tmp_path / "some.log.1"
     plain = [rotated_name(log.name, 100) for log in (path, other)]
     drafts = [f"{name}{UNFINISHED}" for name in plain]
+    drafts.append(f"{rotated_name(path.name, 50)}{UNFINISHED}")
     for name in (*plain, *drafts, f"{plain[1]}.gz", rotated_name(other.name, 50)):
         (tmp_path / name).write_bytes(gzip.compress(b"line\n"))
     Archive(Rotation(retention_bytes=0, retention_ms=0)).tidy_now(path)
@@ -194,7 +209,12 @@ def test_files_of_a_log_that_is_not_written_expire_too(tmp_path: Path) -> None:
     for _ in range(3):
         file.append(b"x" * 99 + b"\n")
         file.flush()
-    wait_until(lambda: [one.is_compressed for one in rotated(path)] == [True] * 3)
+    # When the archive has come to the other log, only a recheck is left for this one.
+    other = tmp_path / "other.log"
+    other.with_name(rotated_name(other.name, 5)).write_bytes(b"line\n")
+    archive.tidy(other)
+    wait_until(lambda: [one.is_compressed for one in rotated(other)] == [True])
+    assert [one.is_compressed for one in rotated(path)] == [True] * 3
     for one in rotated(path):
         os.utime(tmp_path / one.name, (0, 0))
     wait_until(lambda: len(rotated(path)) == 1)
