@@ -50,6 +50,7 @@ def test_of_very_many_damaged_lines_the_first_are_named(tmp_path: Path, capsys: 
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 11
     assert warnings[-1].endswith("11: not a row; further damage is not shown")
+    assert [line for line in warnings if "further" in line] == warnings[-1:]
 
 
 @pytest.mark.slow

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from klamm.cli.main import main
+from klamm.cluster.errors import KlammError
+from klamm.replay.generate.options import Format, HistoryOptions, Planted
 from tests.serving import without_slowness
 
 SMALL = ["--partitions", "50", "--events", "3000", "--seed", "3"]
@@ -69,3 +72,38 @@ def test_help_says_which_kinds_a_format_holds(capsys: pytest.CaptureFixture[str]
     assert "journal illegal, gap, duplicate, unclean, two-controllers, late-write" in words
     assert "zookeeper gap, unclean, two-controllers, late-write, leaderless, stuck" in words
     assert "controller-log two-controllers, stuck, damaged" in words
+
+
+EVERY_OPTION = (
+    "--partitions 5 --events 6 --failure-rate 0.5 --seed 7 --plant gap=2 --brokers 8 "
+    "--partitions-per-topic 9 --skew 0.25 --restarts 3 --format parquet"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "written_as"),
+    [
+        ([], HistoryOptions(1_000, 100_000), Format.JOURNAL),
+        (
+            EVERY_OPTION.split(),
+            HistoryOptions(5, 6, 0.5, 7, {Planted.GAP: 2}, 8, 9, 0.25, 3),
+            Format.PARQUET,
+        ),
+    ],
+)
+def test_every_option_says_something_of_the_history(
+    tmp_path: Path,
+    arguments: list[str],
+    options: HistoryOptions,
+    written_as: Format,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def generate(*given: Any, on_rows: Any) -> None:
+        asked.append(given)
+        raise KlammError("enough")
+
+    monkeypatch.setattr("klamm.replay.generate.generate.generate", generate)
+    assert run("--out", str(tmp_path / "made"), *arguments) == 1
+    assert asked == [(options, written_as, tmp_path / "made")]

@@ -186,3 +186,16 @@ def test_an_interrupted_run_leaves_nothing(journal: Path, tmp_path: Path) -> Non
     assert errors.splitlines()[-1] == "Interrupted"
     assert list(temporary.iterdir()) == []
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("answers")] == []
+
+
+@pytest.mark.parametrize(("limit", "more"), [(2, True), (3, False), (4, False)])
+def test_a_query_gives_rows_up_to_its_limit(
+    limit: int, more: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(b"".join(ROW.replace(b'"seq":1', b'"seq":%d' % n) for n in (1, 2, 3)))
+    args = ["replay", "sql", "SELECT seq FROM events ORDER BY 1", str(journal), "--json"]
+    assert main([*args, "--limit", str(limit)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = [[n] for n in range(1, min(limit, 3) + 1)]
+    assert found == {"columns": ["seq"], "rows": rows, "more": more}
