@@ -29,6 +29,11 @@ def test_it_says_what_it_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert without_slowness(said.err) == ""
     assert {path.name for path in out.iterdir()} == {"journal.jsonl", "planted.json"}
     assert (out / "journal.jsonl").read_bytes().count(b"\n") == 3_000
+    anomalies = json.loads((out / "planted.json").read_text())["anomalies"]
+    assert sorted(found["kind"] for found in anomalies) == ["gap", "illegal", "illegal"]
+    for found in anomalies:
+        ((file, line),) = (place.values() for place in found["places"])
+        assert file == "journal.jsonl" and 0 < line <= 3_000
 
 
 def test_it_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from klamm.placement.pools import (
     TopicRule,
     ViolationKind,
     brokers_for_topic,
+    legal_brokers,
     topics_without_pool,
     violations,
 )
@@ -178,3 +179,20 @@ def test_racks_of_only_some_brokers_are_refused_unless_racks_do_not_count() -> N
     kinds = {one.kind for one in violations(POOLS, mixed, RackAwareMode.DISABLED)}
     assert kinds == {ViolationKind.MISSING_BROKER}
     assert plan_moves(POOLS, mixed, PlanOptions(rack_mode=RackAwareMode.DISABLED)).moves == ()
+
+
+@pytest.mark.parametrize(
+    ("racks", "mode", "legal"),
+    [
+        ((None, None), RackAwareMode.ENFORCED, {1: 1, 2: 2}),
+        (("a", "a"), RackAwareMode.ENFORCED, {1: "a", 2: "a"}),
+        (("a", "a"), RackAwareMode.DISABLED, {1: 1, 2: 2}),
+        (("a", None), RackAwareMode.SAFE, {1: 1, 2: 2}),
+    ],
+)
+def test_a_broker_without_a_rack_is_in_a_rack_of_its_own(
+    racks: tuple[str | None, str | None], mode: RackAwareMode, legal: dict[int, str | int]
+) -> None:
+    found = legal_brokers([BrokerMetadata(2, racks[1]), BrokerMetadata(1, racks[0])], mode)
+    assert (found.ids, found.racks) == ((1, 2), legal)
+    assert found.racks_to_use(3) == len(set(legal.values()))
