@@ -707,6 +707,17 @@ def test_a_topic_that_any_step_creates_can_exist(step: str) -> None:
             drill_of(f"{lines}{count or 4}\n")
 
 
+def test_a_topic_has_as_many_partitions_as_brokers_give_it_by_default() -> None:
+    head = HEAD.replace("brokers: 3", "brokers: 3, config: {num.partitions: 2}")
+    lines = "  - run: topics --zookeeper {zk} --create --topic new\n  - kill: leader of new-"
+    assert parse_drill(f"{head}{lines}1\n", "d.yaml").steps
+    with pytest.raises(UsageError, match="topic new has no partition 2"):
+        parse_drill(f"{head}{lines}2\n", "d.yaml")
+    altered = "  - run: topics --zookeeper {zk} --alter --topic t --config retention.ms=1\n"
+    with pytest.raises(UsageError, match="topic t has no partition 1"):
+        parse_drill(f"{head}{altered}  - kill: leader of t-1\n", "d.yaml")
+
+
 MOVES = (
     "reassign: {t-0: [1, 2]}",
     "set_topic_partitions: {t-0: [2, 0]}",
@@ -904,6 +915,7 @@ def test_a_deletion_or_a_reassignment_that_a_step_may_cause_can_be_expected() ->
     deleted = "  - until: {deleted: t}\n  - expect: {journal: {kind: topic_deleted, topic: t}}\n"
     for step in (
         "run: topics --zookeeper {zk} --delete --topic t.*",
+        "run: topics --zookeeper {zk} --delete --topic t(",
         "create_znode: {/admin/delete_topics/t: null}",
         "delete_znode: [/brokers/topics/t]",
     ):
@@ -936,6 +948,11 @@ POSSIBLE = (
     "set_znode: {/kafka-acl/x: 1}",
     "set_topic_partitions: {t-0: [0, 2]}\n  - cancel_reassignment: [t-0]",
     "cancel_reassignment: [t-0]\n    expect: {exit_code: 1}",
+    "create_znode: {/brokers/topics/new: 'not JSON'}\n    until: {offline_partitions: 7}",
+    "create_znode: {/brokers/topics/new: 'not JSON'}\n"
+    "  - run: topics --zookeeper {zk} --create --topic new --partitions 2\n"
+    "  - kill: leader of new-9",
+    "run: topics --zookeeper {zk} --alter --topic t( --partitions 2\n    until: {isr: {t-0: [2]}}",
     "run: topics --zookeeper {zk} --create --topic u --partitions 1 --replication-factor 9\n"
     "    expect: {exit_code: 1}",
     "run: topics --zookeeper {zk} --create --if-not-exists --topic t --partitions 1"

@@ -49,13 +49,28 @@ def test_the_last_entry_of_a_mapping_stays() -> None:
 def test_without_a_recovery_the_last_step_is_kept() -> None:
     found = shrunk(drill("kill: 0", "kill: 1", "until: {healthy: true}"), "drill")
     assert read(found)["steps"] == [{"until": {"healthy": True}}]
+    found = shrunk(drill("kill: 0", "kill: 1", "until: {healthy: true}"), "kill: 0")
+    assert read(found)["steps"] == [{"kill": 0}, {"until": {"healthy": True}}]
+
+
+def test_only_the_last_recovery_is_kept() -> None:
+    found = shrunk(drill("heal_all", "kill: 1", "heal_all", "wait: 30s"), "kill: 1")
+    assert read(found)["steps"] == [{"kill": 1}, "heal_all", {"wait": "30s"}]
+
+
+def test_a_step_that_only_a_topic_needs_goes_after_the_topic() -> None:
+    def fails(one: str) -> bool:
+        return "t: 1" not in one or "kill: 1" in one
+
+    found = shrink(drill("kill: 1", "kill: 2", "heal_all"), fails, needs_recovery=True)
+    assert read(found)["steps"] == ["heal_all"]
 
 
 def test_the_check_at_the_end_goes_with_the_recovery() -> None:
     text = drill("kill: 0", "kill: 1", "heal_all", "wait: 1s", more="checks: true\n")
     found = shrunk(text, "kill: 1", needs_recovery=False)
     assert read(found)["steps"] == [{"kill": 1}]
-    assert read(found)["checks"] is False
+    assert (read(found)["checks"], found.text.count("checks")) == (False, 1)
     found = shrunk(text, "kill: 1", "wait: 1s", needs_recovery=False)
     assert read(found)["steps"] == [{"kill": 1}, "heal_all", {"wait": "1s"}]
     assert read(found)["checks"] is True
@@ -103,6 +118,11 @@ def test_steps_inside_others_are_removed_one_by_one() -> None:
 def test_a_step_with_a_trigger_is_not_unwrapped() -> None:
     found = shrunk(drill("{at: 1s, steps: [kill: 0, kill: 1]}", "heal_all"), "kill: 1")
     assert read(found)["steps"] == [{"at": "1s", "steps": [{"kill": 1}]}, "heal_all"]
+    found = shrunk(drill("{at: 1s, steps: [kill: 0, kill: 1]}", "heal_all"), "at: 1s")
+    assert read(found)["steps"] == [{"at": "1s", "steps": [{"kill": 1}]}, "heal_all"], "not empty"
+    text = drill("{at: 1s, steps: [{at: 2s, steps: [kill: 0, kill: 1]}]}", "heal_all")
+    inner = {"at": "2s", "steps": [{"kill": 1}]}
+    assert read(shrunk(text, "kill: 1"))["steps"] == [{"at": "1s", "steps": [inner]}, "heal_all"]
 
 
 def test_the_number_of_runs_is_limited() -> None:
