@@ -154,6 +154,20 @@ def test_a_watch_armed_again_after_its_deletion_was_notified_is_kept(link: Link)
 
 
 @pytest.mark.parametrize("count", [FEW, MANY])
+def test_watches_of_a_new_session_tell_nothing_of_the_past(link: Link, count: int) -> None:
+    paths = fill(link, count)
+    link.store.read([GetData(path, watch=True) for path in paths])
+    link.expire()
+    write(link, SetData(paths[0], b"after"))
+    link.store.reopen()
+    results = link.store.read([GetData(path, watch=True) for path in paths])
+    assert results[0].data == b"after"
+    assert watch_events(link) == []
+    write(link, SetData(paths[-1], b"again"))
+    assert watch_events(link) == [WatchEvent(WatchKind.DATA_CHANGED, paths[-1])]
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
 def test_an_answer_that_comes_first_hides_no_event(link: Link, count: int) -> None:
     paths = fill(link, count)
     link.store.read([GetData(path, watch=True) for path in paths])

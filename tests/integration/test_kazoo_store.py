@@ -158,6 +158,15 @@ def test_a_chroot_is_created_with_null_data(zookeeper: EmbeddedZooKeeper, chroot
         session.close()
 
 
+def test_a_chroot_is_created_although_a_reply_is_lost(proxy: FaultProxy, chroot: str) -> None:
+    session = KazooSession(f"{proxied(proxy, chroot)}/a/b", TIMEOUT_MS)
+    proxy.lose_reply()
+    session.create_chroot()
+    [found] = KazooStore(session).read([Exists("/")])
+    session.close()
+    assert found.code is OK
+
+
 def test_a_chroot_below_an_ephemeral_is_an_error(store: KazooStore, chroot: str) -> None:
     ok(store, Create("/gone-soon", None, ephemeral=True))
     session = KazooSession(f"{chroot}/gone-soon/below", TIMEOUT_MS)
@@ -328,6 +337,31 @@ def test_lost_connections_are_events_not_log_lines(
     assert caplog.records == []
 
 
+def test_a_server_that_says_nothing_is_left_before_the_session_times_out(
+    proxy: FaultProxy, chroot: str
+) -> None:
+    session = KazooSession(proxied(proxy, chroot), TIMEOUT_MS, silence_limit_ms=600)
+    events: list[StoreEvent] = []
+    session.add_listener(events.append)
+    proxy.pause()
+    dropped = SessionEvent(SessionState.DISCONNECTED)
+    wait_until(lambda: events, 5, "the silent connection to be dropped")
+    session.abandon()
+    assert events == [dropped]
+
+
+def test_a_call_gives_up_when_the_connection_is_lost_for_too_long(
+    proxy: FaultProxy, chroot: str
+) -> None:
+    session = KazooSession(proxied(proxy, chroot), TIMEOUT_MS, lost_limit_ms=200)
+    store = KazooStore(session)
+    ok(store, Create("/a", None))
+    proxy.down()
+    with pytest.raises(ZooKeeperUnavailable, match=r"lost for more than 0\.2 s"):
+        store.write([[Delete("/a")]])
+    session.abandon()
+
+
 def _close(session: KazooSession, proxy: FaultProxy) -> None:
     session.close()
 
@@ -422,6 +456,37 @@ def test_the_end_of_a_session_releases_who_waits_for_it(
     reader.join(20)
     assert codes == [ResultCode.SESSIONEXPIRED]
     assert store.session_id != 0
+
+
+def test_closing_ends_a_reopening_that_waits(proxy: FaultProxy, chroot: str) -> None:
+    session = KazooSession(proxied(proxy, chroot), TIMEOUT_MS)
+    thief = KazooClient(proxy.address, client_id=session._client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
+    wait_until(lambda: session._dead, what="expiry")
+    proxy.down()
+    begun = threading.Event()
+
+    def wait(completion: Completion) -> None:
+        begun.set()
+        completion.wait()
+
+    reopening = threading.Thread(target=lambda: session.reopen(wait))
+    reopening.start()
+    assert begun.wait(20)
+    session.close()
+    reopening.join(20)
+    assert not reopening.is_alive()
+
+
+def test_a_suspended_session_can_be_closed(
+    zookeeper_client: KazooClient, chroot: str, store: KazooStore, session: KazooSession
+) -> None:
+    ok(store, Create("/mine", None, ephemeral=True))
+    session.suspend()
+    session.close()
+    assert zookeeper_client.exists(chroot[chroot.index("/") :] + "/mine") is None
 
 
 def test_abandoning_sends_no_close(
