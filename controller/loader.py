@@ -15,7 +15,7 @@ import msgspec
 from klamm.admin.topics.topics import new_topic_id
 from klamm.cluster.types import Broker, ReplicaAssignment, TopicIdReplicaAssignment
 from klamm.controller.events import BrokerChange
-from klamm.controller.state_change_log import scala_set
+from klamm.controller.state_change_log import scala_hash_set, scala_set
 from klamm.statemachines.partition_transitions import initialize_partition_states
 from klamm.zk.kafka_zk_client import Decoded, RegisteredBroker
 from klamm.zk.store import Exists
@@ -55,7 +55,7 @@ def initialize_controller_context(controller: KafkaController) -> None:
         controller.channels.add_broker(broker_id)
     log.info(f"Currently active brokers in the cluster: {scala_set(brokers.values)}")
     log.info("Currently shutting brokers in the cluster: HashSet()")
-    log.info(f"Current list of topics in the cluster: {scala_set(topics)}")
+    log.info(f"Current list of topics in the cluster: {scala_hash_set(topics)}")
 
 
 def read_live_brokers(controller: KafkaController) -> Decoded[int, RegisteredBroker]:
@@ -107,6 +107,8 @@ def watch_brokers(controller: KafkaController, broker_ids: list[int]) -> None:
 def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdReplicaAssignment]:
     """Read and watch the znodes of ``topics``, and assign topic ids where they are missing.
 
+    The context has these ids, but not the topics that are returned.
+
     A topic with a malformed znode is removed from the context, but the znode stays watched, so that
     the topic is loaded once the znode has been repaired. With the quirk
     malformed_znode_fails_the_event, MalformedZNode is raised instead.
@@ -117,8 +119,8 @@ def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdR
     _quarantine_duplicate_ids(controller, found)
     if found.malformed or found.missing:
         context.set_all_topics(context.all_topics.difference(topics).union(found.values))
-    loaded = _with_topic_ids(controller, list(found.values.values()))
-    for topic in loaded:
+    loaded = list(found.values.values())
+    for topic in _with_topic_ids(controller, loaded):
         if topic.topic_id is not None:
             context.add_topic_id(topic.topic, topic.topic_id)
     return loaded

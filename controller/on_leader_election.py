@@ -84,27 +84,29 @@ def resume_preferred_replica_elections(controller: KafkaController) -> None:
     Also watch for the creation of the znode.
     """
     asked = _read(controller)
-    if asked is None:
-        controller.events.put_caused(ReplicaLeaderElection())
-        return
     context, log = controller.context, controller.log
+    undergoing = () if asked is None else asked.partitions
     done = [
         tp
-        for tp in asked.partitions
+        for tp in undergoing
         if not (replicas := context.partition_replica_assignment(tp))
         or leader_of(controller, tp) == replicas[0]
     ]
-    open_ = [tp for tp in asked.partitions if tp not in set(done)]
+    open_ = [tp for tp in undergoing if tp not in set(done)]
     deleted = [tp for tp in open_ if tp.topic in context.topics_to_be_deleted]
     pending = [tp for tp in open_ if tp.topic not in context.topics_to_be_deleted]
-    log.info(f"Partitions undergoing preferred replica election: {_names(asked.partitions)}")
+    log.info(f"Partitions undergoing preferred replica election: {_names(undergoing)}")
     log.info(f"Partitions that completed preferred replica election: {_names(done)}")
     log.info(
         "Skipping preferred replica election for partitions due to topic deletion: "
         f"{_names(deleted)}"
     )
     log.info(f"Resuming preferred replica election for partitions: {_names(pending)}")
-    _elect_and_delete(controller, asked, _with_leadership(controller, pending))
+    if asked is None:
+        _elect_preferred(controller, (), ElectionTrigger.ZK)
+        controller.events.put_caused(ReplicaLeaderElection())
+    else:
+        _elect_and_delete(controller, asked, _with_leadership(controller, pending))
 
 
 def _elect_and_delete(

@@ -14,7 +14,7 @@ from klamm.cluster.types import TopicIdReplicaAssignment, TopicPartition
 from klamm.controller.events import PartitionModifications, TopicChange
 from klamm.controller.loader import load_topics, read_topics, with_replicas_kept
 from klamm.controller.partition_state_machine import OFFLINE_ELECTION
-from klamm.controller.state_change_log import scala_set
+from klamm.controller.state_change_log import scala_hash_set, scala_set
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.store import ResultCode, SetData
@@ -59,7 +59,7 @@ def create_partitions(
     names = scala_set(topic.topic for topic in loaded)
     assignments = scala_set(_text(topic) for topic in loaded)
     controller.log.info(
-        f"New topics: [{names}], deleted topics: [{scala_set(deleted)}], "
+        f"New topics: [{names}], deleted topics: [{scala_hash_set(deleted)}], "
         f"new partition replica assignment [{assignments}]"
     )
     if loaded:

@@ -22,7 +22,7 @@ from klamm.cluster.requests import (
 from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.config import ControllerConfig
 from klamm.controller.recorder import JournalRecorder
-from klamm.controller.state_change_log import Source, StateChangeLog, scala_set
+from klamm.controller.state_change_log import Source, StateChangeLog, scala_hash_set
 from klamm.statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class RequestSender:
         for broker_id, request in requests:
             if isinstance(request, LeaderAndIsrRequest):
                 self._log_leader_and_isr(broker_id, request)
-        to = scala_set(brokers)
+        to = scala_hash_set(brokers)
         log.state_change(
             "INFO", [f"Sending UpdateMetadata request to brokers {to} for {known} partitions"]
         )

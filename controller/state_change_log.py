@@ -207,7 +207,12 @@ def id_list(ids: Iterable[int]) -> str:
 
 
 def scala_set(items: Iterable[object]) -> str:
-    """Format items as Scala prints a set: ``Set(..)`` for 1 to 4 items, else ``HashSet(..)``."""
+    """Format an immutable set as Scala does: ``Set(..)`` up to 4 items, else ``HashSet(..)``."""
     listed = list(items)
-    name = "Set" if 0 < len(listed) <= 4 else "HashSet"
+    name = "Set" if len(listed) <= 4 else "HashSet"
     return f"{name}({', '.join(map(str, listed))})"
+
+
+def scala_hash_set(items: Iterable[object]) -> str:
+    """Format a mutable set as Scala does: always ``HashSet(..)``."""
+    return f"HashSet({', '.join(map(str, items))})"

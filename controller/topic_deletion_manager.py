@@ -18,7 +18,7 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.requests import ControlRequest, StopReplicaRequest, StopReplicaResponse
 from klamm.cluster.types import TopicPartition
 from klamm.controller.events import TopicDeletion
-from klamm.controller.state_change_log import Source, scala_set
+from klamm.controller.state_change_log import Source, scala_hash_set, scala_set
 from klamm.statemachines.context import ReplicasByBroker
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
@@ -62,17 +62,17 @@ class TopicDeletionManager:
 
     # From a failover to a resignation
 
-    def init(self, topics: Iterable[str]) -> None:
-        """Queue the topics to be deleted. A failover calls this before it starts state machines."""
+    def init(self, topics: Iterable[str], offline: set[str], reassigned: set[str]) -> None:
+        """Queue the topics to be deleted. A failover calls this before it starts state machines.
+
+        Topics in ``offline``, those with offline replicas, and in ``reassigned`` cannot be deleted
+        now.
+        """
         context, log = self._controller.context, self._controller.log
-        to_delete = set(topics)
-        offline = topics_with_offline_replicas(context, sorted(to_delete))
-        ineligible = set(offline)
-        if self._controller.quirks.kafka_8249:
-            ineligible |= topics_being_reassigned(context)
+        to_delete, ineligible = set(topics), offline | reassigned
         log.info(
             f"Initializing manager with initial deletions: {scala_set(sorted(to_delete))}, "
-            f"initial ineligible deletions: {scala_set(sorted(ineligible))}",
+            f"initial ineligible deletions: {scala_hash_set(sorted(ineligible))}",
             _SOURCE,
         )
         if not self.is_delete_topic_enabled:
@@ -336,9 +336,15 @@ def load_topic_deletions(controller: KafkaController) -> None:
     """Read and watch /admin/delete_topics during a failover, and queue the listed topics."""
     controller.log.info("Fetching topic deletions in progress")
     topics = controller.zk.get_topic_deletions(watch=True)
+    offline = topics_with_offline_replicas(controller.context)
+    reassigned: set[str] = set()
+    if controller.quirks.kafka_8249:
+        reassigned = topics_being_reassigned(controller.context)
+    ineligible = ",".join(sorted(offline | reassigned))
     controller.log.info(f"List of topics to be deleted: {','.join(topics)}")
+    controller.log.info(f"List of topics ineligible for deletion: {ineligible}")
     controller.log.info("Initializing topic deletion manager")
-    controller.topic_deletion_manager.init(topics)
+    controller.topic_deletion_manager.init(topics, offline, reassigned)
 
 
 def process_topic_deletion(controller: KafkaController, _: TopicDeletion) -> None:

@@ -154,9 +154,10 @@ def topics_being_reassigned(context: ControllerContext) -> set[str]:
     return {tp.topic for tp in context.partitions_being_reassigned}
 
 
-def topics_with_offline_replicas(context: ControllerContext, topics: Iterable[str]) -> set[str]:
-    """Return the ``topics`` with a replica on a dead broker or in a failed log directory."""
-    return {topic for topic in topics if plan_start(context, [topic]).dead}
+def topics_with_offline_replicas(context: ControllerContext) -> set[str]:
+    """Return the topics with a replica on a dead broker or in a failed log directory."""
+    _, offline = context.online_and_offline_replicas()
+    return {tp.topic for tps in offline.values() for tp in tps}
 
 
 def count_deletions(context: ControllerContext) -> DeletionCounts:

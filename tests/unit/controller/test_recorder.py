@@ -13,7 +13,7 @@ from klamm.controller.config import ControllerConfig
 from klamm.controller.event_manager import EventManager, QueuedEvent
 from klamm.controller.events import ControllerEvent, TopicChange
 from klamm.controller.recorder import JournalRecorder
-from klamm.controller.state_change_log import StateChangeLog, scala_set
+from klamm.controller.state_change_log import StateChangeLog, scala_hash_set, scala_set
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal import MemoryJournal
 from klamm.statemachines.partition_state import PartitionState
@@ -186,7 +186,8 @@ def test_info_leaves_out_what_is_about_single_replicas() -> None:
 
 
 def test_sets_print_as_in_scala() -> None:
-    assert scala_set([]) == "HashSet()"
+    assert (scala_set([]), scala_hash_set([])) == ("Set()", "HashSet()")
+    assert scala_hash_set([1, 2]) == "HashSet(1, 2)"
     assert scala_set([1, 2]) == "Set(1, 2)"
     assert scala_set(range(5)) == "HashSet(0, 1, 2, 3, 4)"
 

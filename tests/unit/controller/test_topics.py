@@ -109,7 +109,7 @@ def test_both_logs_are_in_kafkas_words(cluster: Cluster) -> None:
         "zkVersion=0) (state.change.logger)\n",
         "INFO [Controller id=0 epoch=1] Sending LeaderAndIsr request to broker 0 with 1 "
         "become-leader and 0 become-follower partitions (state.change.logger)\n",
-        "INFO [Controller id=0 epoch=1] Sending UpdateMetadata request to brokers Set(0, 1, 2) "
+        "INFO [Controller id=0 epoch=1] Sending UpdateMetadata request to brokers HashSet(0, 1, 2) "
         "for 1 partitions (state.change.logger)\n",
     ):
         assert line in text
