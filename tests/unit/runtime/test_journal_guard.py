@@ -8,10 +8,11 @@ import pytest
 
 from klamm.brokers.logs.log_journal import LogJournal
 from klamm.cluster.journal import Kind
+from klamm.cluster.requests import Address
 from klamm.controller.candidacy import Candidacy
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal import FileJournal, read_journal
-from klamm.runtime.journal_guard import RETRY_INTERVAL_MS, JournalGuard
+from klamm.runtime.journal_guard import ADDRESS, RETRY_INTERVAL_MS, JournalGuard
 from klamm.runtime.kafka_logs import KafkaLogs
 from tests.disk_limits import files_limited_to
 
@@ -25,15 +26,20 @@ class Guarded:
         self.logs = KafkaLogs(folder / "logs", self.clock, "TRACE")
         self.candidacy = Candidacy(self.clock)
         self.changes: list[str | None] = []
+        self.posted: list[Address] = []
         self.guard = JournalGuard(
             self.journal,
             self.logs,
             self.clock,
-            lambda _, event: self.guard.give(event),
+            self._post,
             self.candidacy,
             lambda: self.changes.append(self.candidacy.hold),
         )
         self.broker_rows = LogJournal(self.guard, self.clock, "run")
+
+    def _post(self, address: Address, event: object) -> None:
+        self.posted.append(address)
+        self.guard.give(event)
 
     def run(self, ms: float = 0) -> None:
         """Let time pass, and the guard do what is due."""
@@ -49,9 +55,12 @@ class Guarded:
 def test_no_controller_is_elected_until_the_rows_are_written(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path)
     guarded.broker_rows.dir_failed(1, "d0", "written")
+    guarded.guard.flush()
+    assert (guarded.posted, guarded.guard.failed_for_ms) == ([], 0)
     with files_limited_to(guarded.journal.path.stat().st_size + 10):
         for _ in range(3):
             guarded.broker_rows.dir_failed(1, "d1", "kept")
+        assert guarded.posted == [ADDRESS], "the guard looks once"
         guarded.run()
         assert guarded.guard.failure is not None
         assert guarded.changes == [guarded.guard.failure.message]

@@ -14,7 +14,7 @@ from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.runtime import line_file
 from klamm.runtime.clock import WallClock
-from klamm.runtime.journal import FileJournal, read_journal
+from klamm.runtime.journal import FileJournal, MemoryJournal, read_journal
 from klamm.runtime.kafka_logs import KafkaLogs
 from klamm.runtime.line_file import LineFile
 from tests.disk_limits import files_limited_to
@@ -128,12 +128,13 @@ def test_a_torn_last_row_is_cut_and_a_row_says_so(tmp_path: Path) -> None:
     row = msgspec.json.encode(a_row(1))
     path.write_bytes(row + b"\n" + row[:30])
     journal = FileJournal(path)
-    journal.append([a_row(2, Kind.RUN_START)])
+    journal.append([msgspec.structs.replace(a_row(2, Kind.RUN_START), cluster_id="c")])
     journal.close()
     first, start, repaired = read_journal(path)
     assert (first.kind, start.kind) == (Kind.EVENT, Kind.RUN_START)
     assert (repaired.kind, repaired.detail) == (Kind.JOURNAL_REPAIRED, '{"cut_bytes":30}')
     assert (repaired.run_id, repaired.t_ms, repaired.controller) == ("run", 1_002, -2)
+    assert (repaired.seq, repaired.epoch, repaired.cluster_id) == (1, 0, "c")
 
 
 def test_a_last_row_that_lacks_only_its_newline_is_completed(tmp_path: Path) -> None:
@@ -227,6 +228,59 @@ def test_kafka_logs_keep_their_lines_and_the_controller_its_thread(tmp_path: Pat
     logs.close()
     lines = path.read_text().splitlines()
     assert [line.split("] ")[-1].split(" ")[0] for line in lines] == ["first", "second", "third"]
+
+
+def test_rows_in_memory_are_kept_while_they_are_refused() -> None:
+    journal = MemoryJournal()
+    journal.append([a_row(1)])
+    journal.flush()
+    for number in (2, 3):
+        journal.refuse("no space")
+        for write in (lambda number=number: journal.append([a_row(number)]), journal.flush):
+            with pytest.raises(JournalUnwritable, match="the journal cannot be written: no space"):
+                write()
+        assert not journal.retry()
+        journal.accept()
+        assert journal.failure is not None, "it is over with the next retry"
+        assert len(journal.rows) == number - 1
+        assert journal.retry()
+        assert journal.failure is None
+        assert [row.seq for row in journal.rows] == [*range(1, number + 1)]
+    journal.append([a_row(4)])
+    assert [row.seq for row in journal.rows] == [1, 2, 3, 4]
+
+
+def test_damaged_rows_are_skipped_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = FileJournal(path)
+    journal.append([])
+    journal.append([a_row(1), a_row(2)])
+    journal.close()
+    assert seqs(path) == [1, 2]
+    assert caplog.text == ""
+    path.write_bytes(b"{\n" + path.read_bytes() + b"\xff\n")
+    assert seqs(path) == [1, 2]
+    assert "2 damaged lines are skipped" in caplog.text
+
+
+@pytest.mark.parametrize("level", ["INFO", "TRACE"])
+def test_kafka_logs_take_any_text_of_their_level(tmp_path: Path, level: str) -> None:
+    logs = KafkaLogs(tmp_path, WallClock(), level)
+    log = logs.open(1)
+    assert log.is_trace == (level == "TRACE")
+    log.info("a\ud800b")
+    logs.close()
+    log.info("after")
+    text = (tmp_path / "broker-1" / "controller.log").read_text()
+    assert text.endswith("a\\ud800b (kafka.controller.KafkaController)\n")
+
+
+def test_kafka_logs_whose_folder_cannot_be_made_say_so(tmp_path: Path) -> None:
+    (tmp_path / "broker-1").write_text("a file")
+    with pytest.raises(JournalUnwritable, match=r"cannot create .*broker-1: File exists"):
+        KafkaLogs(tmp_path, WallClock(), "INFO").open(1)
 
 
 def grows_beyond(path: Path, size_bytes: int) -> None:
