@@ -226,9 +226,14 @@ def test_brokers_that_are_away_are_named_when_the_time_is_over(
         assert error["message"].startswith("Call(callName=describeLogDirs, deadlineMs=")
         assert (error["hint"], error["code"]) == ("no response from broker 2", "REQUEST_TIMED_OUT")
         assert error["definite"] is True
+        answer = api.post("/configs/describe", json={"type": "brokers", "name": "2"})
+        assert (answer.status_code, answer.json()["error"]["hint"]) == (
+            *(504, "broker 2 does not respond"),
+        )
     finally:
         server.cluster.resume(2)
         server.admin = patient
+    assert api.post("/configs/describe", json={"type": "brokers", "name": "2"}).status_code == 200
 
 
 def test_brokers_that_do_not_exist_are_named_at_once(api: AsgiClient) -> None:
