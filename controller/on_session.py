@@ -68,8 +68,11 @@ def process_register_broker_and_reelect(
 
 
 def process_shutdown(controller: KafkaController, _: ShutdownEventThread) -> None:
-    """Resign without deleting /controller, which ZooKeeper deletes when the session ends."""
+    """Resign without deleting /controller, which ZooKeeper deletes when the session ends.
+
+    As in Kafka, a controller that is not active resigns, too.
+    """
     if controller.is_active:
         controller.active_controller_id = NO_CONTROLLER
-        resign(controller)
+    resign(controller)
     controller.is_shut_down = True

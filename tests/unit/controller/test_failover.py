@@ -375,6 +375,16 @@ def test_shutdown_resigns_and_processes_nothing_more(cluster: Cluster) -> None:
     assert not controller.context.all_topics
 
 
+def test_a_controller_that_was_not_elected_logs_that_it_resigns_at_its_shutdown(
+    cluster: Cluster,
+) -> None:
+    broker_id = max(set(cluster.controllers) - {cluster.active.config.broker_id})
+    cluster.controllers[broker_id].shutdown()
+    cluster.run()
+    assert f"[Controller id={broker_id}] Resigned" in cluster.controller_logs[broker_id].getvalue()
+    assert cluster.rows(Kind.CONTROLLER_RESIGNED) == []
+
+
 def test_stale_notifications_and_elections_are_removed(cluster: Cluster) -> None:
     cluster.kill_broker(0)
     cluster.admin.propagate_isr_changes([])
