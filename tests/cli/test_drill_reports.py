@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from klamm.cli import drill_crash
-from klamm.cli.drill_twice import compare
+from klamm.cli.drill_twice import compare, repeat
 from klamm.cli.hunt import _Report, _seeds
 from klamm.cli.main import main
-from klamm.cluster.errors import EnvironmentProblem, UsageError
+from klamm.cluster.errors import EnvironmentProblem, KlammError, UsageError
 from klamm.cluster.quirks import NO_QUIRKS, Quirks, parse_quirks
 from klamm.drills.crashing import Crashing, PointResult, Undisturbed
 from klamm.drills.hunting import ENDS_IN_TIME, HuntOptions, SeedResult
@@ -259,7 +260,10 @@ def test_what_is_reported_of_crashes(capsys: pytest.CaptureFixture[str]) -> None
         "seen": "seen 2",
         "repeat": command.format(2),
     }
-    assert [failure["point"] for failure in failures] == [2, 12]
+    assert [(failure["point"], failure["event"]) for failure in failures] == [
+        (2, "Startup"),
+        (12, ""),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -286,3 +290,49 @@ def test_what_is_said_of_two_journals(
             f"  second run: {again}",
         ]
     assert compare(one, other).lines("d") == lines
+
+
+@pytest.fixture
+def journals(tmp_path: Path) -> Path:
+    """Journals of eleven drills: that of drill N has N rows."""
+    for number in range(1, 12):
+        folder = tmp_path / "journals" / f"{number}-d"
+        folder.mkdir(parents=True)
+        (folder / "journal.jsonl").write_text("row\n" * number)
+    return tmp_path / "journals"
+
+
+def second_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Let a script run instead of klamm; its last argument is the directory for journals."""
+    script = tmp_path / "script"
+    script.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
+@pytest.mark.parametrize(("own", "others"), [(None, "1"), ("0", "1"), ("1", "2"), ("2", "1")])
+def test_the_second_run_has_another_hash_seed(
+    tmp_path: Path, journals: Path, monkeypatch: pytest.MonkeyPatch, own: str | None, others: str
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    if own is not None:
+        monkeypatch.setenv("PYTHONHASHSEED", own)
+    said = f'echo "$PYTHONHASHSEED $*" > {tmp_path}/said; for last; do :; done'
+    second_run(tmp_path, monkeypatch, said, f'cp -r {journals}/. "$last"')
+    found = repeat(["a", "--seed", "7"], journals)
+    assert [(one.row_count, one.is_same) for one in found] == [(n, True) for n in range(1, 12)]
+    words, _, folder = (tmp_path / "said").read_text().strip().rpartition(" ")
+    assert words == f"{others} -m klamm drill run a --seed 7 --json --data-dir"
+    assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("echo a >&2; echo b >&2; exit 3", "3: b"), ("exit 0", "0: no error message")],
+)
+def test_a_second_run_without_a_verdict_is_an_error(
+    tmp_path: Path, journals: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    second_run(tmp_path, monkeypatch, line)
+    with pytest.raises(KlammError, match=f"the second run failed with exit code {said}$"):
+        repeat(["a"], journals)
