@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.config import broker_config
+from klamm.brokers.logs.file_log_store import FileLogStore
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.status import broker_status
 from klamm.cluster.errors import InvalidConfig, KlammError
@@ -43,7 +45,33 @@ def test_startup_makes_the_top_level_znodes_and_registers() -> None:
     assert client.path_exists("/admin/delete_topics")
 
 
-def test_a_broker_that_is_registered_does_not_register_again() -> None:
+def test_a_broker_starts_with_its_dynamic_config() -> None:
+    network = Network()
+    client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
+    client.create_top_level_paths()
+    client.set_or_create_entity_configs("brokers", "1", {"unclean.leader.election.enable": "true"})
+    broker = network.add(1)
+    assert not broker.dynamic_config_manager.config.unclean_leader_election_enable
+    broker.startup()
+    assert broker.dynamic_config_manager.config.unclean_leader_election_enable
+
+
+def test_a_directory_that_is_unusable_at_the_start_is_not_reported(tmp_path: Path) -> None:
+    network = Network()
+    (tmp_path / "a").write_text("a file")
+    config = broker_config({"log.dirs": "a,b"})
+    broker = network.add(1, config, proposed_cluster_id="c", log_store=FileLogStore(tmp_path))
+    broker.startup()
+    assert broker.log_manager.dirs.offline == ("a",)
+    network.pass_time(1)
+    client = KafkaZkClient(network.stores[1])
+    assert client.get_children("/log_dir_event_notification") == []
+    broker.log_maintenance.shutdown()
+
+
+def test_a_broker_that_is_registered_does_not_register_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     network = Network()
     broker = network.add(1)
     broker.register_again()
@@ -53,6 +81,7 @@ def test_a_broker_that_is_registered_does_not_register_again() -> None:
     epoch = broker.startup()
     broker.register_again()
     assert broker.broker_epoch == epoch
+    assert "registered again" not in caplog.text
     client.store.write([[Delete("/brokers/ids/1")]])
     broker.register_again()
     assert broker.broker_epoch > epoch

@@ -22,6 +22,7 @@ from klamm.cluster.data_requests import (
 )
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import PartitionAndReplica, TopicPartition
+from klamm.zk.kafka_zk_client import KafkaZkClient
 from tests.unit.brokers.network import T0, T1, update_metadata
 from tests.unit.brokers.replicas import CLIENT, IDS, Replicas
 
@@ -309,6 +310,18 @@ def test_a_waiting_producer_gets_an_error_when_the_leader_changes(replicas: Repl
     replicas.settle()
     replicas.lead(2, 4, (1, 2), told=(1,))
     assert replicas.produced(number) == ProducedPartition(Errors.NOT_LEADER_OR_FOLLOWER, 0, 3, 0)
+
+
+def test_a_waiting_producer_gets_an_error_when_the_log_directory_fails() -> None:
+    replicas = Replicas(broker_config({"log.dirs": "a,b"}))
+    KafkaZkClient(replicas.stores[1]).create_top_level_paths()
+    replicas.lead(1, 3)
+    number = replicas.produce(1)
+    path = replicas.brokers[1].replica_manager.log_dirs.path_of(T0)
+    assert path is not None
+    replicas.brokers[1].fail_log_dir(path)
+    replicas.request(1, update_metadata())
+    assert replicas.produced(number) == ProducedPartition(Errors.KAFKA_STORAGE_ERROR, 0, 3, 0)
 
 
 def test_a_follower_cuts_what_its_new_leader_never_had(replicas: Replicas) -> None:
