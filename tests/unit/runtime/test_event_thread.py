@@ -47,3 +47,33 @@ def test_an_event_that_arrives_while_the_thread_goes_to_sleep_wakes_it(
     finally:
         thread.kill()
     assert controller.is_shut_down
+
+
+def test_a_paused_thread_processes_no_event() -> None:
+    cluster = Cluster()
+    cluster.start(0)
+    controller = cluster.controllers[0]
+    thread = EventThread(controller, cluster.clock)
+    thread.pause()
+    thread.start()
+    try:
+        controller.on_candidacy_changed()
+        assert not threading.Event().wait(0.05)
+        assert controller.events.has_work()
+        thread.resume()
+        wait_until(lambda: not controller.events.has_work())
+    finally:
+        thread.kill()
+
+
+def test_a_thread_that_is_stopped_lets_its_controller_resign_even_if_it_is_paused() -> None:
+    cluster = Cluster()
+    cluster.start(0)
+    before = threading.active_count()
+    thread = EventThread(cluster.controllers[0], cluster.clock)
+    thread.start()
+    thread.pause()
+    thread.stop()
+    assert threading.active_count() == before
+    assert cluster.controllers[0].is_shut_down
+    assert not cluster.controllers[0].is_active
