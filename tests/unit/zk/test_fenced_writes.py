@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from klamm.cluster.errors import OperationTooBig
+from klamm.cluster.errors import OperationTooBig, StoreError
 from klamm.zk.fenced_writes import FencedDeleter, FencedWriter
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES, transaction_size
@@ -121,3 +121,13 @@ def test_a_tree_that_grows_while_it_is_deleted_is_read_and_deleted_again() -> No
     deleter = FencedDeleter(ZNodeClient(store), FencedWriter(store, 500, 1 << 17))
     assert deleter.delete_trees(["/a"], 0) == {}
     assert store.read([Exists("/a")])[0].code is ResultCode.NONODE
+
+
+def test_a_znode_that_cannot_be_deleted_is_an_error() -> None:
+    store = MemoryStore(MemoryServer(ManualClock()))
+    ok(store, Create("/controller_epoch", b"1"), Create("/a", None), Create("/a/b", None))
+    deleter = FencedDeleter(ZNodeClient(store), FencedWriter(store))
+    with pytest.raises(StoreError, match="BadArguments"):
+        deleter.delete(["/a", "/no", "/"], 0)
+    assert store.read([Exists("/a")])[0].code is ResultCode.NONODE
+    deleter.delete(["/a", "/no"], 0)
