@@ -282,6 +282,29 @@ def test_a_violation_is_printed_with_its_path_and_replayed(klamm: Any) -> None:
     assert (code, json.loads(out)["violation"]) == (0, None)
 
 
+def test_replayed_choices_are_told_as_json(klamm: Any) -> None:
+    quirk = ("--quirks", "stop_replica_before_the_epoch_bump")
+    words = ("--candidates", "1", "--action", "shutdown 1", *quirk, "--json")
+    code, out, _ = klamm(*words, "--path", "0.0.0.0")
+    answer = json.loads(out)
+    assert (code, answer["exit_code"], answer["violation"]["name"]) == (
+        10,
+        10,
+        "shutdown-stops-followers",
+    )
+    assert len(answer["steps"]) == 4
+    assert answer["steps"][2] == "ControlledShutdownRequest from broker-1 reaches controller-0"
+    code, out, _ = klamm(*words)
+    found = json.loads(out)
+    assert (code, found["exit_code"], found["complete"]) == (10, 10, False)
+    assert found["violation"].items() >= {**answer["violation"], "steps": answer["steps"]}.items()
+    assert (found["depth"], found["states"]) == (4, 5)
+    assert found["violation"]["repeat"] == (
+        "klamm drill explore --brokers 2 --candidates 1 --replicas 0,1 --action 'shutdown 1' "
+        "--quirks C7 --path 0.0.0.0"
+    )
+
+
 def test_the_printed_line_repeats_a_violation_in_another_process(klamm: Any) -> None:
     words = ("--brokers", "3", "--candidates", "1", "--replicas", "1")
     actions = ("--action", "kill 1", "--action", "kill 2")
