@@ -100,6 +100,16 @@ def test_the_brokers_own_config_goes_before_the_default_and_that_before_the_stat
     assert not follower.is_unclean
 
 
+def test_who_reads_the_brokers_own_config_is_told_of_it(follower: Follower) -> None:
+    told: list[tuple[Config, Config]] = []
+    follower.manager.on_own_config = lambda own, default: told.append((dict(own), dict(default)))
+    follower.alter("brokers", "<default>", {"leader.replication.throttled.rate": "5"})
+    follower.alter("brokers", "1", {"leader.replication.throttled.rate": "7"})
+    follower.alter("brokers", "2", {"leader.replication.throttled.rate": "9"})
+    rates = [{"leader.replication.throttled.rate": rate} for rate in ("5", "7")]
+    assert told == [({}, rates[0]), (rates[1], rates[0])]
+
+
 def test_a_topic_config_that_an_ended_session_could_not_read_is_reported_in_the_next_one(
     follower: Follower,
 ) -> None:

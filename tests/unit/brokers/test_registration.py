@@ -19,7 +19,15 @@ from klamm.cluster.errors import InvalidConfig, KlammError
 from klamm.cluster.requests import Address, AlterIsrRequest
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
-from klamm.zk.store import Delete, Exists, ReadOp, ReadResult
+from klamm.zk.store import (
+    Delete,
+    Exists,
+    ReadOp,
+    ReadResult,
+    StoreEvent,
+    WatchEvent,
+    WatchKind,
+)
 from tests.unit.brokers.network import (
     T0,
     T1,
@@ -43,6 +51,16 @@ def test_startup_makes_the_top_level_znodes_and_registers() -> None:
     assert {b: (r.broker, r.epoch) for b, r in registered.items()} == {1: (broker.info, epoch)}
     assert broker.broker_epoch == epoch > 0
     assert client.path_exists("/admin/delete_topics")
+
+
+def test_a_broker_watches_its_registration() -> None:
+    network = Network()
+    broker = network.add(1)
+    broker.startup()
+    events: list[StoreEvent] = []
+    network.stores[1].add_listener(events.append)
+    network.stores[1].write([[Delete("/brokers/ids/1")]])
+    assert events == [WatchEvent(WatchKind.DELETED, "/brokers/ids/1")]
 
 
 def test_a_broker_starts_with_its_dynamic_config() -> None:
