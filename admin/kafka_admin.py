@@ -143,7 +143,7 @@ class KafkaAdmin:
         response = self._channel.ask_controller(
             "deleteTopics", request, DeleteTopicsResponse, timeout_ms
         )
-        return _refused({result.name: ApiError(result.error) for result in response.topics})
+        return _refused({str(result.name): ApiError(result.error) for result in response.topics})
 
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], timeout_ms: int, *, validate_only: bool = False

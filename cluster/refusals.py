@@ -121,7 +121,10 @@ REFUSALS: Final[Mapping[type[Any], Refusal]] = {
     admin.DeleteTopicsRequest: Refusal(
         "DeleteTopics",
         lambda request, error: admin.DeleteTopicsResponse(
-            tuple(admin.DeletableTopicResult(name, error) for name in request.topics)
+            (
+                *(admin.DeletableTopicResult(name, error) for name in request.topics),
+                *(admin.DeletableTopicResult(None, error, id_) for id_ in request.topic_ids),
+            )
         ),
     ),
     admin.AlterPartitionReassignmentsRequest: Refusal(

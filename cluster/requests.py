@@ -257,21 +257,27 @@ class ListPartitionReassignmentsResponse(msgspec.Struct, frozen=True):
 
 
 class DeleteTopicsRequest(msgspec.Struct, frozen=True):
-    """Request to the controller to delete the topics with these names."""
+    """Request to the controller to delete the topics with these names or topic ids."""
 
     topics: tuple[str, ...]
     timeout_ms: int
+    topic_ids: tuple[str, ...] = ()
 
 
 class DeletableTopicResult(msgspec.Struct, frozen=True):
-    """Result for one topic in a DeleteTopicsResponse."""
+    """Result for one topic in a DeleteTopicsResponse.
 
-    name: str
+    ``topic_id`` is set if the topic was named by its id; ``name`` is then None if the id is
+    unknown.
+    """
+
+    name: str | None
     error: Errors = Errors.NONE
+    topic_id: str | None = None
 
 
 class DeleteTopicsResponse(msgspec.Struct, frozen=True):
-    """Response to DeleteTopics, with one result per topic in the order of the request."""
+    """Response to DeleteTopics, with one result per topic: those with a name come first."""
 
     topics: tuple[DeletableTopicResult, ...]
 

@@ -14,7 +14,7 @@ DelayedDeleteTopics.scala, all in kafka/server/, and deleteTopic of kafka/zk/Adm
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klamm.admin.topics.topics import check_topic_absent, validate_topic_create
@@ -277,9 +277,12 @@ def _fenced(controller: KafkaController, ops: Sequence[WriteOp]) -> list[ResultC
 class PendingDeletion(PendingRequest, frozen=True):
     """DeleteTopics request that waits until this broker's metadata no longer shows the topics.
 
-    ``results``: an error or NONE for each topic of the request.
+    ``request`` names topics, some by their ids: ``names`` has the names of these ids, or None if an
+    id is unknown. ``results``: an error or NONE for each topic that has a name.
     """
 
+    request: DeleteTopicsRequest
+    names: dict[str, str | None]
     results: dict[str, Errors]
     timeout = DeleteTopicsTimeout
 
@@ -289,8 +292,18 @@ class PendingDeletion(PendingRequest, frozen=True):
 
     def response(self, late: Iterable[str]) -> DeleteTopicsResponse:
         """Return the response, with REQUEST_TIMED_OUT for each topic in ``late``."""
-        timed_out = dict.fromkeys(late, Errors.REQUEST_TIMED_OUT)
-        return _deletion_response({**self.results, **timed_out})
+        results = {**self.results, **dict.fromkeys(late, Errors.REQUEST_TIMED_OUT)}
+        by_id = (
+            DeletableTopicResult(
+                name, Errors.UNKNOWN_TOPIC_ID if name is None else results[name], topic_id
+            )
+            for topic_id, name in self.names.items()
+        )
+        by_name = (
+            DeletableTopicResult(topic, results[topic])
+            for topic in dict.fromkeys(self.request.topics)
+        )
+        return DeleteTopicsResponse((*by_name, *by_id))
 
     @property
     def marked(self) -> list[str]:
@@ -311,7 +324,9 @@ def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceiv
         controller.reply(message, refusal(request, Errors.TOPIC_DELETION_DISABLED))
         return
     with controller.answering_failure(event):
-        pending = PendingDeletion(message, _mark(controller, request))
+        names = _names_of(controller, request.topic_ids)
+        topics = [*request.topics, *(name for name in names.values() if name is not None)]
+        pending = PendingDeletion(message, request, names, _mark(controller, topics))
     if request.timeout_ms <= 0 or not pending.marked:
         controller.reply(message, pending.response(pending.marked))
         return
@@ -319,19 +334,20 @@ def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceiv
     controller.pending_requests.complete(DeleteTopicsTimeout)
 
 
-def _deletion_response(results: Mapping[str, Errors]) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        tuple(DeletableTopicResult(topic, error) for topic, error in results.items())
-    )
+def _names_of(controller: KafkaController, topic_ids: Sequence[str]) -> dict[str, str | None]:
+    if not topic_ids:
+        return {}
+    names = {topic_id: topic for topic, topic_id in controller.context.topic_ids.items()}
+    return {topic_id: names.get(topic_id) for topic_id in topic_ids}
 
 
-def _mark(controller: KafkaController, request: DeleteTopicsRequest) -> dict[str, Errors]:
+def _mark(controller: KafkaController, topics: Sequence[str]) -> dict[str, Errors]:
     """Mark topics for deletion in one pipelined batch, and return {topic: error or NONE}."""
     results = {
         topic: Errors.NONE
         if controller.metadata.num_partitions(topic)
         else Errors.UNKNOWN_TOPIC_OR_PARTITION
-        for topic in request.topics
+        for topic in topics
     }
     known = [topic for topic, error in results.items() if error is Errors.NONE]
     exist = controller.zk.paths_exist([TopicZNode.path(topic) for topic in known])

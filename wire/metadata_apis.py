@@ -18,6 +18,7 @@ from klamm.cluster.client_requests import (
     TopicMetadata,
 )
 from klamm.cluster.group_requests import FindCoordinatorResponse
+from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import (
     ApiError,
     CreatableTopic,
@@ -32,13 +33,13 @@ from klamm.cluster.requests import (
 from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import Broker
 from klamm.wire.api import Api, Asked, ListenerCall
-from klamm.wire.frames import InvalidRequestFrame
 from klamm.wire.schema import (
     OPERATIONS_OMITTED,
     RefusedRequest,
     Values,
     milliseconds,
     operations,
+    topic_id_of,
 )
 from klamm.wire.translations import (
     SAME,
@@ -58,12 +59,6 @@ _CLUSTER_OPERATIONS: Final = operations(5, 7, 8, 9, 10, 11, 12)
 
 
 # -- Metadata
-
-
-def _read_name(topic: Any) -> str:
-    if topic.name is None:
-        raise InvalidRequestFrame("topics are deleted by name, not by topic id")
-    return str(topic.name)
 
 
 def _metadata_request(body: Any) -> MetadataRequest:
@@ -92,7 +87,7 @@ def _metadata_request(body: Any) -> MetadataRequest:
     return msgspec.structs.replace(request, topics=topics)
 
 
-_NAMED: Final = Translation(_read_name, lambda name: {"name": name, "topic_id": None})
+_NAMED: Final = Translation(lambda topic: topic.name, lambda name: {"name": name, "topic_id": None})
 _METADATA: Final = struct(
     MetadataRequest,
     topics=each("topics", _NAMED),
@@ -201,10 +196,15 @@ def _read_configs(configs: Any) -> dict[str, str]:
 
 
 def _delete_topics(body: Any) -> DeleteTopicsRequest:
-    """Translate DeleteTopics. Before version 6 topics are strings."""
+    """Translate DeleteTopics. Before version 6 topics are strings, then names or topic ids."""
+    timeout_ms = milliseconds(body.timeout)
     if hasattr(body, "topic_names"):
-        return DeleteTopicsRequest(body.topic_names, milliseconds(body.timeout))
-    request: DeleteTopicsRequest = _DELETE.read(body)
+        return DeleteTopicsRequest(body.topic_names, timeout_ms)
+    names = tuple(one.name for one in body.topics if one.topic_id is None)
+    ids = tuple(id_ for one in body.topics if (id_ := topic_id_of(one.topic_id)) is not None)
+    request = DeleteTopicsRequest(names, timeout_ms, ids)
+    if None in names or any(one.name and one.topic_id for one in body.topics):
+        raise RefusedRequest(_DELETED.write(refusal(request, Errors.INVALID_REQUEST)))
     return request
 
 
@@ -233,9 +233,10 @@ def _created(result: CreatableTopicResult) -> Values:
 _CREATED: Final = struct(
     CreateTopicsResponse, topics=each("topics", _RESULT._replace(write=_created))
 )
-_DELETE: Final = struct(DeleteTopicsRequest, topics=each("topics", _NAMED))
+# klamm's own clients name topics by their names.
+_DELETE: Final = struct(DeleteTopicsRequest, topics=each("topics", _NAMED), topic_ids=None)
 _DELETED: Final = struct(
-    DeleteTopicsResponse, topics=each("responses", struct(DeletableTopicResult, {"topic_id": None}))
+    DeleteTopicsResponse, topics=each("responses", struct(DeletableTopicResult))
 )
 APIS: Final = (
     Api(3, range(12), _METADATA._replace(read=_metadata_request), _metadata),

@@ -26,6 +26,7 @@ CREATE_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 37, 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
 ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 DESCRIBE_QUOTAS, ALTER_QUOTAS = 48, 49
+METADATA, DELETE_TOPICS = 3, 20
 TOPIC, BROKER = 2, 4
 FOR_CONTROLLER = {
     CREATE_PARTITIONS: (
@@ -176,6 +177,22 @@ def test_only_the_controller_adds_partitions_and_every_topic_has_a_result(
     validated = ask(server, controller(server), CREATE_PARTITIONS, 3, values).results
     assert errors(validated) == [("none", None)]
     assert len(server.admin.describe_topics(["added"])[0].partitions) == 3
+
+
+def test_a_topic_is_deleted_by_its_id(server: ClusterServer) -> None:
+    topic(server, "short-lived")
+    asked = {
+        "topics": [{"name": "short-lived", "topic_id": None}],
+        "include_topic_authorized_operations": False,
+    }
+    (described,) = ask(server, 0, METADATA, 11, asked).topics
+    gone = {"name": None, "topic_id": described.topic_id}
+    values = {"topics": [gone], "timeout": TIMEOUT}
+    (deleted,) = ask(server, controller(server), DELETE_TOPICS, 6, values).responses
+    assert (deleted.name, deleted.topic_id) == ("short-lived", described.topic_id)
+    assert deleted.error_code.name == "none"
+    (unknown,) = ask(server, controller(server), DELETE_TOPICS, 6, values).responses
+    assert (unknown.name, unknown.error_code.name) == (None, "unknown_topic_id")
 
 
 @pytest.mark.parametrize("key", FOR_CONTROLLER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.requests import DeleteTopicsRequest, DeleteTopicsResponse
+from klamm.cluster.requests import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from tests.unit.controller.cluster import Cluster
 
 
@@ -42,6 +42,30 @@ def test_answered_once_the_metadata_show_no_topic_any_more(cluster: Cluster) -> 
     assert not cluster.active.pending_requests
     assert cluster.admin.get_topic_deletions() == []
     cluster.assert_nothing_failed()
+
+
+def test_topics_are_deleted_by_their_ids(cluster: Cluster) -> None:
+    known, unknown = cluster.active.context.topic_ids["u"], "A" * 22
+    cluster.ask(0, DeleteTopicsRequest(("t", "t"), 1000, (unknown, known)))
+    cluster.run()
+    assert cluster.answer() == DeleteTopicsResponse(
+        (
+            DeletableTopicResult("t"),
+            DeletableTopicResult(None, Errors.UNKNOWN_TOPIC_ID, unknown),
+            DeletableTopicResult("u", Errors.NONE, known),
+        )
+    )
+    assert cluster.admin.get_all_topics_in_cluster() == []
+
+
+def test_a_topic_that_is_deleted_by_its_id_may_take_too_long(cluster: Cluster) -> None:
+    cluster.brokers[0].is_silent = True
+    topic_id = cluster.active.context.topic_ids["t"]
+    cluster.ask(0, DeleteTopicsRequest((), 500, (topic_id,)))
+    cluster.run()
+    cluster.advance(500)
+    late = DeletableTopicResult("t", Errors.REQUEST_TIMED_OUT, topic_id)
+    assert cluster.answer() == DeleteTopicsResponse((late,))
 
 
 def test_a_topic_that_is_halted_is_gone_for_clients_all_the_same(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -51,6 +52,7 @@ from klamm.cluster.group_requests import (
     SyncGroupRequest,
 )
 from klamm.cluster.records import EpochEndOffset
+from klamm.cluster.refusals import refusal
 from klamm.cluster.requests import (
     AlterPartitionReassignmentsResponse,
     ApiError,
@@ -59,6 +61,7 @@ from klamm.cluster.requests import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeletableTopicResult,
+    DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribedLog,
     DescribeLogDirsResponse,
@@ -597,6 +600,26 @@ def test_the_time_of_appending_has_milliseconds() -> None:
         ((one,),) = (topic["partition_responses"] for topic in answer["responses"])
         time = one["log_append_time"]
         assert (None if time is None else time.timestamp()) == seconds
+
+
+def test_topics_are_deleted_by_name_or_by_id() -> None:
+    def asked(*topics: tuple[str | None, uuid.UUID | None]) -> Any:
+        named = [{"name": name, "topic_id": topic_id} for name, topic_id in topics]
+        return request(20, 6, {"topics": named, "timeout": SECOND})
+
+    id_ = uuid.UUID(bytes=bytes(range(16)))
+    text = "AAECAwQFBgcICQoLDA0ODw"
+    wanted = asked(("t", None), (None, id_))
+    assert wanted == DeleteTopicsRequest(("t",), 1_000, (text,))
+    for topics in ((("t", id_),), ((None, None),)):
+        with pytest.raises(RefusedRequest) as refused:
+            asked(*topics)
+        (result,) = refused.value.values["responses"]
+        assert result["error_code"] is Errors.INVALID_REQUEST
+    unsent = refusal(wanted, Errors.NOT_CONTROLLER)
+    results = response(20, 6, unsent)["responses"]
+    assert [(one["name"], one["topic_id"]) for one in results] == [("t", None), (None, id_)]
+    assert {one["error_code"].name for one in results} == {"not_controller"}
 
 
 def test_elections() -> None:
