@@ -11,8 +11,8 @@ from klamm.cluster.errors import UsageError
 from klamm.replay.engines import Engine
 from klamm.replay.event_schema import SCHEMA_VERSION
 from klamm.replay.event_table import EventTable, Manifest, RunCoverage, SourceSummary
-from klamm.replay.filters import Filters, check
-from tests.spark.conftest import table_in
+from klamm.replay.filters import Filters, check, narrow
+from tests.spark.conftest import rows_of, table_in
 
 RUN = RunCoverage("r", 3, 4, 6, first_ms=10, last_ms=60, missing=0, repeated=0)
 
@@ -32,6 +32,15 @@ def test_what_is_there_is_taken(table: EventTable) -> None:
     check(table, asked)
     check(table, Filters(as_of_zxid=0x20, as_of_ms=10, as_of_epoch=6))
     check(table, Filters(as_of_zxid=0x999, as_of_ms=999, from_ms=0))
+
+
+@pytest.mark.parametrize("column", ["replica", "leader", "prev_leader", "isr", "prev_isr"])
+def test_a_partition_is_about_every_broker_that_a_row_names(duckdb: Engine, column: str) -> None:
+    of_t = {"topic": "t", "partition": 0, column: [2, 1] if "isr" in column else 1}
+    of_u = {"topic": "u", "partition": 0, "leader": 3}
+    made = table_in(duckdb, of_t, of_u)
+    found = narrow(duckdb, made.events, Filters(brokers=(1,)))
+    assert rows_of(duckdb, found, "leader") == [(1 if column == "leader" else -1,)]
 
 
 @pytest.mark.parametrize(

@@ -381,6 +381,20 @@ def test_a_leader_that_dies_with_the_controller_takes_its_partitions_offline(
     ]
 
 
+def test_the_most_that_were_offline_counts_those_that_come_back(
+    engine: Engine, lived: Coded
+) -> None:
+    found = lived(
+        move(ONLINE, OFFLINE, since_ms=0, leader=3, isr=[3]),
+        move(OFFLINE, ONLINE, seq=1, since_ms=10, t_ms=250, leader=3, isr=[3]),
+    )
+    columns = ("bucket_ms", "offline", "most", "went_offline", "came_back")
+    assert rows_of(engine, timeline(engine, found), *columns) == [
+        (0, 1, 1, 1, 0),
+        (200, 0, 1, 0, 1),
+    ]
+
+
 def test_a_deletion_is_no_outage(engine: Engine, lived: Coded) -> None:
     found = lived(
         move(ONLINE, OFFLINE, leader=-1, prev_leader=1, isr=[1]),

@@ -173,6 +173,19 @@ def test_a_halted_deletion_is_not_tried_when_a_reassignment_of_another_topic_end
     assert cluster.active.context.topics_ineligible_for_deletion == {"t"}
 
 
+def test_a_request_is_taken_away_if_its_topic_vanishes_while_it_waits_for_a_reassignment(
+    cluster: Cluster,
+) -> None:
+    cluster.brokers[0].is_silent = True
+    cluster.admin.create_partition_reassignment({T0: (0, 1)})
+    cluster.run()
+    mark(cluster, "t")
+    assert cluster.active.context.topics_waiting_for_reassignment == {"t"}
+    cluster.admin.delete_recursive("/brokers/topics/t")
+    cluster.run()
+    assert cluster.admin.get_topic_deletions() == []
+
+
 def test_requests_for_unknown_topics_are_taken_away(cluster: Cluster) -> None:
     mark(cluster, "nowhere")
     assert cluster.admin.get_topic_deletions() == []

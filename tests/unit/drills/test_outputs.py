@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,9 +14,13 @@ from klamm.drills.junit import junit_xml
 from klamm.drills.run import Failure, Outcome, Verdict
 from klamm.drills.text import step_lines, step_values, verdict_lines, verdict_values
 from klamm.drills.worlds import World
+from klamm.runtime.scenarios.driver import ScenarioDriver
 from klamm.runtime.scenarios.partition_times import PartitionAvailability
 from klamm.runtime.scenarios.runner import CheckResult, StepResult
 from klamm.runtime.scenarios.steps import Condition, Moment, Step, StepCheck
+from klamm.zk.kafka_zk_client import KafkaZkClient
+from klamm.zk.memory_store import MemoryStore
+from tests.unit.admin.vectors import memory_server
 
 T0 = TopicPartition("t", 0)
 
@@ -167,6 +172,17 @@ def ended(outcome: Outcome, **states: PartitionEnd) -> WorldResult:
     failures = (Failure("p", "a", "b"),) if outcome is Outcome.FAILED else ()
     verdict = Verdict(outcome, 0.0, failures, unobserved=1)
     return WorldResult(verdict, states={f"t-{name[1:]}": end for name, end in states.items()})
+
+
+def test_isrs_do_not_differ_in_their_order() -> None:
+    store = MemoryStore(memory_server())
+    client = KafkaZkClient(store)
+    client.create_recursive("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1,2,3]}}')
+    state = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":4,"isr":[3,1,2]}'
+    client.create_recursive("/brokers/topics/t/partitions/0/state", state)
+    driver = cast("ScenarioDriver", SimpleNamespace(store=store))
+    result = WorldResult.of(Verdict(Outcome.PASSED, 0.0), driver)
+    assert result.states == {"t-0": PartitionEnd(2, 4, (1, 2, 3))}
 
 
 def test_worlds_differ_in_outcomes_and_in_the_ends_of_partitions() -> None:

@@ -170,6 +170,15 @@ def test_a_retention_of_zero_keeps_the_newest_file(
     assert [one.end for one in rotated(path)] == [5, 10, 15][-left:]
 
 
+def test_no_more_files_are_deleted_than_the_size_asks_for(tmp_path: Path) -> None:
+    path = tmp_path / "some.log"
+    for end in (5, 10, 15, 20):
+        compressed = gzip.compress(b"line\n")
+        (tmp_path / f"{rotated_name(path.name, end)}.gz").write_bytes(compressed)
+    Archive(Rotation(retention_bytes=3 * len(compressed), retention_ms=-1)).tidy_now(path)
+    assert [one.end for one in rotated(path)] == [10, 15, 20]
+
+
 def test_only_files_of_the_log_itself_are_compressed_or_deleted(tmp_path: Path) -> None:
     path, other = tmp_path / "some.log", tmp_path / "some.log.1"
     plain = [rotated_name(log.name, 100) for log in (path, other)]
