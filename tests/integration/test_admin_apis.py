@@ -191,6 +191,7 @@ def test_a_topic_is_deleted_by_its_id(server: ClusterServer) -> None:
     (deleted,) = ask(server, controller(server), DELETE_TOPICS, 6, values).responses
     assert (deleted.name, deleted.topic_id) == ("short-lived", described.topic_id)
     assert deleted.error_code.name == "none"
+    values["topics"] = [{**gone, "topic_id": uuid.uuid4()}]
     (unknown,) = ask(server, controller(server), DELETE_TOPICS, 6, values).responses
     assert (unknown.name, unknown.error_code.name) == (None, "unknown_topic_id")
 

@@ -39,7 +39,9 @@ def server(zookeeper: EmbeddedZooKeeper) -> Iterator[ClusterServer]:
 
 @pytest.fixture(scope="module")
 def api(server: ClusterServer) -> AsgiClient:
-    return AsgiClient(create_app(server))
+    client = AsgiClient(create_app(server))
+    wait_until(lambda: all(shown(client, broker)["live"] for broker in range(3)))
+    return client
 
 
 def do(api: AsgiClient, path: str, **body: Any) -> dict[str, Any]:

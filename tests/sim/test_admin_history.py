@@ -46,9 +46,7 @@ def run(*steps: str) -> Verdict:
 
 
 def _deletion_without_effect(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        on_topic_requests, "_mark", lambda _, request: dict.fromkeys(request.topics, Errors.NONE)
-    )
+    patch.setattr(on_topic_requests, "_mark", lambda _, topics: dict.fromkeys(topics, Errors.NONE))
     patch.setattr(on_topic_requests.PendingDeletion, "late", lambda *_: [])
 
 
