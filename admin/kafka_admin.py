@@ -35,10 +35,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.client_requests import TopicMetadata
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.counting import listed
-from klamm.cluster.errors import (
-    AdminError,
-    UnknownTopicOrPartition,
-)
+from klamm.cluster.errors import AdminError, UnknownTopicOrPartition
 from klamm.cluster.java_hash import string_hash
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.requests import (

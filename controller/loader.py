@@ -107,7 +107,7 @@ def watch_brokers(controller: KafkaController, broker_ids: list[int]) -> None:
 def load_topics(controller: KafkaController, topics: list[str]) -> list[TopicIdReplicaAssignment]:
     """Read and watch the znodes of ``topics``, and assign topic ids where they are missing.
 
-    The context has these ids, but not the topics that are returned.
+    New ids are added to the context, but not to the returned topics, which are as they were read.
 
     A topic with a malformed znode is removed from the context, but the znode stays watched, so that
     the topic is loaded once the znode has been repaired. With the quirk

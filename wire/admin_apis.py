@@ -90,7 +90,7 @@ def _write_log_dirs(log_dirs: Mapping[TopicPartition, str]) -> list[Values]:
 
 
 def _write_explained(error: ApiError) -> Values:
-    """Return the fields of an error. Without a message of its own it has that of its code."""
+    """Return the fields of an error, with the default message of its code if it has none."""
     is_none = error.error is Errors.NONE
     return error_fields(error if is_none else ApiError(error.error, message_of(error)))
 

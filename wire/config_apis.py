@@ -121,7 +121,6 @@ def _describe_configs(admin: KafkaAdmin, asked: Asked) -> Values:
 
 def _alter_configs(admin: KafkaAdmin, asked: Asked) -> Values:
     """Replace all overrides of topics and of the broker that received the request."""
-
     if any(config.value is None for one in asked.body.resources for config in one.configs):
         return _refuse_alter_configs(asked.body, ApiError(Errors.UNKNOWN_SERVER_ERROR))
 

@@ -80,7 +80,10 @@ class Served(NamedTuple):
 
 
 class ConnectionLost(Exception):
-    """The broker stopped, a fault of the network broke the connection to it, or the client left."""
+    """The broker stopped, a fault of the network broke the connection to it, or the client left.
+
+    A connection is also ended if records that need no acknowledgement are refused.
+    """
 
 
 class Connection:
@@ -254,8 +257,8 @@ class Connection:
             )
         is_unanswered = isinstance(request, ProduceRequest) and request.acks == 0
         if is_unanswered:
-            # The broker's answer shows whether to end the connection, a producer's only sign of an
-            # error.
+            # The broker has to answer, because after an error the connection is closed. Such a
+            # producer learns of the error in no other way.
             request = msgspec.structs.replace(request, acks=1)
         for_controller = isinstance(request, ControllerRequest)
         if for_controller and not self._served.has_controller:

@@ -234,7 +234,9 @@ _CREATED: Final = struct(
     CreateTopicsResponse, topics=each("topics", _RESULT._replace(write=_created))
 )
 # klamm's own clients name topics by their names.
-_DELETE: Final = struct(DeleteTopicsRequest, topics=each("topics", _NAMED), topic_ids=None)
+_DELETE: Final = struct(
+    DeleteTopicsRequest, topics=each("topics", _NAMED), topic_ids=None
+)._replace(read=_delete_topics)
 _DELETED: Final = struct(
     DeleteTopicsResponse, topics=each("responses", struct(DeletableTopicResult))
 )
@@ -244,9 +246,9 @@ APIS: Final = (
     Api(
         20,
         range(3),
-        _DELETE._replace(read=_delete_topics),
+        _DELETE,
         other_errors(_DELETED, {Errors.TOPIC_DELETION_DISABLED: Errors.INVALID_REQUEST}),
     ),
-    Api(20, range(3, 7), _DELETE._replace(read=_delete_topics), _DELETED),
+    Api(20, range(3, 7), _DELETE, _DELETED),
     ListenerCall(60, range(1), _describe_cluster, _refuse_describe_cluster),
 )

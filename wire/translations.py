@@ -231,9 +231,9 @@ error_fields: Final = API_ERROR.write
 
 
 def error_or_empty(error: ApiError) -> Values:
-    """Return the fields of an error where the message of a success is empty, not null.
+    """Return the fields of an error; if there is none, the message is empty, not null.
 
-    So it is in responses whose message Kafka does not set.
+    Kafka leaves the message unset in such responses.
     """
     is_none = error.error is Errors.NONE
     return error_fields(ApiError(message="") if is_none else error)

@@ -351,7 +351,8 @@ class Membership:
         self._timers.cancel(("sync", group.group_id))
 
     def _expire_sync(self, group: Group, generation_id: int) -> None:
-        # 2.8.2 throws if a static member was replaced before it sent SyncGroup: nobody is removed.
+        # If a static member was replaced before it sent SyncGroup, 2.8.2 throws an exception here,
+        # and so removes no member.
         if any(member_id not in group.members for member_id in group.pending_sync):
             return
         if group.generation_id == generation_id and group.pending_sync:

@@ -1,4 +1,4 @@
-"""SCRAM credentials of users in ZooKeeper: which changes are made, and what is told of them."""
+"""SCRAM credentials of users in ZooKeeper: how they are changed and described."""
 
 from __future__ import annotations
 

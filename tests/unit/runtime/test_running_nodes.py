@@ -1,4 +1,4 @@
-"""Nodes of a real-world cluster that start, run and stop, and who hears of it."""
+"""Nodes of a real cluster: how they start, run and stop, and the listeners that are notified."""
 
 from __future__ import annotations
 
