@@ -8,11 +8,14 @@ kafka.utils.CommandLineUtils.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from importlib.resources import files
 from typing import Final
 
+from klamm.admin.scala_sets import immutable_order
 from klamm.cluster.errors import KlammError, UsageError
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.java_integer import parse_java_int
 
 VERSION_TEXT: Final = "2.8.2 (Commit:3146c6ff4a24cc24)"
 
@@ -38,19 +41,20 @@ class UncaughtException(UsageError):
 class Options:
     """The options given on a command line, and their values as text."""
 
-    def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
-        self._values = values
+    def __init__(self, given: Sequence[tuple[str, str | None]]) -> None:
+        """``given`` are the options in command-line order, each with its value, or None."""
+        self._given = given
 
     def has(self, name: str) -> bool:
         """Return True if the option was given."""
-        return name in self._values
+        return name in self.names
 
     def text(self, name: str) -> str | None:
         """Return the value of an option that may be given only once, or None if it is absent.
 
         Raises UncaughtException if the option was given more than once.
         """
-        values = self._values.get(name)
+        values = self.texts(name)
         if not values:
             return None
         if len(values) > 1:
@@ -62,26 +66,24 @@ class Options:
 
     @property
     def names(self) -> list[str]:
-        """Names of the given options, in command-line order."""
-        return list(self._values)
+        """Names of the given options, in command-line order; one given twice occurs twice."""
+        return [name for name, _ in self._given]
 
     def texts(self, name: str) -> list[str]:
         """Return all values of an option, in command-line order."""
-        return list(self._values.get(name, ()))
+        return [value for given, value in self._given if given == name and value is not None]
 
     def integer(self, name: str, bits: int = 32) -> int | None:
         """Return an option's value as a Java int or long, or None if the option is absent.
 
-        Raises UsageError if the value is not a signed integer of ``bits`` bits.
+        Raises UncaughtException if a value is not a signed integer of ``bits`` bits, or if the
+        option was given more than once.
         """
-        text = self.text(name)
-        if text is None:
-            return None
-        digits = text[1:] if text[:1] in ("+", "-") else text
-        limit = 2 ** (bits - 1)
-        if not (digits.isascii() and digits.isdigit()) or not -limit <= int(text) < limit:
-            raise UsageError(f"Cannot parse argument '{text}' of option {name}")
-        return int(text)
+        for text in self.texts(name):
+            if parse_java_int(text, bits) is None:
+                raise unreadable_argument(text, name)
+        only = self.text(name)
+        return None if only is None else parse_java_int(only, bits)
 
     # -- kafka.utils.CommandLineUtils
 
@@ -104,7 +106,7 @@ class Options:
     def refuse(self, used: str, invalid: Sequence[str]) -> None:
         """Raise UsageExit if the option ``used`` was given together with one of ``invalid``."""
         if self.has(used):
-            for name in invalid:
+            for name in immutable_order(invalid, _option_hash):
                 if self.has(name):
                     raise UsageExit(f'Option "[{used}]" can\'t be used with option "[{name}]"')
 
@@ -124,7 +126,7 @@ class OptionParser:
 
     def parse(self, args: Sequence[str]) -> Options:
         """Parse a command line. Raises UncaughtException if joptsimple would throw an exception."""
-        values: dict[str, list[str]] = {}
+        given: list[tuple[str, str | None]] = []
         rest = list(args)
         while rest:
             word = rest.pop(0)
@@ -133,24 +135,32 @@ class OptionParser:
             if not word.startswith("-") or word == "-":
                 continue
             is_long = word.startswith("--")
-            name, _, value = word[2 if is_long else 1 :].partition("=")
-            self._check_known(name, is_long)
-            found = values.setdefault(name, [])
-            if name in self._with_value:
-                if not value:
-                    if not rest:
-                        raise UncaughtException(
-                            "joptsimple.OptionMissingRequiredArgumentException",
-                            f"Option {name} requires an argument",
-                        )
-                    value = rest.pop(0)
-                found.append(value)
-        return Options(values)
+            name, equals, value = word[2 if is_long else 1 :].partition("=")
+            if name in self._flags:
+                given.append((name, None))
+            elif name not in self._with_value:
+                shown = name if is_long else word[1]
+                raise UncaughtException(
+                    "joptsimple.UnrecognizedOptionException", f"{shown} is not a recognized option"
+                )
+            elif equals or rest:
+                given.append((name, value if equals else rest.pop(0)))
+            else:
+                raise UncaughtException(
+                    "joptsimple.OptionMissingRequiredArgumentException",
+                    f"Option {name} requires an argument",
+                )
+        return Options(given)
 
-    def _check_known(self, name: str, is_long: bool) -> None:
-        if name in self._with_value or name in self._flags:
-            return
-        shown = name if is_long else name[:1]
-        raise UncaughtException(
-            "joptsimple.UnrecognizedOptionException", f"{shown} is not a recognized option"
-        )
+
+def unreadable_argument(text: str, name: str) -> UncaughtException:
+    """Return the exception for an option's value that cannot be converted."""
+    return UncaughtException(
+        "joptsimple.OptionArgumentConversionException",
+        f"Cannot parse argument '{text}' of option {name}",
+    )
+
+
+def _option_hash(name: str) -> int:
+    """Return joptsimple.AbstractOptionSpec.hashCode of an option with one name."""
+    return 31 + string_hash(name) & 0xFFFFFFFF

@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple
 from klamm.cluster.api_version import LATEST, is_api_version
 from klamm.cluster.errors import InvalidConfig, UsageError
 from klamm.cluster.java_double import double_text, parse_double
+from klamm.cluster.java_integer import parse_java_int
+from klamm.cluster.java_strings import java_trim
 from klamm.cluster.suggestions import suggestion
 
 LEADER_THROTTLED_RATE: Final = "leader.replication.throttled.rate"
@@ -35,7 +37,6 @@ CAPACITIES: Final = (LOG_DIR_CAPACITY, NETWORK_IN_CAPACITY, NETWORK_OUT_CAPACITY
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 UNCLEAN: Final = "unclean.leader.election.enable"
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _MAX_LONG: Final = str(2**63 - 1)
 _UNITS_MS: Final = {"hours": 3_600_000, "minutes": 60_000}
 _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
@@ -85,18 +86,18 @@ def value_text(value: object) -> str:
 
 
 def _parse(name: str, kind: Type, text: str) -> Any:
-    word = text.strip()
+    word = java_trim(text)
     if kind in (Type.INT, Type.LONG):
-        limit = 2**31 if kind is Type.INT else 2**63
-        if not _INTEGER.fullmatch(word) or not -limit <= int(word) < limit:
+        number = parse_java_int(word, 32 if kind is Type.INT else 64)
+        if number is None:
             raise _invalid(name, text, f"Not a number of type {kind.name}")
-        return int(word)
+        return number
     if kind is Type.BOOLEAN:
         if word.lower() not in ("true", "false"):
             raise _invalid(name, text, "Expected value to be either true or false")
         return word.lower() == "true"
     if kind is Type.LIST:
-        return re.split(r"\s*,\s*", word) if word else []
+        return re.split(r"\s*,\s*", word, flags=re.ASCII) if word else []
     if kind is Type.STRING:
         return word
     try:

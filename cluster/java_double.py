@@ -10,6 +10,8 @@ import re
 from decimal import Decimal
 from typing import Final
 
+from klamm.cluster.java_strings import java_trim
+
 _DOUBLE: Final = re.compile(
     r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)", re.ASCII
 )
@@ -17,7 +19,7 @@ _DOUBLE: Final = re.compile(
 
 def parse_double(text: str) -> float:
     """Parse a number. Raises ValueError if Java would not read it."""
-    word = text.strip()
+    word = java_trim(text)
     if not _DOUBLE.fullmatch(word):
         raise ValueError(f"no number: {text}")
     return float(word.rstrip("fFdD"))

@@ -7,7 +7,6 @@ AdminZkClient.validateReplicaAssignment.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
@@ -18,14 +17,11 @@ from klamm.cluster.errors import (
     InvalidNumber,
     InvalidReplicaAssignment,
 )
-from klamm.cluster.java_split import java_split
+from klamm.cluster.java_integer import parse_java_int
+from klamm.cluster.java_strings import java_split, java_trim
 from klamm.placement.assign import Assignment, Replicas
 
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))
-# Integer.parseInt accepts the digits of any script in Unicode's basic plane. Python's int()
-# refuses more than 4300 digits.
-_JAVA_INT = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d){1,4000}")
-_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+_INT_MAX = 2**31 - 1
 _SMALL_SCALA_MAP = 4
 
 
@@ -118,12 +114,13 @@ def check_added_assignment(
 
 
 def _java_int(text: str) -> int:
-    digits = text.strip(_JAVA_BLANKS)
-    if _JAVA_INT.fullmatch(digits) and _INT_MIN <= int(digits) <= _INT_MAX:
-        return int(digits)
-    raise InvalidNumber(
-        f'For input string: "{digits}"', hint="broker ids are integers, as in 0:1,1:2"
-    )
+    digits = java_trim(text)
+    number = parse_java_int(digits)
+    if number is None:
+        raise InvalidNumber(
+            f'For input string: "{digits}"', hint="broker ids are integers, as in 0:1,1:2"
+        )
+    return number
 
 
 def _java_array_text(replicas: Replicas) -> str:

@@ -22,7 +22,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config, Type
 from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
 from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_split import java_split
+from klamm.cluster.java_strings import java_split
 from klamm.cluster.requests import ApiError, NewPartitions
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, milliseconds

@@ -189,7 +189,7 @@ def _with_credentials(added: Mapping[str, str]) -> dict[str, str]:
 
 def _error_text(error: KlammError, args: Sequence[str]) -> str:
     java = java_class(error)
-    if java in (ILLEGAL_ARGUMENT, _INVALID_CONFIGURATION):
+    if java in (ILLEGAL_ARGUMENT, _INVALID_CONFIGURATION) or java.startswith("joptsimple."):
         return f"{error.message}\n"
     shown = _PASSWORD.sub("password=[hidden]", " ".join(args))
     head = f"Error while executing config command with args '{shown}'"

@@ -14,7 +14,7 @@ from typing import Final
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS
 from klamm.admin.jopt import OptionParser, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, check_properties_file, message_format_warnings
-from klamm.cluster.java_split import java_split
+from klamm.cluster.java_strings import java_split, java_trim
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, parse_int
 
 CLIENTS: Final = "clients"
@@ -113,10 +113,9 @@ class ConfigOptions:
     def configs_to_delete(self) -> list[str]:
         """Return the names of the configs to remove."""
         return [
-            name.strip()
+            java_trim(name)
             for text in self.options.texts("delete-config")
-            for name in text.split(",")
-            if name
+            for name in [part for part in text.split(",") if part] or [text]
         ]
 
 
@@ -136,13 +135,13 @@ def _parse_pairs(text: str | None) -> dict[str, str]:
     if text is None:
         return {}
     words = java_split(text, "," + _OUTSIDE_BRACKETS)
-    pairs = [re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, word) for word in words]
+    pairs = [re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, word, flags=re.ASCII) for word in words]
     if any(len(pair) != 2 for pair in pairs):
         raise illegal_argument(
             "requirement failed: Invalid entity config: all configs to be added must be in the "
             'format "key=val".'
         )
-    return {name.strip(): re.sub(r"\[?\]?", "", value).strip() for name, value in pairs}
+    return {java_trim(name): java_trim(re.sub(r"\[?\]?", "", value)) for name, value in pairs}
 
 
 def illegal_argument(message: str) -> UncaughtException:

@@ -13,11 +13,12 @@ from klamm.admin.jopt import (
     UncaughtException,
     UsageExit,
     VersionExit,
+    unreadable_argument,
 )
 from klamm.admin.tool_json import decoding
 from klamm.admin.tool_output import ToolOutput, check_properties_file, read_file
 from klamm.admin.tool_services import ToolServices
-from klamm.cluster.errors import AdminCommandFailed, UsageError
+from klamm.cluster.errors import AdminCommandFailed
 from klamm.cluster.types import ElectionType, TopicPartition
 
 PARSER: Final = OptionParser(
@@ -85,11 +86,10 @@ def _check(options: Options) -> None:
 
 
 def _election_type(options: Options) -> ElectionType:
-    word = options.text("election-type") or ""
-    try:
-        return ElectionType(word.upper())
-    except ValueError:
-        raise _unreadable(f"Cannot parse argument '{word}' of option election-type") from None
+    for word in options.texts("election-type"):
+        if word.upper() not in ElectionType.__members__:
+            raise unreadable_argument(word, "election-type")
+    return ElectionType[(options.text("election-type") or "").upper()]
 
 
 def _partitions(options: Options) -> list[TopicPartition] | None:
@@ -100,13 +100,6 @@ def _partitions(options: Options) -> list[TopicPartition] | None:
     topic = options.text("topic")
     if topic is None:
         return None
-    try:
-        partition = options.integer("partition")
-    except UsageError as error:
-        raise _unreadable(error.message) from None
+    partition = options.integer("partition")
     assert partition is not None
     return [TopicPartition(topic, partition)]
-
-
-def _unreadable(message: str) -> UncaughtException:
-    return UncaughtException("joptsimple.OptionArgumentConversionException", message)

@@ -92,7 +92,8 @@ def run_preferred_election_command(args: Sequence[str], services: ToolServices) 
 
 
 def _check(args: Sequence[str], options: Options) -> None:
-    if options.has("admin.config") and not options.has("bootstrap-server"):
+    is_lonely = options.has("admin.config") and not options.has("bootstrap-server")
+    if is_lonely and not options.has("help"):
         raise UncaughtException(
             "joptsimple.UnavailableOptionException",
             "Option(s) [admin.config] are unavailable given other options on the command line",

@@ -10,7 +10,6 @@ from typing import Final
 
 from klamm.admin.jopt import OptionParser, Options, UncaughtException, UsageExit
 from klamm.admin.tool_output import read_file
-from klamm.cluster.errors import UsageError
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _REQUIRED: Final = {
@@ -111,12 +110,7 @@ class ReassignOptions:
 
         Raises UncaughtException if the value is not a Java long.
         """
-        try:
-            value = self.options.integer(name, bits=_LONG_BITS)
-        except UsageError as error:
-            raise UncaughtException(
-                "joptsimple.OptionArgumentConversionException", error.message
-            ) from error
+        value = self.options.integer(name, bits=_LONG_BITS)
         return _DEFAULTS[name] if value is None else value
 
 

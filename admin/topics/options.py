@@ -13,7 +13,7 @@ from klamm.admin.config_validation import validate_topic_configs, validate_topic
 from klamm.admin.jopt import OptionParser, Options, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, message_format_warnings
 from klamm.cluster.errors import UsageError
-from klamm.cluster.java_split import java_split
+from klamm.cluster.java_strings import java_split, java_trim
 from klamm.placement.assign import Assignment
 from klamm.placement.broker_metadata import RackAwareMode
 from klamm.placement.manual import parse_replica_assignment
@@ -92,7 +92,7 @@ class TopicCommandOptions:
                 "requirement failed: Invalid topic config: all configs to be added must be in the "
                 'format "key=val".'
             )
-        configs = {name.strip(): value.strip() for name, value in pairs}
+        configs = {java_trim(name): java_trim(value) for name, value in pairs}
         validate_topic_configs(configs)
         for warning in message_format_warnings(configs):
             output.warn(warning)
@@ -100,7 +100,7 @@ class TopicCommandOptions:
 
     def configs_to_delete(self) -> list[str]:
         """Return the names of the config overrides to remove. Raises InvalidConfig."""
-        names = [text.strip() for text in self.options.texts("delete-config")]
+        names = [java_trim(text) for text in self.options.texts("delete-config")]
         validate_topic_names(names)
         return names
 
@@ -112,7 +112,7 @@ class TopicCommandOptions:
         text = self.options.text("topic")
         if text is None:
             return None
-        pattern = re.sub(r'^["\']+|["\']+$', "", text.strip().replace(",", "|").replace(" ", ""))
+        pattern = re.sub(r'^["\']+|["\']+$', "", java_trim(text).replace(",", "|").replace(" ", ""))
         try:
             return re.compile(pattern)
         except re.error as error:

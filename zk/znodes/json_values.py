@@ -14,6 +14,7 @@ from typing import Any, Final, Never
 import msgspec
 
 from klamm.cluster.errors import KlammError
+from klamm.cluster.java_integer import parse_java_int
 
 JSON_MAPPING: Final = "com.fasterxml.jackson.databind.JsonMappingException"
 KAFKA_EXCEPTION: Final = "org.apache.kafka.common.KafkaException"
@@ -24,7 +25,6 @@ NULL_POINTER: Final = "java.lang.NullPointerException"
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-_JAVA_INTEGER: Final = re.compile(r"[+-]?\d+")
 _WHITESPACE: Final = " \t\n\r"
 _END_OF_ROOT_SCALAR: Final = re.compile(r"[ \t\n\r]|\Z")
 
@@ -167,17 +167,16 @@ def to_ints(value: Any) -> tuple[int, ...]:
 
 def parse_int(text: str) -> int:
     """Parse ``text`` like Java's Integer.parseInt. Raises MalformedZNode if parseInt throws."""
-    return _parse(text, INT_MAX)
+    return _parse(text, 32)
 
 
 def parse_long(text: str) -> int:
     """Parse ``text`` like Java's Long.parseLong. Raises MalformedZNode if parseLong throws."""
-    return _parse(text, LONG_MAX)
+    return _parse(text, 64)
 
 
-def _parse(text: str, largest: int) -> int:
-    if _JAVA_INTEGER.fullmatch(text):
-        number = int(text)
-        if -largest - 1 <= number <= largest:
-            return number
-    raise MalformedZNode(f'For input string: "{text}"', NUMBER_FORMAT)
+def _parse(text: str, bits: int) -> int:
+    number = parse_java_int(text, bits)
+    if number is None:
+        raise MalformedZNode(f'For input string: "{text}"', NUMBER_FORMAT)
+    return number

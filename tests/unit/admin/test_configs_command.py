@@ -70,6 +70,10 @@ def test_a_topics_configs_are_changed_and_announced(world: World) -> None:
         ),
         ("--describe", "At least one entity type must be specified\n"),
         ("--nope", "nope is not a recognized option\n"),
+        (
+            "--alter --topic t --add-config flush.ms=1 --add-config flush.ms=2",
+            "Found multiple arguments for option add-config, but you asked for only one\n",
+        ),
     ],
 )
 def test_what_is_refused_writes_nothing(world: World, line: str, error: str) -> None:
@@ -186,6 +190,7 @@ def test_options_that_do_not_fit_together(line: str, said: str) -> None:
             ["users", "clients"],
             ["", "c"],
         ),
+        ("--describe --entity-type topics --entity-name t --entity-name u", ["topics"], ["t", "u"]),
     ],
 )
 def test_options_that_fit_together(line: str, types: list[str], names: list[str]) -> None:
@@ -204,6 +209,7 @@ def test_options_that_fit_together(line: str, types: list[str], names: list[str]
         ("--add-config ,", {}, []),
         ("--add-config a=,b=2", {"a": "", "b": "2"}, []),
         ("--delete-config a,b, --delete-config c", {}, ["a", "b", "c"]),
+        ("--delete-config ,", {}, [","]),
     ],
 )
 def test_configs_of_a_command_line(line: str, added: dict[str, str], deleted: list[str]) -> None:

@@ -138,6 +138,14 @@ ONE_OF = "One and only one of the following options is required: topic, all-topi
             "Cannot parse argument 'other' of option election-type",
         ),
         (
+            "{server} --election-type preferred --election-type other --all-topic-partitions",
+            "Cannot parse argument 'other' of option election-type",
+        ),
+        (
+            "{server} --election-type preferred --topic t --partition 0 --partition 1",
+            "joptsimple.MultipleArgumentsForOptionException: Found multiple arguments for option",
+        ),
+        (
             "{server} --election-type preferred --topic t --partition 2147483648",
             "Cannot parse argument '2147483648' of option partition",
         ),
@@ -156,6 +164,7 @@ def test_options_that_do_not_fit_together(line: str, said: str) -> None:
         ("--bootstrap-server s:1 --zookeeper z:1", "Exactly one of '[bootstrap-server]' or '[zook"),
         ("--path-to-json-file f", "Exactly one of '[bootstrap-server]' or '[zookeeper]' must be"),
         ("--zookeeper z:1 --admin.config f", "Option(s) [admin.config] are unavailable given"),
+        ("--zookeeper z:1 --admin.config f --help", "it can be used to balance leadership"),
     ],
 )
 def test_options_of_the_older_tool_that_do_not_fit_together(line: str, said: str) -> None:

@@ -313,6 +313,11 @@ def test_a_cancellation_that_is_refused_is_an_error(tool: Tool) -> None:
             "9223372036854775808",
             "Cannot parse argument '9223372036854775808' of option throttle",
         ),
+        (
+            "--execute --bootstrap-server s:1 --reassignment-json-file {plan} --throttle 5 "
+            "--throttle 6",
+            "joptsimple.MultipleArgumentsForOptionException: Found multiple arguments for option",
+        ),
     ],
 )
 def test_options_that_do_not_fit_together(tool: Tool, line: str, said: str) -> None:
