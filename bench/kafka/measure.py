@@ -148,8 +148,13 @@ def _is_idle(samples: Sequence[_Sample]) -> bool:
     early = [sample for sample in samples if sample.at_s <= last.at_s - QUIET_S]
     if not early:
         return False
-    used_s = last.cpu_s["controller"] - early[-1].cpu_s["controller"]
+    used_s = _controller_cpu_s(last) - _controller_cpu_s(early[-1])
     return used_s < QUIET_CPU_SHARE * (last.at_s - early[-1].at_s)
+
+
+def _controller_cpu_s(sample: _Sample) -> float:
+    """CPU seconds without klamm's brokers, which keep asking followers that do not fetch."""
+    return sample.cpu_s["controller"] - sample.threads_cpu_s.get("brokers", 0.0)
 
 
 def _identity(peer: Peer, job: Job, started: Started) -> dict[str, Any]:
