@@ -12,7 +12,7 @@ from typing import Any
 
 from klamm.admin.jopt import UncaughtException
 from klamm.cluster.errors import AdminError, AdminOperationError
-from klamm.zk.znodes.json_values import MalformedZNode, UnparsableJson, parse_bytes
+from klamm.zk.znodes.json_values import MalformedZNode, UnparsableJson, parse_text
 
 _EMPTY = "The input string shouldn't be empty\n at [Source: UNKNOWN; line: -1, column: -1]"
 
@@ -25,7 +25,7 @@ def parse_json(text: str, instead: str | None = None) -> Any:
     try:
         if not text:
             raise UnparsableJson(_EMPTY)
-        return parse_bytes(text.encode("utf-8", "surrogatepass"))
+        return parse_text(text)
     except UnparsableJson as error:
         raise AdminOperationError(instead or str(error)) from error
 

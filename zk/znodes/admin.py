@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from klamm.cluster.java_strings import java_trim
 from klamm.cluster.types import TopicPartition
 from klamm.zk.znodes.json_values import (
     INT_MAX,
@@ -113,7 +114,7 @@ def _bind_int(value: object) -> int:
     if value is None:
         return 0
     if isinstance(value, str):
-        text = value.strip()
+        text = java_trim(value)
         if text in ("", "null"):
             return 0
         try:

@@ -32,7 +32,9 @@ REGISTRATION_VERSION: Final = 5
 NO_JMX_PORT: Final = -1
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEFAULT_PROTOCOL_MAP: Final = {name: name for name in SECURITY_PROTOCOLS}
-_CONNECTION_STRING: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+_CONNECTION_STRING: Final = re.compile(
+    r"([^\n\r\u0085\u2028\u2029]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)"
+)
 
 
 def uses_tls(protocol: str) -> bool:
@@ -129,6 +131,15 @@ class BrokerIdZNode:
         end_points = _end_points(node, version)
         rack = to_str(node["rack"]) if node.get("rack") is not None else None
         features = version_ranges(features_field(node) or {}, "min_version", "max_version")
+        if len({end_point.listener_name for end_point in end_points}) < len(end_points):
+            raise illegal_argument(
+                "There is more than one end point with the same listener name: "
+                + ",".join(
+                    f"EndPoint({e.host or 'null'},{e.port},ListenerName({e.listener_name}),"
+                    f"{e.security_protocol})"
+                    for e in end_points
+                )
+            )
         return BrokerInfo(Broker(broker_id, end_points, rack), version, jmx_port, features)
 
 
@@ -138,13 +149,14 @@ def _end_points(node: dict[str, Any], version: int) -> tuple[EndPoint, ...]:
     protocols: Mapping[str, str] = _DEFAULT_PROTOCOL_MAP
     if "listener_security_protocol_map" in node:
         listeners = as_object(node["listener_security_protocol_map"])
-        protocols = {name: _protocol(value) for name, value in listeners.items()}
+        names = {listener: to_str(value) for listener, value in listeners.items()}
+        protocols = {listener: _protocol(name) for listener, name in names.items()}
     texts = [to_str(text) for text in as_array(field(node, "endpoints"))]
     return tuple(_end_point(text, protocols) for text in texts)
 
 
-def _protocol(value: Any) -> str:
-    name = to_str(value).upper()
+def _protocol(text: str) -> str:
+    name = text.upper()
     if name not in SECURITY_PROTOCOLS:
         raise illegal_argument(
             f"No enum constant org.apache.kafka.common.security.auth.SecurityProtocol.{name}"

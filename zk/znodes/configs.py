@@ -25,6 +25,7 @@ CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
 """Entity types that have configs, in the order in which Kafka creates their znodes."""
 DEFAULT_ENTITY: Final = "<default>"
 _VERSION_1_TYPES: Final = ("topics", "clients")
+_CONFIG_TYPES_AS_PRINTED: Final = ("ips", "clients", "users", "topics", "brokers")
 
 
 class ConfigZNode:
@@ -164,7 +165,7 @@ def _version_2(node: dict[str, Any], received: str) -> ConfigChange:
             "java.lang.StringIndexOutOfBoundsException",
         )
     if entity_type not in CONFIG_TYPES:
-        allowed = ", ".join(f"'{name}'/" for name in CONFIG_TYPES)
+        allowed = ", ".join(f"'{name}'/" for name in _CONFIG_TYPES_AS_PRINTED)
         raise illegal_argument(
             "Version 2 config change notification must have 'entity_path' starting with "
             f"one of {allowed}. {received}"

@@ -8,12 +8,14 @@ kafka.utils.Json and kafka.utils.json.{JsonValue,JsonObject,DecodeJson}.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Final, Never
 
 import msgspec
 
 from klamm.cluster.errors import KlammError
+from klamm.cluster.java_double import double_text
 from klamm.cluster.java_integer import parse_java_int
 
 JSON_MAPPING: Final = "com.fasterxml.jackson.databind.JsonMappingException"
@@ -26,7 +28,12 @@ INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 _WHITESPACE: Final = " \t\n\r"
-_END_OF_ROOT_SCALAR: Final = re.compile(r"[ \t\n\r]|\Z")
+_ESCAPES: Final = {
+    **{code: f"\\u{code:04X}" for code in range(0x20)},
+    **str.maketrans({"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}),
+    **str.maketrans({'"': '\\"', "\\": "\\\\"}),
+}
+_END_OF_ROOT: Final = re.compile(r'(?<=["}\]])|(?<=\d)([ \t\n\r]|\Z)|(?<=[a-z])(?!\w)')
 
 
 class MalformedZNode(KlammError):
@@ -76,19 +83,27 @@ def parse_bytes(data: bytes | None) -> Any:
     try:
         return msgspec.json.decode(data)
     except (ValueError, RecursionError):  # msgspec's errors, and Python's for bad UTF-8
-        return _parse_leniently(data)
-
-
-def _parse_leniently(data: bytes) -> Any:
+        pass
     try:
         text = data.decode(json.detect_encoding(data))
+    except ValueError as error:
+        raise UnparsableJson(str(error)) from error
+    return parse_text(text)
+
+
+def parse_text(text: str) -> Any:
+    """Return the first JSON value of ``text``, or MISSING if there is only white space.
+
+    Raises UnparsableJson if ``text`` does not start with a JSON value.
+    """
+    try:
         start = len(text) - len(text.lstrip(_WHITESPACE))
         if start == len(text):
             return MISSING
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
         raise UnparsableJson(str(error)) from error
-    if not isinstance(value, (dict, list, str)) and not _END_OF_ROOT_SCALAR.match(text, end):
+    if not _END_OF_ROOT.match(text, end):
         raise UnparsableJson(f"unexpected character at {end}")
     return value
 
@@ -102,9 +117,20 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def as_text(value: Any) -> str:
     """Format a value as Jackson does in error messages."""
-    if value is MISSING:
-        return ""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    match value:
+        case Missing():
+            return ""
+        case float():
+            text = double_text(value)
+            return text if math.isfinite(value) else f'"{text}"'
+        case str():
+            return f'"{value.translate(_ESCAPES)}"'
+        case list():
+            return f"[{','.join(map(as_text, value))}]"
+        case dict():
+            fields = (f"{as_text(name)}:{as_text(item)}" for name, item in value.items())
+            return f"{{{','.join(fields)}}}"
+    return json.dumps(value)
 
 
 def utf8(data: bytes) -> str:

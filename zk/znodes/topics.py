@@ -8,7 +8,7 @@ kafka.zk.ZkData.
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -39,6 +39,7 @@ from klamm.zk.znodes.json_values import (
 _JavaInt = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
 _TOPIC_ID_BYTES: Final = 16
 _TOPIC_ID_MAX_LENGTH: Final = 24
+_BASE64: Final = re.compile(r"([\w-]{4})*([\w-]{2}(==)?|[\w-]{3}=?)?", re.ASCII)
 
 
 class TopicsZNode:
@@ -114,11 +115,9 @@ def _topic_id(text: str) -> str:
             f"Input string with prefix `{text[:_TOPIC_ID_MAX_LENGTH]}` is too long "
             "to be decoded as a base64 UUID"
         )
-    unpadded = text.rstrip("=")
-    try:
-        raw = base64.b64decode(unpadded + "=" * (-len(unpadded) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise illegal_argument(f"Illegal base64 in topic id `{text}`") from error
+    if not _BASE64.fullmatch(text):
+        raise illegal_argument(f"Illegal base64 in topic id `{text}`")
+    raw = base64.urlsafe_b64decode(f"{text}==")
     if len(raw) != _TOPIC_ID_BYTES:
         raise illegal_argument(
             f"Input string `{text}` decoded as {len(raw)} bytes, which is not equal to the "

@@ -38,6 +38,7 @@ TEXTS_OF_KAFKA = (
     "For input string",
     "begin 0",
     "Input string",
+    "There is more",
 )
 
 
