@@ -28,7 +28,6 @@ from klamm.admin.configs.scram_credentials import UserScramCredentials
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import admin_error
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
-from klamm.admin.scala_sets import mutable_order
 from klamm.admin.topics.text import PartitionDescription, TopicDescription
 from klamm.admin.topics.topics import TopicAdmin
 from klamm.cluster.api_errors import Errors
@@ -56,6 +55,7 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsResponse,
     NewPartitions,
 )
+from klamm.cluster.scala_sets import mutable_order
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition

@@ -23,7 +23,6 @@ from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import InvalidConfiguration
 from klamm.admin.java_maps import hash_map_order
 from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
-from klamm.admin.scala_sets import mutable_order
 from klamm.admin.tool_output import ZOOKEEPER_WARNING, ToolOutput, check_properties_file, java_class
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.configs import THROTTLED_RATES
@@ -34,6 +33,7 @@ from klamm.cluster.errors import (
     UsageError,
 )
 from klamm.cluster.java_hash import string_hash
+from klamm.cluster.scala_sets import mutable_order
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import DEFAULT_ENTITY
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT

@@ -19,7 +19,6 @@ from klamm.admin.jopt import (
     UsageExit,
     VersionExit,
 )
-from klamm.admin.scala_sets import hash_set_order, immutable_order, topic_partition_hash
 from klamm.admin.tool_output import (
     ZOOKEEPER_WARNING,
     ToolOutput,
@@ -36,6 +35,7 @@ from klamm.cluster.errors import (
     KlammError,
     NotKlamm,
 )
+from klamm.cluster.scala_sets import hash_set_order, immutable_order, topic_partition_hash
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetChildren

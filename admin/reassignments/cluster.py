@@ -36,12 +36,12 @@ from klamm.admin.reassignments.text import (
     reassignments_text,
     replica_states_text,
 )
-from klamm.admin.scala_sets import immutable_order, int_hash
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
 from klamm.cluster.java_hash import string_hash
 from klamm.cluster.requests import ApiError
+from klamm.cluster.scala_sets import immutable_order, int_hash
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
 

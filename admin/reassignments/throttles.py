@@ -21,7 +21,6 @@ from klamm.admin.reassignments.moves import (
     calculate_reassigning_brokers,
 )
 from klamm.admin.reassignments.text import joined, plural
-from klamm.admin.scala_sets import immutable_order, int_hash, mutable_order
 from klamm.admin.tool_output import ToolOutput
 from klamm.cluster.configs import (
     FOLLOWER_THROTTLED_RATE,
@@ -33,6 +32,7 @@ from klamm.cluster.configs import (
 )
 from klamm.cluster.errors import UsageError
 from klamm.cluster.java_hash import string_hash
+from klamm.cluster.scala_sets import immutable_order, int_hash, mutable_order
 
 if TYPE_CHECKING:
     from klamm.admin.configs.zookeeper import ZooKeeperConfigs

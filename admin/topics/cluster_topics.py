@@ -13,7 +13,6 @@ import msgspec
 
 from klamm.admin.failures import admin_error
 from klamm.admin.java_maps import hash_map_order
-from klamm.admin.scala_sets import mutable_order
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.topics.options import TopicCommandOptions
 from klamm.admin.topics.service import (
@@ -30,6 +29,7 @@ from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.errors import UsageError
 from klamm.cluster.java_hash import string_hash
 from klamm.cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
+from klamm.cluster.scala_sets import mutable_order
 
 if TYPE_CHECKING:
     from klamm.admin.kafka_admin import KafkaAdmin

@@ -23,8 +23,10 @@ from klamm.cluster.group_requests import (
     JoinedMember,
     Protocol,
 )
+from klamm.cluster.java_hash import string_hash
 from klamm.cluster.records import NO_TIMESTAMP
 from klamm.cluster.requests import Message
+from klamm.cluster.scala_sets import hash_set_order
 from klamm.cluster.types import TopicPartition
 
 CONSUMER: Final = "consumer"
@@ -227,11 +229,14 @@ class Group:
         return self.protocol_type == protocol_type and is_common
 
     def select_protocol(self) -> str:
-        """Return the protocol that all members support and most members prefer."""
+        """Return the protocol that all members support and most members prefer.
+
+        Of several, the first one in the order of Scala's HashMap.
+        """
         supporters = self._supporters()
         candidates = {name for name, count in supporters.items() if count == len(self.members)}
         votes = Counter(one.vote(candidates) for one in self.members.values())
-        return votes.most_common(1)[0][0]
+        return max(hash_set_order(votes, string_hash), key=votes.__getitem__)
 
     def begin_generation(self, wall_ms: int) -> None:
         """Begin the next generation; the group is then completing its rebalance, or empty."""

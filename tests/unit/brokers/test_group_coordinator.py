@@ -196,6 +196,15 @@ def test_members_vote_for_a_protocol_that_all_support(groups: Groups) -> None:
     assert [groups.joined(number).protocol_name for number in numbers] == ["two"] * 3
 
 
+def test_of_protocols_with_equal_votes_the_first_in_scalas_order_is_selected(
+    groups: Groups,
+) -> None:
+    ours = [Protocol(name, SUBSCRIPTION) for name in ("range", "rr")]
+    numbers = [groups.join(protocols=each) for each in (tuple(ours), tuple(reversed(ours)))]
+    groups.network.pass_time(2 * DELAY_MS)
+    assert [groups.joined(number).protocol_name for number in numbers] == ["rr"] * 2
+
+
 def test_a_rebalancing_group_that_all_have_left_takes_a_new_member(groups: Groups) -> None:
     first = groups.join(instance="i")
     assert groups.leave("", "i") is Errors.NONE

@@ -1,4 +1,4 @@
-"""Iteration order of Scala's sets and maps, which determines the order of some tool output.
+"""Iteration order of Scala's sets and maps, on which tool output and group protocols depend.
 
 The functions are pure. Mirrors scala.collection.immutable.{Set,HashSet} and
 scala.collection.mutable.HashSet of Scala 2.13. A map iterates over its keys in the order of the

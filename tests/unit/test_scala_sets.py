@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.admin.scala_sets import (
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.scala_sets import (
     duplicates,
     hash_set_order,
     immutable_order,
@@ -10,7 +11,6 @@ from klamm.admin.scala_sets import (
     mutable_order,
     topic_partition_hash,
 )
-from klamm.cluster.java_hash import string_hash
 from klamm.cluster.types import TopicPartition
 
 
