@@ -204,7 +204,7 @@ def crash_everywhere(
 
 def _problem_of(step: Step) -> str | None:
     """Return why no controller can be crashed in a drill with this step, or None."""
-    if step.trigger is not None or step.branches:
+    if step.branches:
         return "has steps that do not run one after the other"
     if any(
         isinstance(a, BreakSession) and a.how in ("lose_request", "lose_reply")

@@ -127,7 +127,7 @@ class _Recorder:
             if step.begin_ms - at_ms >= _MIN_WAIT_MS:
                 yield f"  - wait: {step.begin_ms - at_ms}ms"
             yield f"  - {step.action}"
-            at_ms = max(at_ms, step.begin_ms)
+            at_ms = step.begin_ms
             if step.until and (following is None or step.end_ms <= following.begin_ms):
                 at_ms = max(at_ms, step.end_ms)
                 yield f"    until: {{{', '.join(step.until)}}}"

@@ -16,7 +16,7 @@ from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
 from klamm.runtime.journal_text import time_zone
 from klamm.server.data_dir import DataDir, ServerAddress
-from klamm.server.journal_tail import JournalPart, rows_after
+from klamm.server.journal_tail import JournalPart, last_rows, rows_after
 from tests.scripted_api import STATUS, scripted_api
 
 ROWS = [
@@ -133,6 +133,13 @@ def test_where_rows_are_from_in_one_line() -> None:
     assert origin(cluster="u") == "Journal: j, 1,234 rows; its cluster runs at u"
     times = origin(first_ms=1_000_000_000_000, last_ms=1_000_000_060_000)
     assert f" {time_zone()}; no running klamm" in times and " from 2001-09-09 " in times
+
+
+def test_the_last_rows_of_a_long_journal_are_whole(tmp_path: Path) -> None:
+    lines = [json.dumps({**ROWS[0], "seq": n}).encode() for n in range(2_000)]
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    assert last_rows(path, 3) == (lines[-3:], path.stat().st_size, ())
 
 
 class OneRowParts(FileSource):

@@ -10,14 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from klamm.cluster.errors import StoreError
 from klamm.cluster.quirks import KAFKA_2_8_2, NO_QUIRKS, Quirks
 from klamm.cluster.requests import Address
 from klamm.drills.language import parse_drill
 from klamm.drills.library import NAMES, named_drill
 from klamm.drills.recordings import compare, is_recording, read_recording
-from klamm.drills.run import Failure, Outcome, Verdict, play, worst
+from klamm.drills.run import Failure, Outcome, Verdict, play, play_steps, worst
 from klamm.drills.text import verdict_lines
 from klamm.drills.values import Drill
+from klamm.runtime.action_target import Action
 from klamm.runtime.scenarios.runner import StepResult
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.steps import Condition, Moment, Step, StepCheck
@@ -309,6 +311,12 @@ def test_steps_run_at_a_time_and_at_every_interval() -> None:
     assert [r.began_ms for r in results if r.step.name == "kill: 0 (at 4s)"] == [8_000.0]
 
 
+def test_a_step_with_a_time_is_waited_for_however_late_it_is() -> None:
+    results, verdict, _ = play_text("  - {at: 100s, create_znode: {/a: x}}\n  - wait: 1s\n")
+    assert verdict.outcome is Outcome.PASSED, verdict
+    assert results[-1].began_ms == 104_000
+
+
 def test_a_step_is_repeated_until_the_steps_that_were_triggered_once_have_ended() -> None:
     results, verdict, _ = play_text(
         "  - {on: {kind: broker_offline}, wait: 5s}\n  - {every: 1.5s, set_znode: {/a: x}}\n"
@@ -430,6 +438,43 @@ def test_a_wait_in_vain_ends_at_its_deadline_and_with_it_the_drill() -> None:
         Failure("d.yaml:5:13", "leader: {t-0: 1}", "{t-0: 0} after 0.700 s"),
     )
     assert verdict.at_ms == pytest.approx(4_700, abs=50)
+    # The time is that since the step began.
+    late = "{wait: 1s, until: {leader: {t-0: 1}}, within: 700ms}"
+    verdict = run_text(f"  - wait: 9s\n  - {late}\n  - kill: 0\n")
+    assert [failure.seen for failure in verdict.failures] == ["{t-0: 0} after 1.700 s"]
+
+
+def test_conditions_that_a_cluster_does_not_show_are_counted_and_test_nothing() -> None:
+    hidden = "  - {wait: 1s, until: {controller_epoch: 99}, expect: {controller: 1}}\n"
+    head = SKELETON.replace("steps:", "sometimes: {controller: 2}\nsteps:")
+    seen = "until: {exists: /brokers}"
+    for more, outcome in (("", Outcome.INCONCLUSIVE), (seen, Outcome.PASSED)):
+        drill = parse_drill(f"{head}{hidden}  - move_controller:\n    {more}\n", "d.yaml")
+        driver = SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))
+        driver.unobservable = ("controller", "controller_epoch")
+        *results, verdict = play(drill, driver)
+        assert isinstance(verdict, Verdict)
+        assert (verdict.outcome, verdict.unobserved, verdict.failures) == (outcome, 3, ())
+        steps = (part for part in results if isinstance(part, StepResult))
+        step = next(one for one in steps if one.step.name == "wait: 1s")
+        assert [(c.is_met, c.seen) for c in step.checks] == [(None, "not observable")] * 2
+        assert [(c.is_met, c.seen) for c in verdict.sometimes] == [(None, "not observable")]
+        # The cluster becomes idle instead of what is waited for, and for the expectation.
+        assert step.ended_ms - step.began_ms == 5_000
+
+
+def test_zookeeper_that_is_lost_makes_a_drill_inconclusive() -> None:
+    class Lost(Action, frozen=True):
+        """An operation whose reply never arrives."""
+
+        def act(self, target: object) -> None:
+            raise StoreError("lost", definite=False)
+
+    drill = parse_drill(f"{SKELETON}  - kill: 0\n", "d.yaml")
+    driver = SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0))
+    (verdict,) = play_steps([Step("loses", (Lost(),), (), "d.yaml:1:1")], driver)
+    failure = Failure("d.yaml:1:1", "'loses' to succeed", "lost")
+    assert verdict == Verdict(Outcome.INCONCLUSIVE, 0.0, (failure,))
 
 
 def test_a_tool_that_fails_fails_the_drill_with_its_words() -> None:
@@ -480,7 +525,8 @@ def test_every_node_agrees_with_zookeeper_at_the_end_unless_the_drill_skips_it()
 
 
 def test_an_error_inside_a_broker_is_never_allowed() -> None:
-    drill = parse_drill(f"{SKELETON}  - kill: 0\nchecks: false\n", "d.yaml")
+    steps = "  - kill: 0\n  - {wait: 1s, expect: {controller_epoch: 99}}\n"
+    drill = parse_drill(f"{SKELETON}{steps}checks: false\n", "d.yaml")
     world = SimulatedWorld(drill.spec(NO_QUIRKS, 0))
     driver = SimulatedDriver(world)
     for part in play(drill, driver):
@@ -491,7 +537,8 @@ def test_an_error_inside_a_broker_is_never_allowed() -> None:
             driver.run_for(100)
     assert isinstance(part, Verdict)
     assert part.outcome is Outcome.UNSAFE
-    assert {failure.expected for failure in part.failures} == {"no error in a broker"}
+    *errors, failure = (failure.expected for failure in part.failures)
+    assert ({*errors}, failure) == ({"no error in a broker"}, "controller_epoch: 99")
 
 
 def test_the_worst_outcome_is_that_of_all() -> None:

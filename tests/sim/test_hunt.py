@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from klamm.drills.drawn_steps import FAULTS
 from klamm.drills.hunting import (
     ENDS_IN_TIME,
     HuntOptions,
+    RunSeed,
     SeedResult,
     hunt,
     run_seed,
@@ -147,6 +149,16 @@ def test_impossible_steps_are_skipped_if_a_drill_is_tolerant() -> None:
     verdict, skipped = run("  - start: 1\n  - kill: 1\n  - kill: 1\n  - elect_preferred: [t-0]\n")
     assert verdict.outcome is Outcome.PASSED, verdict.failures
     assert skipped == ["broker 1 is already running", None, "broker 1 is not running", None]
+    # What is skipped does not count as carried out.
+    texts = (f"{HEAD}  - kill: 1\n", f"{HEAD}  - start: 1\n  - kill: 1\n")
+    assert len({run_text(text, "d", 0, NO_QUIRKS).actions for text in texts}) == 1
+
+
+def test_a_hunt_whose_time_is_over_runs_no_more_seeds() -> None:
+    def run_all(run: RunSeed, seeds: Iterable[int]) -> Iterator[tuple[int, SeedResult]]:
+        return ((seed, run(seed)) for seed in seeds)
+
+    assert list(hunt(range(9), HuntOptions(), run_all, seconds=0)) == []
 
 
 def test_steps_happen_in_the_middle_of_events() -> None:
@@ -472,6 +484,8 @@ def test_a_seed_that_hangs_is_reported_and_the_hunt_continues(
     assert (code, values["seeds"], found["seed"]) == (11, 2, first)
     assert found["violated"] == "the run ends within the time limit"
     assert found["seen"].startswith("still in step 'advance: ")
+    # A drawn drill takes minutes of simulated time, not days.
+    assert re.search(r"' at \d{1,3}\.\d{3} s of simulated time$", found["seen"])
     path = tmp_path / f"hunt-{first}.yaml"
     assert found["repeat"] == f"klamm drill run {path} --seed {first}"
     assert "page" not in found
@@ -623,6 +637,8 @@ def test_a_wrong_option_of_crash_is_refused(klamm: Any, words: list[str], messag
             12,
             "d is inconclusive without a crash",
         ),
+        ("  - {kill: 0, until: {leader: {t-0: 2}}, within: 4s}\n", 1, "d fails without a crash"),
+        ("  - {at: 1s, kill: 0}\n  - wait: 2s\n", 2, "do not run one after the other"),
         ("  - lose_request: 0\n", 2, "breaks a connection at an operation itself"),
         ("  - lose_reply: 0\n", 2, "breaks a connection at an operation itself"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
@@ -274,8 +275,14 @@ def test_a_list_in_brackets_takes_added_steps_too() -> None:
 def test_a_step_after_the_end_is_not_found() -> None:
     with travel() as travelling:
         go(travelling, "step 1")
-        with pytest.raises(NotFound, match="the drill ended after"):
+        with pytest.raises(NotFound, match=r"the drill ended after (\d+) more steps") as raised:
             travelling.next_steps(99)
+    left = int(re.findall(r"\d+", str(raised.value))[0])
+    for count, ends in ((left, False), (left + 1, True)):
+        with travel() as travelling:
+            go(travelling, "step 1")
+            travelling.next_steps(count)
+            assert (travelling.timeline.verdict is not None) is ends
 
 
 @pytest.mark.parametrize(

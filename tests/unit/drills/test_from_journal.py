@@ -91,6 +91,9 @@ def test_a_broker_died_a_while_before_it_was_noticed() -> None:
         row(9_500, Kind.BROKER_ONLINE, replica=1),
         row(9_600, Kind.BROKER_ONLINE, replica=1),
         row(11_000, Kind.BROKER_OFFLINE, replica=1),
+        # The shutdown of another run of the broker is none of its next one.
+        row(20_000, Kind.BROKER_ONLINE, replica=2),
+        row(29_000, Kind.BROKER_OFFLINE, replica=2),
     )
     assert found == [
         "  - stop: 2",
@@ -103,6 +106,12 @@ def test_a_broker_died_a_while_before_it_was_noticed() -> None:
         "    until: {exists: /brokers/ids/1}",
         "  - kill: 1",
         "    until: {unregistered: 1}",
+        "  - wait: 9000ms",
+        "  - start: 2",
+        "    until: {exists: /brokers/ids/2}",
+        "  - wait: 6000ms",
+        "  - kill: 2",
+        "    until: {unregistered: 2}",
     ]
 
 

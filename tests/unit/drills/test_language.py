@@ -361,6 +361,7 @@ def test_a_trigger_at_a_phase_needs_a_reassignment() -> None:
         ("  - pause_zookeeper: 1\n  - start_zookeeper: 1\n", "6:.* leaves a ZooKeeper server down"),
         ("  - lose_quorum\n  - resume_zookeeper: 1\n", "6:.* leaves a ZooKeeper server paused"),
         ("  - produce: {t-0: 5}\n  - kill_all\n", "6:5: kill_all loses the records of t-0"),
+        ("  - {at: 9s, kill_all: }\n  - produce: {t-0: 5}\n", "5:14: kill_all loses the records"),
     ],
 )
 def test_a_state_that_no_broker_can_have_is_refused(lines: str, problem: str) -> None:
@@ -948,6 +949,7 @@ POSSIBLE = (
     "set_znode: {/kafka-acl/x: 1}",
     "set_topic_partitions: {t-0: [0, 2]}\n  - cancel_reassignment: [t-0]",
     "cancel_reassignment: [t-0]\n    expect: {exit_code: 1}",
+    "set_znode: {/zookeeper/quota: x}",
     "create_znode: {/brokers/topics/new: 'not JSON'}\n    until: {offline_partitions: 7}",
     "create_znode: {/brokers/topics/new: 'not JSON'}\n"
     "  - run: topics --zookeeper {zk} --create --topic new --partitions 2\n"
@@ -963,6 +965,26 @@ POSSIBLE = (
 @pytest.mark.parametrize("step", POSSIBLE)
 def test_what_may_happen_is_accepted(step: str) -> None:
     assert drill_of(f"  - {step}\n").steps
+
+
+def test_an_isr_that_never_changes_is_expected_in_any_order() -> None:
+    head = HEAD.replace("[[0, 1]]", "[[1, 0]]")
+    assert parse_drill(f"{head}  - until: {{isr: {{t-0: [0, 1]}}}}\n", "d.yaml").steps
+
+
+def test_a_dot_in_the_name_of_an_edited_topic_is_no_pattern() -> None:
+    head = HEAD.replace("t: [[0, 1]]", "a.b: [[0, 1]], a-b: [[0, 1]]")
+    edit = "  - set_znode: {/brokers/topics/a.b: 'not JSON'}\n    until: {leader: {%s: 2}}\n"
+    assert parse_drill(head + edit % "a.b-0", "d.yaml").steps
+    with pytest.raises(UsageError, match="broker 2 never has a replica of a-b-0"):
+        parse_drill(head + edit % "a-b-0", "d.yaml")
+
+
+def test_without_a_candidate_no_controller_is_elected() -> None:
+    lines = "  - kill: 0\n  - until: {controller: moved}\n"
+    assert drill_of(lines).steps
+    with pytest.raises(UsageError, match="6:13: no controller can be elected"):
+        parse_drill(HEAD.replace("brokers: 3", "brokers: 3, controllers: [0]") + lines, "d.yaml")
 
 
 def test_a_record_may_be_consumed_twice_only_without_the_check_at_the_end() -> None:

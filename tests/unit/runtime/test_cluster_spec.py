@@ -27,4 +27,4 @@ def test_racks_are_assigned_in_turn() -> None:
 def test_segments_stay_below_the_data_directory(path: str) -> None:
     with pytest.raises(UsageError, match=path):
         check_log_dirs(["d0", path])
-    check_log_dirs(["d0", "a/b", "/a/c"])
+    check_log_dirs(["d0", "a/b", "/a/c", "a..b"])

@@ -123,6 +123,20 @@ def test_a_journal_that_stays_unwritable_is_closed_and_says_what_is_lost(
     assert [row.kind for row in read_journal(path)] == [Kind.EVENT, Kind.JOURNAL_REPAIRED]
 
 
+def test_a_journal_that_is_closed_when_the_disk_works_again_has_what_was_pending(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = FileJournal(path, max_pending_bytes=500)
+    with files_limited_to(10):
+        journal.append([a_row(1), a_row(2)])
+        refused_flush(journal)
+        refused(journal, a_row(3, size=500))
+    journal.close()
+    kinds = [row.kind for row in read_journal(path)]
+    assert kinds == [Kind.EVENT, Kind.EVENT, Kind.JOURNAL_ROWS_LOST]
+
+
 def test_a_torn_last_row_is_cut_and_a_row_says_so(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     row = msgspec.json.encode(a_row(1))

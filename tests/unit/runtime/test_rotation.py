@@ -156,6 +156,17 @@ def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_pa
     file.close()
 
 
+def test_a_log_that_is_opened_again_continues_at_its_position(tmp_path: Path) -> None:
+    path = tmp_path / "some.log"
+    for first in (1, 21):
+        archive = Archive(SMALL)
+        file = LineFile(path, archive=archive)
+        list(write(file, numbers(first, first + 19)))
+        file.close()
+        archive.close()
+    assert list(LogLines(path)) == numbers(1, 40)
+
+
 @pytest.mark.parametrize(
     ("retention_bytes", "retention_ms", "left"), [(0, -1, 1), (-1, 0, 1), (-1, -1, 3)]
 )
