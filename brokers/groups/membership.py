@@ -123,7 +123,11 @@ class Membership:
     def _join_with_id(self, group: Group, message: Message, body: JoinGroupRequest) -> None:
         member = group.members.get(body.member_id)
         if member is None and body.member_id in group.pending_members:
-            self._add(group, body.member_id, message, body)
+            if body.group_instance_id is None:
+                self._add(group, body.member_id, message, body)
+            else:
+                # Only a dynamic member is pending: Kafka's coordinator throws here.
+                self._refuse_join(message, UNKNOWN_MEMBER_ID, Errors.UNKNOWN_SERVER_ERROR)
         elif group.is_fenced(body.member_id, body.group_instance_id):
             self._refuse_join(message, body.member_id, Errors.FENCED_INSTANCE_ID)
         elif member is None or (

@@ -244,6 +244,8 @@ def test_a_rebalance_waits_for_a_pending_member_until_its_session_ends(groups: G
 
 def test_a_pending_member_that_joins_or_leaves_holds_up_no_rebalance(groups: Groups) -> None:
     told = groups.joined(groups.join(needs_id=True))
+    static = groups.joined(groups.join(told.member_id, instance="i"))
+    assert (static.error, static.member_id) == (Errors.UNKNOWN_SERVER_ERROR, "")
     number = groups.join(told.member_id, needs_id=True)
     groups.network.pass_time(2 * DELAY_MS)
     member = groups.joined(number)
