@@ -7,6 +7,7 @@ corresponding set.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, TypeVar
 
@@ -66,10 +67,8 @@ def mutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
 
 def duplicates(items: Sequence[T], hash_of: Hash[T]) -> list[T]:
     """Return the items that occur more than once. Mirrors kafka.utils.CoreUtils.duplicates."""
-    counts: dict[T, int] = {}
-    for item in items:
-        counts[item] = counts.get(item, 0) + 1
-    return [item for item in hash_set_order(counts, hash_of) if counts[item] > 1]
+    counts = Counter(items)
+    return hash_set_order((item for item in counts if counts[item] > 1), hash_of)
 
 
 def _improve(code: int) -> int:

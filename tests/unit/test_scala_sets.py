@@ -49,3 +49,4 @@ def test_mutable_sets() -> None:
 
 def test_duplicates() -> None:
     assert duplicates([5, 1, 5, 2, 1, 5], int_hash) == [5, 1]
+    assert duplicates([1, 1, 20, 20, 29], int_hash) == [20, 1]
