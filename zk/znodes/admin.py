@@ -121,10 +121,12 @@ def _bind_int(value: object) -> int:
             return parse_int(text)
         except MalformedZNode as error:
             raise UnparsableJson(error.reason) from None
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = int(value)
-        if INT_MIN <= number <= INT_MAX:
-            return number
+    if (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and INT_MIN <= value <= INT_MAX
+    ):
+        return int(value)
     raise UnparsableJson(f"not an int: {as_text(value)}")
 
 

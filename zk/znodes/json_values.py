@@ -117,6 +117,13 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def as_text(value: Any) -> str:
     """Format a value as Jackson does in error messages."""
+    try:
+        return _formatted(value)
+    except RecursionError:
+        return "a deeply nested value"
+
+
+def _formatted(value: Any) -> str:
     match value:
         case Missing():
             return ""
@@ -126,9 +133,9 @@ def as_text(value: Any) -> str:
         case str():
             return f'"{value.translate(_ESCAPES)}"'
         case list():
-            return f"[{','.join(map(as_text, value))}]"
+            return f"[{','.join(map(_formatted, value))}]"
         case dict():
-            fields = (f"{as_text(name)}:{as_text(item)}" for name, item in value.items())
+            fields = (f"{_formatted(name)}:{_formatted(item)}" for name, item in value.items())
             return f"{{{','.join(fields)}}}"
     return json.dumps(value)
 
