@@ -20,6 +20,8 @@ from klamm.drills.language import parse_drill
 from klamm.drills.library import named_drill
 from klamm.drills.run import Outcome, Verdict, play
 from klamm.drills.values import Drill
+from klamm.runtime.clock import VirtualClock
+from klamm.runtime.disks import simulated_disk
 from klamm.runtime.journal_guard import JournalGuard
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from tests.sim.worlds import active_controller
@@ -179,8 +181,28 @@ def test_a_directory_in_memory_fails_at_once_with_the_same_error(kind: FaultKind
         return list(world.nodes[1].node.broker.replica_manager.log_dirs.offline)
 
     assert restarted() == ["d1"]
-    driver.cluster.disks.heal()
+    disks = driver.cluster.disks
+    disks.slow(1, "d1", 100)
+    slow = {"broker": 1, "log_dir": "d1", "kind": "slow", "bytes_per_s": 100}
+    assert disks.describe() == [{"broker": 1, "log_dir": "d1", "kind": kind}, slow]
+    disks.heal()
+    assert disks.describe() == []
     assert restarted() == []
+
+
+def test_the_seed_decides_what_a_failing_disk_keeps() -> None:
+    def kept(seed: int) -> int:
+        disk = simulated_disk(VirtualClock(), seed, is_in_memory=True)
+        disk.create("/file")
+        disk.arm("/file", DiskFault(FaultKind.SHORT_WRITE))
+        with pytest.raises(OSError, match="No space left"):
+            disk.write_at("/file", 0, bytes(10_000))
+        disk.heal_all()
+        return disk.stat("/file").size_bytes
+
+    first = [kept(seed) for seed in range(5)]
+    assert [kept(seed) for seed in range(5)] == first
+    assert len(set(first)) > 1
 
 
 def test_a_log_directory_must_be_one_of_the_brokers() -> None:

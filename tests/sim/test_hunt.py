@@ -33,7 +33,7 @@ from klamm.drills.hunting import (
 )
 from klamm.drills.language import parse_drill
 from klamm.drills.library import ALL
-from klamm.drills.processes import run_parallel
+from klamm.drills.processes import Died, run_parallel
 from klamm.drills.run import Outcome, Verdict, play
 from klamm.drills.shrinking import shrink
 from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
@@ -154,6 +154,29 @@ def test_impossible_steps_are_skipped_if_a_drill_is_tolerant() -> None:
     assert len({run_text(text, "d", 0, NO_QUIRKS).actions for text in texts}) == 1
 
 
+def test_a_seed_whose_process_died_is_inconclusive_and_the_hunt_goes_on() -> None:
+    def run_all(run: RunSeed, seeds: Iterable[int]) -> Iterator[tuple[int, Exception]]:
+        return ((seed, Died("the process died")) for seed in seeds)
+
+    first, second = hunt([3, 4], HuntOptions(faults=("kill",)), run_all)
+    assert (first.seed, second.seed, first.actions, first.simulated_ms) == (3, 4, 0, 0)
+    assert (first.outcome, first.violated) == (Outcome.INCONCLUSIVE, "no internal error")
+    assert (first.seen, first.drill) == ("the process died", draw_drill(3, ["kill"]))
+    assert not first.has_ended
+
+
+def test_an_error_inside_klamm_is_a_failure_of_the_drill(monkeypatch: pytest.MonkeyPatch) -> None:
+    def advance(_: SimulatedDriver, count: int) -> None:
+        raise ZeroDivisionError(count)
+
+    monkeypatch.setattr(SimulatedDriver, "advance", advance)
+    found = run_text(f"{HEAD}  - wait: 1s\n  - advance: 7\n", "d.yaml", 0, NO_QUIRKS)
+    (failure,) = found.verdict.failures
+    assert (found.verdict.outcome, failure.place) == (Outcome.UNSAFE, "d.yaml")
+    assert (failure.expected, failure.seen) == ("no internal error", "ZeroDivisionError: 7")
+    assert (found.simulated_ms, found.verdict.at_ms) == (5_000, 5_000)
+
+
 def test_a_hunt_whose_time_is_over_runs_no_more_seeds() -> None:
     def run_all(run: RunSeed, seeds: Iterable[int]) -> Iterator[tuple[int, SeedResult]]:
         return ((seed, run(seed)) for seed in seeds)
@@ -194,6 +217,14 @@ def test_a_trigger_that_never_occurs_is_skipped_if_a_drill_is_tolerant() -> None
     *_, verdict = play(drill, SimulatedDriver(drill.simulated_world(NO_QUIRKS, 0)))
     assert isinstance(verdict, Verdict)
     assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_steps_that_repeat_go_on_after_a_recovery_in_a_branch() -> None:
+    repeated = "  - {every: 1s, create_znode: {/a: x}}\n"
+    parallel = "  - parallel: [[heal_all, wait: 5s], wait: 5s]\n"
+    _, skipped = run(f"{repeated}{parallel}  - wait: 1s\n")
+    # The first creates the znode, the others find it.
+    assert skipped.count("cannot write /a: NODEEXISTS") >= 3
 
 
 def test_a_violation_in_parallel_steps_is_no_internal_error() -> None:

@@ -196,6 +196,45 @@ def test_an_error_is_one_exception_with_the_replay_line(
         assert str(raised.value) == text + SEED_7
 
 
+def test_actions_take_named_arguments_and_run_returns_the_output_of_a_tool() -> None:
+    with klamm.SimulatedCluster() as cluster:
+        cluster.create_topic("t")
+        cluster.cut(from_=0, to=[1, 2], only="records")
+        cluster.skew_clock(broker=1, ms=500)
+        # The skew is a fault of a clock, not of the network.
+        assert "cut" in cluster.page() and "clock +500 ms" in cluster.page()
+        with pytest.raises(TypeError, match="unexpected keyword argument 'ms'"):
+            cluster.cut(from_=0, to=1, ms=5)  # type: ignore[call-arg]
+        assert cluster.run("topics --zookeeper {zk} --list").stdout == "t\n"
+
+
+def test_logs_in_memory_have_no_records_and_can_be_preloaded_while_there_is_a_leader() -> None:
+    with klamm.SimulatedCluster(segments=False) as cluster:
+        cluster.create_topic("t", replicas=[[1]])
+        cluster.produce({"t-0": 5})
+        cluster.until(acknowledged={"t-0": 5})
+        with pytest.raises(klamm.ClusterError, match="in-memory logs keep no records\nhint: omit"):
+            cluster.consume("t-0")
+        cluster.kill(1)
+        with pytest.raises(klamm.ClusterError, match="t-0 has no running leader, so its replicas"):
+            cluster.preload({"t-0": "1MB"})
+    with klamm.SimulatedCluster() as cluster:
+        cluster.create_topic("t")
+        with pytest.raises(klamm.ClusterError, match="not log segments on disk"):
+            cluster.preload({"t-0": "1MB"})
+
+
+def test_a_partition_without_a_leader_cannot_be_read() -> None:
+    with klamm.SimulatedCluster() as cluster:
+        cluster.create_topic("t", replicas=[[1]])
+        cluster.send("t-0", b"1")
+        cluster.kill(1)
+        began_ms = cluster.elapsed_ms
+        with pytest.raises(klamm.ClusterError, match="t-0 could not be read within 30000 ms"):
+            cluster.consume("t-0")
+        assert cluster.elapsed_ms == began_ms + 30_000
+
+
 def test_a_violated_invariant_is_an_error_of_the_call_that_runs_the_cluster() -> None:
     with klamm.SimulatedCluster(quirks=["C7"]) as cluster:
         cluster.create_topic("t", replicas=[[0, 1], [2, 0]])

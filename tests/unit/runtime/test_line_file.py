@@ -76,23 +76,25 @@ def test_rows_beyond_the_limit_are_counted_in_a_row(tmp_path: Path) -> None:
         for seq in range(3, 50):
             # After the first lost row smaller ones would fit, but leave a second gap.
             refused(journal, a_row(seq, size=900 if seq == 5 else 40))
+        with pytest.raises(JournalUnwritable):
+            journal.append([a_row(50), a_row(51)])
     assert journal.retry()
-    journal.append([a_row(50)])
+    journal.append([a_row(52)])
     journal.flush()
     with files_limited_to(path.stat().st_size):
-        journal.append([a_row(51)])
+        journal.append([a_row(53)])
         refused_flush(journal)
-        refused(journal, a_row(52))
+        refused(journal, a_row(54))
     assert journal.retry()
     journal.close()
     rows = read_journal(path)
     lost = next(row for row in rows if row.kind == Kind.JOURNAL_ROWS_LOST)
     count = msgspec.json.decode(str(lost.detail))["rows"]
     kept = [row.seq for row in rows[: rows.index(lost)]]
-    assert (kept, count) == ([1, 2, 3, 4], 45)
+    assert (kept, count) == ([1, 2, 3, 4], 47)
     # The next failure has room for as many rows again.
-    assert [row.seq for row in rows[rows.index(lost) + 1 :]] == [50, 51, 52]
-    assert (lost.run_id, lost.t_ms) == ("run", 1_049)
+    assert [row.seq for row in rows[rows.index(lost) + 1 :]] == [52, 53, 54]
+    assert (lost.run_id, lost.t_ms) == ("run", 1_051)
 
 
 def refused_flush(file: FileJournal | LineFile) -> None:
