@@ -7,7 +7,6 @@ AdminZkClient.validateReplicaAssignment.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from klamm.cluster.errors import (
@@ -19,6 +18,7 @@ from klamm.cluster.errors import (
 )
 from klamm.cluster.java_integer import parse_java_int
 from klamm.cluster.java_strings import java_split, java_trim
+from klamm.cluster.scala_sets import duplicates, immutable_order, int_hash
 from klamm.placement.assign import Assignment, Replicas
 
 _INT_MAX = 2**31 - 1
@@ -35,11 +35,11 @@ def parse_replica_assignment(text: str) -> Assignment:
     assignment: Assignment = {}
     for partition, piece in enumerate(java_split(text, ",")):
         replicas = tuple(_java_int(broker) for broker in java_split(piece, ":"))
-        duplicates = [broker for broker, times in Counter(replicas).items() if times > 1]
-        if duplicates:
+        repeated = duplicates(replicas, int_hash)
+        if repeated:
             raise AdminCommandFailed(
                 "Partition replica lists may not contain duplicate entries:"
-                f" {_joined(duplicates, ',')}",
+                f" {_joined(repeated, ',')}",
                 hint=f"partition {partition} lists {_joined(replicas)}",
             )
         assignment[partition] = replicas
@@ -133,7 +133,8 @@ def _java_array_text(replicas: Replicas) -> str:
 
 def _scala_map_text(assignment: Mapping[int, Sequence[int]]) -> str:
     name = "Map" if len(assignment) <= _SMALL_SCALA_MAP else "HashMap"
-    entries = (f"{partition} -> List({_joined(ids)})" for partition, ids in assignment.items())
+    ordered = immutable_order(assignment, int_hash)
+    entries = (f"{partition} -> List({_joined(assignment[partition])})" for partition in ordered)
     return f"{name}({', '.join(entries)})"
 
 

@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.scala_sets import immutable_order
 from klamm.zk.znodes.json_values import (
     MalformedZNode,
     UnparsableJson,
@@ -25,7 +27,6 @@ CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
 """Entity types that have configs, in the order in which Kafka creates their znodes."""
 DEFAULT_ENTITY: Final = "<default>"
 _VERSION_1_TYPES: Final = ("topics", "clients")
-_CONFIG_TYPES_AS_PRINTED: Final = ("ips", "clients", "users", "topics", "brokers")
 
 
 class ConfigZNode:
@@ -165,9 +166,9 @@ def _version_2(node: dict[str, Any], received: str) -> ConfigChange:
             "java.lang.StringIndexOutOfBoundsException",
         )
     if entity_type not in CONFIG_TYPES:
-        allowed = ", ".join(f"'{name}'/" for name in _CONFIG_TYPES_AS_PRINTED)
+        starts = immutable_order([f"'{name}'/" for name in CONFIG_TYPES], string_hash)
         raise illegal_argument(
             "Version 2 config change notification must have 'entity_path' starting with "
-            f"one of {allowed}. {received}"
+            f"one of {', '.join(starts)}. {received}"
         )
     return ConfigChange(entity_type, entity_name)
