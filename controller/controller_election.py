@@ -270,7 +270,6 @@ def resign(controller: KafkaController) -> None:
         controller.recorder.occurrence(Kind.CONTROLLER_RESIGNED)
         controller.recorder.end_epoch()
     controller.is_elected = False
-    log.epoch = 0
     log.info("Resigned")
 
 

@@ -149,7 +149,6 @@ class TopicDeletionManager:
         halted = context.topics_to_be_deleted.intersection(topics)
         if self.is_delete_topic_enabled and halted:
             self._halt(halted, reason)
-            self._count()
 
     def forget_topics(self, topics: Iterable[str]) -> None:
         """Clean up after another client deleted the topic znodes of topics queued for deletion.

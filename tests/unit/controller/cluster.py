@@ -284,6 +284,13 @@ class Cluster:
             for r in self.rows(kind)
         ]
 
+    def logged(self, *words: str, controller: int = 0) -> list[str]:
+        """The lines of a controller's log with one of these words, without time and sender."""
+        lines = self.controller_logs[controller].getvalue().splitlines()
+        sender = f"[Controller id={controller}] "
+        found = [line.partition(sender)[2].rpartition(" (")[0] for line in lines]
+        return [line for line in found if any(word in line for word in words)]
+
     def forget(self) -> None:
         """Begin to look anew: empty journal, requests and replies."""
         self.journal.rows.clear()

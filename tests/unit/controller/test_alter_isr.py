@@ -73,7 +73,19 @@ def test_what_is_refused(cluster: Cluster, proposed: LeaderAndIsr, error: Errors
     assert cluster.state(T0) == LeaderAndIsr(0, 1, (0, 1), 1)
     (row,) = cluster.rows(Kind.ALTER_ISR_REFUSED)
     assert (row.outcome, row.isr) == (error.name, proposed.isr)
+    failed = f"Failed to update ISR to {proposed} for partition t-0, bad ZK version."
+    outdated = [failed] if error is Errors.INVALID_UPDATE_VERSION else []
+    assert cluster.logged("Failed to update ISR") == outdated
     cluster.assert_nothing_failed()
+
+
+def test_a_refused_isr_makes_every_broker_hear_the_current_one(cluster: Cluster) -> None:
+    cluster.active.context.add_shutting_down_broker(1)
+    propose(cluster, LeaderAndIsr(0, 0, (0,), 1))
+    for broker in cluster.brokers.values():
+        (told,) = broker.requests
+        assert isinstance(told, UpdateMetadataRequest)
+        assert [state.isr for state in told.partition_states] == [(0, 1)]
 
 
 def test_an_isr_with_a_dead_broker_is_answered_with_the_current_isr(cluster: Cluster) -> None:
@@ -93,6 +105,8 @@ def test_a_state_znode_that_is_gone_is_not_made_again(cluster: Cluster) -> None:
     assert not cluster.admin.path_exists(path)
     assert cluster.state_of(0, T0) == LeaderAndIsr(0, 1, (0, 1), 1)
     assert [row.outcome for row in cluster.rows(Kind.ALTER_ISR_REFUSED)] == [error.name]
+    (logged,) = cluster.logged("Failed to update ISR for partition t-0: ")
+    assert path in logged
 
 
 def test_the_state_that_is_there_is_granted_without_a_write(cluster: Cluster) -> None:
@@ -111,6 +125,11 @@ def test_unknown_partitions_and_brokers(cluster: Cluster) -> None:
     cluster.ask(0, AlterIsrRequest(8, 1, {T0: stranger}))
     cluster.run()
     assert cluster.answer() == AlterIsrResponse(Errors.STALE_BROKER_EPOCH, {})
+    stale = "Ignoring AlterIsr due to stale broker epoch"
+    assert cluster.logged("Ignoring AlterIsr") == [
+        *(f"{stale} {epoch} for broker 0" for epoch in (1, known - 1, known + 1)),
+        "Ignoring AlterIsr due to unknown broker 8",
+    ]
 
 
 def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
@@ -152,6 +171,7 @@ def test_quirk_c5_goes_on_as_controller() -> None:
     fenced_off(cluster)
     assert propose(cluster, LeaderAndIsr(0, 1, (0,), 1)) is Errors.UNKNOWN_SERVER_ERROR
     assert cluster.controllers[0].is_active
+    assert cluster.logged("Error when processing") == ["Error when processing AlterIsr"]
 
 
 def test_kafka_14140_lets_a_dead_replica_in() -> None:

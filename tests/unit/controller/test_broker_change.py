@@ -13,7 +13,12 @@ from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import WatchEvent, WatchKind
-from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, TopicPartitionStateZNode
+from klamm.zk.znodes import (
+    BrokerIdZNode,
+    BrokerInfo,
+    ControllerZNode,
+    TopicPartitionStateZNode,
+)
 from tests.unit.controller.cluster import Cluster, broker_info
 
 
@@ -179,7 +184,11 @@ def test_a_bounced_broker_does_not_wait_for_an_answer_of_its_former_life(
     cluster.assert_nothing_failed()
 
 
-def test_modified_endpoints_are_sent_to_all(cluster: Cluster) -> None:
+@pytest.mark.parametrize("is_registered_before", [False, True], ids=["later", "at a failover"])
+def test_modified_endpoints_are_sent_to_all(cluster: Cluster, is_registered_before: bool) -> None:
+    if is_registered_before:
+        cluster.admin.delete(ControllerZNode.path)
+        cluster.run()
     cluster.forget()
     zk = KafkaZkClient(cluster.stores[1])
 

@@ -88,6 +88,20 @@ def test_no_leader_in_time(cluster: Cluster) -> None:
     assert cluster.state(T0).leader == 7
 
 
+def test_a_leader_that_dies_before_all_partitions_have_one_is_waited_for(cluster: Cluster) -> None:
+    topic = CreatableTopic("t", assignments={0: (1,), 1: (7,)})
+    cluster.ask(0, CreateTopicsRequest((topic,), 500))
+    cluster.run()
+    cluster.kill_broker(1)
+    cluster.run()
+    cluster.start(7)
+    assert not cluster.replies
+    cluster.start(1)
+    answer = cluster.answer()
+    assert isinstance(answer, CreateTopicsResponse)
+    assert answer.topics[0].error is Errors.NONE
+
+
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 def test_who_does_not_wait_is_answered_at_once(cluster: Cluster, timeout_ms: int) -> None:
     cluster.ask(0, CreateTopicsRequest((PLAIN,), timeout_ms))
@@ -131,6 +145,12 @@ def test_validate_only_makes_nothing(cluster: Cluster) -> None:
             "Both numPartitions or replicationFactor and replicasAssignments were set. "
             "Both cannot be used at the same time.",
         ),
+        (
+            CreatableTopic("u", -1, 1, assignments={0: (1,)}),
+            Errors.INVALID_REQUEST,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. "
+            "Both cannot be used at the same time.",
+        ),
     ],
 )
 def test_each_topic_has_its_own_error(
@@ -142,6 +162,8 @@ def test_each_topic_has_its_own_error(
     assert good.error is Errors.NONE
     assert (bad.name, bad.error, bad.error_message) == (topic.name, error, text)
     assert (bad.num_partitions, bad.replication_factor, bad.topic_id) == (-1, -1, None)
+    processed = f"Error processing create topic request {topic.name}: {text}"
+    assert cluster.logged("Error processing") == [processed]
     assert cluster.state(T0).leader_epoch == 0
 
 
@@ -151,13 +173,23 @@ def test_bad_names_assignments_and_configs(cluster: Cluster) -> None:
         CreatableTopic("a b", 1, 1),
         CreatableTopic("u", assignments={0: (1, 1)}),
         CreatableTopic("v", 1, 1, configs={"no.such.config": "1"}),
+        CreatableTopic("w.x", 1, 1),
+        CreatableTopic("w_x", 1, 1),
     )
     assert [result.error for result in results] == [
         Errors.INVALID_TOPIC_EXCEPTION,
         Errors.INVALID_REPLICA_ASSIGNMENT,
         Errors.INVALID_CONFIG,
+        Errors.NONE,
+        Errors.INVALID_TOPIC_EXCEPTION,
     ]
-    assert not cluster.admin.get_all_topics_in_cluster()
+    assert cluster.admin.get_all_topics_in_cluster() == ["w.x"]
+
+
+def test_a_broker_that_is_shutting_down_gets_replicas_too(cluster: Cluster) -> None:
+    cluster.active.context.add_shutting_down_broker(2)
+    (result,) = create(cluster, CreatableTopic("t", 1, 3))
+    assert (result.error, result.replication_factor) == (Errors.NONE, 3)
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
@@ -179,6 +211,7 @@ THREE_BY_HAND = CreatableTopic("v", assignments={0: (1,), 1: (1,), 2: (1,)})
         (PartitionLimits(per_request=5), (PLAIN, THREE_BY_HAND), []),
         (PartitionLimits(per_request=4), (PLAIN, THREE_BY_HAND), ["t", "v"]),
         (PartitionLimits(per_request=2), (PLAIN, CreatableTopic("d")), ["t", "d"]),
+        (PartitionLimits(per_request=1), (PLAIN, CreatableTopic("u", -5, 1)), ["t", "u"]),
         (PartitionLimits(cluster=4), (THREE_BY_HAND,), []),
         (PartitionLimits(cluster=4), (PLAIN, THREE_BY_HAND, CreatableTopic("d")), ["v"]),
     ],

@@ -117,6 +117,14 @@ def test_a_topic_whose_znode_is_gone_is_unknown(cluster: Cluster) -> None:
     assert cluster.admin.get_topic_deletions() == []
 
 
+def test_a_topic_that_cannot_be_marked_has_an_error_that_is_logged(cluster: Cluster) -> None:
+    cluster.admin.delete("/admin/delete_topics")
+    ask(cluster, "t")
+    assert answered(cluster) == {"t": Errors.UNKNOWN_SERVER_ERROR}
+    (line,) = cluster.logged("Error processing delete topic request for topic t: ")
+    assert "/admin/delete_topics/t" in line
+
+
 def test_another_broker_is_not_the_controller(cluster: Cluster) -> None:
     cluster.start_broker(3, is_candidate=True)
     cluster.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import msgspec
 import pytest
 
 from klamm.cluster.errors import ControllerMoved
@@ -15,11 +16,13 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
 )
 from klamm.cluster.types import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.controller.controller_election import NO_CONTROLLER
 from klamm.controller.watches import Watches
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import (
     Create,
+    GetData,
     ReadOp,
     ReadResult,
     Transaction,
@@ -95,6 +98,14 @@ def test_a_feature_znode_that_appears_during_a_failover_is_no_failure(is_lost: b
     assert cluster.server.after_op is cluster.server.before_op is None
     assert cluster.active.context.epoch == 1
     cluster.assert_nothing_failed()
+
+
+def test_a_candidate_that_takes_over_replaces_the_controller(cluster: Cluster) -> None:
+    cluster.start_broker(3, is_candidate=True)
+    controller = cluster.controllers[3]
+    controller.config = msgspec.structs.replace(controller.config, takes_over=True)
+    cluster.run()
+    assert cluster.active is controller
 
 
 def test_a_quiet_move_writes_no_partition(cluster: Cluster) -> None:
@@ -247,10 +258,57 @@ def test_requests_that_are_left_in_a_batch_cost_one_election_and_are_not_sent(
     cluster.forget()
     cluster.start(3)
     assert cluster.controller_logs[0].getvalue().count("Forcing the controller to resign") == 1
+    assert not cluster.rows(Kind.EVENT_FAILED), "no controller wrote a row when the event failed"
     assert (controller.is_active, controller.context.epoch) == (True, 2)
     (tp,) = cluster.create_topic("u", (0,))
     assert cluster.brokers[0].leader_of(tp) == 0
     assert "StopReplica" not in names(cluster.brokers[0].requests)
+
+
+@pytest.mark.parametrize(
+    ("path", "data"), [("/controller_epoch", b"7"), ("/controller", ControllerZNode.encode(5, 0))]
+)
+def test_a_controller_that_has_moved_already_is_not_moved_by_an_error(
+    cluster: Cluster, path: str, data: bytes
+) -> None:
+    controller = cluster.active
+    cluster.paused.update((0, 1, 2))
+    cluster.start(3)
+    cluster.admin.set_data(path, data)
+    controller.batch.add_stop_replica_request_for_brokers([0], TopicPartition("t", 0), True)
+    assert controller.step()
+    assert not controller.is_active
+    assert cluster.logged("Controller has already moved") == [
+        "Controller has already moved when trying to trigger controller movement"
+    ]
+    assert cluster.admin.get_controller_id() is not None
+
+
+@pytest.mark.parametrize(
+    ("is_deleted", "text"),
+    [
+        (False, "Broker 5 was elected as controller instead of broker 0"),
+        (True, "A controller has been elected but just resigned, this will result in another"),
+    ],
+)
+def test_an_election_that_another_wins_is_logged(is_deleted: bool, text: str) -> None:
+    cluster, reads = Cluster(), 0
+
+    def before(_: int, op: ReadOp | Transaction) -> None:
+        nonlocal reads
+        if isinstance(op, GetData) and op.path == ControllerZNode.path:
+            reads += 1
+        elif isinstance(op, list) and any(isinstance(o, Create) for o in op) and reads == 1:
+            reads += 1
+            cluster.admin.create(ControllerZNode.path, ControllerZNode.encode(5, 0))
+        if reads == 4 and is_deleted:
+            cluster.server.before_op = None
+            cluster.admin.delete(ControllerZNode.path)
+
+    cluster.server.before_op = before
+    cluster.start(0)
+    assert len(cluster.logged(text)) == 1
+    assert cluster.active_among(0) is is_deleted
 
 
 def test_watches_that_were_cleared_mean_nothing_to_the_next_term() -> None:
@@ -299,6 +357,7 @@ def test_a_failover_that_breaks_gives_controller_up() -> None:
     while "Trigger controller movement" not in cluster.controller_logs[0].getvalue():
         assert controller.step()
     assert not controller.is_active
+    assert controller.active_controller_id == NO_CONTROLLER
     assert controller.context.epoch == 0
     epochs = [row.epoch for row in cluster.rows(Kind.CONTROLLER_ELECTED)]
     for _ in range(60):

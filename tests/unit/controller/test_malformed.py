@@ -8,7 +8,7 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
-from klamm.zk.store import Create, GetChildren, GetData
+from klamm.zk.store import Create, GetChildren, GetData, WatchEvent, WatchKind
 from klamm.zk.znodes import BrokerIdZNode, BrokerInfo, ControllerZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster, broker_info
 
@@ -69,6 +69,7 @@ def test_a_malformed_topic_that_is_removed_is_forgotten(cluster: Cluster) -> Non
     cluster.admin.delete(BAD)
     cluster.run()
     assert not cluster.active.malformed
+    assert cluster.active.watches.event_of(WatchEvent(WatchKind.DATA_CHANGED, BAD)) is None
     cluster.create_topic("bad", (1,))
     assert cluster.state(B0).leader == 1
 

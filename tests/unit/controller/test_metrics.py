@@ -23,6 +23,7 @@ def test_gauges_of_the_controller_and_of_a_candidate() -> None:
     cluster = Cluster()
     cluster.start(0, 1, 2, candidates=(0, 1))
     cluster.create_topic("t", (2,), (2, 0))
+    cluster.create_topic("never had a leader", (9,))
     cluster.kill_broker(2)
     cluster.run()
     samples = rendered(cluster)
@@ -37,7 +38,7 @@ def test_gauges_of_the_controller_and_of_a_candidate() -> None:
         "OfflinePartitionsCount": 1,
         "PreferredReplicaImbalanceCount": 2,
         "ControllerState": 0,
-        "GlobalTopicCount": 1,
+        "GlobalTopicCount": 2,
         "GlobalPartitionCount": 2,
         "TopicsToDeleteCount": 0,
         "ReplicasToDeleteCount": 0,
@@ -53,6 +54,8 @@ def test_timers_queues_and_channels() -> None:
     cluster.start(0, 1)
     cluster.brokers[1].is_silent = True
     cluster.create_topic("t", (0, 1))
+    for ms in (20, 30):
+        cluster.active.events.rate_and_time["IsrChangeRateAndTimeMs"].update(ms)
     samples = rendered(cluster)
     stats, channels = (
         "kafka_controller_ControllerStats_",
@@ -62,6 +65,7 @@ def test_timers_queues_and_channels() -> None:
     # One for the child watch, one for the id that the controller wrote itself.
     assert samples[f"{stats}TopicChangeRateAndTimeMs_count{me}"] == 2
     assert samples[f"{stats}LeaderElectionRateAndTimeMs_count{me}"] == 1
+    assert samples[f"{stats}IsrChangeRateAndTimeMs_sum{me}"] == 50
     assert samples[f"{stats}UncleanLeaderElectionsPerSec_total{me}"] == 0
     assert samples["kafka_controller_ControllerEventManager_EventQueueSize" + me] == 0
     assert samples[f"kafka_controller_ControllerEventManager_EventQueueTimeMs_count{me}"] > 3

@@ -40,15 +40,6 @@ def fail_over(cluster: Cluster) -> None:
     log.truncate()
 
 
-def logged(cluster: Cluster, *words: str, controller: int = 0) -> list[str]:
-    """The lines of the controller's log with one of these words, without time and sender."""
-    lines = cluster.controller_logs[controller].getvalue().splitlines()
-    found = [
-        line.partition(f"[Controller id={controller}] ")[2].rpartition(" (")[0] for line in lines
-    ]
-    return [line for line in found if any(word in line for word in words)]
-
-
 def several(cluster: Cluster) -> list[TopicPartition]:
     """Partitions of which one needs and can have an election, and others do not or cannot."""
     moved, there, outside = cluster.create_topic("t", (1, 2), (1, 2), (3, 2))
@@ -74,7 +65,7 @@ def test_a_znode_asks_for_elections(cluster: Cluster) -> None:
     assert cluster.state(asked[2]).leader == 2
     assert cluster.moves() == ["t-0 Online>Online"]
     assert not cluster.admin.path_exists(PATH)
-    assert logged(cluster, "Skipping", "completed preferred", "Error completing", "still") == [
+    assert cluster.logged("Skipping", "completed preferred", "Error completing", "still") == [
         "Skipping replica leader election (PREFERRED) for partition none-0 by ZkTriggered since it "
         "doesn't exist.",
         "Skipping replica leader election (PREFERRED) for partitions w-0 by ZkTriggered since the "
@@ -100,13 +91,13 @@ def test_the_next_controller_resumes_the_elections_of_the_znode() -> None:
     assert cluster.state_of(1, asked[0]).leader == 1
     assert not cluster.admin.path_exists(PATH)
     words = ("referred replica election for", "undergoing", "that completed")
-    assert logged(cluster, *words, controller=1) == [
+    assert cluster.logged(*words, controller=1) == [
         "Partitions undergoing preferred replica election: t-0,t-1,t-2,w-0,v-0,none-0",
         "Partitions that completed preferred replica election: t-1,none-0",
         "Skipping preferred replica election for partitions due to topic deletion: w-0",
         "Resuming preferred replica election for partitions: t-0,t-2,v-0",
     ]
-    assert len(logged(cluster, "partition v-0 since it never had a leader", controller=1)) == 1
+    assert len(cluster.logged("partition v-0 since it never had a leader", controller=1)) == 1
 
 
 def imbalanced(cluster: Cluster, count: int, others: int) -> list[TopicPartition]:

@@ -10,6 +10,7 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
+from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import (
     AlterIsrRequest,
     AlterPartitionReassignmentsRequest,
@@ -18,9 +19,11 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     StopReplicaRequest,
+    UpdateMetadataRequest,
 )
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from klamm.zk.store import ReadOp, Transaction
+from klamm.zk.memory_store import LostReply
+from klamm.zk.store import Delete, ReadOp, ReadResult, Transaction, TxnResult
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicZNode
 from tests.unit.controller.cluster import Cluster
 
@@ -36,12 +39,6 @@ def cluster() -> Cluster:
     found.create_topic("t", *[(0, 1)] * 4)
     found.forget()
     return found
-
-
-def logged(cluster: Cluster, word: str) -> list[str]:
-    lines = cluster.controller_logs[0].getvalue().splitlines()
-    found = [line.partition("[Controller id=0] ")[2].rpartition(" (")[0] for line in lines]
-    return [line for line in found if word in line]
 
 
 def alter(
@@ -74,7 +71,7 @@ def test_bad_entries_of_the_znode_are_named_and_removed(cluster: Cluster) -> Non
     asked = {T0: (1, 2), T1: (), T2: (-1, 2), none: (1,), T3: (1, 1)}
     cluster.admin.create_partition_reassignment(asked)
     cluster.run()
-    (line,) = logged(cluster, "Failed reassignment through zk")
+    (line,) = cluster.logged("Failed reassignment through zk")
     assert line == (
         "Failed reassignment through zk with the following errors: Map("
         "t-1 -> INVALID_REPLICA_ASSIGNMENT: Empty replica list specified in partition "
@@ -137,7 +134,7 @@ def test_a_reassignment_ends_when_its_target_is_in_sync(cluster: Cluster) -> Non
         for one in stopped
         for state in one.partition_states
     ] == [(T0, False), (T0, True)]
-    assert logged(cluster, "have all caught up") == [
+    assert cluster.logged("have all caught up") == [
         "Target replicas ArrayBuffer(1, 2) have all caught up with the leader for reassigning "
         "partition t-0"
     ]
@@ -169,6 +166,59 @@ def test_a_target_without_a_replica_that_can_lead_waits(cluster: Cluster, dead: 
     assert assigned(cluster, T0) == ReplicaAssignment((2, 3))
 
 
+def test_a_broker_that_is_shutting_down_hears_of_the_new_replicas(cluster: Cluster) -> None:
+    alter(cluster, {T0: (1, 0)})
+    cluster.active.context.add_shutting_down_broker(2)
+    cluster.forget()
+    alter(cluster, {T0: (0, 1)})
+    told = [one for one in cluster.brokers[2].requests if isinstance(one, UpdateMetadataRequest)]
+    assert told[-1].partition_states[0].replicas == (0, 1)
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["reply lost", "deleted by another"])
+def test_the_last_entry_that_is_gone_when_it_is_removed_is_no_failure(
+    cluster: Cluster, is_lost: bool
+) -> None:
+    def is_removal(op: ReadOp | Transaction) -> bool:
+        path = ReassignPartitionsZNode.path
+        return isinstance(op, list) and any(isinstance(o, Delete) and o.path == path for o in op)
+
+    def before(_: int, op: ReadOp | Transaction) -> None:
+        if is_removal(op):
+            cluster.server.before_op = None
+            cluster.admin.delete(ReassignPartitionsZNode.path)
+
+    def after(_: int, op: ReadOp | Transaction, __: ReadResult | TxnResult) -> None:
+        if is_removal(op):
+            cluster.server.after_op = None
+            raise LostReply
+
+    cluster.admin.create_partition_reassignment({T0: (1, 0)})
+    if is_lost:
+        cluster.server.after_op = after
+    else:
+        cluster.server.before_op = before
+    cluster.run()
+    assert cluster.server.after_op is cluster.server.before_op is None
+    assert assigned(cluster, T0) == ReplicaAssignment((1, 0))
+    assert not cluster.active.context.partitions_being_reassigned
+    cluster.assert_nothing_failed()
+
+
+def test_kafka_8249_halts_the_deletion_of_a_topic_whose_reassignment_is_resumed() -> None:
+    cluster = Cluster(Quirks(kafka_8249=True))
+    cluster.start(0, 1)
+    cluster.create_topic("t", (0, 1))
+    cluster.admin.create_partition_reassignment({T0: (1, 2)})
+    cluster.brokers[1].is_silent = True
+    cluster.admin.create_delete_topic_path("t")
+    cluster.run()
+    cluster.forget()
+    cluster.start(2)
+    halted = cluster.rows(Kind.TOPIC_DELETION_HALTED)
+    assert [row.outcome for row in halted] == ["topic reassignment in progress"]
+
+
 def test_a_reassignment_whose_topic_vanishes_at_its_end_is_none_any_more(
     cluster: Cluster,
 ) -> None:
@@ -189,7 +239,7 @@ def test_a_reassignment_whose_topic_vanishes_at_its_end_is_none_any_more(
     context = cluster.active.context
     assert context.assignments[T0] == ReplicaAssignment((1, 2))
     assert not context.partitions_being_reassigned
-    assert logged(cluster, "Error completing reassignment of partition t-0: Failed to update")
+    assert cluster.logged("Error completing reassignment of partition t-0: Failed to update")
 
 
 def test_a_znode_that_is_deleted_by_hand_is_begun_again(cluster: Cluster) -> None:
@@ -210,6 +260,6 @@ def test_a_topic_that_is_being_deleted_is_not_reassigned(cluster: Cluster) -> No
     cluster.admin.create_delete_topic_path("u")
     cluster.run()
     assert alter(cluster, {new: (0, 1)}) == {new: Errors.UNKNOWN_TOPIC_OR_PARTITION}
-    assert logged(cluster, "Skipping reassignment of u-0") == [
+    assert cluster.logged("Skipping reassignment of u-0") == [
         "Skipping reassignment of u-0 since the topic is currently being deleted"
     ]

@@ -161,6 +161,8 @@ def test_a_broker_id_that_is_taken_is_asked_for_again(cluster: Cluster) -> None:
         "Error processing event RegisterBrokerAndReelect" in cluster.controller_logs[2].getvalue()
     )
     usurper.close()
-    cluster.advance(1_000)
+    cluster.advance(999)
+    assert 2 not in cluster.admin.get_sorted_broker_list()
+    cluster.advance(1)
     found = cluster.admin.get_all_brokers_and_epochs_in_cluster().values[2]
     assert found.broker == controller.broker_info
