@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from klamm.admin.failures import message_of
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import (
@@ -83,7 +84,10 @@ def _reassign_as_znode_asks(controller: KafkaController) -> set[TopicPartition]:
     results.update(_maybe_trigger_partition_reassignment(controller, wanted))
     failed = {tp: error for tp, error in results.items() if error.error is not Errors.NONE}
     if failed:
-        shown = ", ".join(f"{tp} -> {_text(error)}" for tp, error in failed.items())
+        shown = ", ".join(
+            f"{tp} -> ApiError(error={error.error.name}, message={message_of(error)})"
+            for tp, error in failed.items()
+        )
         controller.log.warn(
             f"Failed reassignment through zk with the following errors: Map({shown})"
         )

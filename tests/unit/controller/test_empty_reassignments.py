@@ -54,7 +54,7 @@ def test_an_entry_without_replicas_is_refused_alone(replicas: bytes) -> None:
     assert stored(cluster) == {T0: ReplicaAssignment((0, 1)), T1: ReplicaAssignment((1, 0))}
     assert not cluster.admin.path_exists(ReassignPartitionsZNode.path)
     log = cluster.controller_logs[0].getvalue()
-    assert "t-0 -> INVALID_REPLICA_ASSIGNMENT: Empty replica list specified" in log
+    assert "t-0 -> ApiError(error=INVALID_REPLICA_ASSIGNMENT, message=Empty replica list" in log
     assert not cluster.active.malformed
     cluster.assert_nothing_failed()
 

@@ -74,10 +74,11 @@ def test_bad_entries_of_the_znode_are_named_and_removed(cluster: Cluster) -> Non
     (line,) = cluster.logged("Failed reassignment through zk")
     assert line == (
         "Failed reassignment through zk with the following errors: Map("
-        "t-1 -> INVALID_REPLICA_ASSIGNMENT: Empty replica list specified in partition "
-        "reassignment., "
-        "t-2 -> INVALID_REPLICA_ASSIGNMENT: Invalid broker id in replica list: ArrayBuffer(-1, 2), "
-        "none-0 -> UNKNOWN_TOPIC_OR_PARTITION: The partition does not exist.)"
+        "t-1 -> ApiError(error=INVALID_REPLICA_ASSIGNMENT, message=Empty replica list specified "
+        "in partition reassignment.), "
+        "t-2 -> ApiError(error=INVALID_REPLICA_ASSIGNMENT, message=Invalid broker id in replica "
+        "list: ArrayBuffer(-1, 2)), none-0 -> ApiError(error=UNKNOWN_TOPIC_OR_PARTITION, "
+        "message=The partition does not exist.))"
     )
     assert set(cluster.admin.get_partition_reassignment()) == {T0}
     assert cluster.active.context.partitions_being_reassigned == {T0}
