@@ -146,6 +146,8 @@ def test_what_is_refused(api: AsgiClient) -> None:
     for path in ("/producers", "/consumers"):
         assert error(api, path, topic="absent") == (404, "topic absent does not exist")
         assert error(api, path, topic="t", partition=2) == (404, "topic t has no partition 2")
+        hint = api.post(path, json={"topic": "t", "partition": 2}).json()["error"]["hint"]
+        assert hint == "the topic's partitions are 0 to 1"
     code, message = error(api, "/producers", topic="t", acks=1, enable_idempotence=True)
     assert (code, message.split(".")[0]) == (
         409,

@@ -267,6 +267,9 @@ def test_a_deleted_topic_has_no_result_and_a_created_one_does() -> None:
     creation = "  - run: topics --zookeeper Z --create --topic u --replica-assignment 1:2\n"
     steps = (deletion + creation).replace(" Z ", " {zk} ")
     assert results_of(steps) == {"u-0": (0.0, 0.0, None, None)}
+    # Partitions are sorted, whenever they came.
+    later = creation.replace(" Z ", " {zk} ").replace("topic u", "topic a")
+    assert list(results_of(later)) == ["a-0", "t-0"]
 
 
 def test_records_in_doubt_and_lost_records_are_counted() -> None:

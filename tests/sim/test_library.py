@@ -201,6 +201,7 @@ def test_actions_take_named_arguments_and_run_returns_the_output_of_a_tool() -> 
         cluster.create_topic("t")
         cluster.cut(from_=0, to=[1, 2], only="records")
         cluster.skew_clock(broker=1, ms=500)
+        cluster.skew_clock(broker=2, ms=0)
         # The skew is a fault of a clock, not of the network.
         assert "cut" in cluster.page() and "clock +500 ms" in cluster.page()
         with pytest.raises(TypeError, match="unexpected keyword argument 'ms'"):

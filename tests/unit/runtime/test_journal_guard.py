@@ -56,6 +56,7 @@ def test_no_controller_is_elected_until_the_rows_are_written(tmp_path: Path) -> 
     guarded = Guarded(tmp_path)
     guarded.broker_rows.dir_failed(1, "d0", "written")
     guarded.guard.flush()
+    guarded.run(700)
     assert (guarded.posted, guarded.guard.failed_for_ms) == ([], 0)
     with files_limited_to(guarded.journal.path.stat().st_size + 10):
         for _ in range(3):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from klamm.brokers.storage.disk import LocalDisk, StrPath
 from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.rotated_names import UNFINISHED, rotated_name
-from klamm.runtime.archive import Archive, Rotation
+from klamm.runtime.archive import DEFAULT_ROTATION, Archive, Rotation
 from klamm.runtime.clock import WallClock
 from klamm.runtime.journal import FileJournal, read_journal
 from klamm.runtime.kafka_logs import KafkaLogs
@@ -154,6 +156,14 @@ def test_an_old_file_is_rotated_too_and_retention_deletes_by_size_and_age(tmp_pa
     Archive(Rotation(retention_ms=0)).tidy_now(path)
     assert rotated(path) == kept[-1:]  # its name has the offset at which the current file begins
     file.close()
+
+
+def test_the_defaults_are_those_in_the_documentation() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "journal.md").read_text()
+    found = re.findall(r"`--journal-([a-z-]+)` \| (\d+) (MiB|hours|days|day) \|", text)
+    units = {"MiB": 1 << 20, "hours": 3_600_000, "day": 86_400_000, "days": 86_400_000}
+    named = {name.replace("-", "_"): int(count) * units[unit] for name, count, unit in found}
+    assert named == msgspec.structs.asdict(DEFAULT_ROTATION)
 
 
 def test_a_log_that_is_opened_again_continues_at_its_position(tmp_path: Path) -> None:

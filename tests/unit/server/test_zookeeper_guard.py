@@ -93,6 +93,9 @@ def test_a_server_that_cannot_start_is_tried_three_times(
         servers[2].starts += [fail] * 3
         servers[2].crash()
         wait_until(lambda: failures)
+    # A server that was given up is left alone.
+    assert servers[1].calls.count("start") == 3
+    assert caplog.text.count("; the other servers continue") == 1
     [failure] = failures
     where = servers[2].connect_string
     assert failure.message == f"ZooKeeper at {where} has ended and cannot be restarted: no start"
@@ -126,6 +129,18 @@ def test_a_server_that_ran_long_enough_is_started_as_often_again(
             servers[1].crash()
             wait_until(lambda: servers[1].is_running)
         assert failures == []
+
+
+def test_a_server_that_ran_long_once_is_given_up_if_it_then_keeps_ending(tmp_path: Path) -> None:
+    with (
+        played_ensemble(tmp_path, ["standalone"]) as (ensemble, servers),
+        guarded(ensemble) as (guard, failures),
+    ):
+        guard._watched[1].started_s -= 31
+        for _ in range(5):
+            servers[1].crash()
+            wait_until(lambda: servers[1].is_running or failures)
+    assert (len(failures), servers[1].calls.count("start")) == (1, 3)
 
 
 def test_the_end_does_not_wait_for_a_server_that_starts(
