@@ -33,6 +33,36 @@ def test_what_a_version_decides(
     assert found.uses_topic_ids is topic_ids
 
 
+@pytest.mark.parametrize(
+    ("version", "is_spoken", "marks_new", "requests"),
+    [
+        ("0.11.0", False, False, (1, 4, 0)),
+        ("1.0", False, True, (1, 4, 0)),
+        ("1.1", False, True, (1, 4, 0)),
+        ("2.0-IV0", True, True, (1, 4, 0)),
+        ("2.1", True, True, (1, 4, 0)),
+        ("2.2-IV0", True, True, (2, 5, 1)),
+        ("2.3", True, True, (2, 5, 1)),
+        ("2.4-IV0", True, True, (3, 5, 1)),
+        ("2.4-IV1", True, True, (4, 6, 2)),
+        ("2.5", True, True, (4, 6, 2)),
+        ("2.6", True, True, (4, 6, 3)),
+        ("2.8-IV0", True, True, (4, 6, 3)),
+        ("2.8-IV1", True, True, (5, 7, 3)),
+    ],
+)
+def test_what_a_controller_says_to_brokers_of_a_version(
+    version: str, is_spoken: bool, marks_new: bool, requests: tuple[int, int, int]
+) -> None:
+    found = ApiVersion(version)
+    assert (found.is_spoken_to_brokers, found.marks_new_replicas) == (is_spoken, marks_new)
+    assert requests == (
+        found.leader_and_isr_version,
+        found.update_metadata_version,
+        found.stop_replica_version,
+    )
+
+
 def test_the_latest_by_default() -> None:
     assert ApiVersion().uses_topic_ids
 

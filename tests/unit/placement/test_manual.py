@@ -166,8 +166,9 @@ def test_numbers_the_lists_of_a_request() -> None:
     with pytest.raises(InvalidReplicaAssignment) as unknown:
         number_added_lists([[0, 9], [8]], 3, 5, [0, 1, 2])
     assert unknown.value.message == "Unknown broker(s) in replica assignment: 9, 8."
-    with pytest.raises(InvalidReplicaAssignment) as count:
-        number_added_lists([[0]], 3, 5, [0, 1, 2])
-    assert count.value.message == (
-        "Increasing the number of partitions by 2 but 1 assignments provided."
-    )
+    for lists in ([[0]], [[0], [1], [2]]):
+        with pytest.raises(InvalidReplicaAssignment) as count:
+            number_added_lists(lists, 3, 5, [0, 1, 2])
+        assert count.value.message == (
+            f"Increasing the number of partitions by 2 but {len(lists)} assignments provided."
+        )

@@ -69,14 +69,15 @@ def test_a_new_partition_is_led_by_its_first_live_replica() -> None:
 
 def test_a_new_partition_without_a_live_replica_stays_new() -> None:
     context = cluster({"t-0": (8, 9)}, partition_state=NEW)
+    context.add_shutting_down_broker(3)
     before = snapshot(context)
     plan = plan_partition_state_changes(context, [A], ONLINE, OfflineElection())
     batch = ControllerBrokerRequestBatch(context, 1)
     outcome = apply_partition_state_changes(context, plan, batch)
     assert str(outcome.failures[A]) == (
         "Controller 1 epoch 7 encountered error during state change of partition t-0 from New to "
-        "Online, assigned replicas are [8,9], live brokers are [Set(1, 2, 3)]. No assigned replica "
-        "is alive."
+        "Online, assigned replicas are [8,9], live brokers are [Set(1, 2)]. No assigned replica is "
+        "alive."
     )
     assert snapshot(context) == before and batch.is_empty
 

@@ -78,10 +78,12 @@ def test_what_is_refused_at_once(replicas: tuple[int, ...], message: str) -> Non
     assert (error.error, error.message) == (Errors.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def test_five_live_brokers_are_a_hash_set_as_in_scala() -> None:
-    error = validate_replicas(moving(brokers=(0, 1, 2, 3, 4)), B, (9, 1))
+@pytest.mark.parametrize("brokers", [(), (0, 1, 2, 3, 4)])
+def test_none_or_five_live_brokers_are_a_hash_set_as_in_scala(brokers: tuple[int, ...]) -> None:
+    error = validate_replicas(moving(brokers=brokers), B, (9, 1))
     assert error is not None
-    assert (error.message or "").endswith("live broker list: HashSet(0, 1, 2, 3, 4)")
+    listed = ", ".join(map(str, brokers))
+    assert (error.message or "").endswith(f"live broker list: HashSet({listed})")
     assert validate_replicas(moving(brokers=(0, 1)), B, (0, 1)) is None
 
 
@@ -220,6 +222,9 @@ def test_strays_are_in_sync_and_not_assigned() -> None:
     assert (stray_replicas(context), assignments_with_strays(context)) == ({A: (3,)}, {})
     context.remove_live_brokers([1])
     assert stray_replicas(context) == {}, "the only other in-sync replica is dead"
+    assert assignments_with_strays(context) == kept
+    context.update_partition_full_replica_assignment(A, OVERRIDE)
+    kept = {A: ReplicaAssignment((4, 2, 1, 3), (4,), (1, 3))}
     assert assignments_with_strays(context) == kept
 
 

@@ -85,6 +85,7 @@ def test_a_new_replica_comes_online_in_silence_and_any_other_hears_of_its_leader
     context = cluster({"t-0": (1, 2), "t-1": (1, 2), "u-0": (1, 2)})
     context.put_replica_states(2, [A], NEW)
     context.put_replica_states(2, [B], OFFLINE)
+    context.replicas_on_offline_dirs[2] = {A}
     plan = plan_replica_state_changes(context, 2, [A, B, C], ONLINE)
     batch = ControllerBrokerRequestBatch(context, 1)
     outcome = apply_replica_state_changes(context, plan, batch)
