@@ -331,7 +331,6 @@ def process_delete_topics(controller: KafkaController, event: DeleteTopicsReceiv
         controller.reply(message, pending.response(pending.marked))
         return
     controller.pending_requests.add(pending, request.timeout_ms)
-    controller.pending_requests.complete(DeleteTopicsTimeout)
 
 
 def _names_of(controller: KafkaController, topic_ids: Sequence[str]) -> dict[str, str | None]:

@@ -82,7 +82,6 @@ class TopicDeletionManager:
         context.topics_ineligible_for_deletion |= ineligible & context.topics_to_be_deleted
         self._journal_halted(offline & context.topics_to_be_deleted, OFFLINE_REPLICAS)
         self._journal_halted((ineligible - offline) & context.topics_to_be_deleted, REASSIGNMENT)
-        self._count()
 
     def try_topic_deletion(self) -> None:
         """Resume deletions at the end of a failover, after the state machines were started."""
@@ -111,14 +110,14 @@ class TopicDeletionManager:
         context = self._controller.context
         waiting = context.topics_to_be_deleted | context.topics_waiting_for_reassignment
         resumed = waiting.intersection(topics)
-        if self.is_delete_topic_enabled and resumed:
+        if resumed:
             context.topics_ineligible_for_deletion -= resumed
             self._resume_deletions()
 
     def fail_replica_deletion(self, replicas: ReplicasByBroker) -> None:
         """Halt the deletion of topics whose replicas went offline or could not be deleted."""
         failed = queued_replicas(self._controller.context, replicas)
-        if not failed or not self.is_delete_topic_enabled:
+        if not failed:
             return
         topics = {tp.topic for tps in failed.values() for tp in tps}
         self._controller.log.debug(
@@ -147,7 +146,7 @@ class TopicDeletionManager:
         """Halt the deletion of those ``topics`` that are queued for deletion."""
         context = self._controller.context
         halted = context.topics_to_be_deleted.intersection(topics)
-        if self.is_delete_topic_enabled and halted:
+        if halted:
             self._halt(halted, reason)
 
     def forget_topics(self, topics: Iterable[str]) -> None:

@@ -428,6 +428,7 @@ def test_shutdown_resigns_and_processes_nothing_more(cluster: Cluster) -> None:
     cluster.run()
     assert controller.is_shut_down
     assert not controller.is_active
+    assert controller.active_controller_id == NO_CONTROLLER
     assert len(cluster.rows(Kind.CONTROLLER_RESIGNED)) == 1
     assert not controller.channels.broker_ids
     cluster.create_topic("t", (1,))

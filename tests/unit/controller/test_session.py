@@ -9,6 +9,7 @@ from klamm.cluster.journal import Kind
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.requests import AlterIsrRequest, AlterIsrResponse
 from klamm.cluster.types import LeaderAndIsr
+from klamm.controller.controller_election import NO_CONTROLLER
 from klamm.controller.events import Expire
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryStore
@@ -66,10 +67,13 @@ def test_a_lone_controller_wins_its_next_session_too(cluster: Cluster) -> None:
 
 
 def test_what_was_queued_for_the_old_session_is_answered(cluster: Cluster) -> None:
+    controller = cluster.active
     cluster.ask(0, AlterIsrRequest(0, 1, {}))
     assert not cluster.replies
     cluster.expire(0)
     assert cluster.answer() == AlterIsrResponse(Errors.NOT_CONTROLLER, {})
+    assert controller.step()
+    assert controller.active_controller_id == NO_CONTROLLER
 
 
 def test_a_session_that_expired_unnoticed_writes_nothing(cluster: Cluster) -> None:
@@ -92,6 +96,7 @@ def test_a_failed_login_leaves_a_live_session_alone(cluster: Cluster) -> None:
     cluster.server.fail_authentication(cluster.stores[0].session_id)
     cluster.run()
     assert cluster.active is controller
+    assert controller.context.epoch == 1
     cluster.create_topic("t", (1,))
     cluster.assert_nothing_failed()
 
@@ -100,8 +105,10 @@ def test_kafka_13461_is_controller_and_knows_nothing() -> None:
     cluster = Cluster(Quirks(kafka_13461=True))
     cluster.start(*ALL, candidates=ALL)
     cluster.create_topic("t", (1,))
-    cluster.server.fail_authentication(cluster.stores[0].session_id)
+    session_id = cluster.stores[0].session_id
+    cluster.server.fail_authentication(session_id)
     cluster.run()
+    assert cluster.stores[0].session_id == session_id
     assert cluster.active.config.broker_id == 0
     assert not cluster.active.context.all_topics
     cluster.admin.create("/brokers/topics/u", b'{"version":3,"partitions":{"0":[1]}}')

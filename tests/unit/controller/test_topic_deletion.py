@@ -9,7 +9,7 @@ import pytest
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import Address, Message, StopReplicaRequest, StopReplicaResponse
-from klamm.cluster.types import TopicPartition
+from klamm.cluster.types import LEADER_DURING_DELETE, TopicPartition
 from klamm.controller.events import PartitionModifications
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.store import (
@@ -184,6 +184,38 @@ def test_a_request_is_taken_away_if_its_topic_vanishes_while_it_waits_for_a_reas
     cluster.admin.delete_recursive("/brokers/topics/t")
     cluster.run()
     assert cluster.admin.get_topic_deletions() == []
+
+
+def test_what_halts_a_deletion_is_reported_once_and_again_by_the_next_controller(
+    cluster: Cluster,
+) -> None:
+    (u0,) = cluster.create_topic("u", (0, 1))
+    cluster.brokers[1].is_silent = True
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.admin.create_partition_reassignment({u0: (1, 2)})
+    mark(cluster, "t", "u")
+    mark(cluster, "nowhere")
+    halted = cluster.rows(Kind.TOPIC_DELETION_HALTED)
+    assert [(row.topic, row.outcome) for row in halted] == [
+        ("u", "topic reassignment in progress"),
+        ("t", "offline replicas"),
+    ]
+    cluster.forget()
+    cluster.admin.delete("/controller")
+    cluster.run()
+    halted = cluster.rows(Kind.TOPIC_DELETION_HALTED)
+    assert [(row.topic, row.outcome) for row in halted] == [
+        ("u", "topic reassignment in progress"),
+        ("t", "offline replicas"),
+    ]
+
+
+def test_a_broker_that_is_shutting_down_hears_of_the_deletion(cluster: Cluster) -> None:
+    cluster.active.context.add_shutting_down_broker(0)
+    assert cluster.brokers[0].leader_of(T0) == 1
+    mark(cluster, "t")
+    assert cluster.brokers[0].leader_of(T0) == LEADER_DURING_DELETE
 
 
 def test_requests_for_unknown_topics_are_taken_away(cluster: Cluster) -> None:
