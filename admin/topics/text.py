@@ -38,7 +38,7 @@ class PartitionDescription(msgspec.Struct, frozen=True):
         """Replication factor, not counting replicas that a running reassignment adds."""
         moving = self.reassignment
         if moving and {*moving.adding_replicas, *moving.removing_replicas} & set(self.replicas):
-            return len([r for r in moving.replicas if r not in moving.adding_replicas])
+            return len(moving.origin_replicas)
         return len(self.replicas)
 
     @property
