@@ -8,7 +8,6 @@ org.apache.kafka.common.security.scram.internals.{ScramFormatter,ScramCredential
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -23,6 +22,9 @@ from klamm.admin.configs.config_resource import USERS, ConfigResource
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import message_of
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.java_base64 import decode_base64
+from klamm.cluster.java_integer import parse_java_int
+from klamm.cluster.java_strings import java_split
 from klamm.cluster.requests import ApiError
 from klamm.zk.kafka_zk_client import KafkaZkClient
 
@@ -73,16 +75,15 @@ class ScramCredential:
 
 def parse_credential(text: str) -> ScramCredential | None:
     """Parse the value of a config, or return None if it is malformed."""
-    values = dict(part.partition("=")[::2] for part in text.split(","))
-    if values.keys() != set(_FIELDS) or not values["iterations"].isdecimal():
+    parts = [part.partition("=") for part in java_split(text, ",")]
+    values = {name: value for name, _, value in parts}
+    if not all(equals for _, equals, _ in parts) or values.keys() != set(_FIELDS):
         return None
-    try:
-        salt, stored_key, server_key = (
-            base64.b64decode(values[name], validate=True) for name in _FIELDS[:3]
-        )
-    except binascii.Error:
+    salt, stored_key, server_key = (decode_base64(values[name]) for name in _FIELDS[:3])
+    iterations = parse_java_int(values["iterations"])
+    if salt is None or stored_key is None or server_key is None or iterations is None:
         return None
-    return ScramCredential(salt, stored_key, server_key, int(values["iterations"]))
+    return ScramCredential(salt, stored_key, server_key, iterations)
 
 
 def new_credential(mechanism: ScramMechanism, password: str, iterations: int) -> ScramCredential:
@@ -108,14 +109,19 @@ def credential_config(mechanism: ScramMechanism, value: str) -> str:
     Raises ValueError, whose text does not contain the password.
     """
     match = _PASSWORD.fullmatch(value)
+    shown = mechanism.name.replace("-", "_")
     if match is None:
-        raise ValueError(f"Invalid credential property {mechanism.name}")
-    iterations = MIN_ITERATIONS if match[1] is None else int(match[1] or 0)
+        raise ValueError(f"Invalid credential property {shown}")
+    iterations = MIN_ITERATIONS if match[1] is None else parse_java_int(match[1])
+    if iterations is None:
+        raise ValueError(f'For input string: "{match[1]}"')
     if iterations < MIN_ITERATIONS:
         raise ValueError(
             f"Iterations {iterations} is less than the minimum {MIN_ITERATIONS} required for "
-            f"{mechanism.name}"
+            f"{shown}"
         )
+    if not match[2]:
+        raise ValueError("Empty key")
     return new_credential(mechanism, match[2], iterations).text
 
 

@@ -8,13 +8,13 @@ kafka.zk.ZkData.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
 
+from klamm.cluster.java_base64 import decode_url_base64
 from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
@@ -39,7 +39,6 @@ from klamm.zk.znodes.json_values import (
 _JavaInt = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
 _TOPIC_ID_BYTES: Final = 16
 _TOPIC_ID_MAX_LENGTH: Final = 24
-_BASE64: Final = re.compile(r"([\w-]{4})*([\w-]{2}(==)?|[\w-]{3}=?)?", re.ASCII)
 
 
 class TopicsZNode:
@@ -115,9 +114,9 @@ def _topic_id(text: str) -> str:
             f"Input string with prefix `{text[:_TOPIC_ID_MAX_LENGTH]}` is too long "
             "to be decoded as a base64 UUID"
         )
-    if not _BASE64.fullmatch(text):
+    raw = decode_url_base64(text)
+    if raw is None:
         raise illegal_argument(f"Illegal base64 in topic id `{text}`")
-    raw = base64.urlsafe_b64decode(f"{text}==")
     if len(raw) != _TOPIC_ID_BYTES:
         raise illegal_argument(
             f"Input string `{text}` decoded as {len(raw)} bytes, which is not equal to the "
