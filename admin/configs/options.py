@@ -14,6 +14,7 @@ from typing import Final
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS
 from klamm.admin.jopt import OptionParser, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, check_properties_file, message_format_warnings
+from klamm.cluster.java_properties import parse_properties
 from klamm.cluster.java_strings import java_split, java_trim
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, parse_int
 
@@ -35,7 +36,6 @@ _DEFAULT_FLAGS: Final = {
     "ip-defaults": "ips",
 }
 _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
-_PROPERTY: Final = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:\s]?\s*(.*)", re.DOTALL)
 
 PARSER: Final = OptionParser(
     "kafka-configs",
@@ -105,7 +105,10 @@ class ConfigOptions:
         file = self.options.text("add-config-file")
         if file is not None:
             check_properties_file(file)
-            configs |= parse_properties(Path(file).read_text(encoding="latin-1"))
+            try:
+                configs |= parse_properties(Path(file).read_bytes().decode("latin-1"))
+            except ValueError as error:
+                raise illegal_argument(str(error)) from None
         configs |= _parse_pairs(self.options.text("add-config"))
         output.println(*message_format_warnings(configs))
         return configs
@@ -117,18 +120,6 @@ class ConfigOptions:
             for text in self.options.texts("delete-config")
             for name in [part for part in text.split(",") if part] or [text]
         ]
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Parse a Java properties file with comments and line continuations, but without escapes."""
-    configs = {}
-    for line in re.sub(r"\\\r?\n[ \t\f]*", "", text).splitlines():
-        stripped = line.lstrip()
-        if stripped and stripped[0] not in "#!":
-            found = _PROPERTY.fullmatch(stripped)
-            assert found is not None, f"not a property: {stripped}"
-            configs[found[1]] = found[2]
-    return configs
 
 
 def _parse_pairs(text: str | None) -> dict[str, str]:

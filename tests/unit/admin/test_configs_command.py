@@ -9,7 +9,7 @@ import pytest
 
 from klamm.admin.command_result import CommandResult
 from klamm.admin.configs.command import _error_text, run_configs_command
-from klamm.admin.configs.options import ConfigOptions, parse_properties
+from klamm.admin.configs.options import ConfigOptions
 from klamm.admin.configs.scram_credentials import (
     SCRAM_MECHANISMS,
     credential_of,
@@ -232,6 +232,9 @@ def test_configs_of_a_file(tmp_path: Path) -> None:
         "a": "1",
         "b": "2",
     }
+    (tmp_path / "f").write_text("a=\\u1")
+    with pytest.raises(UncaughtException, match="Malformed"):
+        ConfigOptions([*SERVER.split(), *options.split()]).configs_to_add(ToolOutput())
 
 
 def test_the_defaults_of_running_brokers_are_not_changed_in_zookeeper(world: World) -> None:
@@ -297,15 +300,3 @@ def test_errors_hide_passwords() -> None:
     text = _error_text(UsageError("refused"), ["--add-config", "SCRAM-SHA-256=[password=secret]"])
     assert "SCRAM-SHA-256=[password=[hidden]]" in text
     assert "secret" not in text
-
-
-def test_properties() -> None:
-    text = "# c\n! c\n\na=1\nb : 2\nc 3\nd=x=y\ne\nf = one,\\\n   two\n"
-    assert parse_properties(text) == {
-        "a": "1",
-        "b": "2",
-        "c": "3",
-        "d": "x=y",
-        "e": "",
-        "f": "one,two",
-    }
