@@ -6,7 +6,10 @@ import pytest
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchedPartition, FetchRequest, FetchResponse
+from klamm.cluster.records import Interval, IntervalRecords
 from klamm.cluster.requests import (
+    NO_CORRELATION_ID,
+    Address,
     Message,
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -102,6 +105,24 @@ def test_a_fenced_follower_waits_for_the_controller(network: Network) -> None:
     assert len(fetched(network)) == 1
     follow(network, leader_epoch=4)
     assert fetched(network)[1:] == [(1, {T0: 4, T1: 4})]
+
+
+def test_records_that_do_not_fit_the_log_end_the_fetches_until_the_controller_says_more(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    follow(network)
+    records = IntervalRecords((Interval(3, 5, 10, 100),))
+    body = FetchResponse(
+        {T0: FetchedPartition(Errors.NONE, 3, 0, records=records)}, is_unsolicited=True
+    )
+    leader, broker = Address("broker", 1), network.brokers[2]
+    broker.receive(Message(leader, broker.address, NO_CORRELATION_ID, body))
+    assert (broker.fetchers.failed, broker.fetchers.partition_count) == ({T0: None}, 1)
+    assert "Error while processing data for partition t-0: " in caplog.text
+    answer(network)
+    follow(network, leader_epoch=4)
+    assert fetched(network)[1:] == [(1, {T0: 4, T1: 4})]
+    assert broker.fetchers.failed == {}
 
 
 def test_a_new_leader_is_fetched_from_at_once(network: Network) -> None:

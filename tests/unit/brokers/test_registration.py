@@ -13,10 +13,13 @@ import pytest
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.config import broker_config
 from klamm.brokers.logs.file_log_store import FileLogStore
+from klamm.brokers.logs.log_journal import LogJournal
 from klamm.brokers.logs.log_store import MemoryLogStore
 from klamm.brokers.status import broker_status
 from klamm.cluster.errors import InvalidConfig, KlammError
+from klamm.cluster.journal import Kind
 from klamm.cluster.requests import Address, AlterIsrRequest
+from klamm.runtime.journal import MemoryJournal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
 from klamm.zk.store import (
@@ -36,6 +39,7 @@ from tests.unit.brokers.network import (
     cached,
     fetch_of,
     leader_and_isr,
+    registered,
     state,
     update_metadata,
 )
@@ -47,8 +51,8 @@ def test_startup_makes_the_top_level_znodes_and_registers() -> None:
     broker = network.add(1)
     epoch = broker.startup()
     client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
-    registered = client.get_all_brokers_and_epochs_in_cluster().values
-    assert {b: (r.broker, r.epoch) for b, r in registered.items()} == {1: (broker.info, epoch)}
+    found = client.get_all_brokers_and_epochs_in_cluster().values
+    assert {b: (r.broker, r.epoch) for b, r in found.items()} == {1: (broker.info, epoch)}
     assert broker.broker_epoch == epoch > 0
     assert client.path_exists("/admin/delete_topics")
 
@@ -105,6 +109,20 @@ def test_a_broker_that_is_registered_does_not_register_again(
     assert broker.broker_epoch > epoch
 
 
+def test_a_second_registration_is_journalled_with_both_epochs() -> None:
+    network, journal = Network(), MemoryJournal()
+    store = MemoryStore(network.zookeeper, 6000)
+    log_journal = LogJournal(journal, network.clock, "r")
+    broker = KafkaServer(registered(1), store, network, network.clock, log_journal=log_journal)
+    first = broker.startup()
+    store.write([[Delete("/brokers/ids/1")]])
+    broker.register_again()
+    (row,) = journal.rows
+    assert (row.kind, row.replica) == (Kind.BROKER_REGISTERED_AGAIN, 1)
+    epochs = {"broker_epoch_before": first, "broker_epoch": broker.broker_epoch}
+    assert json.loads(row.detail or "") == epochs
+
+
 def test_the_first_broker_gives_the_cluster_its_id_and_the_others_take_it() -> None:
     network = Network()
     first, second = network.add(1, proposed_cluster_id="one"), network.add(2, None, -1, "two")
@@ -137,6 +155,16 @@ def test_after_an_expired_session_the_broker_registers_under_a_greater_epoch() -
     assert broker.broker_epoch > first
     client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
     assert client.get_sorted_broker_list() == [1]
+
+
+def test_a_broker_that_was_not_registered_is_not_after_an_expired_session() -> None:
+    network = Network()
+    broker = network.add(1)
+    client = KafkaZkClient(MemoryStore(network.zookeeper, 6000))
+    client.create_top_level_paths()
+    network.zookeeper.expire_session(network.stores[1].session_id)
+    broker.on_session_expired()
+    assert client.get_sorted_broker_list() == []
 
 
 class BatchesStore(MemoryStore):

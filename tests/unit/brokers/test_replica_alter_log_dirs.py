@@ -198,13 +198,16 @@ def test_the_old_log_cannot_be_put_away(files: Mover, tmp_path: Path) -> None:
     assert files.paths == ("d1", None) and content(files.log) == before
 
 
-def test_damaged_records_are_read_again_later(files: Mover, tmp_path: Path) -> None:
+def test_damaged_records_are_read_again_later(
+    files: Mover, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     files.append(0, *[10] * 9)
     files.move_to("d1")
     path = tmp_path / "d0" / "t-0" / f"{0:020d}.log"
     sound = path.read_bytes()
     path.write_bytes(sound[:100] + b"\xff" + sound[101:])
     assert files.work() == 1
+    assert "Found invalid messages during fetch for partition t-0: " in caplog.text
     assert files.moves.next_due_ms() == 1_000.0
     assert files.work(now_ms=999.0) == 0
     path.write_bytes(sound)
@@ -270,6 +273,8 @@ def test_threads_copy_side_by_side() -> None:
     assert [tp.partition for tp in Queue(*replicas, threads=None).work()] == [0, 1, 2]
     assert [tp.partition for tp in Queue(*replicas[1:], threads=None).work()] == [1, 2, 3]
     assert [tp.partition for tp in Queue(*replicas, threads=2).work()] == [0, 1]
+    # The hash of a is 97, and both 31 * 97 + 1 and 31 * 116 are divisible by 4.
+    assert Queue(replicas[0], TopicPartition("a", 1), threads=4).work() == [TopicPartition("a", 1)]
 
 
 def test_the_number_of_threads_is_a_config() -> None:
@@ -290,6 +295,11 @@ def test_kafka_9087_never_begins_with_an_empty_future_log(tmp_path: Path) -> Non
     mover.move_to("d1")
     mover.moves.resume(T0, mover.partition, NOW_MS)
     assert (mover.work(), mover.moves.failed) == (0, {T0: None})
+    mover.moves.add(T0)
+    assert mover.moves.failed == {}
+    mover.moves.resume(T0, mover.partition, NOW_MS)
+    mover.moves.remove(T0)
+    assert mover.moves.failed == {}
 
 
 def test_kafka_15608_forgets_an_epoch_without_records(tmp_path: Path) -> None:
