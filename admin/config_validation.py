@@ -12,6 +12,8 @@ from klamm.admin.failures import InvalidConfiguration
 from klamm.admin.java_maps import hash_map_order
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from klamm.cluster.errors import InvalidConfig, UsageError
+from klamm.cluster.java_hash import string_hash
+from klamm.cluster.scala_sets import immutable_order
 
 
 def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:
@@ -55,9 +57,9 @@ def validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]
     in_kafka |= {one.name for one in BROKER_CONFIGS.values() if one.is_dynamic_in_kafka}
     fixed = [name for name in added if name in BROKER_CONFIGS and name not in in_kafka]
     if fixed:
-        raise InvalidConfig(
-            f"Cannot update these configs dynamically: Set({', '.join(hash_map_order(fixed))})"
-        )
+        names = immutable_order(hash_map_order(fixed), string_hash)
+        kind = "Set" if len(names) <= 4 else "HashSet"
+        raise InvalidConfig(f"Cannot update these configs dynamically: {kind}({', '.join(names)})")
     unknown = [name for name in added if name not in dynamic]
     if unknown:
         raise UsageError(

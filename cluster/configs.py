@@ -250,7 +250,7 @@ CONFIGS: Final = (
     _broker("broker.id", _INT, "-1", at_start=False),
     _broker("broker.rack", _STRING, at_start=False),
     _broker("compression.type", _STRING, "producer", _COMPRESSION),
-    _broker("connections.failed.authentication.delay.ms", _INT, "100", _COUNT),
+    _broker("connection.failed.authentication.delay.ms", _INT, "100", _COUNT),
     _broker("connections.max.idle.ms", _LONG, "600000", _POSITIVE),
     _broker("control.plane.listener.name", _STRING),
     _broker("controlled.shutdown.enable", _BOOLEAN, "true"),

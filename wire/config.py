@@ -20,7 +20,7 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one broker's listener, and its settings of TLS and SASL."""
 
     connections_max_idle_ms: int
-    connections_failed_authentication_delay_ms: int
+    connection_failed_authentication_delay_ms: int
     klamm_sasl_plain_users_location: str | None
     klamm_ssl_key_password_location: str | None
     max_connections: int

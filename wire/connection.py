@@ -168,7 +168,7 @@ class Connection:
                     await writer.drain()
         except AuthenticationFailed as failed:
             # As in Kafka, so that the client is slow to try again.
-            delay_ms = self._served.config.connections_failed_authentication_delay_ms
+            delay_ms = self._served.config.connection_failed_authentication_delay_ms
             await asyncio.sleep(delay_ms / 1000)
             if failed.response is not None:
                 writer.write(failed.response)

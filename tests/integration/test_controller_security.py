@@ -207,7 +207,7 @@ def secured(
     """A cluster that a controller may join. The configs of a controller may be changed."""
     security = security_of("SASL_SSL", "PLAIN", None, tmp_path, certificates)
     configs = dict(line.split("=", 1) for line in security.klamm)
-    configs |= {"connections.failed.authentication.delay.ms": "0"}
+    configs |= {"connection.failed.authentication.delay.ms": "0"}
     port = free_ports(BROKERS + 1)
 
     def controller(**changed: str) -> ControllerServerConfig:

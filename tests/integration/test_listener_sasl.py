@@ -72,7 +72,7 @@ def server(
         "ssl.keystore.location": str(certificates.server),
         "klamm.sasl.plain.users.location": str(users),
         "sasl.enabled.mechanisms": getattr(request, "param", ("", "PLAIN"))[1],
-        "connections.failed.authentication.delay.ms": "0",
+        "connection.failed.authentication.delay.ms": "0",
     }
     protocol, _ = getattr(request, "param", ("SASL_PLAINTEXT", ""))
     listen = f"{protocol}://{free_ports(BROKERS)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from klamm.admin.config_validation import validate_broker_configs
@@ -12,6 +14,7 @@ from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG
 from klamm.cluster.configs import (
     BROKER_CONFIGS,
     CONFIGS,
+    THROTTLED_RATES,
     TOPIC_CONFIGS,
     Config,
     Scope,
@@ -188,6 +191,29 @@ def test_a_new_config_is_a_row_and_a_field(monkeypatch: pytest.MonkeyPatch) -> N
     values = broker_fields(GrownConfig.__struct_fields__, {name: "5"})
     # Step 3: whoever reads the field.
     assert values["replica_fetch_min_bytes"] == 5
+
+
+def test_broker_configs_have_kafkas_names() -> None:
+    recorded = Path(__file__).parents[1] / "data" / "admin" / "broker_config_names.txt"
+    unknown = BROKER_CONFIGS.keys() - set(recorded.read_text().split()) - set(THROTTLED_RATES)
+    assert [name for name in sorted(unknown) if not name.startswith("klamm.")] == []
+
+
+def test_more_than_four_configs_that_are_not_dynamic_are_in_the_order_of_a_scala_hash_set() -> None:
+    fixed = {
+        "offsets.topic.replication.factor": "1",
+        "replica.socket.timeout.ms": "1",
+        "replica.fetch.max.bytes": "1",
+        "transactional.id.expiration.ms": "1",
+        "auto.create.topics.enable": "true",
+    }
+    with pytest.raises(InvalidConfig) as raised:
+        validate_broker_configs(fixed, fixed)
+    assert raised.value.message == (
+        "Cannot update these configs dynamically: HashSet(offsets.topic.replication.factor, "
+        "replica.fetch.max.bytes, replica.socket.timeout.ms, transactional.id.expiration.ms, "
+        "auto.create.topics.enable)"
+    )
 
 
 @pytest.mark.parametrize(

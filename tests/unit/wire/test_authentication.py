@@ -79,7 +79,7 @@ def test_a_client_that_is_refused_hears_of_it_after_a_pause(
         assert asyncio.get_running_loop().time() - refused_s >= 0.1
         assert await talk.end() is AuthenticationFailed
 
-    run(script, authenticator=plain(), connections_failed_authentication_delay_ms="110")
+    run(script, authenticator=plain(), connection_failed_authentication_delay_ms="110")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_how_large_a_token_may_be(size: int, ends_with: type[Exception] | None) 
         await logged_in(talk, 0, bytes(size))
         assert await talk.end() is AuthenticationFailed
 
-    limits = {"socket_request_max_bytes": "1000", "connections_failed_authentication_delay_ms": "0"}
+    limits = {"socket_request_max_bytes": "1000", "connection_failed_authentication_delay_ms": "0"}
     run(script, authenticator=plain(), **limits)
 
 
@@ -107,7 +107,7 @@ def test_a_client_has_only_so_long_to_be_authenticated(monkeypatch: pytest.Monke
     async def script(talk: Talk) -> None:
         assert await talk.end() is AuthenticationFailed
 
-    run(script, authenticator=plain(), connections_failed_authentication_delay_ms="0")
+    run(script, authenticator=plain(), connection_failed_authentication_delay_ms="0")
 
 
 def test_a_client_may_leave_before_it_is_authenticated() -> None:
