@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import sys
+import termios
 from collections import deque
 from pathlib import Path
 
@@ -14,10 +17,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import klamm.cli.terminal
+import klamm.cli.waiting
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.options import table_lines
 from klamm.cli.own_log import FileLines, OneLine
-from klamm.cli.terminal import JsonStream
+from klamm.cli.terminal import STATUS_LINE, HarmlessStream, JsonStream
+from klamm.cli.waiting import waiting
 from klamm.cli.watch import ClusterWatcher, events_table, notes_text, page
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.cluster.plain_text import harmless, harmless_line
@@ -187,3 +193,31 @@ def test_standard_error_has_one_json_object_per_line() -> None:
         '{"error":{}}',
         '{"note":"Processed 2"}',
     ]
+
+
+def test_a_status_line_is_cut_to_the_terminal_and_erased_before_other_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.openpty()
+    termios.tcsetwinsize(writer, (24, 20))
+    # However slow the machine is.
+    monkeypatch.setattr(klamm.cli.terminal, "_REFRESH_INTERVAL_S", 60)
+    monkeypatch.setattr(klamm.cli.waiting, "_TICK_S", 60)
+    with open(reader, "rb", buffering=0) as seen, open(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        STATUS_LINE.show("x" * 30 + EVIL)
+        STATUS_LINE.refresh(lambda: "too soon")
+        HarmlessStream(terminal).writelines(["a\x1b\n", "b"])
+        terminal.flush()
+        STATUS_LINE.erase()  # nothing is shown
+        with waiting("it", is_certain=True):
+            shown = b""
+            while not shown.endswith(b"(0 s"):
+                shown += seen.read(99)
+        terminal.write("end")
+        terminal.flush()
+        while not shown.endswith(b"end"):
+            shown += seen.read(99)
+    cleared = b"\r\x1b[K"
+    first = cleared + b"x" * 19 + cleared + b"a\\u001b\r\nb"
+    assert shown == first + cleared + b"waiting for it (0 s" + cleared + b"end"

@@ -161,6 +161,17 @@ def test_a_drill_in_which_something_never_happens_is_inconclusive() -> None:
     assert verdict.failures == (Failure("d.yaml:4:13", "sometimes leader: {t-0: 1}", "{t-0: 0}"),)
 
 
+@pytest.mark.parametrize("kind", ["acknowledged", "consumed"])
+def test_a_number_of_records_is_seen_although_zookeeper_does_not_change(kind: str) -> None:
+    steps = "  - wait: 5s\n" + "  - produce: {t-0: 5}\n  - wait: 5s\n" * 2
+    verdict = run_whole(f"sometimes: {{{kind}: {{t-0: 5}}}}\n", steps)
+    assert verdict.outcome is Outcome.PASSED, verdict
+
+
+def test_brokers_that_are_killed_together_are_all_dead() -> None:
+    assert run_text("  - kill_all\n  - start: dead\n").outcome is Outcome.PASSED
+
+
 def test_what_happened_before_the_first_step_does_not_count() -> None:
     verdict = run_whole("sometimes: {journal: {kind: topic_created}}\n", "  - wait: 1s\n")
     assert verdict.outcome is Outcome.INCONCLUSIVE

@@ -170,6 +170,24 @@ def test_an_object_that_cannot_be_reset_is_refused() -> None:
         Checkpoint([lambda: local])
 
 
+class Thing:
+    """An object whose attributes a checkpoint keeps."""
+
+
+def test_a_checkpoint_resets_what_was_added_and_follows_what_was_renamed() -> None:
+    thing, named = Thing(), {"x": 1}
+    thing.__dict__.update(old=1, named=named)
+    checkpoint = Checkpoint([thing])
+    thing.__dict__["new"] = 2
+    del named["x"]
+    named["y"] = 1  # the same value
+    following = checkpoint.following()
+    checkpoint.reset()
+    assert thing.__dict__ == {"old": 1, "named": {"x": 1}}
+    following.reset()
+    assert thing.__dict__ == {"old": 1, "named": {"y": 1}, "new": 2}
+
+
 @pytest.mark.parametrize("part", ["context", "metadata_cache", "leaderships"])
 def test_states_that_differ_in_one_part_have_different_digests(part: str) -> None:
     """Nothing else differs: the part itself is in the digest, not only what follows from it."""

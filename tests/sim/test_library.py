@@ -225,6 +225,16 @@ def test_logs_in_memory_have_no_records_and_can_be_preloaded_while_there_is_a_le
             cluster.preload({"t-0": "1MB"})
 
 
+def test_records_of_send_and_produce_share_a_partition() -> None:
+    with klamm.SimulatedCluster() as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, 2]])
+        cluster.produce({"t-0": 5})
+        cluster.until(consumed={"t-0": 5})
+        assert cluster.send("t-0", b"1") == 5
+        assert len(cluster.consume("t-0")) == 6
+        cluster.check()
+
+
 def test_a_partition_without_a_leader_cannot_be_read() -> None:
     with klamm.SimulatedCluster() as cluster:
         cluster.create_topic("t", replicas=[[1]])

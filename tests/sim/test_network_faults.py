@@ -197,6 +197,18 @@ def test_a_broker_that_is_cut_off_from_zookeeper_leads_until_its_session_expires
 """)
 
 
+def test_a_paused_broker_does_not_reconnect_when_the_network_is_healed() -> None:
+    assert holds("""
+  - pause: 1
+  - cut: {between: [1, zookeeper]}
+  - heal_network:
+  - wait: 9s
+    expect: {brokers: [0, 2]}
+  - resume: 1
+    until: {brokers: [0, 1, 2]}
+""")
+
+
 def test_a_short_cut_costs_no_session() -> None:
     assert holds("""
   - cut: {between: [others, zookeeper]}

@@ -67,6 +67,7 @@ class Count:
         self._replicas: dict[TopicPartition, set[int | None]] = defaultdict(set)
         self._epoch = self._t_ms = 0
         self._events: dict[tuple[int, int], int] = {}
+        self._first_events: dict[tuple[int, int], int] = {}
         self._leader_epochs: dict[Place, int] = {}
         for line in lines:
             self.rows += 1
@@ -110,13 +111,14 @@ class Count:
             self._take_key(number, row, (row.topic, row.partition, row.replica), is_late)
 
     def _take_event(self, number: int, row: JournalRow) -> None:
-        """Check that event ids ascend, and that a cause has a lower id."""
+        """Check that event ids ascend, and that a cause has a lower id of the same controller."""
         by = (row.epoch, row.controller)
         event = self._events.get(by, 0)
         if row.event_id < event or (row.kind == Kind.EVENT and row.event_id == event):
             self.wrong.append(f"{number}: event {row.event_id} after {event}")
         self._events[by] = row.event_id
-        if row.cause_id and row.cause_id >= row.event_id:
+        first = self._first_events.setdefault(by, row.event_id)
+        if row.cause_id and not first <= row.cause_id < row.event_id:
             self.wrong.append(f"{number}: event {row.event_id} because of {row.cause_id}")
 
     def _take_names(self, number: int, row: JournalRow, tp: TopicPartition) -> None:
