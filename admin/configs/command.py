@@ -69,7 +69,8 @@ def run_configs_command(args: Sequence[str], services: ToolServices) -> CommandR
 
 
 def _check_supported(command: ConfigOptions) -> None:
-    supported = (TOPICS, BROKERS) if command.zookeeper is None else (TOPICS, BROKERS, USERS)
+    in_zookeeper = command.options.has("zookeeper")
+    supported = (TOPICS, BROKERS, USERS) if in_zookeeper else (TOPICS, BROKERS)
     for entity_type in command.entity_types:
         if entity_type not in supported:
             way = " with --bootstrap-server" if entity_type == USERS else ""
@@ -83,13 +84,13 @@ def _check_supported(command: ConfigOptions) -> None:
 def _open(
     command: ConfigOptions, services: ToolServices, output: ToolOutput
 ) -> Iterator[_ZooKeeperTool | ClusterConfigs]:
-    if command.zookeeper is None:
+    if not command.options.has("zookeeper"):
         check_properties_file(command.options.text("command-config"))
-        with services.open_cluster(command.bootstrap_server or "") as admin:
+        with services.open_cluster(command.options.text("bootstrap-server") or "") as admin:
             yield ClusterConfigs(admin, output)
         return
     output.println(*ZOOKEEPER_WARNING)
-    with services.open_store(command.zookeeper) as store:
+    with services.open_store(command.options.text("zookeeper") or "") as store:
         client = KafkaZkClient(store)
         if command.action == "alter":
             services.before_write(client)

@@ -69,8 +69,6 @@ class ConfigOptions:
             "broker or ip",
         )
         _check(self)
-        self.zookeeper = self.options.text("zookeeper")
-        self.bootstrap_server = self.options.text("bootstrap-server")
 
     @property
     def action(self) -> str:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from klamm.admin.command_result import CommandResult
-from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
+from klamm.admin.jopt import Options, UncaughtException, UsageExit, VersionExit
 from klamm.admin.tool_output import ToolOutput, check_properties_file
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.cluster_topics import ClusterTopics
@@ -33,13 +33,12 @@ def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandRes
     output = ToolOutput(action=None, topics=[], warnings=[])
     try:
         command = TopicCommandOptions(args)
-        config = command.options.text("command-config")
-        check_properties_file(None if command.bootstrap_server is None else config)
+        address = _address(command.options)
     except (VersionExit, UsageExit, UncaughtException) as error:
         return output.ended_by_arguments(error, PARSER.usage)
     output.report["action"] = command.action
     _check_pools(command, services)
-    with _open(command, services) as service:
+    with _open(command, address, services) as service:
         try:
             getattr(service, command.action)(command, output)
         except EnvironmentProblem:
@@ -50,18 +49,26 @@ def run_topic_command(args: Sequence[str], services: ToolServices) -> CommandRes
     return output.succeeded()
 
 
+def _address(options: Options) -> str:
+    zookeeper = options.text("zookeeper")
+    if zookeeper is not None:
+        return zookeeper
+    check_properties_file(options.text("command-config"))
+    return options.text("bootstrap-server") or ""
+
+
 @contextmanager
 def _open(
-    command: TopicCommandOptions, services: ToolServices
+    command: TopicCommandOptions, address: str, services: ToolServices
 ) -> Iterator[ZooKeeperTopics | ClusterTopics]:
-    if command.zookeeper is not None:
-        with services.open_store(command.zookeeper) as store:
+    if command.options.has("zookeeper"):
+        with services.open_store(address) as store:
             client = KafkaZkClient(store)
             if command.action in WRITING_ACTIONS:
                 services.before_write(client)
             yield ZooKeeperTopics(client, services.source, services.pools)
     else:
-        with services.open_cluster(command.bootstrap_server or "") as cluster:
+        with services.open_cluster(address) as cluster:
             yield ClusterTopics(cluster)
 
 
@@ -70,7 +77,7 @@ def _check_pools(command: TopicCommandOptions, services: ToolServices) -> None:
         return
     if command.action not in ("create", "alter"):
         raise UsageError(f"--pools has no effect with --{command.action}: use --create or --alter")
-    if command.zookeeper is None:
+    if not command.options.has("zookeeper"):
         raise UsageError(
             "--pools requires --zookeeper",
             hint="a running cluster uses the pools that were given to klamm up --pools",

@@ -62,8 +62,6 @@ class TopicCommandOptions:
     def __init__(self, args: Sequence[str]) -> None:
         self.options = PARSER.parse(args)
         self._check(args)
-        self.zookeeper = self.options.text("zookeeper")
-        self.bootstrap_server = self.options.text("bootstrap-server")
 
     @property
     def action(self) -> str:

@@ -71,6 +71,10 @@ def test_a_topics_configs_are_changed_and_announced(world: World) -> None:
         ("--describe", "At least one entity type must be specified\n"),
         ("--nope", "nope is not a recognized option\n"),
         (
+            "--describe --topic t --zookeeper z:2",
+            "Found multiple arguments for option zookeeper, but you asked for only one\n",
+        ),
+        (
             "--alter --topic t --add-config flush.ms=1 --add-config flush.ms=2",
             "Found multiple arguments for option add-config, but you asked for only one\n",
         ),
@@ -191,6 +195,7 @@ def test_options_that_do_not_fit_together(line: str, said: str) -> None:
             ["", "c"],
         ),
         ("--describe --entity-type topics --entity-name t --entity-name u", ["topics"], ["t", "u"]),
+        ("--describe --topic t --bootstrap-server second", ["topics"], ["t"]),
     ],
 )
 def test_options_that_fit_together(line: str, types: list[str], names: list[str]) -> None:

@@ -254,7 +254,12 @@ def test_usage_goes_to_standard_error() -> None:
             "zookeeper, but you asked for only one",
         ),
         (
-            "--list --bootstrap-server a:1 --command-config no/such/file",
+            "--list --bootstrap-server a:1 --bootstrap-server b:1",
+            "joptsimple.MultipleArgumentsForOptionException: Found multiple arguments for option "
+            "bootstrap-server, but you asked for only one",
+        ),
+        (
+            "--list --bootstrap-server a:1 --bootstrap-server b:1 --command-config no/such/file",
             "java.nio.file.NoSuchFileException: no/such/file",
         ),
     ],
