@@ -12,7 +12,7 @@ from klamm.cluster.types import NO_LEADER, LeaderAndIsr, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from klamm.zk.store import WatchEvent, WatchKind
+from klamm.zk.store import GetData, ReadOp, Transaction, WatchEvent, WatchKind
 from klamm.zk.znodes import (
     BrokerIdZNode,
     BrokerInfo,
@@ -257,6 +257,28 @@ def test_a_replica_leaves_an_isr_that_another_changed(cluster: Cluster) -> None:
     cluster.run()
     assert cluster.state(tp) == LeaderAndIsr(0, 1, (0,), 2)
     cluster.assert_nothing_failed()
+
+
+def test_a_state_that_another_changed_and_deleted_fails_alone(cluster: Cluster) -> None:
+    gone, plain = cluster.create_topic("t", (0, 1, 2), (0, 1, 2))
+    path = TopicPartitionStateZNode.path(gone)
+
+    def before(_: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, GetData) and op.path == path:
+            cluster.server.before_op = None
+            cluster.admin.delete(path)
+
+    cluster.write_state(gone, TopicPartitionStateZNode.encode(cluster.state(gone), 1))
+    cluster.server.before_op = before
+    cluster.kill_broker(2)
+    cluster.run()
+    assert cluster.state(plain).isr == (0, 1)
+    (failed,) = cluster.rows(Kind.REPLICA_FAILED)
+    assert (failed.partition, failed.replica) == (0, 2)
+    assert failed.outcome == (
+        "Failed to change state of replica 2 for partition t-0 since the leader and isr path in "
+        "zookeeper is empty"
+    )
 
 
 def test_a_dead_replica_leaves_an_isr_that_its_leader_let_it_join_unnoticed(

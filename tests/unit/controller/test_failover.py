@@ -171,6 +171,8 @@ def test_what_the_dead_controller_led_costs_two_epochs(cluster: Cluster) -> None
     assert cluster.moves() == ["t-0 Offline>Online"]
     offline = [m for m in cluster.moves(Kind.REPLICA_TRANSITION) if " r0 " in m]
     assert offline == ["t-0 r0 DeletionIneligible>Offline", "t-1 r0 DeletionIneligible>Offline"]
+    since = {row.since_ms for row in cluster.rows(Kind.REPLICA_TRANSITION)}
+    assert since == {cluster.clock.now_ms()}
     assert cluster.active.context.replica_state(0, led) is ReplicaState.OFFLINE
     cluster.assert_nothing_failed()
 

@@ -242,11 +242,21 @@ def test_quirks_leave_a_malformed_state_that_was_there_unseen(quirks: Quirks) ->
     assert not cluster.active.malformed
 
 
-def test_a_topic_with_a_partition_without_replicas_is_set_apart(cluster: Cluster) -> None:
-    cluster.admin.create(BAD, b'{"version":3,"partitions":{"1":[1],"0":[]}}')
+@pytest.mark.parametrize(
+    ("replicas", "reason"),
+    [
+        (b"", "no replicas"),
+        (b"1,1", "duplicate or negative replicas: [1, 1]"),
+        (b"0,-1", "duplicate or negative replicas: [0, -1]"),
+    ],
+)
+def test_a_topic_with_a_partition_that_nobody_could_lead_is_set_apart(
+    cluster: Cluster, replicas: bytes, reason: str
+) -> None:
+    cluster.admin.create(BAD, b'{"version":3,"partitions":{"1":[1],"0":[%b]}}' % replicas)
     (tp,) = cluster.create_topic("t", (0, 1))
     for _ in range(2):
-        assert cluster.active.status()["malformed"] == {BAD: "partition 0 has no replicas"}
+        assert cluster.active.status()["malformed"] == {BAD: f"partition 0 has {reason}"}
         assert cluster.active.context.all_topics == {"t"}
         assert cluster.state(tp).leader == 0
         cluster.admin.delete(ControllerZNode.path)

@@ -6,6 +6,7 @@ onPartitionReassignment (kafka.controller.KafkaController).
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from klamm.cluster.api_errors import Errors
@@ -22,9 +23,18 @@ from klamm.cluster.requests import (
     UpdateMetadataRequest,
 )
 from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from klamm.controller.events import PartitionReassignmentIsrChange
 from klamm.zk.memory_store import LostReply
-from klamm.zk.store import Delete, ReadOp, ReadResult, Transaction, TxnResult
-from klamm.zk.znodes import ReassignPartitionsZNode, TopicZNode
+from klamm.zk.store import (
+    Delete,
+    ReadOp,
+    ReadResult,
+    Transaction,
+    TxnResult,
+    WatchEvent,
+    WatchKind,
+)
+from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode, TopicZNode
 from tests.unit.controller.cluster import Cluster
 
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
@@ -172,8 +182,12 @@ def test_a_broker_that_is_shutting_down_hears_of_the_new_replicas(cluster: Clust
     cluster.active.context.add_shutting_down_broker(2)
     cluster.forget()
     alter(cluster, {T0: (0, 1)})
-    told = [one for one in cluster.brokers[2].requests if isinstance(one, UpdateMetadataRequest)]
-    assert told[-1].partition_states[0].replicas == (0, 1)
+    told = [
+        [one.partition_states for one in broker.requests if isinstance(one, UpdateMetadataRequest)]
+        for broker in cluster.brokers.values()
+    ]
+    assert told[0] == told[1] == told[2]
+    assert told[2][-1][0].replicas == (0, 1)
 
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["reply lost", "deleted by another"])
@@ -252,6 +266,56 @@ def test_a_znode_that_is_deleted_by_hand_is_begun_again(cluster: Cluster) -> Non
     cluster.admin.create_partition_reassignment({T0: (1, 2)})
     cluster.run()
     assert assigned(cluster, T0) == ReplicaAssignment((1, 2, 0), (2,), (0,))
+
+
+def change_znode(cluster: Cluster, *partitions: TopicPartition) -> None:
+    """Let the znode ask for (1, 2) for these partitions."""
+    data = ReassignPartitionsZNode.encode(dict.fromkeys(partitions, (1, 2)))
+    cluster.admin.set_data(ReassignPartitionsZNode.path, data)
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_an_entry_that_was_removed_is_begun_again_when_it_is_added_again(
+    cluster: Cluster, is_cancelled: bool
+) -> None:
+    cluster.admin.create_partition_reassignment({T0: (1, 2), T1: (1, 2)})
+    cluster.run()
+    if is_cancelled:
+        cluster.ask(0, AlterPartitionReassignmentsRequest({T0: None}))
+        assert cluster.active.step()
+        assert not cluster.active.context.assignments[T0].is_being_reassigned
+    else:
+        change_znode(cluster, T1)
+        cluster.run()
+    cluster.forget()
+    change_znode(cluster, T0, T1)
+    cluster.run()
+    assert assigned(cluster, T0).is_being_reassigned
+    begun = [row.partition for row in cluster.rows(Kind.REASSIGNMENT_PHASE) if row.to == "A2"]
+    assert begun == [0]
+
+
+def test_a_partition_that_never_had_a_leader_is_not_reassigned(cluster: Cluster) -> None:
+    (new,) = cluster.create_topic("u", (8, 9))
+    assert alter(cluster, {new: (9, 8)}) == {new: Errors.UNKNOWN_SERVER_ERROR}
+    (failed,) = cluster.rows(Kind.REASSIGNMENT_FAILED)
+    assert (failed.outcome or "").startswith("Cannot update leader epoch for partition u-0 as")
+
+
+def test_before_alter_isr_a_state_znode_is_watched_while_its_partition_is_reassigned(
+    cluster: Cluster,
+) -> None:
+    controller = cluster.active
+    controller.config = msgspec.structs.replace(controller.config, is_alter_isr_enabled=False)
+    path = TopicPartitionStateZNode.path(T0)
+    changed = WatchEvent(WatchKind.DATA_CHANGED, path)
+    alter(cluster, {T0: (1, 2)})
+    assert controller.watches.event_of(changed) == PartitionReassignmentIsrChange(T0)
+    in_sync = msgspec.structs.replace(cluster.state(T0), isr=(0, 1, 2))
+    cluster.write_state(T0, TopicPartitionStateZNode.encode(in_sync, 1))
+    cluster.run()
+    assert assigned(cluster, T0) == ReplicaAssignment((1, 2))
+    assert controller.watches.event_of(changed) is None
 
 
 def test_a_topic_that_is_being_deleted_is_not_reassigned(cluster: Cluster) -> None:
