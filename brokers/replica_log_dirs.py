@@ -69,7 +69,6 @@ def _move(manager: ReplicaManager, tp: TopicPartition, path: str, wall_ms: int) 
     if partition is not None and future not in (None, path):
         manager.replica_alter_log_dirs_manager.remove(tp)
         manager.log_manager.delete_future(tp, wall_ms)
-        future = None
     current = None if partition is None else dirs.path_of(tp)
     if path not in (current, future):
         dirs.prefer(tp, path)

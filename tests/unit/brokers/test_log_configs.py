@@ -42,10 +42,14 @@ def test_a_property_that_does_not_fit_is_refused(word: str) -> None:
         broker_log_config({"log.segment.bytes": word})
 
 
-def test_a_topic_overrides_and_what_does_not_fit_is_passed_over() -> None:
+def test_a_topic_overrides_and_what_does_not_fit_is_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     overrides = {"retention.ms": "7", "segment.bytes": "x", "cleanup.policy": "compact,delete"}
     config = topic_log_config("t", overrides, DEFAULT_LOG_CONFIG)
     assert config == msgspec.structs.replace(DEFAULT_LOG_CONFIG, retention_ms=7)
+    (message,) = caplog.messages
+    assert message.startswith("topic t: Invalid value x for configuration segment.bytes: ")
     assert topic_log_config("t", {}, DEFAULT_LOG_CONFIG) is DEFAULT_LOG_CONFIG
 
 

@@ -13,6 +13,7 @@ from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import LostReply
 from klamm.zk.store import SetData
 from klamm.zk.znodes import ProducerIdBlock, ProducerIdBlockZNode
+from klamm.zk.znodes.json_values import LONG_MAX
 from tests.unit.brokers.network import Network
 
 PATH = ProducerIdBlockZNode.path
@@ -77,6 +78,12 @@ def test_a_znode_that_gives_no_id_is_an_answer(network: Network, data: bytes) ->
     KafkaZkClient(network.stores[1]).set_data(PATH, data)
     assert ask(network, 1) == InitProducerIdResponse(Errors.UNKNOWN_SERVER_ERROR)
     assert stored(network) == data
+
+
+def test_the_last_block_is_given(network: Network) -> None:
+    last = ProducerIdBlock(1, LONG_MAX - 1999, LONG_MAX - 1000)
+    KafkaZkClient(network.stores[1]).set_data(PATH, ProducerIdBlockZNode.encode(last))
+    assert ask(network, 1).producer_id == LONG_MAX - 999
 
 
 def test_without_a_session_a_producer_must_ask_again(network: Network) -> None:

@@ -268,6 +268,17 @@ def test_status_is_plain_values() -> None:
     }
 
 
+def test_a_replica_that_is_being_added_is_not_missed_in_the_isr() -> None:
+    network = Network()
+    network.add(1)
+    network.request(1, update_metadata())
+    named = msgspec.structs.replace(state(T0, replicas=(1, 2, 3)), adding_replicas=(3,))
+    network.request(1, leader_and_isr(named, controller_epoch=6))
+    status = broker_status(network.brokers[1])
+    assert (status["leaders"], status["under_replicated"]) == (1, 0)
+    assert status["controller_epoch"] == 6, "of any request, not only of UpdateMetadata"
+
+
 def test_status_of_one_replica() -> None:
     broker = leading_one_following_one().brokers[1]
     leader = replica_status(broker, T0)

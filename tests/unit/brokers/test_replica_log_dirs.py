@@ -13,7 +13,9 @@ import pytest
 
 from klamm.brokers.broker import KafkaServer
 from klamm.brokers.config import broker_config
+from klamm.brokers.logs.errors import LogStorageError
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import (
     Address,
     AlterReplicaLogDirsRequest,
@@ -184,6 +186,29 @@ def test_a_replica_is_not_created_in_a_directory_that_has_failed(network: Networ
     assert host(network, KNOWN) is STORAGE
 
 
+def test_a_directory_in_which_a_replica_is_already_is_not_remembered(network: Network) -> None:
+    assert alter(network, T1, B) is NONE
+    delete(network, T1)
+    assert [host(network, tp) for tp in (KNOWN, T1)] == [NONE, NONE]
+    assert logs(network, T1) == {A: [], B: [], C: [("t-1", False)]}
+
+
+def test_logs_are_described_by_partition_and_a_leader_lacks_nothing(network: Network) -> None:
+    for tp in (UNKNOWN, KNOWN):
+        alter(network, tp, A)
+        host(network, tp)
+    log = broker(network).replica_manager.partitions[T0].log
+    assert log is not None
+    log.append_as_leader(CountedBatch(10, 1_000), 3, 0)
+    answer = network.request(1, DescribeLogDirsRequest(None), CLIENT)
+    assert isinstance(answer, DescribeLogDirsResponse)
+    assert answer.log_dirs[0].logs == (
+        DescribedLog(T0, 1_000, 0, False),
+        DescribedLog(KNOWN, 0, 0, False),
+        DescribedLog(UNKNOWN, 0, 0, False),
+    )
+
+
 def test_another_target_ends_the_move_to_the_first(network: Network) -> None:
     broker(network).hold_catch_up()
     alter(network, T0, B)
@@ -266,6 +291,13 @@ def test_a_failure_is_reported_once(network: Network) -> None:
     path = f"/log_dir_event_notification/log_dir_event_{number}"
     found = zk.get_data_and_stat(path)
     assert found is not None and found[0] == b'{"version":1,"broker":1,"event":1}'
+
+
+def test_each_directory_that_fails_is_reported(network: Network) -> None:
+    for path in (A, B):
+        broker(network).log_manager.handle_log_dir_failure(path, LogStorageError("gone"))
+    network.pass_time(1)
+    assert len(KafkaZkClient(network.stores[1]).get_children("/log_dir_event_notification")) == 2
 
 
 def test_the_last_failure_halts_the_broker(network: Network) -> None:

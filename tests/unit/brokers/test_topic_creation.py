@@ -63,6 +63,7 @@ def test_missing_topics_are_created_by_one_request_at_a_time() -> None:
     [first, _] = asking.requests()
     assert first.destination == Address("controller", CONTROLLER)
     assert isinstance(first.body, CreateTopicsRequest)
+    assert first.body.timeout_ms == 0
     topic = first.body.topics[0]
     assert (topic.num_partitions, topic.replication_factor) == (-1, -1), "the cluster's defaults"
     asking.network.pass_time(1000)
@@ -87,6 +88,16 @@ def test_the_controllers_refusal_reaches_the_client_once(caplog: pytest.LogCaptu
     assert asking.errors("t") == [refused]
     assert "cannot create t: INVALID_REPLICATION_FACTOR" in caplog.text
     assert asking.errors("t") == [Errors.LEADER_NOT_AVAILABLE], "and is tried again"
+
+
+def test_a_refusal_is_forgotten_with_the_next_response() -> None:
+    asking = Asking()
+    asking.errors("t")
+    asking.errors("u")
+    refused, created = asking.requests()
+    asking.answer(refused, t=Errors.INVALID_REPLICATION_FACTOR)
+    asking.answer(created, u=Errors.NONE)
+    assert asking.errors("t") == [Errors.LEADER_NOT_AVAILABLE]
 
 
 def test_an_invalid_name_is_not_sent() -> None:
@@ -119,7 +130,13 @@ def test_a_broker_without_replicas_has_the_topic_of_transactions_created() -> No
     assert (topic.name, topic.num_partitions, topic.replication_factor) == (
         *("__transaction_state", 3, 3),
     )
-    assert topic.configs["min.insync.replicas"] == "2"
+    assert topic.configs == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
     states = [
         msgspec.structs.replace(cached(T0), topic_partition=TopicPartition(topic.name, n))
         for n in range(3)
