@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from klamm.admin.failures import InvalidConfiguration
-from klamm.admin.java_maps import hash_map_order
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from klamm.cluster.errors import InvalidConfig, UsageError
 from klamm.cluster.java_hash import string_hash
+from klamm.cluster.java_maps import hash_map_order
 from klamm.cluster.scala_sets import immutable_order
 
 

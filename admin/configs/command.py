@@ -21,7 +21,6 @@ from klamm.admin.configs.options import PARSER, ConfigOptions, illegal_argument
 from klamm.admin.configs.scram_credentials import SCRAM_MECHANISMS, credential_config, sanitized
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import InvalidConfiguration
-from klamm.admin.java_maps import hash_map_order
 from klamm.admin.jopt import UncaughtException, UsageExit, VersionExit
 from klamm.admin.tool_output import ZOOKEEPER_WARNING, ToolOutput, check_properties_file, java_class
 from klamm.admin.tool_services import ToolServices
@@ -33,6 +32,7 @@ from klamm.cluster.errors import (
     UsageError,
 )
 from klamm.cluster.java_hash import string_hash
+from klamm.cluster.java_maps import hash_map_order
 from klamm.cluster.scala_sets import mutable_order
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import DEFAULT_ENTITY

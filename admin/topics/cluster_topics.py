@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from klamm.admin.failures import admin_error
-from klamm.admin.java_maps import hash_map_order
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.topics.options import TopicCommandOptions
 from klamm.admin.topics.service import (
@@ -28,6 +27,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.errors import UsageError
 from klamm.cluster.java_hash import string_hash
+from klamm.cluster.java_maps import hash_map_order
 from klamm.cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
 from klamm.cluster.scala_sets import mutable_order
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import Final
 
 from klamm.admin.config_validation import changed_configs
-from klamm.admin.java_maps import hash_map_order
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.topics.options import TopicCommandOptions
 from klamm.admin.topics.service import (
@@ -32,6 +31,7 @@ from klamm.cluster.errors import (
     TopicExists,
     UsageError,
 )
+from klamm.cluster.java_maps import hash_map_order
 from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import (
     NO_LEADER,

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from klamm.cluster.java_hash import string_hash
+from klamm.cluster.java_maps import hash_map_order
 from klamm.cluster.scala_sets import immutable_order
 from klamm.zk.znodes.json_values import (
     MalformedZNode,
@@ -54,8 +55,9 @@ class ConfigEntityZNode:
 
     @staticmethod
     def encode(config: Mapping[str, str]) -> bytes:
-        """Encode config overrides as JSON (format version 1)."""
-        return msgspec.json.encode({"version": 1, "config": dict(config)})
+        """Encode config overrides as JSON (format version 1), in the order of Java's Properties."""
+        ordered = {name: config[name] for name in hash_map_order(list(config))}
+        return msgspec.json.encode({"version": 1, "config": ordered})
 
     @staticmethod
     def decode(data: bytes | None) -> dict[str, str]:

@@ -126,7 +126,8 @@ ENCODERS: dict[str, Callable[[Case], bytes]] = {
 def test_encode_writes_what_kafka_writes(case: Case) -> None:
     written = ENCODERS[case["node"]](case["input"]).decode()
     assert json.loads(written) == json.loads(case["text"])
-    if case["node"] in ("TopicPartitionStateZNode", "ControllerZNode", "LogDirEvent"):
+    # The order of Scala's maps of more than a few partitions or features is not klamm's.
+    if case["node"] not in ("TopicZNode", "FeatureZNode"):
         assert written == case["text"]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from klamm.admin.java_maps import hash_map_order
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.java_hash import string_hash
+from klamm.cluster.java_maps import hash_map_order
 
 
 def test_hash_of_strings() -> None:

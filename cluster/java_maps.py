@@ -1,4 +1,4 @@
-"""Iteration order of java.util.HashMap, which determines the order of some tool output.
+"""Iteration order of java.util.HashMap: of the output of some tools, and of config znodes.
 
 The functions are pure. Mirrors the buckets of java.util.HashMap.
 """
