@@ -11,6 +11,7 @@ from typing import Final
 from klamm.cluster.errors import InvalidTopic
 
 MAX_NAME_LENGTH: Final = 249
+"""Maximum length of a topic name, in UTF-16 units as in Java."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
@@ -23,7 +24,7 @@ def validate_topic_name(topic: str) -> None:
         raise InvalidTopic("Topic name is illegal, it can't be empty")
     if topic in (".", ".."):
         raise InvalidTopic('Topic name cannot be "." or ".."')
-    if len(topic) > MAX_NAME_LENGTH:
+    if len(topic.encode("utf-16-le", "surrogatepass")) > 2 * MAX_NAME_LENGTH:
         raise InvalidTopic(
             f"Topic name is illegal, it can't be longer than {MAX_NAME_LENGTH} characters, "
             f"topic name: {topic}"

@@ -169,7 +169,7 @@ def _resource(entity: Entity) -> ConfigResource:
                 "Invalid quota entity combination, IP entity should not be used with user/client "
                 "ID entity."
             )
-        _check_address(names[IP])
+        _check_address(znodes[IP])
         return ConfigResource(_IPS, znodes[IP])
     if USER not in names:
         return ConfigResource(_CLIENTS, znodes[CLIENT_ID])
@@ -178,12 +178,13 @@ def _resource(entity: Entity) -> ConfigResource:
     return ConfigResource(USERS, f"{znodes[USER]}/{_CLIENTS}/{znodes[CLIENT_ID]}")
 
 
-def _check_address(ip: str | None) -> None:
-    if ip is not None:
+def _check_address(znode: str) -> None:
+    # As in Kafka, the znode's name is checked, in which %3A stands for the colons of IPv6.
+    if znode != DEFAULT_ENTITY:
         try:
-            socket.getaddrinfo(ip, None)
+            socket.getaddrinfo(znode, None)
         except (OSError, UnicodeError):
-            raise InvalidRequest(f"{ip} is not a valid IP or resolvable host.") from None
+            raise InvalidRequest(f"{znode} is not a valid IP or resolvable host.") from None
 
 
 def _text(name: str, value: float, maximum: int | None) -> str:

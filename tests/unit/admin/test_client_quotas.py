@@ -104,7 +104,8 @@ def test_the_largest_rate_is_the_largest_long(client: KafkaZkClient) -> None:
             "Invalid quota entity combination, IP entity should not be used with user/client ID "
             "entity.",
         ),
-        (entity(ip="no host"), {}, "no host is not a valid IP or resolvable host."),
+        (entity(ip="no host"), {}, "no%20host is not a valid IP or resolvable host."),
+        (entity(ip="::1"), {}, "%3A%3A1 is not a valid IP or resolvable host."),
         (entity(ip=None), {RATE: 1.0}, f"Invalid configuration key {RATE}"),
         (entity(user="u"), {CONNECTIONS: 1.0}, f"Invalid configuration key {CONNECTIONS}"),
         (entity(user="u"), {RATE: 1.5}, f"Configuration {RATE} must be a LONG value"),
