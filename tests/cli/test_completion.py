@@ -14,6 +14,13 @@ from typing import Any, Final
 import pexpect
 import pytest
 
+from klamm.cli.completion import (
+    complete_drill,
+    complete_drill_file,
+    complete_fault,
+    complete_shipped_drill,
+    complete_tool,
+)
 from klamm.cli.main import main
 from klamm.server.data_dir import ADDRESS_FILE
 from tests.scripted_api import BROKER, STATUS, scripted_api
@@ -26,6 +33,27 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         server = ("--bootstrap-server", running.url.removeprefix("http://"))
         running.ok("topics", *server, "--create", "--topic", "orders", "--partitions", "2")
         yield running
+
+
+def test_drill_files_are_completed_literally(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a[1].yaml", "a1.yaml", "b.yml", "c.txt"):
+        (tmp_path / name).touch()
+    assert complete_drill_file("a[1]") == ["a[1].yaml"]
+    assert complete_drill_file("") == ["a1.yaml", "a[1].yaml", "b.yml"]
+    assert complete_drill("leader-l") == ["leader-loss"]
+    assert complete_drill("b") == [*complete_shipped_drill("b"), "b.yml"]
+    assert complete_fault("kill,ki") == ["kill,kill-all"]
+    assert complete_fault("pause,ki") == ["pause,kill", "pause,kill-all"]
+
+
+def test_a_tool_has_its_own_options_and_those_of_klamm() -> None:
+    assert complete_tool("kafka-topics", [], "--js") == ["--json"]
+    assert complete_tool("kafka-topics", [], "--data") == ["--data-dir"]
+    assert complete_tool("kafka-configs", ["--entity-type"], "br") == ["brokers"]
+    assert complete_tool("kafka-topics", ["--partitions"], "1") == []
 
 
 def complete(data_dir: Path, words: str, shell: str = "bash") -> str:

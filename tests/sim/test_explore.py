@@ -22,6 +22,9 @@ from klamm.cli.drill_explore import EXAMPLES
 from klamm.cli.main import main
 from klamm.cluster.errors import UsageError
 from klamm.cluster.quirks import NO_QUIRKS, parse_quirks
+from klamm.cluster.requests import StopReplicaRequest
+from klamm.controller.channel_manager import InFlight
+from klamm.controller.events import IsrChangeNotification
 from klamm.drills.expander import Chunk, Expander
 from klamm.drills.exploration import Exploration, SearchSpace, parse_scope
 from klamm.drills.exploring import Explored, explore, replay
@@ -188,7 +191,10 @@ def test_a_checkpoint_resets_what_was_added_and_follows_what_was_renamed() -> No
     assert thing.__dict__ == {"old": 1, "named": {"y": 1}, "new": 2}
 
 
-@pytest.mark.parametrize("part", ["context", "metadata_cache", "leaderships"])
+PARTS = ("context", "metadata_cache", "leaderships", "failovers", "watch", "session", "timer")
+
+
+@pytest.mark.parametrize("part", (*PARTS, "in flight", "queued", "candidate"))
 def test_states_that_differ_in_one_part_have_different_digests(part: str) -> None:
     """Nothing else differs: the part itself is in the digest, not only what follows from it."""
     state = Exploration(RESTART)
@@ -196,12 +202,30 @@ def test_states_that_differ_in_one_part_have_different_digests(part: str) -> Non
     assert node.controller is not None
     context, cache = node.controller.context, node.broker.metadata_cache
     before = state.digest()
-    if part == "context":
-        context.epoch += 1
-    elif part == "metadata_cache":
-        cache.controller_id = 1
-    else:
-        context.leaderships.clear()
+    request = StopReplicaRequest(0, 0, 0, ())
+    server, events = state._world.server, node.controller.events
+    channel = node.controller.channels._channels[1]
+    match part:
+        case "context":
+            context.epoch += 1
+        case "metadata_cache":
+            cache.controller_id = 1
+        case "leaderships":
+            context.leaderships.clear()
+        case "failovers":
+            state._world.candidacy.failed_failovers += 1
+        case "watch":
+            server.watches.watch_data("/nowhere", server.session_states()[0][0])
+        case "session":
+            server._sessions[server.session_states()[0][0]].expired = True
+        case "timer":
+            events._timers.append((1.0, 99, IsrChangeNotification(), 0))
+        case "in flight":
+            channel.in_flight = None if channel.in_flight else InFlight(request, 0, 0, 0.0)
+        case "queued":
+            channel.queue.append((request, 0, 0.0))
+        case "candidate":
+            node.controller.is_candidate = not node.controller.is_candidate
     state._texts = StateText()
     assert state.digest() != before
 

@@ -294,6 +294,11 @@ def test_all_plots_share_the_time_axis_and_mark_what_happened() -> None:
     assert through.attributes["d"] == "M150 2V4000"
 
 
+def test_the_time_axis_ends_with_the_last_bar() -> None:
+    late = Gantt("late", [Bar("r", BEGIN, BEGIN + HOUR, "completed")], BEGIN + 1)
+    assert (frame_of([late]).x.low, frame_of([late]).x.high) == (BEGIN, BEGIN + HOUR)
+
+
 def test_a_page_of_many_lives_is_small() -> None:
     chosen = random.Random(1)
     states = ["OnlinePartition", "OfflinePartition", "NewPartition"]
@@ -326,6 +331,11 @@ def test_what_is_too_long_is_cut_and_says_so() -> None:
     leaders = drawn(StepRows("leaders", many, BEGIN, BEGIN + 1))
     assert len(leaders.all("path", "step")) == 40
     assert "Only the first 40 of 1,000 are drawn." in leaders.only("figcaption").text
+    # What is not drawn does not count for the scales.
+    rows_plot = StepRows("leaders", many, BEGIN, BEGIN + 1)
+    assert str(draw(rows_plot, frame_of([rows_plot]))["summary"]).endswith("scale from 0 to 39")
+    heat = HeatMap("h", ["a"], 2, BEGIN, HOUR, {(0, 1): 3, (0, 2): 9, (1, 0): 9})
+    assert [cell["opacity"] for cell in draw(heat, frame_of([heat]))["cells"]] == [1]
     steps = Steps("offline", [(BEGIN + n, n % 7) for n in range(100_000)])
     page = page_html(Page("t", "v", sections=[Section("s", "", [StepPlot("p", steps, BEGIN)])]))
     assert len(page) < 200_000

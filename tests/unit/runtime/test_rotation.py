@@ -381,7 +381,7 @@ def test_a_full_disk_in_the_middle_of_a_rotation_is_a_failure_until_there_is_roo
 
 
 class RecordingDisk(LocalDisk):
-    """A disk that keeps what was done to the unfinished files of compression."""
+    """A disk that keeps what was done to the unfinished files of compression, and after it."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
@@ -389,7 +389,13 @@ class RecordingDisk(LocalDisk):
     def sync(self, path: StrPath) -> None:
         if str(path).endswith(UNFINISHED):
             self.steps.append("sync")
+        elif Path(path).is_dir():
+            self.steps.append("sync folder")
         super().sync(path)
+
+    def remove(self, path: StrPath) -> None:
+        self.steps.append("remove")
+        super().remove(path)
 
     def write_at(self, path: StrPath, position: int, data: bytes) -> None:
         if str(path).endswith(UNFINISHED):
@@ -410,23 +416,28 @@ def test_a_compressed_file_is_on_disk_before_it_replaces_the_plain_one(tmp_path:
         (_,) = write(file, [line])
     file.close()
     Archive(SMALL, disk).tidy_now(path)
-    ends = [disk.steps[at - 1] for at, step in enumerate(disk.steps) if step == "rename"]
-    assert ends and set(ends) == {"sync"}
+    renames = [at for at, step in enumerate(disk.steps) if step == "rename"]
+    around = {(disk.steps[at - 1], *disk.steps[at + 1 : at + 3]) for at in renames}
+    assert around == {("sync", "sync folder", "remove")}
 
 
-def test_places_are_right_after_retention_has_deleted_the_oldest_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_places_are_right_after_retention_has_deleted_the_oldest_files(
+    tmp_path: Path, is_compressed: bool
+) -> None:
     path = tmp_path / "journal.jsonl"
     archive = Archive(Rotation(segment_bytes=1_000))
+    archive.close()
     journal = FileJournal(path, archive=archive)
     for seq in range(1, 100):
         journal.append([a_row(seq)])
         journal.flush()
-    archive.close()
-    Archive(Rotation()).tidy_now(path)
+    if is_compressed:
+        Archive(Rotation()).tidy_now(path)
     first, second, *_ = rotated(path)
     rest = rows_after(path, first.end).lines
     (tmp_path / first.name).unlink()
-    assert second.is_compressed
+    assert second.is_compressed is is_compressed
     part = rows_after(path, first.end)
     assert (part.lines, part.damaged) == (rest, ())
     middle = first.end + len(part.lines[0]) + 1

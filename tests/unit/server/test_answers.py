@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from klamm.cluster.errors import (
     AdminError,
@@ -25,7 +28,13 @@ from klamm.cluster.errors import (
     WrongState,
     ZooKeeperUnavailable,
 )
-from klamm.server.answers import AnswerCounts, environment_problem, on_error, on_http_error
+from klamm.server.answers import (
+    AnswerCounts,
+    CountedAnswers,
+    environment_problem,
+    on_error,
+    on_http_error,
+)
 from klamm.server.request_bodies import BodyTooLarge, BodyTooSlow
 
 SCOPE = {"type": "http", "method": "PUT", "path": "/x", "query_string": b"", "headers": []}
@@ -100,6 +109,38 @@ def test_a_bug_is_logged_once_for_each_place(caplog: pytest.LogCaptureFixture) -
     fail_elsewhere()
     fail_elsewhere()
     assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize(
+    ("has_begun", "kind", "statuses", "is_raised"),
+    [
+        (False, "http", [500], False),
+        (True, "http", [200], True),
+        (False, "lifespan", [], True),
+    ],
+)
+def test_an_error_becomes_an_answer_unless_one_has_begun(
+    has_begun: bool, kind: str, statuses: list[int], is_raised: bool
+) -> None:
+    sent: list[Any] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if has_begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ValueError
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    counted = CountedAnswers(app, AnswerCounts())
+    raising = pytest.raises(ValueError) if is_raised else contextlib.nullcontext()
+    with raising:
+        asyncio.run(counted({**SCOPE, "type": kind}, receive, send))
+    starts = [message for message in sent if message["type"] == "http.response.start"]
+    assert [start["status"] for start in starts] == statuses
 
 
 def test_answers_are_counted_by_status() -> None:

@@ -1,0 +1,23 @@
+"""runtime/scenarios/fault_periods.py: from when to when faults lasted."""
+
+from __future__ import annotations
+
+from klamm.cluster.quirks import NO_QUIRKS
+from klamm.drills.library import named_drill
+from klamm.runtime.scenarios.fault_periods import FaultPeriods
+from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
+
+
+def test_faults_are_listed_by_their_beginnings_and_those_that_last_end_now() -> None:
+    world = named_drill("leader-loss").simulated_world(NO_QUIRKS, 0)
+    driver = SimulatedDriver(world)
+    periods = FaultPeriods(driver)
+    for broker_id, skew_ms in ((1, 500), (2, -5_000), (2, 0)):
+        world.clocks[broker_id].skew_ms = skew_ms
+        periods.observe()
+        driver.run_for(1_000)
+    found = [(*period.fault, period.begin_ms, period.end_ms) for period in periods.until(9_000)]
+    assert found == [
+        ((1,), "clock +500 ms", 0, 9_000),
+        ((2,), "clock -5,000 ms", 1_000, 2_000),
+    ]
