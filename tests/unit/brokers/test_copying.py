@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from klamm.brokers.bandwidth.copying import Arrived, Copying, DirectoryMove, ReplicaCopy
 from klamm.brokers.bandwidth.model import UNLIMITED, Flow, Resource, ResourceKind
 from klamm.brokers.bandwidth.replication_quotas import LogPlace
+from klamm.brokers.config import broker_config
+from klamm.brokers.leaders.copies import Copies
 from klamm.cluster.api_errors import Errors
+from klamm.cluster.configs import LEADER_THROTTLED_RATE
+from klamm.cluster.configs import NETWORK_OUT_CAPACITY as WIDTH
 from klamm.cluster.data_requests import FetchedPartition, FetchResponse
 from klamm.cluster.records import Interval, IntervalRecords
 from klamm.cluster.requests import Address, Message
@@ -61,6 +67,26 @@ class Cluster:
 
     def begin(self, start: int = 0, copy_id: ReplicaCopy = TO_2, *more: Resource) -> bool:
         return self.copying.begin(Flow(copy_id, (OUT, *more)), 1_000, answer(start))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "defaults", "arrives_ms"),
+    [({}, {}, 1_000.0), ({}, {WIDTH: "2000"}, 500.0), ({WIDTH: "4000"}, {WIDTH: "2000"}, 250.0)],
+)
+def test_a_brokers_own_config_counts_before_that_of_the_cluster_and_that_before_the_file(
+    overrides: dict[str, str],
+    defaults: dict[str, str],
+    arrives_ms: float,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(UNLIMITED)
+    copies = Copies(1, broker_config({WIDTH: "1000"}), cluster.copying)
+    copies.on_config(overrides, {**defaults, LEADER_THROTTLED_RATE: "1"})
+    copies.on_config({WIDTH: "soon"}, {})
+    assert caplog.messages[0].startswith(f"broker 1: Invalid value soon for configuration {WIDTH}")
+    throttle = Resource(ResourceKind.LEADER_THROTTLE, 1)
+    assert cluster.begin(0, TO_2, throttle), "throttles of the cluster have no effect"
+    assert cluster.copying.next_due_ms() == arrives_ms
 
 
 def test_a_copy_arrives_when_its_link_has_carried_it() -> None:

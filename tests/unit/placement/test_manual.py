@@ -85,6 +85,11 @@ def test_the_hint_names_the_list_of_another_length() -> None:
         ({}, "All partitions should have the same number of replicas"),
         ({0: (1,), 1: (1, 2)}, "All partitions should have the same number of replicas"),
         ({0: (1, 1)}, "Duplicate replica assignment found: Map(0 -> List(1, 1))"),
+        (
+            {0: (1, 1), 1: (1, 2), 2: (1, 2), 3: (1, 2)},
+            "Duplicate replica assignment found: Map(0 -> List(1, 1), 1 -> List(1, 2), "
+            "2 -> List(1, 2), 3 -> List(1, 2))",
+        ),
         ({0: (1,), 2: (1,)}, "partitions should be a consecutive 0-based integer sequence"),
         ({-1: (1,), 0: (1,)}, "partitions should be a consecutive 0-based integer sequence"),
     ],
