@@ -42,6 +42,9 @@ def test_what_is_escaped_and_what_is_not() -> None:
     for text in ("orders-3", "Größe → 5 µs, 時間 😀", "a\tb\nc\n", ""):
         assert harmless(text) == text
     assert harmless_line("a\tb\u2028c\x85") == r"a\u0009b\u2028c\u0085"
+    bounds = "\x00\x08\x0b\x1f\x7f\x9f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff"
+    for char in bounds:
+        assert harmless(char) == harmless_line(char) == f"\\u{ord(char):04x}"
 
 
 @pytest.mark.parametrize("text", [EVIL, "\x80\x9f\u2029\ufeff", '"\\\x1b'])

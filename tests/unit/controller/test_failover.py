@@ -17,6 +17,7 @@ from klamm.cluster.requests import (
 )
 from klamm.cluster.types import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.controller.controller_election import NO_CONTROLLER
+from klamm.controller.events import AutoPreferredReplicaLeaderElection
 from klamm.controller.watches import Watches
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.memory_store import LostReply
@@ -34,6 +35,7 @@ from klamm.zk.znodes import ControllerZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
 ALL = (0, 1, 2)
+CHECK = AutoPreferredReplicaLeaderElection()
 F = "/feature"
 
 
@@ -98,6 +100,20 @@ def test_a_feature_znode_that_appears_during_a_failover_is_no_failure(is_lost: b
     assert cluster.server.after_op is cluster.server.before_op is None
     assert cluster.active.context.epoch == 1
     cluster.assert_nothing_failed()
+
+
+@pytest.mark.parametrize(("status", "is_odd"), [(0, True), (1, False)])
+def test_features_that_are_disabled_and_yet_there_are_logged(status: int, is_odd: bool) -> None:
+    cluster = Cluster()
+    levels = b'{"f":{"min_version_level":1,"max_version_level":2}}'
+    cluster.admin.create(F, b'{"version":1,"status":%d,"features":%b}' % (status, levels))
+    cluster.start(0)
+    odd = (
+        "FeatureZNode at path: /feature with disabled status contains non-empty features: "
+        "Features{(f -> FinalizedVersionRange[min_version_level:1, max_version_level:2])}"
+    )
+    assert cluster.logged("disabled status") == [odd] * is_odd
+    assert len(cluster.logged("Updating FeatureZNode at path: /feature with")) == is_odd
 
 
 def test_a_candidate_that_takes_over_replaces_the_controller(cluster: Cluster) -> None:
@@ -361,6 +377,9 @@ def test_a_failover_that_breaks_gives_controller_up() -> None:
     assert not controller.is_active
     assert controller.active_controller_id == NO_CONTROLLER
     assert controller.context.epoch == 0
+    failed = cluster.rows(Kind.EVENT_FAILED)[-1]
+    assert failed.detail == "failover"
+    assert "malformed" in (failed.outcome or "").lower()
     epochs = [row.epoch for row in cluster.rows(Kind.CONTROLLER_ELECTED)]
     for _ in range(60):
         cluster.advance(1_000)
@@ -400,6 +419,42 @@ def test_a_failover_resumes_a_reassignment_once(cluster: Cluster, by_znode: bool
     cluster.run()
     assert [row.to for row in cluster.rows(Kind.REASSIGNMENT_PHASE)] == ["A1", "A2"]
     assert cluster.state(tp).leader_epoch == epoch + 1
+
+
+def test_work_of_all_kinds_is_resumed_in_kafkas_order(cluster: Cluster) -> None:
+    cluster.create_topic("deleted", (1, 2))
+    (moved,) = cluster.create_topic("moved", (0, 1))
+    (led,) = cluster.create_topic("led", (1, 2))
+    other = LeaderAndIsr(2, 1, (1, 2))
+    cluster.write_state(led, TopicPartitionStateZNode.encode(other, 1))
+    cluster.kill_broker(0)
+    cluster.admin.create_partition_reassignment({moved: (1, 2)})
+    cluster.admin.create_delete_topic_path("deleted")
+    cluster.admin.create_preferred_replica_election([led])
+    cluster.forget()
+    cluster.run()
+    kinds = (Kind.REASSIGNMENT_PHASE, Kind.TOPIC_DELETION_STARTED, Kind.PARTITION_TRANSITION)
+    begun = dict.fromkeys(
+        row.topic for row in cluster.rows(*kinds) if row.topic != "moved" or row.to == "U1"
+    )
+    assert list(begun) == ["moved", "deleted", "led"]
+
+
+@pytest.mark.parametrize(("is_enabled", "due_ms"), [(True, 5_000), (False, None)])
+def test_the_first_check_of_leaders_is_due_5_s_after_a_failover_if_it_is_enabled(
+    is_enabled: bool, due_ms: float | None
+) -> None:
+    cluster = Cluster()
+    cluster.start_broker(0, is_candidate=True)
+    controller = cluster.controllers[0]
+    controller.config = msgspec.structs.replace(
+        controller.config, auto_leader_rebalance_enable=is_enabled
+    )
+    cluster.run()
+    cluster.advance(0)
+    assert controller.is_active
+    due = [timer[0] for timer in controller.events._timers if timer[2] == CHECK]
+    assert due == ([] if due_ms is None else [due_ms])
 
 
 def test_a_reassignment_asked_for_again_is_begun_by_the_controller_that_knew_the_first(
