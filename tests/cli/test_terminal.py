@@ -22,7 +22,7 @@ import klamm.cli.waiting
 from klamm.cli.console import HarmlessConsole
 from klamm.cli.options import table_lines
 from klamm.cli.own_log import FileLines, OneLine
-from klamm.cli.terminal import STATUS_LINE, HarmlessStream, JsonStream
+from klamm.cli.terminal import STATUS_LINE, HarmlessStream, JsonStream, harmless_output
 from klamm.cli.waiting import waiting
 from klamm.cli.watch import ClusterWatcher, events_table, notes_text, page
 from klamm.cluster.journal import JournalRow, Kind
@@ -183,6 +183,16 @@ def test_watch_in_a_low_terminal_shows_whole_panels(columns: int, lines: int, ev
         line.startswith("╰") for line in shown
     )
     assert sum("topic created t" in line for line in shown) == events
+
+
+def test_the_streams_are_put_back(capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.stdout, sys.stderr
+    with pytest.raises(ZeroDivisionError), harmless_output(as_json=True):
+        assert sys.stderr is not before[1]
+        print("warning: a", file=sys.stderr)
+        raise ZeroDivisionError
+    assert (sys.stdout, sys.stderr) == before
+    assert capsys.readouterr().err == '{"warning":"a"}\n'
 
 
 def test_standard_error_has_one_json_object_per_line() -> None:

@@ -168,6 +168,18 @@ def test_a_number_of_records_is_seen_although_zookeeper_does_not_change(kind: st
     assert verdict.outcome is Outcome.PASSED, verdict
 
 
+def test_a_paused_broker_is_resumed_although_another_is_dead() -> None:
+    steps = "  - pause: 1\n  - kill: 2\n  - resume: paused\n  - start: dead\n"
+    assert run_text(steps).outcome is Outcome.PASSED
+
+
+def test_a_time_counts_from_the_first_step_wherever_its_step_stands() -> None:
+    results, verdict, _ = play_text("  - wait: 3s\n  - {at: 4s, create_znode: {/a: x}}\n")
+    assert verdict.outcome is Outcome.PASSED
+    # The first step begins at 4 s.
+    assert [r.began_ms for r in results if "znode" in r.step.name] == [8_000]
+
+
 def test_brokers_that_are_killed_together_are_all_dead() -> None:
     assert run_text("  - kill_all\n  - start: dead\n").outcome is Outcome.PASSED
 

@@ -252,6 +252,14 @@ def test_an_unhealthy_cluster_is_described() -> None:
     assert verdict.outcome is Outcome.STUCK
     assert "brokers [0, 2] are registered" in failure.seen
     assert "t-0: leader 0, ISR [0, 2], replicas [0, 1, 2]" in failure.seen
+    # The controller is asked for what it cannot do while all other brokers are dead.
+    verdict, _ = run(
+        "  - kill: [0, 1, 2]\n  - wait: 9s\n  - create_znode: {/admin/delete_topics/t: null, "
+        "/admin/reassign_partitions: x}\n  - until: {healthy: true}\n    within: 1s\n"
+    )
+    (failure,) = verdict.failures
+    assert "topic t is queued for deletion" in failure.seen
+    assert "/admin/reassign_partitions exists" in failure.seen
 
 
 @pytest.mark.slow

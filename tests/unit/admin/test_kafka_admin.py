@@ -9,7 +9,7 @@ import pytest
 
 from klamm.admin.admin_channel import timed_out
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, ConfigResource
-from klamm.admin.failures import InvalidRequest
+from klamm.admin.failures import InvalidRequest, message_of
 from klamm.admin.kafka_admin import KafkaAdmin, LogDirDescription, ReplicaInfo, ReplicaLogDirs
 from klamm.admin.reassignments.reassignment_json import TopicPartitionReplica
 from klamm.cluster.api_errors import Errors
@@ -425,3 +425,10 @@ def test_the_first_of_several_errors_is_raised(admin: KafkaAdmin, channel: Playe
         admin.incremental_alter_configs(wanted)
     topic = ConfigResource(TOPICS, "t")
     assert admin.overrides([topic]) == {topic: {"retention.ms": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "said"), [(None, "Configuration is invalid."), ("", ""), ("why", "why")]
+)
+def test_an_error_without_a_message_has_that_of_its_code(message: str | None, said: str) -> None:
+    assert message_of(ApiError(Errors.INVALID_CONFIG, message)) == said

@@ -301,6 +301,22 @@ def test_a_partition_has_no_leader_from_its_first_place_to_its_last(
         assert last.prev_leader == -1
 
 
+def test_flapping_lasts_from_its_first_shrink_to_its_last_expansion(
+    small: tuple[Path, Truth],
+) -> None:
+    folder, truth = small
+    rows = {line.number: line.row for line in lines(folder / JOURNAL_FILE)}
+    found = [one for one in truth.anomalies if one["kind"] == Planted.FLAPPING]
+    assert found
+    for anomaly in found:
+        times = [row.t_ms for place in anomaly["places"] if (row := rows[place["line"]])]
+        assert (len(times), times[0], times[-1]) == (
+            24,
+            anomaly["begin_ms"],
+            anomaly["end_ms"],
+        )
+
+
 @pytest.mark.parametrize("kind", [Planted.UNCLEAN, Planted.LEADERLESS])
 def test_a_leader_that_was_lost_comes_back_and_leads_again(
     kind: Planted, small: tuple[Path, Truth]
