@@ -75,6 +75,7 @@ def test_a_deletion_waits_for_a_reassignment_and_of_many_some_are_shown() -> Non
     ]
     assert lines[-1] == "             and 2 more"
     assert status["partitions_being_reassigned"] == len(status["reassignments"]) == 7
+    assert status["topics_to_be_deleted"] == ["t"]
 
 
 def test_a_broker_that_shuts_down() -> None:

@@ -382,4 +382,5 @@ def test_a_broker_that_does_not_answer_is_asked_again(cluster: Cluster) -> None:
     cluster.advance(1_000)
     assert cluster.brokers[1].leader_of(tp) == 0
     assert "fails to send request" in cluster.controller_logs[0].getvalue()
+    assert not any("Timeout" in (row.detail or "") for row in cluster.rows(Kind.EVENT))
     cluster.assert_nothing_failed()

@@ -10,6 +10,7 @@ from klamm.cluster.quirks import Quirks
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.controller.candidacy import FAILED_FAILOVERS_MAX, Candidacy
 from klamm.controller.events import Reelect
+from klamm.runtime.clock import VirtualClock
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.store import Create, Delete
@@ -56,6 +57,25 @@ def test_failed_failovers_come_at_growing_intervals_across_candidates() -> None:
     (error,) = given_up
     assert f"{FAILED_FAILOVERS_MAX} consecutive failovers failed" in error.message
     assert "already belongs to another topic" in error.message
+
+
+def test_each_failure_doubles_the_pause_and_the_eighth_gives_up_once() -> None:
+    given_up: list[KlammError] = []
+    clock = VirtualClock()
+    candidacy = Candidacy(clock, given_up.append)
+    pauses = []
+    for number in range(1, 10):
+        candidacy.failover_failed(f"failure {number}")
+        pauses.append(candidacy.pause_ms())
+        assert len(given_up) == (number >= 8)
+    assert pauses == [250, 500, 1_000, 2_000, 4_000, *[5_000] * 4]
+    (error,) = given_up
+    assert str(error).startswith(
+        "no controller can take over: 8 consecutive failovers failed; last error: failure 8"
+    )
+    assert error.hint == "see the brokers' controller.log; fix the cause and run klamm up again"
+    clock.advance_to(clock.monotonic_ms() + 5_001)
+    assert candidacy.pause_ms() == 0
 
 
 def test_a_failover_that_succeeds_forgets_those_that_failed() -> None:

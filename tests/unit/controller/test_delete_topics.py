@@ -125,6 +125,13 @@ def test_a_topic_that_cannot_be_marked_has_an_error_that_is_logged(cluster: Clus
     assert "/admin/delete_topics/t" in line
 
 
+def test_a_session_that_expired_unnoticed_is_an_error(cluster: Cluster) -> None:
+    cluster.expire(0, notify=False)
+    cluster.ask(0, DeleteTopicsRequest(("t",), 1000))
+    assert cluster.active.step()
+    assert answered(cluster) == {"t": Errors.UNKNOWN_SERVER_ERROR}
+
+
 def test_another_broker_is_not_the_controller(cluster: Cluster) -> None:
     cluster.start_broker(3, is_candidate=True)
     cluster.run()

@@ -116,6 +116,16 @@ def test_features_that_are_disabled_and_yet_there_are_logged(status: int, is_odd
     assert len(cluster.logged("Updating FeatureZNode at path: /feature with")) == is_odd
 
 
+def test_only_the_controller_hears_of_a_topic_that_allows_unclean_elections(
+    cluster: Cluster,
+) -> None:
+    cluster.paused.update(ALL)
+    for topic, queued in (("t", [1, 0, 0]), (None, [2, 1, 1])):
+        for controller in cluster.controllers.values():
+            controller.enable_unclean_leader_election(topic)
+        assert [c.events.event_queue_size for c in cluster.controllers.values()] == queued
+
+
 def test_a_candidate_that_takes_over_replaces_the_controller(cluster: Cluster) -> None:
     cluster.start_broker(3, is_candidate=True)
     controller = cluster.controllers[3]
@@ -251,6 +261,9 @@ def test_a_deposed_controller_writes_nothing(cluster: Cluster) -> None:
     assert len(cluster.brokers[1].requests) == requests
     (moved,) = cluster.rows(Kind.CONTROLLER_MOVED)
     assert (moved.controller, moved.epoch, moved.detail) == (0, 1, "BrokerChange")
+    assert cluster.logged("when processing") == [
+        "Controller moved to another broker when processing BrokerChange."
+    ]
     cluster.assert_nothing_failed()
 
 
@@ -490,6 +503,13 @@ def test_shutdown_resigns_and_processes_nothing_more(cluster: Cluster) -> None:
     assert not controller.channels.broker_ids
     cluster.create_topic("t", (1,))
     assert not controller.context.all_topics
+    cluster.paused.update(ALL)
+    cluster.admin.delete(ControllerZNode.path)
+    assert controller.events.event_queue_size == 0
+    controller.on_candidacy_changed()
+    cluster.paused.remove(0)
+    cluster.run()
+    assert not controller.is_active
 
 
 def test_a_controller_that_was_not_elected_logs_that_it_resigns_at_its_shutdown(

@@ -39,6 +39,22 @@ def test_a_malformed_topic_is_set_apart(cluster: Cluster, data: bytes | None) ->
         cluster.run()
 
 
+def test_a_malformed_state_with_another_problem_is_reported_again(cluster: Cluster) -> None:
+    (tp,) = cluster.create_topic("t", (1, 2))
+    cluster.write_state(tp, b"?")
+    cluster.kill_broker(2)
+    cluster.run()
+    for _ in range(2):
+        cluster.write_state(tp, b'{"leader":1}')
+        cluster.run()
+    first, second = (row.outcome for row in cluster.rows(Kind.ZNODE_MALFORMED))
+    path = TopicPartitionStateZNode.path(tp)
+    assert cluster.logged("Ignoring the malformed znode") == [
+        f"Ignoring the malformed znode {path}: {reason}" for reason in (first, second)
+    ]
+    assert first != second
+
+
 def test_a_malformed_topic_is_not_read_again_and_again(cluster: Cluster) -> None:
     cluster.admin.create(BAD, b"")
     cluster.run()
@@ -176,6 +192,7 @@ def test_a_reassignment_completes_when_its_malformed_state_is_mended(cluster: Cl
     assert cluster.active.malformed
     cluster.write_state(tp, in_sync)
     cluster.run()
+    assert cluster.logged("can be read") == ["The state of partition t-0 can be read again"]
     assert cluster.active.context.assignments[tp] == ReplicaAssignment((1, 2))
     assert cluster.state(tp).leader == 1
     cluster.assert_nothing_failed()

@@ -167,6 +167,7 @@ def test_a_broker_id_that_is_taken_is_asked_for_again(cluster: Cluster) -> None:
     assert (
         "Error processing event RegisterBrokerAndReelect" in cluster.controller_logs[2].getvalue()
     )
+    assert "\nNodeExists: " in cluster.controller_logs[2].getvalue()
     usurper.close()
     cluster.advance(999)
     assert 2 not in cluster.admin.get_sorted_broker_list()
