@@ -76,6 +76,11 @@ class ApiServer:
         return len(self._http.server_state.connections)
 
     @property
+    def is_waiting_for_a_reader(self) -> bool:
+        """Whether the buffer of an answer is full."""
+        return any(one.flow.write_paused for one in list(self._http.server_state.connections))
+
+    @property
     def open_requests(self) -> int:
         """How many requests are being answered."""
         return len(self._http.server_state.tasks)

@@ -149,6 +149,12 @@ def test_a_client_that_does_not_read_its_answers_loses_its_connection(api: ApiSe
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     wait_until(lambda: api.open_connections == 0)
     with socket.create_connection(("127.0.0.1", api.port)) as connection:
+        # A client that reads late keeps its connection, and only as long as it reads.
+        connection.sendall(200 * request + request.replace(b"openapi.json", b"nowhere"))
+        wait_until(lambda: api.is_waiting_for_a_reader)
+        received = b""
+        while b"HTTP/1.1 404 " not in received:
+            received = received[-20:] + connection.recv(1 << 20)
         connection.sendall(200 * request)
         wait_until(lambda: api.open_connections == 1)
         wait_until(lambda: api.open_connections == 0, 10, "the connection to be cut")

@@ -37,11 +37,15 @@ def test_texts_and_partitions() -> None:
 
 
 def test_mutable_sets() -> None:
-    partitions = [TopicPartition(f"topic{n % 3}", n) for n in range(13)]
+    partitions = [TopicPartition(f"topic{n % 3}", n) for n in range(24)]
     assert shown([*mutable_order(partitions[:3], topic_partition_hash)]) == (
         "topic1-1,topic2-2,topic0-0"
     )
-    assert shown([*mutable_order(partitions, topic_partition_hash)]) == (
+    # The table grows once it is three quarters full.
+    assert shown([*mutable_order(partitions, topic_partition_hash)][:6]) == (
+        "topic1-1,topic1-22,topic1-16,topic0-18,topic2-20,topic2-14"
+    )
+    assert shown([*mutable_order(partitions[:13], topic_partition_hash)]) == (
         "topic1-1,topic2-2,topic0-0,topic0-12,topic1-10,topic2-11,"
         "topic0-9,topic0-3,topic1-4,topic2-5,topic0-6,topic1-7,topic2-8"
     )
