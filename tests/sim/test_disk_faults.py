@@ -190,6 +190,22 @@ def test_a_directory_in_memory_fails_at_once_with_the_same_error(kind: FaultKind
     assert restarted() == []
 
 
+def test_a_journal_in_memory_is_refused_until_its_disk_is_healed() -> None:
+    world = named_drill("log-dir-failure").simulated_world(NO_QUIRKS, 0)
+    for broker_id in world.spec.broker_ids:
+        world.start(broker_id)
+    world.run_for(2_000)
+    world.disks.fail_journal(DiskFault(FaultKind.ENOSPC))
+    assert world.disks.describe() == [{"journal": True, "kind": FaultKind.ENOSPC}]
+    world.kill(1)
+    world.run_for(10_000)
+    assert world.guard.failure is not None and "No space left" in world.guard.failure.message
+    world.disks.heal()
+    assert world.disks.describe() == []
+    world.run_for(2_000)
+    assert world.guard.failure is None
+
+
 def test_the_seed_decides_what_a_failing_disk_keeps() -> None:
     def kept(seed: int) -> int:
         disk = simulated_disk(VirtualClock(), seed, is_in_memory=True)

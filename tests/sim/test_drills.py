@@ -180,6 +180,13 @@ def test_a_time_counts_from_the_first_step_wherever_its_step_stands() -> None:
     assert [r.began_ms for r in results if "znode" in r.step.name] == [8_000]
 
 
+def test_preloaded_records_are_on_disk() -> None:
+    head = f"checks: false\n{SKELETON}"
+    _, verdict, world = play_text("  - preload: {t-0: 5MB}\n  - power_off: 1\n", head)
+    assert verdict.outcome is Outcome.PASSED
+    assert [log.log_end_offset for _, log, _ in world.replicas_of(1)] == [5_000]
+
+
 def test_brokers_that_are_killed_together_are_all_dead() -> None:
     assert run_text("  - kill_all\n  - start: dead\n").outcome is Outcome.PASSED
 

@@ -230,9 +230,17 @@ def test_records_of_send_and_produce_share_a_partition() -> None:
         cluster.create_topic("t", replicas=[[0, 1, 2]])
         cluster.produce({"t-0": 5})
         cluster.until(consumed={"t-0": 5})
-        assert cluster.send("t-0", b"1") == 5
-        assert len(cluster.consume("t-0")) == 6
+        assert [cluster.send("t-0", b"1") for _ in range(2)] == [5, 6]
+        assert len(cluster.consume("t-0")) == 7
         cluster.check()
+
+
+def test_a_cluster_can_be_started_again_with_nothing_in_it() -> None:
+    cluster = klamm.SimulatedCluster()
+    for _ in range(2):
+        with cluster:
+            cluster.create_topic("t")
+            assert cluster.run("topics --zookeeper {zk} --list").stdout == "t\n"
 
 
 def test_a_partition_without_a_leader_cannot_be_read() -> None:

@@ -101,6 +101,14 @@ def test_waits_that_follow_each_other_are_joined(
     assert read(shrink(text, fails, needs_recovery=True))["steps"] == [*left, "heal_all"]
 
 
+def test_a_wait_that_has_a_name_is_not_joined() -> None:
+    def fails(one: str) -> bool:
+        return "3000ms" in one or ("2s" in one and "1s" in one)
+
+    found = shrink(drill("{wait: 2s, name: x}", "wait: 1s", "heal_all"), fails, needs_recovery=True)
+    assert read(found)["steps"] == [{"wait": "2s", "name": "x"}, {"wait": "1s"}, "heal_all"]
+
+
 def test_steps_inside_others_are_removed_one_by_one() -> None:
     inner = "steps: [{kill: 0}, {parallel: [[{kill: 1}, {kill: 2}], {kill: 3}]}]"
     found = shrunk(drill(inner, "heal_all"), "kill: 2")

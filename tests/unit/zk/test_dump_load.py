@@ -386,3 +386,17 @@ def test_work_on_a_thread_ends_by_itself() -> None:
     with pytest.raises(ZeroDivisionError):
         run_on_thread(lambda: 1 // 0, lambda: stops.append(None))
     assert stops == []
+
+
+@pytest.mark.parametrize(
+    ("znodes", "root"),
+    [
+        ([DumpedZNode("/", "x")], b"x"),
+        ([DumpedZNode("/", unreadable="NOAUTH")], msgspec.UNSET),
+        ([DumpedZNode("/a", "x")], msgspec.UNSET),
+    ],
+)
+def test_the_root_is_written_if_the_dump_has_its_data(
+    znodes: list[DumpedZNode], root: object
+) -> None:
+    assert plan_load(znodes).root == root
