@@ -93,7 +93,7 @@ def run_preferred_election_command(args: Sequence[str], services: ToolServices) 
 
 def _check(args: Sequence[str], options: Options) -> None:
     is_lonely = options.has("admin.config") and not options.has("bootstrap-server")
-    if is_lonely and not options.has("help"):
+    if is_lonely and not options.has("help") and not options.has("version"):
         raise UncaughtException(
             "joptsimple.UnavailableOptionException",
             "Option(s) [admin.config] are unavailable given other options on the command line",

@@ -175,6 +175,13 @@ def test_options_of_the_older_tool_that_do_not_fit_together(line: str, said: str
     assert (result.exit_code, answers.asked) == (1, [])
 
 
+def test_the_version_of_the_older_tool_is_shown_whatever_else_is_given() -> None:
+    line = "--zookeeper z:1 --admin.config f --version"
+    result = run_preferred_election_command(line.split(), World().services())
+    assert (result.stderr, result.exit_code) == ("", 0)
+    assert result.stdout.endswith("2.8.2 (Commit:3146c6ff4a24cc24)\n")
+
+
 T0, T1 = ({"topic": "t", "partition": number} for number in range(2))
 
 
