@@ -6,11 +6,18 @@ checkAndTriggerAutoLeaderRebalance (kafka.controller.KafkaController).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from klamm.cluster.journal import Kind
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
-from klamm.zk.znodes import ControllerZNode, TopicPartitionStateZNode
+from klamm.zk.store import Delete, ReadOp, Transaction
+from klamm.zk.znodes import (
+    ControllerZNode,
+    PreferredReplicaElectionZNode,
+    TopicPartitionStateZNode,
+)
 from tests.unit.controller.cluster import Cluster
 
 PATH = "/admin/preferred_replica_election"
@@ -98,6 +105,66 @@ def test_the_next_controller_resumes_the_elections_of_the_znode() -> None:
         "Resuming preferred replica election for partitions: t-0,t-2,v-0",
     ]
     assert len(cluster.logged("partition v-0 since it never had a leader", controller=1)) == 1
+
+
+def before_removal(cluster: Cluster, write: Callable[[], object]) -> None:
+    """Let somebody else write just before the controller deletes the znode."""
+
+    def before(_: int, op: ReadOp | Transaction) -> None:
+        if isinstance(op, list) and any(isinstance(o, Delete) and o.path == PATH for o in op):
+            cluster.server.before_op = None
+            write()
+
+    cluster.server.before_op = before
+
+
+def test_elections_that_are_added_while_others_run_are_run_too(cluster: Cluster) -> None:
+    first, second = cluster.create_topic("t", (1, 2), (1, 2))
+    for tp in (first, second):
+        led_by(cluster, tp, 2, 1, 2)
+    fail_over(cluster)
+    data = PreferredReplicaElectionZNode.encode([second])
+    before_removal(cluster, lambda: cluster.admin.set_data(PATH, data))
+    cluster.admin.create_preferred_replica_election([first])
+    cluster.run()
+    assert [cluster.state(tp).leader for tp in (first, second)] == [1, 1]
+    assert not cluster.admin.path_exists(PATH)
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted by another", "malformed"])
+def test_a_znode_that_is_gone_or_malformed_is_no_failure(
+    cluster: Cluster, is_deleted: bool
+) -> None:
+    if is_deleted:
+        before_removal(cluster, lambda: cluster.admin.delete(PATH))
+    cluster.admin.create(PATH, b'{"version":1,"partitions":[]}' if is_deleted else b"?")
+    cluster.run()
+    reported = [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)]
+    assert reported == ([] if is_deleted else [PATH])
+    assert not cluster.admin.path_exists(PATH)
+    assert cluster.active.malformed == {}
+    cluster.assert_nothing_failed()
+
+
+def test_a_topic_that_allows_unclean_elections_leaves_the_others_alone(cluster: Cluster) -> None:
+    partitions = [cluster.create_topic(topic, (1, 2))[0] for topic in ("t", "u")]
+    cluster.kill_broker(2)
+    cluster.run()
+    cluster.start(2)
+    cluster.kill_broker(1)
+    cluster.run()
+    for topic in ("t", "u"):
+        cluster.admin.set_or_create_entity_configs(
+            "topics", topic, {"unclean.leader.election.enable": "true"}
+        )
+    for topic, leaders in (("t", [2, -1]), (None, [2, 2])):
+        cluster.active.enable_unclean_leader_election(topic)
+        cluster.run()
+        assert [cluster.state(tp).leader for tp in partitions] == leaders
+    assert cluster.logged("Unclean leader election") == [
+        "Unclean leader election has been enabled for topic t",
+        "Unclean leader election has been enabled by default",
+    ]
 
 
 def imbalanced(cluster: Cluster, count: int, others: int) -> list[TopicPartition]:
