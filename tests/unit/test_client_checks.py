@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.brokers.clients.batches import Counted
+from klamm.brokers.clients.config import ConsumerConfig, ProducerConfig
+from klamm.brokers.clients.consumer import Consumer
+from klamm.brokers.clients.producer import Producer
 from klamm.brokers.clients.ranges import Acknowledged
 from klamm.brokers.logs.interval_log import IntervalLog
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG
 from klamm.cluster.records import Interval, IntervalRecords, Stretch
+from klamm.cluster.requests import Address
 from klamm.cluster.types import TopicPartition
-from klamm.runtime.checks.clients import check_leader, check_partition
+from klamm.runtime.checks.clients import check_clients, check_leader, check_partition
 
 T0 = TopicPartition("t", 0)
 
@@ -84,3 +89,13 @@ def test_a_short_stretch_hides_no_conflict_with_the_long_one_around_it() -> None
     reads = [[Stretch(0, 0, 9)], [Stretch(0, 2, 4), Stretch(1, 6, 9)]]
     found = check_partition(TopicPartition("t", 0), [], reads, 0)
     assert [one.kind for one in found] == ["inconsistent-offsets"]
+
+
+@pytest.mark.parametrize(("waiting", "kinds"), [(3, []), (2, ["duplicate"])])
+def test_records_without_an_outcome_may_be_read(waiting: int, kinds: list[str]) -> None:
+    producer = Producer(Address("client", 1), (0,), ProducerConfig())
+    producer.acknowledged[T0] = [Acknowledged(0, Stretch(0, 0, 5))]
+    producer.send(T0, Counted(waiting, 100 * waiting), 0.0)
+    consumer = Consumer(Address("client", 2), (0,), ConsumerConfig())
+    consumer.read[T0] = stretches((0, 0, 8))
+    assert [one.kind for one in check_clients([producer], [consumer])] == kinds

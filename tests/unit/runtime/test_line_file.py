@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from klamm.brokers.storage.disk import LOCAL_DISK
+from klamm.brokers.storage.faults import DiskFault, FaultKind, FaultyDisk
 from klamm.cluster.errors import JournalUnwritable
 from klamm.cluster.journal import JournalRow, Kind
 from klamm.runtime import line_file
@@ -291,6 +294,23 @@ def test_kafka_logs_take_any_text_of_their_level(tmp_path: Path, level: str) -> 
     log.info("after")
     text = (tmp_path / "broker-1" / "controller.log").read_text()
     assert text.endswith("a\\ud800b (kafka.controller.KafkaController)\n")
+
+
+def test_each_log_is_written_as_soon_as_its_own_disk_works(tmp_path: Path) -> None:
+    disk = FaultyDisk(LOCAL_DISK, random.Random(0))
+    logs = KafkaLogs(tmp_path, WallClock(), "INFO", disk=disk)
+    paths = [tmp_path / f"broker-{broker_id}" / "controller.log" for broker_id in (1, 2)]
+    opened = [logs.open(broker_id) for broker_id in (1, 2)]
+    for path, log in zip(paths, opened, strict=True):
+        disk.arm(path, DiskFault(FaultKind.EIO))
+        log.info("late")
+    disk.heal(paths[1])
+    assert not logs.retry()
+    assert logs.failure is not None and str(paths[0]) in logs.failure.message
+    assert "late" in paths[1].read_text()
+    disk.heal_all()
+    assert logs.retry() and "late" in paths[0].read_text()
+    logs.close()
 
 
 def test_kafka_logs_whose_folder_cannot_be_made_say_so(tmp_path: Path) -> None:
