@@ -90,7 +90,6 @@ def on_broker_startup(controller: KafkaController, brokers: Sequence[RegisteredB
         controller.recorder.occurrence(
             Kind.BROKER_ONLINE, replica=found.broker.id, zxid=found.epoch
         )
-        context.replicas_on_offline_dirs.pop(found.broker.id, None)
     existing = context.live_or_shutting_down_broker_ids.difference(new)
     controller.send_update_metadata_request(existing, ())
     controller.send_update_metadata_request(new, context.partitions_with_leaders())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from klamm.cluster.api_errors import Errors
@@ -159,7 +160,10 @@ def test_a_bounced_broker_dies_and_starts_in_one_event(cluster: Cluster) -> None
     cluster.kill_broker(1)
     cluster.start_broker(1)
     cluster.run()
-    assert cluster.active.context.live_broker_epochs[1] > before
+    epochs = cluster.active.context.live_broker_epochs
+    assert epochs[1] > before
+    shown = ", ".join(f"{broker_id} -> {epochs[broker_id]}" for broker_id in (0, 1, 2))
+    assert cluster.logged("Updated broker epochs")[-1].endswith(f": HashMap({shown})")
     assert cluster.state(tp) == LeaderAndIsr(0, 1, (0,), 1)
     assert cluster.moves() == ["t-0 Online>Offline", "t-0 Offline>Online"]
     assert cluster.moves(Kind.REPLICA_TRANSITION) == [
@@ -169,6 +173,28 @@ def test_a_bounced_broker_dies_and_starts_in_one_event(cluster: Cluster) -> None
     requests = cluster.brokers[1].requests
     assert all(r.broker_epoch > before for r in requests)
     assert not any(isinstance(r, StopReplicaRequest) for r in requests)
+    cluster.assert_nothing_failed()
+
+
+def test_a_broker_that_dies_leaves_no_failed_directory_channel_or_shutdown_behind(
+    cluster: Cluster,
+) -> None:
+    controller, context = cluster.active, cluster.active.context
+    tp = TopicPartition("t", 0)
+    cluster.brokers[1].failed_dirs.add(tp)
+    cluster.create_topic("t", (1, 2))
+    context.add_shutting_down_broker(1)
+    assert context.replicas_on_offline_dirs == {1: {tp}}
+    cluster.kill_broker(1)
+    cluster.run()
+    assert context.replicas_on_offline_dirs == {}
+    assert context.shutting_down_broker_ids == frozenset()
+    assert controller.channels.broker_ids == [0, 2]
+    assert cluster.logged("shutting down brokers.") == [
+        "Removed 1 from list of shutting down brokers."
+    ]
+    cluster.start(1)
+    assert context.replica_state(1, tp) is ReplicaState.ONLINE
     cluster.assert_nothing_failed()
 
 
@@ -192,8 +218,9 @@ def test_modified_endpoints_are_sent_to_all(cluster: Cluster, is_registered_befo
     cluster.forget()
     zk = KafkaZkClient(cluster.stores[1])
 
-    def modify(port: int) -> None:
-        registration = BrokerIdZNode.encode(BrokerInfo(broker_info(1, port)), 0)
+    def modify(port: int, rack: str | None = None) -> None:
+        info = msgspec.structs.replace(broker_info(1, port), rack=rack)
+        registration = BrokerIdZNode.encode(BrokerInfo(info), 0)
         zk.set_data(BrokerIdZNode.path(1), registration)
 
     for port in (9192, 9292):
@@ -203,8 +230,14 @@ def test_modified_endpoints_are_sent_to_all(cluster: Cluster, is_registered_befo
         assert isinstance(told, UpdateMetadataRequest)
         assert told.live_brokers[1].end_points[0].port == port
     modify(9292)
+    modify(9292, "a rack alone is no news")
     cluster.run()
     assert not cluster.brokers[2].requests
+    assert cluster.logged("Updated broker metadata") == [
+        f"Updated broker metadata: 1 : PLAINTEXT://localhost:{old} : null -> "
+        f"1 : PLAINTEXT://localhost:{new} : null"
+        for old, new in ((9092, 9192), (9192, 9292))
+    ]
     assert len(cluster.rows(Kind.BROKER_MODIFIED)) == 2
 
 
