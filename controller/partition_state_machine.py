@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klamm.cluster.configs import UNCLEAN
-from klamm.cluster.errors import StateChangeFailed
+from klamm.cluster.errors import ControllerMoved, StateChangeFailed
 from klamm.cluster.outcome import WriteOutcome
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.controller.request_sender import sent_batch
@@ -145,7 +145,12 @@ class PartitionStateMachine:
         # A leader outside of its ISR could acknowledge records that no other member of the ISR has,
         # and the next election would lose them.
         assert all(state.leader in state.isr for state in states.values()), "leader not in the ISR"
-        created = zk.create_partition_states(plan.creates, fence)
+        try:
+            created = zk.create_partition_states(plan.creates, fence)
+        except ControllerMoved as moved:
+            text = "Controller moved to another broker when trying to create the topic partition"
+            controller.log.error(f"{text} state znode", Source.PARTITION_STATE_MACHINE, moved)
+            raise
         updated = zk.update_leader_and_isr(states, context.epoch, fence)
         return WriteOutcome({**created.finished, **updated.finished}, updated.retry)
 

@@ -14,7 +14,7 @@ from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
-from klamm.zk.store import ReadOp, Transaction, WatchEvent, WatchKind
+from klamm.zk.store import ReadOp, SetData, Transaction, WatchEvent, WatchKind
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
@@ -286,3 +286,14 @@ def test_a_topic_whose_znode_has_no_room_for_an_id_is_served_without(cluster: Cl
     assert list(context.topic_ids) == ["u"]
     assert "Topic t was not assigned a topic id" in cluster.controller_logs[0].getvalue()
     cluster.assert_nothing_failed()
+
+
+def test_a_deposed_controller_says_what_it_could_not_create(cluster: Cluster) -> None:
+    cluster.create_topic("t", (0, 1))
+    cluster.admin.store.write([[SetData("/controller_epoch", b"2")]])
+    cluster.add_partitions("t", (0, 1), (1, 2))
+    assert len(cluster.rows(Kind.CONTROLLER_MOVED)) == 1
+    assert (
+        "[PartitionStateMachine controllerId=0] Controller moved to another broker when trying to "
+        "create the topic partition state znode (" in cluster.controller_logs[0].getvalue()
+    )
