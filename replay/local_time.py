@@ -88,6 +88,7 @@ class LocalClock:
         if self._first is None or abs(first_ms - self._last_ms) > _APART_MS:
             self.close()
             self._first, self._is_second = Doubt(line, AMBIGUOUS, minute), False
+            self._last_ms = first_ms
         elif first_ms < self._last_ms - _BACK_MS:
             self._is_second = True
         self._last_ms = max(first_ms, self._last_ms) if not self._is_second else first_ms

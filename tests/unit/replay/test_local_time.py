@@ -39,6 +39,14 @@ def test_zones(zone: str | None, expected: str) -> None:
     assert LocalClock(None).ms(1, "1970-01-01 00:01", "01", "234") == 61_234
 
 
+def test_an_hour_of_another_year_begins_anew_in_either_direction() -> None:
+    minutes = ("2021-10-31 02:10", "2020-10-25 02:10", "2021-10-31 02:20")
+    assert times(BERLIN, *minutes) == (
+        ["10-31 00:10:00", "2020-10-25 00:10:00", "10-31 00:20:00"],
+        [Doubt(line, AMBIGUOUS, minute) for line, minute in enumerate(minutes, 1)],
+    )
+
+
 def test_an_hour_that_is_there_twice_where_times_go_back() -> None:
     found = times(
         BERLIN,
