@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from klamm.brokers.leaders.fetch_sessions import EVICTION_MS, FetchSession, FetchSessions
+from klamm.brokers.leaders.fetch_sessions import FetchSession, FetchSessions
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import (
     FINAL_EPOCH,
@@ -26,6 +26,7 @@ from klamm.cluster.types import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", partition) for partition in range(3))
 EPOCH = 5
+EVICTION_MS = 120_000.0
 
 
 def request(metadata: FetchMetadata, *tps: TopicPartition, offset: int = 0) -> FetchRequest:

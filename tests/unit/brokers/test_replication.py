@@ -21,10 +21,9 @@ from klamm.cluster.data_requests import (
     ProduceResponse,
 )
 from klamm.cluster.requests import Address, Message
-from klamm.cluster.topic_names import OFFSETS_TOPIC
 from klamm.cluster.types import PartitionAndReplica, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from tests.unit.brokers.network import T0, T1, cached, update_metadata
+from tests.unit.brokers.network import T0, T1, update_metadata
 from tests.unit.brokers.replicas import CLIENT, IDS, Replicas
 
 
@@ -116,16 +115,6 @@ def test_acks_that_do_not_exist_are_refused(replicas: Replicas) -> None:
             other: ProducedPartition(Errors.UNKNOWN_TOPIC_OR_PARTITION),
         }
     )
-
-
-def test_an_internal_topic_is_refused_only_where_it_is_known(replicas: Replicas) -> None:
-    produces = replicas.brokers[1].replica_manager.leaders.produces
-    tp = TopicPartition(OFFSETS_TOPIC, 0)
-    body = ProduceRequest(1, 1_000, {tp: b""})
-    for error in (Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.INVALID_TOPIC_EXCEPTION):
-        answer = produces.produce(Message(CLIENT, Address("broker", 1), 1, body), body, 0, 0)
-        assert answer == ProduceResponse({tp: ProducedPartition(error)})
-        replicas.request(1, update_metadata(cached(tp)))
 
 
 def test_a_follower_does_not_take_a_producers_records(replicas: Replicas) -> None:
