@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
+import javaproperties
+
 from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.zk.java import find_java
 from klamm.zk.ports import HOST, PORT_TRIES, free_port, require_free
@@ -278,9 +280,8 @@ class EmbeddedZooKeeper:
     def _command(self, java: Path, class_path: str) -> list[str]:
         """Write the config files to the data directory, and return the server's command line."""
         config = {**self._settings, "dataDir": str(self.data_dir), "clientPort": str(self.port)}
-        lines = [f"{name}={_escape(value)}\n" for name, value in config.items()]
         config_path = self.data_dir / _CONFIG_NAME
-        config_path.write_text("".join(lines), encoding="ascii")
+        config_path.write_text(javaproperties.dumps(config, timestamp=False), encoding="ascii")
         log_config_path = self.data_dir / _LOG_CONFIG_NAME
         log_config_path.write_text(_LOG_CONFIG, encoding="ascii")
         return [
@@ -377,13 +378,6 @@ def _class_path() -> str:
             hint="install pyspark from its wheel, or name a running server: --zookeeper host:port",
         )
     return os.pathsep.join(jars)
-
-
-def _escape(value: str) -> str:
-    """Escape a value for a Java properties file, which uses Latin-1 and backslash escapes."""
-    units = value.replace("\\", "\\\\").encode("utf-16-be")
-    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
-    return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
 
 
 def _last_words(log_path: Path, start: int) -> str:

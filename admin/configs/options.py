@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import javaproperties
+
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS
 from klamm.admin.jopt import OptionParser, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, check_properties_file, message_format_warnings
-from klamm.cluster.java_properties import parse_properties
 from klamm.cluster.java_strings import java_split, java_trim
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, parse_int
 
@@ -104,9 +105,9 @@ class ConfigOptions:
         if file is not None:
             check_properties_file(file)
             try:
-                configs |= parse_properties(Path(file).read_bytes().decode("latin-1"))
-            except ValueError as error:
-                raise illegal_argument(str(error)) from None
+                configs |= javaproperties.loads(Path(file).read_bytes())
+            except javaproperties.InvalidUEscapeError:
+                raise illegal_argument("Malformed \\uxxxx encoding.") from None
         configs |= _parse_pairs(self.options.text("add-config"))
         output.println(*message_format_warnings(configs))
         return configs

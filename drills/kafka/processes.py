@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import javaproperties
+
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.journal import JOURNAL_FILE
 from klamm.drills.kafka.jars import require_kafka_libs
@@ -162,7 +164,7 @@ class BrokerProcess(SupervisedProcess):
         log_config = self.folder / _LOG_CONFIG_NAME
         log_config.write_text(_LOG_CONFIG)
         config = self.folder / "server.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in self._properties.items()))
+        config.write_text(javaproperties.dumps(self._properties, timestamp=False))
         self.run(
             [
                 str(java),

