@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from klamm.admin.failures import InvalidConfiguration
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from klamm.cluster.errors import InvalidConfig, UsageError
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_maps import hash_map_order
-from klamm.cluster.scala_sets import immutable_order
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.scala_sets import immutable_order
 
 
 def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:

@@ -13,9 +13,9 @@ from importlib.resources import files
 from typing import Final
 
 from klamm.cluster.errors import KlammError, UsageError
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_integer import parse_java_int
-from klamm.cluster.scala_sets import immutable_order
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_integer import parse_java_int
+from klamm.cluster.jvm.scala_sets import immutable_order
 
 VERSION_TEXT: Final = "2.8.2 (Commit:3146c6ff4a24cc24)"
 

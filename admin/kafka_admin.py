@@ -35,7 +35,8 @@ from klamm.cluster.client_requests import TopicMetadata
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.counting import listed
 from klamm.cluster.errors import AdminError, UnknownTopicOrPartition
-from klamm.cluster.java_hash import string_hash
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.scala_sets import mutable_order
 from klamm.cluster.partition_limits import DEFAULT_LIMITS, PartitionLimits
 from klamm.cluster.requests import (
     AlterPartitionReassignmentsRequest,
@@ -55,7 +56,6 @@ from klamm.cluster.requests import (
     ListPartitionReassignmentsResponse,
     NewPartitions,
 )
-from klamm.cluster.scala_sets import mutable_order
 from klamm.cluster.suggestions import suggestion
 from klamm.cluster.topic_names import validate_topic_name
 from klamm.cluster.types import NO_LEADER, ElectionType, ReplicaAssignment, TopicPartition

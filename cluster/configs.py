@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from klamm.cluster.api_version import LATEST, is_api_version
 from klamm.cluster.errors import InvalidConfig, UsageError
-from klamm.cluster.java_double import double_text, parse_double
-from klamm.cluster.java_integer import parse_java_int
-from klamm.cluster.java_strings import java_trim
+from klamm.cluster.jvm.java_double import double_text, parse_double
+from klamm.cluster.jvm.java_integer import parse_java_int
+from klamm.cluster.jvm.java_strings import java_trim
 from klamm.cluster.suggestions import suggestion
 
 LEADER_THROTTLED_RATE: Final = "leader.replication.throttled.rate"

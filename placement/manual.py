@@ -16,9 +16,9 @@ from klamm.cluster.errors import (
     InvalidNumber,
     InvalidReplicaAssignment,
 )
-from klamm.cluster.java_integer import parse_java_int
-from klamm.cluster.java_strings import java_split, java_trim
-from klamm.cluster.scala_sets import duplicates, immutable_order, int_hash
+from klamm.cluster.jvm.java_integer import parse_java_int
+from klamm.cluster.jvm.java_strings import java_split, java_trim
+from klamm.cluster.jvm.scala_sets import duplicates, immutable_order, int_hash
 from klamm.placement.assign import Assignment, Replicas
 
 _INT_MAX = 2**31 - 1

@@ -20,10 +20,10 @@ from klamm.admin.kafka_admin import KafkaAdmin
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Config, Type
 from klamm.cluster.errors import AdminError, KlammError, UnknownTopicOrPartition
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_strings import java_split
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_strings import java_split
+from klamm.cluster.jvm.scala_sets import duplicates
 from klamm.cluster.requests import ApiError, NewPartitions
-from klamm.cluster.scala_sets import duplicates
 from klamm.wire.api import Asked, ListenerCall, api_error
 from klamm.wire.schema import Values, milliseconds
 from klamm.wire.translations import error_fields, error_or_empty

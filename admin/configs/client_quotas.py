@@ -16,7 +16,7 @@ from klamm.admin.configs.config_resource import USERS, ConfigResource
 from klamm.admin.configs.scram_credentials import sanitized
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import InvalidRequest, UnsupportedVersion
-from klamm.cluster.java_double import double_text, parse_double
+from klamm.cluster.jvm.java_double import double_text, parse_double
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import DEFAULT_ENTITY, MalformedZNode
 

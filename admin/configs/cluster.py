@@ -19,9 +19,9 @@ from klamm.admin.failures import (
 )
 from klamm.admin.tool_output import ToolOutput
 from klamm.cluster.errors import AdminError, RequestTimedOut, UnknownTopicOrPartition
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_maps import hash_map_order
-from klamm.cluster.scala_sets import immutable_order
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.scala_sets import immutable_order
 from klamm.cluster.topic_names import validate_topic_name
 from klamm.zk.znodes import DEFAULT_ENTITY
 

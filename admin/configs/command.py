@@ -31,9 +31,9 @@ from klamm.cluster.errors import (
     NotKlamm,
     UsageError,
 )
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_maps import hash_map_order
-from klamm.cluster.scala_sets import mutable_order
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.scala_sets import mutable_order
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.znodes import DEFAULT_ENTITY
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT

@@ -16,7 +16,7 @@ import javaproperties
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS
 from klamm.admin.jopt import OptionParser, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, check_properties_file, message_format_warnings
-from klamm.cluster.java_strings import java_split, java_trim
+from klamm.cluster.jvm.java_strings import java_split, java_trim
 from klamm.zk.znodes.json_values import ILLEGAL_ARGUMENT, MalformedZNode, parse_int
 
 CLIENTS: Final = "clients"

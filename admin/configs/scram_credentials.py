@@ -22,9 +22,9 @@ from klamm.admin.configs.config_resource import USERS, ConfigResource
 from klamm.admin.configs.zookeeper import ZooKeeperConfigs
 from klamm.admin.failures import message_of
 from klamm.cluster.api_errors import Errors
-from klamm.cluster.java_base64 import decode_base64
-from klamm.cluster.java_integer import parse_java_int
-from klamm.cluster.java_strings import java_split
+from klamm.cluster.jvm.java_base64 import decode_base64
+from klamm.cluster.jvm.java_integer import parse_java_int
+from klamm.cluster.jvm.java_strings import java_split
 from klamm.cluster.requests import ApiError
 from klamm.zk.kafka_zk_client import KafkaZkClient
 

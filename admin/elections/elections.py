@@ -15,8 +15,8 @@ from klamm.admin.tool_json import decoding, parse_json
 from klamm.admin.tool_output import ToolOutput, uncaught_text
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.errors import AdminCommandFailed, AdminOperationError, RequestTimedOut
+from klamm.cluster.jvm.scala_sets import duplicates, mutable_order, topic_partition_hash
 from klamm.cluster.requests import ApiError
-from klamm.cluster.scala_sets import duplicates, mutable_order, topic_partition_hash
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.zk.znodes.json_values import as_array, as_object, field, to_int, to_str
 

@@ -35,7 +35,7 @@ from klamm.cluster.errors import (
     KlammError,
     NotKlamm,
 )
-from klamm.cluster.scala_sets import hash_set_order, immutable_order, topic_partition_hash
+from klamm.cluster.jvm.scala_sets import hash_set_order, immutable_order, topic_partition_hash
 from klamm.cluster.types import ElectionType, TopicPartition
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.store import GetChildren

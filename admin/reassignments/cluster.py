@@ -39,9 +39,9 @@ from klamm.admin.reassignments.text import (
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminCommandFailed, UnknownTopicOrPartition
-from klamm.cluster.java_hash import string_hash
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.scala_sets import immutable_order, int_hash
 from klamm.cluster.requests import ApiError
-from klamm.cluster.scala_sets import immutable_order, int_hash
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
 

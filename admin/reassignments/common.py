@@ -25,8 +25,13 @@ from klamm.admin.reassignments.throttles import Throttles
 from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
 from klamm.cluster.errors import AdminError
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.scala_sets import hash_set_order, immutable_order, int_hash, topic_partition_hash
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.scala_sets import (
+    hash_set_order,
+    immutable_order,
+    int_hash,
+    topic_partition_hash,
+)
 from klamm.cluster.types import TopicPartition
 from klamm.placement.assign import Replicas
 from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas

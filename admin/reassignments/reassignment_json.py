@@ -13,9 +13,9 @@ import msgspec
 
 from klamm.admin.tool_json import decoding, parse_json
 from klamm.cluster.errors import AdminCommandFailed, AdminOperationError
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_strings import java_split
-from klamm.cluster.scala_sets import duplicates, int_hash, topic_partition_hash
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_strings import java_split
+from klamm.cluster.jvm.scala_sets import duplicates, int_hash, topic_partition_hash
 from klamm.cluster.types import TopicPartition
 from klamm.zk.znodes.json_values import (
     as_array,

@@ -31,8 +31,8 @@ from klamm.cluster.configs import (
     THROTTLED_RATES,
 )
 from klamm.cluster.errors import UsageError
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.scala_sets import immutable_order, int_hash, mutable_order
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, mutable_order
 
 if TYPE_CHECKING:
     from klamm.admin.configs.zookeeper import ZooKeeperConfigs

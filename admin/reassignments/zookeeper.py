@@ -36,8 +36,8 @@ from klamm.admin.tool_output import ToolOutput
 from klamm.admin.tool_services import ToolServices
 from klamm.admin.topics.topics import read_assignments, registered_brokers
 from klamm.cluster.errors import AdminCommandFailed
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.scala_sets import immutable_order, int_hash, topic_partition_hash
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.scala_sets import immutable_order, int_hash, topic_partition_hash
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.zk.kafka_zk_client import KafkaZkClient

@@ -26,10 +26,10 @@ from klamm.admin.topics.text import DescribeFilter
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import TOPIC_CONFIGS
 from klamm.cluster.errors import UsageError
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_maps import hash_map_order
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.scala_sets import mutable_order
 from klamm.cluster.requests import ApiError, CreatableTopic, CreateTopicsRequest, NewPartitions
-from klamm.cluster.scala_sets import mutable_order
 
 if TYPE_CHECKING:
     from klamm.admin.kafka_admin import KafkaAdmin

@@ -13,7 +13,7 @@ from klamm.admin.config_validation import validate_topic_configs, validate_topic
 from klamm.admin.jopt import OptionParser, Options, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, message_format_warnings
 from klamm.cluster.errors import UsageError
-from klamm.cluster.java_strings import java_split, java_trim
+from klamm.cluster.jvm.java_strings import java_split, java_trim
 from klamm.placement.assign import Assignment
 from klamm.placement.broker_metadata import RackAwareMode
 from klamm.placement.manual import parse_replica_assignment

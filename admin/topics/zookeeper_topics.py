@@ -31,7 +31,7 @@ from klamm.cluster.errors import (
     TopicExists,
     UsageError,
 )
-from klamm.cluster.java_maps import hash_map_order
+from klamm.cluster.jvm.java_maps import hash_map_order
 from klamm.cluster.topic_names import is_internal
 from klamm.cluster.types import (
     NO_LEADER,

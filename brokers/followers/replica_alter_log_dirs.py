@@ -31,7 +31,7 @@ from klamm.brokers.logs.log_manager import LogManager
 from klamm.brokers.logs.record_parts import first_part
 from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.partitions.partition import Partition
-from klamm.cluster.java_hash import string_hash
+from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.quirks import Quirks
 from klamm.cluster.records import Records, size_of
 from klamm.cluster.timers import earliest

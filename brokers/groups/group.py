@@ -23,10 +23,10 @@ from klamm.cluster.group_requests import (
     JoinedMember,
     Protocol,
 )
-from klamm.cluster.java_hash import string_hash
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.scala_sets import hash_set_order
 from klamm.cluster.records import NO_TIMESTAMP
 from klamm.cluster.requests import Message
-from klamm.cluster.scala_sets import hash_set_order
 from klamm.cluster.types import TopicPartition
 
 CONSUMER: Final = "consumer"

@@ -47,7 +47,7 @@ from klamm.cluster.group_requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from klamm.cluster.java_hash import string_hash
+from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Message
 from klamm.cluster.topic_names import OFFSETS_TOPIC

@@ -25,7 +25,7 @@ from klamm.cluster.configs import (
     value_text,
 )
 from klamm.cluster.errors import InvalidConfig, UsageError
-from klamm.cluster.java_double import double_text, parse_double
+from klamm.cluster.jvm.java_double import double_text, parse_double
 from klamm.controller.config import ControllerConfig
 from klamm.wire.config import InterBrokerConfig, ListenerConfig
 

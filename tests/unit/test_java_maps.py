@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from klamm.cluster.configs import TOPIC_CONFIGS
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_maps import hash_map_order
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_maps import hash_map_order
 
 
 def test_hash_of_strings() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.scala_sets import (
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.scala_sets import (
     duplicates,
     hash_set_order,
     immutable_order,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from klamm.cluster.java_strings import java_trim
+from klamm.cluster.jvm.java_strings import java_trim
 from klamm.cluster.types import TopicPartition
 from klamm.zk.znodes.json_values import (
     INT_MAX,

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from klamm.cluster.java_hash import string_hash
-from klamm.cluster.java_maps import hash_map_order
-from klamm.cluster.scala_sets import immutable_order
+from klamm.cluster.jvm.java_hash import string_hash
+from klamm.cluster.jvm.java_maps import hash_map_order
+from klamm.cluster.jvm.scala_sets import immutable_order
 from klamm.zk.znodes.json_values import (
     MalformedZNode,
     UnparsableJson,

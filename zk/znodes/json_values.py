@@ -15,8 +15,8 @@ from typing import Any, Final, Never
 import msgspec
 
 from klamm.cluster.errors import KlammError
-from klamm.cluster.java_double import double_text
-from klamm.cluster.java_integer import parse_java_int
+from klamm.cluster.jvm.java_double import double_text
+from klamm.cluster.jvm.java_integer import parse_java_int
 
 JSON_MAPPING: Final = "com.fasterxml.jackson.databind.JsonMappingException"
 KAFKA_EXCEPTION: Final = "org.apache.kafka.common.KafkaException"

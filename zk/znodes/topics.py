@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from klamm.cluster.java_base64 import decode_url_base64
+from klamm.cluster.jvm.java_base64 import decode_url_base64
 from klamm.cluster.types import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from klamm.cluster.java_hash import string_hash
+from klamm.cluster.jvm.java_hash import string_hash
 
 DEFAULT_CAPACITY: Final = 16
 _LOAD_FACTOR: Final = 0.75

@@ -10,7 +10,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from klamm.cluster.java_strings import java_trim
+from klamm.cluster.jvm.java_strings import java_trim
 
 _DOUBLE: Final = re.compile(
     r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)", re.ASCII
