@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import queue
 import signal
 import sys
 import threading
@@ -65,14 +66,24 @@ def stopped_by_signals(when_interrupted: str) -> Iterator[threading.Event]:
     end of the context, with the message ``when_interrupted``.
     """
     stop = threading.Event()
+    arrived = queue.SimpleQueue[int]()
     seen: list[int] = []
 
-    def end(number: int, _: FrameType | None) -> None:
-        seen.append(number)
-        stop.set()
+    def stop_after_signal() -> None:
+        while number := arrived.get():
+            seen.append(number)
+            stop.set()
 
-    with ending_signals_handled(end):
-        yield stop
+    # If the handler itself set the event, it would wait forever for a lock that the interrupted
+    # ``stop.wait`` holds. ``SimpleQueue.put`` needs no lock.
+    thread = threading.Thread(target=stop_after_signal, name="signals", daemon=True)
+    thread.start()
+    try:
+        with ending_signals_handled(lambda number, _: arrived.put(number)):
+            yield stop
+    finally:
+        arrived.put(0)
+        thread.join()
     if signal.SIGINT in seen:
         raise Interrupted(when_interrupted)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 
 import pytest
 
-from klamm.cli.running import ending_signals_raise
+from klamm.cli.running import ending_signals_raise, stopped_by_signals
+from klamm.cluster.errors import Interrupted
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
@@ -24,3 +26,14 @@ def test_a_signal_that_a_library_swallowed_still_ends_the_block(
         raise ConnectionError("as a library calls it")
     assert end.value.code == code
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_code_that_is_about_to_wait(number: signal.Signals) -> None:
+    ends = pytest.raises(Interrupted) if number == signal.SIGINT else contextlib.nullcontext()
+    with ends, stopped_by_signals("stopped") as stop:
+        # Event.wait holds this lock whenever it does not sleep.
+        with vars(stop)["_cond"]:
+            signal.raise_signal(number)
+        assert stop.wait(10)
+    assert "signals" not in {thread.name for thread in threading.enumerate()}
