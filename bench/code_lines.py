@@ -6,13 +6,14 @@ line a package, and the sum; folders are those of the shipped packages unless ot
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import sys
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -53,10 +54,16 @@ def packages() -> list[str]:
     return sorted({name.split(".")[1] for name in names if "." in name})
 
 
-def main(folders: Sequence[str]) -> int:
+def main() -> int:
     """Print a line for each folder, and the sum."""
+    parser = argparse.ArgumentParser(prog="python -m bench.code_lines", description=__doc__)
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help="of this checkout")
+    folders = parser.parse_args().folders or packages()
+    for folder in folders:
+        if not (ROOT / folder).is_dir():
+            parser.error(f"there is no folder {folder}")
     counts = Counter[str]()
-    for folder in folders or packages():
+    for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             counts[folder] += code_lines(path.read_text())
     for folder, count in counts.items():
@@ -66,4 +73,4 @@ def main(folders: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
