@@ -398,7 +398,7 @@ def test_quotas_are_kept_filtered_and_refused(server: ClusterServer) -> None:
         (entity(user=""), rate, 1.0, "Empty user not supported"),
         (entity(), rate, 1.0, "Invalid empty client quota entity"),
         (entity(topic="t"), rate, 1.0, "Unhandled client quota entity type: topic"),
-        (entity(ip="no host"), rate, 1.0, "no host is not a valid IP or resolvable host."),
+        (entity(ip="no host"), rate, 1.0, "no%20host is not a valid IP or resolvable host."),
     ):
         assert alter(of, key, value) == ("invalid_request", message)
     assert described(("user", 2, None), ("ip", 2, None))[0] == "invalid_request"
