@@ -22,8 +22,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-import javaproperties
-
 from klamm.cluster.errors import ZooKeeperUnavailable
 from klamm.zk.java import find_java
 from klamm.zk.ports import HOST, PORT_TRIES, free_port, require_free
@@ -279,6 +277,8 @@ class EmbeddedZooKeeper:
 
     def _command(self, java: Path, class_path: str) -> list[str]:
         """Write the config files to the data directory, and return the server's command line."""
+        import javaproperties
+
         config = {**self._settings, "dataDir": str(self.data_dir), "clientPort": str(self.port)}
         config_path = self.data_dir / _CONFIG_NAME
         config_path.write_text(javaproperties.dumps(config, timestamp=False), encoding="ascii")

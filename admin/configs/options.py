@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import javaproperties
-
 from klamm.admin.configs.config_resource import BROKERS, TOPICS, USERS
 from klamm.admin.jopt import OptionParser, UncaughtException, UsageExit
 from klamm.admin.tool_output import ToolOutput, check_properties_file, message_format_warnings
@@ -103,6 +101,8 @@ class ConfigOptions:
         configs: dict[str, str] = {}
         file = self.options.text("add-config-file")
         if file is not None:
+            import javaproperties
+
             check_properties_file(file)
             try:
                 configs |= javaproperties.loads(Path(file).read_bytes())

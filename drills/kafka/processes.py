@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import javaproperties
-
 from klamm.cluster.errors import EnvironmentProblem
 from klamm.cluster.journal import JOURNAL_FILE
 from klamm.drills.kafka.jars import require_kafka_libs
@@ -158,6 +156,8 @@ class BrokerProcess(SupervisedProcess):
         """Start the broker without waiting for it.
 
         Raises EnvironmentProblem without Kafka's jars, and JavaNotFound."""
+        import javaproperties
+
         self.is_stopping = False
         java, libs = find_java().executable, require_kafka_libs()
         self.folder.mkdir(parents=True, exist_ok=True)

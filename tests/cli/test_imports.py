@@ -17,8 +17,8 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
 print(*(name for name in sys.argv[1].split() if name in sys.modules))
 """
 HEAVY = (
-    "aiokafka asyncio cramjam duckdb google_crc32c greenlet jinja2 kazoo numpy prometheus_client"
-    " pyarrow pyspark sqlglot starlette transitions uvicorn yaml"
+    "aiokafka asyncio cramjam duckdb google_crc32c greenlet javaproperties jinja2 kazoo numpy"
+    " prometheus_client pyarrow pyspark sqlglot starlette transitions uvicorn yaml"
 )
 SIMULATION = "aiokafka asyncio cramjam google_crc32c greenlet kazoo prometheus_client yaml"
 
