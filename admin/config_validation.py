@@ -13,7 +13,7 @@ from klamm.cluster.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from klamm.cluster.errors import InvalidConfig, UsageError
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.java_maps import hash_map_order
-from klamm.cluster.jvm.scala_sets import immutable_order
+from klamm.cluster.jvm.scala_sets import immutable_order, scala_set
 
 
 def changed_configs(configs: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:
@@ -58,8 +58,7 @@ def validate_broker_configs(configs: Mapping[str, str], added: Mapping[str, str]
     fixed = [name for name in added if name in BROKER_CONFIGS and name not in in_kafka]
     if fixed:
         names = immutable_order(hash_map_order(fixed), string_hash)
-        kind = "Set" if len(names) <= 4 else "HashSet"
-        raise InvalidConfig(f"Cannot update these configs dynamically: {kind}({', '.join(names)})")
+        raise InvalidConfig(f"Cannot update these configs dynamically: {scala_set(names)}")
     unknown = [name for name in added if name not in dynamic]
     if unknown:
         raise UsageError(

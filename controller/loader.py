@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from klamm.admin.topics.topics import new_topic_id
+from klamm.cluster.jvm.scala_sets import scala_hash_set, scala_set
 from klamm.cluster.types import Broker, ReplicaAssignment, TopicIdReplicaAssignment
 from klamm.controller.events import BrokerChange
-from klamm.controller.state_change_log import scala_hash_set, scala_set
 from klamm.statemachines.partition_transitions import initialize_partition_states
 from klamm.zk.kafka_zk_client import Decoded, RegisteredBroker
 from klamm.zk.store import Exists

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klamm.cluster.journal import Kind
+from klamm.cluster.jvm.scala_sets import scala_hash_set, scala_set
 from klamm.cluster.types import TopicIdReplicaAssignment, TopicPartition
 from klamm.controller.events import PartitionModifications, TopicChange
 from klamm.controller.loader import load_topics, read_topics, with_replicas_kept
 from klamm.controller.partition_state_machine import OFFLINE_ELECTION
-from klamm.controller.state_change_log import scala_hash_set, scala_set
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.store import ResultCode, SetData

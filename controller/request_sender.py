@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from klamm.cluster.errors import ControllerMoved
 from klamm.cluster.journal import Kind
+from klamm.cluster.jvm.scala_sets import scala_hash_set
 from klamm.cluster.requests import (
     ControlRequest,
     LeaderAndIsrPartitionState,
@@ -22,7 +23,7 @@ from klamm.cluster.requests import (
 from klamm.controller.channel_manager import ChannelManager
 from klamm.controller.config import ControllerConfig
 from klamm.controller.recorder import JournalRecorder
-from klamm.controller.state_change_log import Source, StateChangeLog, scala_hash_set
+from klamm.controller.state_change_log import Source, StateChangeLog
 from klamm.statemachines.request_batch import BatchNotEmpty, ControllerBrokerRequestBatch
 
 if TYPE_CHECKING:

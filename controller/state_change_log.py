@@ -204,15 +204,3 @@ def replica_failed_text(
 def id_list(ids: Iterable[int]) -> str:
     """Format broker ids as Kafka does: ``0,1,2``."""
     return ",".join(map(str, ids))
-
-
-def scala_set(items: Iterable[object]) -> str:
-    """Format an immutable set as Scala does: ``Set(..)`` up to 4 items, else ``HashSet(..)``."""
-    listed = list(items)
-    name = "Set" if len(listed) <= 4 else "HashSet"
-    return f"{name}({', '.join(map(str, listed))})"
-
-
-def scala_hash_set(items: Iterable[object]) -> str:
-    """Format a mutable set as Scala does: always ``HashSet(..)``."""
-    return f"HashSet({', '.join(map(str, items))})"

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
+from klamm.cluster.jvm.scala_sets import scala_hash_set, scala_set
 from klamm.cluster.requests import ControlRequest, StopReplicaRequest, StopReplicaResponse
 from klamm.cluster.types import TopicPartition
 from klamm.controller.events import TopicDeletion
-from klamm.controller.state_change_log import Source, scala_hash_set, scala_set
+from klamm.controller.state_change_log import Source
 from klamm.statemachines.context import ReplicasByBroker
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState

@@ -65,6 +65,18 @@ def mutable_order(items: Iterable[T], hash_of: Hash[T]) -> list[T]:
     return sorted(distinct, key=place)
 
 
+def scala_set(items: Iterable[object]) -> str:
+    """Format an immutable set as Scala does: ``Set(..)`` up to 4 items, else ``HashSet(..)``."""
+    listed = list(items)
+    name = "Set" if len(listed) <= _SMALL else "HashSet"
+    return f"{name}({', '.join(map(str, listed))})"
+
+
+def scala_hash_set(items: Iterable[object]) -> str:
+    """Format a mutable set as Scala does: always ``HashSet(..)``."""
+    return f"HashSet({', '.join(map(str, items))})"
+
+
 def duplicates(items: Sequence[T], hash_of: Hash[T]) -> list[T]:
     """Return the items that occur more than once. Mirrors kafka.utils.CoreUtils.duplicates."""
     counts = Counter(items)

@@ -8,12 +8,13 @@ from collections import Counter
 
 from klamm.cluster.configs import broker_fields
 from klamm.cluster.journal import JournalRow, Kind
+from klamm.cluster.jvm.scala_sets import scala_hash_set, scala_set
 from klamm.cluster.types import TopicPartition
 from klamm.controller.config import ControllerConfig
 from klamm.controller.event_manager import EventManager, QueuedEvent
 from klamm.controller.events import ControllerEvent, TopicChange
 from klamm.controller.recorder import JournalRecorder
-from klamm.controller.state_change_log import StateChangeLog, scala_hash_set, scala_set
+from klamm.controller.state_change_log import StateChangeLog
 from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal import MemoryJournal
 from klamm.statemachines.partition_state import PartitionState
