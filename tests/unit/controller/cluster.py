@@ -6,7 +6,7 @@ Time stands still unless a test advances it, and a controller processes events o
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.configs import broker_fields
@@ -43,6 +43,7 @@ from klamm.runtime.clock import VirtualClock
 from klamm.runtime.journal import MemoryJournal
 from klamm.zk.kafka_zk_client import KafkaZkClient
 from klamm.zk.memory_store import MemoryServer, MemoryStore
+from klamm.zk.store import ReadOp, Transaction
 from klamm.zk.znodes import BrokerInfo, TopicPartitionStateZNode, TopicZNode
 
 CLIENT = Address("client", 7)
@@ -290,6 +291,18 @@ class Cluster:
         sender = f"[Controller id={controller}] "
         found = [line.partition(sender)[2].rpartition(" (")[0] for line in lines]
         return [line for line in found if any(word in line for word in words)]
+
+    def write_before(
+        self, is_next: Callable[[ReadOp | Transaction], bool], write: Callable[[], object]
+    ) -> None:
+        """Have ``write`` called just before the first operation for which ``is_next`` is true."""
+
+        def before(_: int, op: ReadOp | Transaction) -> None:
+            if is_next(op):
+                self.server.before_op = None
+                write()
+
+        self.server.before_op = before
 
     def forget(self) -> None:
         """Begin to look anew: empty journal, requests and replies."""

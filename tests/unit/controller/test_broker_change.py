@@ -13,7 +13,7 @@ from klamm.cluster.types import NO_LEADER, LeaderAndIsr, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.kafka_zk_client import KafkaZkClient
-from klamm.zk.store import GetData, ReadOp, Transaction, WatchEvent, WatchKind
+from klamm.zk.store import GetData, WatchEvent, WatchKind
 from klamm.zk.znodes import (
     BrokerIdZNode,
     BrokerInfo,
@@ -21,13 +21,6 @@ from klamm.zk.znodes import (
     TopicPartitionStateZNode,
 )
 from tests.unit.controller.cluster import Cluster, broker_info
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    return made
 
 
 def test_a_dead_leader_is_replaced_at_the_cost_of_one_epoch(cluster: Cluster) -> None:
@@ -295,14 +288,10 @@ def test_a_replica_leaves_an_isr_that_another_changed(cluster: Cluster) -> None:
 def test_a_state_that_another_changed_and_deleted_fails_alone(cluster: Cluster) -> None:
     gone, plain = cluster.create_topic("t", (0, 1, 2), (0, 1, 2))
     path = TopicPartitionStateZNode.path(gone)
-
-    def before(_: int, op: ReadOp | Transaction) -> None:
-        if isinstance(op, GetData) and op.path == path:
-            cluster.server.before_op = None
-            cluster.admin.delete(path)
-
     cluster.write_state(gone, TopicPartitionStateZNode.encode(cluster.state(gone), 1))
-    cluster.server.before_op = before
+    cluster.write_before(
+        lambda op: isinstance(op, GetData) and op.path == path, lambda: cluster.admin.delete(path)
+    )
     cluster.kill_broker(2)
     cluster.run()
     assert cluster.state(plain).isr == (0, 1)

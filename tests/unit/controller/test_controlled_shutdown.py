@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.journal import Kind
 from klamm.cluster.requests import (
@@ -14,13 +12,6 @@ from klamm.cluster.requests import (
 from klamm.cluster.types import LeaderAndIsr
 from klamm.zk.store import SetData
 from tests.unit.controller.cluster import Cluster
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    return made
 
 
 def shut_down(cluster: Cluster, broker_id: int, epoch: int = -1) -> ControlledShutdownResponse:

@@ -16,13 +16,6 @@ BAD = "/brokers/topics/bad"
 B0 = TopicPartition("bad", 0)
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    return made
-
-
 @pytest.mark.parametrize("data", [b"", None, b"not json", b'{"partitions":{"0":"x"}}', b"[]"])
 def test_a_malformed_topic_is_set_apart(cluster: Cluster, data: bytes | None) -> None:
     cluster.admin.create(BAD, data)

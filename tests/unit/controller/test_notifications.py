@@ -1,4 +1,4 @@
-"""Notifications of changed ISRs and failed log directories: who hears of them, what follows."""
+"""Notifications of changed ISRs and of failed log directories, and what the controller does."""
 
 from __future__ import annotations
 

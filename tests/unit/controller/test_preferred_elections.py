@@ -6,8 +6,6 @@ checkAndTriggerAutoLeaderRebalance (kafka.controller.KafkaController).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from klamm.cluster.journal import Kind
@@ -107,15 +105,8 @@ def test_the_next_controller_resumes_the_elections_of_the_znode() -> None:
     assert len(cluster.logged("partition v-0 since it never had a leader", controller=1)) == 1
 
 
-def before_removal(cluster: Cluster, write: Callable[[], object]) -> None:
-    """Let somebody else write just before the controller deletes the znode."""
-
-    def before(_: int, op: ReadOp | Transaction) -> None:
-        if isinstance(op, list) and any(isinstance(o, Delete) and o.path == PATH for o in op):
-            cluster.server.before_op = None
-            write()
-
-    cluster.server.before_op = before
+def is_removal(op: ReadOp | Transaction) -> bool:
+    return isinstance(op, list) and any(isinstance(o, Delete) and o.path == PATH for o in op)
 
 
 def test_elections_that_are_added_while_others_run_are_run_too(cluster: Cluster) -> None:
@@ -124,7 +115,7 @@ def test_elections_that_are_added_while_others_run_are_run_too(cluster: Cluster)
         led_by(cluster, tp, 2, 1, 2)
     fail_over(cluster)
     data = PreferredReplicaElectionZNode.encode([second])
-    before_removal(cluster, lambda: cluster.admin.set_data(PATH, data))
+    cluster.write_before(is_removal, lambda: cluster.admin.set_data(PATH, data))
     cluster.admin.create_preferred_replica_election([first])
     cluster.run()
     assert [cluster.state(tp).leader for tp in (first, second)] == [1, 1]
@@ -136,7 +127,7 @@ def test_a_znode_that_is_gone_or_malformed_is_no_failure(
     cluster: Cluster, is_deleted: bool
 ) -> None:
     if is_deleted:
-        before_removal(cluster, lambda: cluster.admin.delete(PATH))
+        cluster.write_before(is_removal, lambda: cluster.admin.delete(PATH))
     cluster.admin.create(PATH, b'{"version":1,"partitions":[]}' if is_deleted else b"?")
     cluster.run()
     reported = [row.detail for row in cluster.rows(Kind.ZNODE_MALFORMED)]

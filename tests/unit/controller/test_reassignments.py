@@ -198,11 +198,6 @@ def test_the_last_entry_that_is_gone_when_it_is_removed_is_no_failure(
         path = ReassignPartitionsZNode.path
         return isinstance(op, list) and any(isinstance(o, Delete) and o.path == path for o in op)
 
-    def before(_: int, op: ReadOp | Transaction) -> None:
-        if is_removal(op):
-            cluster.server.before_op = None
-            cluster.admin.delete(ReassignPartitionsZNode.path)
-
     def after(_: int, op: ReadOp | Transaction, __: ReadResult | TxnResult) -> None:
         if is_removal(op):
             cluster.server.after_op = None
@@ -212,7 +207,7 @@ def test_the_last_entry_that_is_gone_when_it_is_removed_is_no_failure(
     if is_lost:
         cluster.server.after_op = after
     else:
-        cluster.server.before_op = before
+        cluster.write_before(is_removal, lambda: cluster.admin.delete(ReassignPartitionsZNode.path))
     cluster.run()
     assert cluster.server.after_op is cluster.server.before_op is None
     assert assigned(cluster, T0) == ReplicaAssignment((1, 0))
@@ -239,14 +234,11 @@ def test_a_reassignment_whose_topic_vanishes_at_its_end_is_none_any_more(
 ) -> None:
     alter(cluster, {T0: (1, 2)})
     path = TopicZNode.path("t")
-
-    def before(_: int, op: ReadOp | Transaction) -> None:
-        if isinstance(op, list) and any(one.path == path for one in op):
-            cluster.server.before_op = None
-            cluster.admin.delete_recursive(path)
-
     grow(cluster, T0, 0, 1, 2)
-    cluster.server.before_op = before
+    cluster.write_before(
+        lambda op: isinstance(op, list) and any(one.path == path for one in op),
+        lambda: cluster.admin.delete_recursive(path),
+    )
     while not cluster.rows(Kind.REASSIGNMENT_FAILED):
         assert cluster.active.step()
     (failed,) = cluster.rows(Kind.REASSIGNMENT_FAILED)

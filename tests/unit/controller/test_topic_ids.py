@@ -17,13 +17,6 @@ SEED = 7
 B0 = TopicPartition("b", 0)
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.start(0, 1, 2)
-    return made
-
-
 def begin_stream_again(cluster: Cluster) -> None:
     """What a restart with the same seed did: the next draw is the first one once more."""
     cluster.active.random = JavaRandom(SEED)

@@ -14,7 +14,7 @@ from klamm.cluster.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from klamm.statemachines.partition_state import PartitionState
 from klamm.statemachines.replica_state import ReplicaState
 from klamm.zk.request_size import MAX_TRANSACTION_BYTES
-from klamm.zk.store import ReadOp, SetData, Transaction, WatchEvent, WatchKind
+from klamm.zk.store import SetData, WatchEvent, WatchKind
 from klamm.zk.znodes import ReassignPartitionsZNode, TopicPartitionStateZNode
 from tests.unit.controller.cluster import Cluster
 
@@ -202,13 +202,10 @@ def test_a_stuck_reassignment_does_not_keep_a_lost_topic_id_from_being_written_b
 
 def test_a_reassignment_of_a_topic_that_vanishes_is_not_begun(cluster: Cluster) -> None:
     cluster.create_topic("t", (0, 1))
-
-    def before(_: int, op: ReadOp | Transaction) -> None:
-        if isinstance(op, list) and any(one.path == TOPIC for one in op):
-            cluster.server.before_op = None
-            cluster.admin.delete_recursive(TOPIC)
-
-    cluster.server.before_op = before
+    cluster.write_before(
+        lambda op: isinstance(op, list) and any(one.path == TOPIC for one in op),
+        lambda: cluster.admin.delete_recursive(TOPIC),
+    )
     cluster.ask(0, AlterPartitionReassignmentsRequest({T0: (1, 2)}))
     cluster.run()
     (failed,) = cluster.rows(Kind.REASSIGNMENT_FAILED)
@@ -245,15 +242,12 @@ def test_a_reassignment_that_is_added_while_another_is_removed_is_not_lost(
 ) -> None:
     cluster.create_topic("t", (0, 1), (0, 1), (0, 1))
     added = {**dict(left), TopicPartition("t", 2): (1, 2)}
-
-    def before(_: int, op: ReadOp | Transaction) -> None:
-        if isinstance(op, list) and any(one.path == ReassignPartitionsZNode.path for one in op):
-            cluster.server.before_op = None
-            data = ReassignPartitionsZNode.encode(added)
-            cluster.admin.set_data(ReassignPartitionsZNode.path, data)
-
+    path, data = ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode(added)
     cluster.admin.create_partition_reassignment({T0: (1, 0), **dict(left)})
-    cluster.server.before_op = before
+    cluster.write_before(
+        lambda op: isinstance(op, list) and any(one.path == path for one in op),
+        lambda: cluster.admin.set_data(path, data),
+    )
     cluster.run()
     assert cluster.server.before_op is None
     assert cluster.admin.get_partition_reassignment() == added

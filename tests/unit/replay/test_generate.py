@@ -285,12 +285,19 @@ def test_a_cluster_is_killed_and_started_again_as_often_as_was_asked_for(tmp_pat
         assert {"OfflinePartition", "OnlinePartition"} <= told
 
 
+def planted(
+    generated: tuple[Path, Truth], kind: Planted
+) -> tuple[dict[int, JournalRow | None], list[dict[str, Any]]]:
+    """The rows of a journal by line number, and the anomalies of a kind in it."""
+    folder, truth = generated
+    rows = {line.number: line.row for line in lines(folder / JOURNAL_FILE)}
+    return rows, [one for one in truth.anomalies if one["kind"] == kind]
+
+
 def test_a_partition_has_no_leader_from_its_first_place_to_its_last(
     small: tuple[Path, Truth],
 ) -> None:
-    folder, truth = small
-    rows = {line.number: line.row for line in lines(folder / JOURNAL_FILE)}
-    found = [one for one in truth.anomalies if one["kind"] == Planted.LEADERLESS]
+    rows, found = planted(small, Planted.LEADERLESS)
     for anomaly in found:
         places = [rows[place["line"]] for place in anomaly["places"]]
         first, last = places[0], places[-1]
@@ -304,9 +311,7 @@ def test_a_partition_has_no_leader_from_its_first_place_to_its_last(
 def test_flapping_lasts_from_its_first_shrink_to_its_last_expansion(
     small: tuple[Path, Truth],
 ) -> None:
-    folder, truth = small
-    rows = {line.number: line.row for line in lines(folder / JOURNAL_FILE)}
-    found = [one for one in truth.anomalies if one["kind"] == Planted.FLAPPING]
+    rows, found = planted(small, Planted.FLAPPING)
     assert found
     for anomaly in found:
         times = [row.t_ms for place in anomaly["places"] if (row := rows[place["line"]])]
