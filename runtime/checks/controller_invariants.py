@@ -16,7 +16,9 @@ from klamm.statemachines.partition_state import PartitionState
 
 
 def batches_are_sent(_: History, event: EventEnded) -> Iterator[str]:
-    """KAFKA-12315: requests that are left in a batch would be lost, or block later ones."""
+    """At the end of an event, no request is left in a controller's batches.
+
+    Such a request would be lost, or block later ones."""
     if event.unsent:
         yield (
             f"controller {event.controller} has requests in its batches that it did not send in "
@@ -25,7 +27,8 @@ def batches_are_sent(_: History, event: EventEnded) -> Iterator[str]:
 
 
 def fenced_controllers_resign(_: History, event: EventEnded) -> Iterator[str]:
-    """C5: a controller whose write was rejected because of its epoch resigns in the same event."""
+    """A controller whose write ZooKeeper has rejected because of a newer controller epoch is not
+    active at the end of the event."""
     if event.is_fenced:
         yield (
             f"controller {event.controller} is still active after the event {event.event}, in "
@@ -34,7 +37,8 @@ def fenced_controllers_resign(_: History, event: EventEnded) -> Iterator[str]:
 
 
 def brokers_know_live_brokers(history: History, event: EventEnded) -> Iterator[str]:
-    """KAFKA-13225: the last UpdateMetadata to each live broker has the brokers that are live."""
+    """At the end of an event, the last UpdateMetadata that the controller sent to each live broker
+    lists the brokers that the controller considers live."""
     context = event.context
     if context is None or not history.is_loaded:
         return
@@ -50,7 +54,8 @@ def brokers_know_live_brokers(history: History, event: EventEnded) -> Iterator[s
 
 
 def offline_replicas_stay_offline(_: History, event: EventEnded) -> Iterator[str]:
-    """C10: an offline replica returns only if its broker is alive and its log directory works.
+    """The controller moves a replica from OfflineReplica to OnlineReplica only if its broker is
+    alive and its log directory has not failed.
 
     The replicas of a new partition are online at first, even if their brokers are dead."""
     context = event.context
@@ -67,7 +72,9 @@ def offline_replicas_stay_offline(_: History, event: EventEnded) -> Iterator[str
 
 
 def online_partitions_have_leaders(history: History, event: EventEnded) -> Iterator[str]:
-    """KAFKA-14808: a partition that has lost its leader is offline, so that it gets one later."""
+    """No partition without a leader is online in the controller.
+
+    A partition that has lost its leader is offline, so that it gets one later."""
     context = event.context
     if context is None or not history.leaderless:
         return
@@ -82,7 +89,8 @@ def online_partitions_have_leaders(history: History, event: EventEnded) -> Itera
 
 
 def preferred_leaders_are_elected(history: History, event: EventEnded) -> Iterator[str]:
-    """KAFKA-10149: after a check for imbalances, every preferred leader leads that can.
+    """After a check for imbalances, every preferred leader that is alive and in sync leads, unless
+    its partition is being reassigned or the imbalance is small.
 
     The partitions of a broker are left alone while others lead only a small share of them."""
     context = event.context

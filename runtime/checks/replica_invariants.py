@@ -22,21 +22,21 @@ from klamm.runtime.checks.replicas import ReplicaView, records_between
 
 
 def weak_isr(_: History, event: ReplicaChanged) -> Iterable[str]:
-    """WeakIsr: each member of a leader's ISR has all records below the leader's high watermark.
+    """Every replica in a leader's cached ISR has all records below the leader's high watermark.
 
     A deposed leader is not checked: a reassignment may have deleted a replica in its ISR."""
     return _lacking(event, event.view, event.isr) if event.isr else ()
 
 
 def strong_isr(_: History, event: ReplicasChanged) -> Iterable[str]:
-    """StrongIsr: each member of ZooKeeper's ISR has all records below the leader's high watermark.
+    """Every replica in ZooKeeper's ISR has all records below the leader's high watermark.
 
     A deposed leader is not checked."""
     return [line for view in event.leaders for line in _lacking(event, view, event.isr)]
 
 
 def isr_reaches_high_watermark(_: History, event: ReplicasChanged) -> Iterable[str]:
-    """ValidHighWatermark: no log in ZooKeeper's ISR ends before the leader's high watermark."""
+    """No log of a replica in ZooKeeper's ISR ends before the leader's high watermark."""
     return [
         f"{event.partition}: the log of replica {other.broker_id} ends at {other.end}, "
         f"but the high watermark of leader {view.broker_id} is {view.high_watermark}"
@@ -47,9 +47,10 @@ def isr_reaches_high_watermark(_: History, event: ReplicasChanged) -> Iterable[s
 
 
 def maximal_isr_covers_the_isr(history: History, event: RoleChanged) -> Iterable[str]:
-    """ReplicationQuorumSuperset: the leader's maximal ISR contains the ISR in ZooKeeper.
+    """A leader waits for every replica in ZooKeeper's ISR before it advances the high watermark.
 
-    The maximal ISR is the leader's ISR and the replicas that the leader has asked to add."""
+    Its maximal ISR contains the ISR in ZooKeeper: that is the leader's ISR and the replicas that
+    the leader has asked to add."""
     state, view = history.states.get(event.partition), event.view
     if view is None or state is None or not is_current_leader(view, state):
         return ()
@@ -64,7 +65,7 @@ def maximal_isr_covers_the_isr(history: History, event: RoleChanged) -> Iterable
 
 
 def high_watermark_is_in_the_log(_: History, event: ReplicaChanged) -> Iterable[str]:
-    """A high watermark does not exceed the log end offset."""
+    """A high watermark never exceeds the log end offset."""
     view = event.view
     if view.high_watermark <= view.end:
         return ()
@@ -75,7 +76,8 @@ def high_watermark_is_in_the_log(_: History, event: ReplicaChanged) -> Iterable[
 
 
 def high_watermark_follows_the_isr(_: History, event: IsrApplied) -> Iterator[str]:
-    """KAFKA-13091: a leader with a new ISR at once advances the high watermark as far as it may."""
+    """When a leader applies a new ISR, the high watermark advances to the smallest log end of the
+    replicas that count."""
     if event.reached is not None and event.high_watermark < event.reached:
         yield (
             f"{event.partition}: the high watermark of leader {event.broker} is "
@@ -85,7 +87,9 @@ def high_watermark_follows_the_isr(_: History, event: IsrApplied) -> Iterator[st
 
 
 def leaders_know_their_epoch(_: History, event: RoleChanged) -> Iterable[str]:
-    """KAFKA-15608: a leader's log knows the leader epoch, by which it fences followers."""
+    """The log of a leader contains the start of its leader epoch.
+
+    By its leader epoch, a leader fences followers."""
     view = event.view
     if view is None or view.leading_epoch == NO_EPOCH:
         return ()

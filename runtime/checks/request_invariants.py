@@ -23,7 +23,7 @@ from klamm.runtime.checks.observations import (
 
 
 def requests_carry_stored_states(history: History, event: Requested) -> Iterator[str]:
-    """KAFKA-9212: each leader, epoch, ISR and version in a request has been in ZooKeeper."""
+    """A controller sends only leaders, epochs, ISRs and versions that were stored in ZooKeeper."""
     request = event.request
     if isinstance(request, StopReplicaRequest):
         return
@@ -39,7 +39,7 @@ def requests_carry_stored_states(history: History, event: Requested) -> Iterator
 
 
 def requests_have_their_controllers_epoch(history: History, event: Requested) -> Iterator[str]:
-    """KAFKA-1096: a controller sends only controller epochs for which it was elected."""
+    """A controller sends requests only with a controller epoch for which it was elected."""
     epoch = event.request.controller_epoch
     if history.elected.get(epoch) != event.controller:
         yield (
@@ -49,7 +49,7 @@ def requests_have_their_controllers_epoch(history: History, event: Requested) ->
 
 
 def metadata_comes_first(history: History, event: Requested) -> Iterator[str]:
-    """KAFKA-4443: a broker gets UpdateMetadata before its first LeaderAndIsr from a controller."""
+    """A controller sends a broker UpdateMetadata before it sends the first LeaderAndIsr."""
     request = event.request
     receiver = (request.controller_epoch, event.broker, request.broker_epoch)
     if isinstance(request, LeaderAndIsrRequest) and receiver not in history.updated:
@@ -57,7 +57,7 @@ def metadata_comes_first(history: History, event: Requested) -> Iterator[str]:
 
 
 def leader_and_isr_goes_to_replicas(_: History, event: Requested) -> Iterator[str]:
-    """LeaderAndIsr is sent only to brokers that are replicas of the partition."""
+    """LeaderAndIsr is sent only to brokers that have a replica of the partition."""
     if not isinstance(event.request, LeaderAndIsrRequest):
         return
     for state in event.request.partition_states:
@@ -84,11 +84,11 @@ def sent_epochs_do_not_decrease(history: History, event: Requested) -> Iterator[
 
 
 def stop_replica_has_a_new_epoch(history: History, event: Requested) -> Iterator[str]:
-    """KAFKA-13972: a StopReplica that deletes a replica has a new leader epoch.
+    """A StopReplica request that deletes a replica has a higher leader epoch than every
+    LeaderAndIsr request that the controller sent to the broker for that partition.
 
-    It must be higher than in every LeaderAndIsr that the controller sent to the broker for this
-    partition, because a broker rejects a StopReplica with the leader epoch that it already has.
-    A StopReplica without a leader epoch is always accepted, so it is not checked."""
+    A broker rejects a StopReplica with the leader epoch that it already has. A StopReplica without
+    a leader epoch is always accepted, so it is not checked."""
     request = event.request
     if not isinstance(request, StopReplicaRequest):
         return
@@ -103,7 +103,8 @@ def stop_replica_has_a_new_epoch(history: History, event: Requested) -> Iterator
 
 
 def shutdown_stops_followers(history: History, event: ObservedShutdown) -> Iterator[str]:
-    """KAFKA-14140: before a shutdown is granted, every replica on the broker is updated.
+    """Before the controller grants a shutdown, it sends the broker StopReplica or the current
+    leader epoch for each replica on the broker.
 
     The controller has sent StopReplica for each follower, and the new leader's epoch for each
     partition that the broker led."""
@@ -125,7 +126,7 @@ def shutdown_stops_followers(history: History, event: ObservedShutdown) -> Itera
 
 
 def stale_controllers_are_refused(history: History, event: Answered) -> Iterator[str]:
-    """A broker rejects requests whose controller epoch is below the highest accepted one."""
+    """A broker rejects requests with a controller epoch below the highest that it has accepted."""
     highest = history.accepted.get(event.broker, 0)
     epoch = event.request.controller_epoch
     if event.response.error is Errors.NONE and epoch < highest:
@@ -133,7 +134,7 @@ def stale_controllers_are_refused(history: History, event: Answered) -> Iterator
 
 
 def stale_broker_epochs_are_refused(_: History, event: Answered) -> Iterator[str]:
-    """KIP-380: a broker rejects requests with the broker epoch of an earlier registration."""
+    """A broker rejects requests with the broker epoch of an earlier registration."""
     sent, own = event.request.broker_epoch, event.broker_epoch
     if event.response.error is Errors.NONE and NO_BROKER_EPOCH != sent < own:
         yield (
@@ -143,7 +144,7 @@ def stale_broker_epochs_are_refused(_: History, event: Answered) -> Iterator[str
 
 
 def accepted_isrs_are_stored(history: History, event: IsrAnswered) -> Iterator[str]:
-    """KAFKA-14154: an AlterIsr response has a stored ISR, no older than the request's ISR."""
+    """An AlterIsr response contains a stored ISR that is no older than the request's ISR."""
     for tp, answer in event.response.partitions.items():
         if not isinstance(answer, LeaderAndIsr):
             continue

@@ -126,7 +126,7 @@ class Watcher:
         self._checks: dict[type, list[tuple[str, Check]]] = {}
         for name in names:
             invariant = INVARIANTS[name]
-            if invariant.check is not None:
+            if invariant.event is not None and invariant.check is not None:
                 self._checks.setdefault(invariant.event, []).append((name, invariant.check))
         protocol = BROKER_CONFIGS["inter.broker.protocol.version"].value(world.spec.config)
         percentage = BROKER_CONFIGS[_IMBALANCE].value(world.spec.config)

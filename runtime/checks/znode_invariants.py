@@ -28,20 +28,22 @@ _CONTROLLERS_OWN: Final = (
 
 
 def isr_is_not_empty(_: History, event: StateWritten) -> Iterator[str]:
-    """KAFKA-708: the last replica in an ISR never leaves it, so no ISR is empty."""
+    """No ISR is ever empty.
+
+    The last replica in an ISR never leaves it."""
     if event.after is not None and not event.after.isr:
         yield f"{event.partition}: the ISR is empty: {_text(event.after)}"
 
 
 def leader_is_in_isr(_: History, event: StateWritten) -> Iterator[str]:
-    """LeaderInIsr in Kafka's TLA+ specification: the leader is a member of the ISR."""
+    """The leader of a partition is in its ISR."""
     after = event.after
     if after is not None and after.leader != NO_LEADER and after.leader not in after.isr:
         yield f"{event.partition}: the leader is not in the ISR: {_text(after)}"
 
 
 def isr_grows_by_assigned_replicas(history: History, event: StateWritten) -> Iterator[str]:
-    """Only replicas that are listed in the topic znode join the ISR."""
+    """A broker that joins an ISR is among the replicas in the topic znode."""
     topic = history.topics.get(event.partition.topic)
     if topic is None or event.after is None:
         return
@@ -55,7 +57,7 @@ def isr_grows_by_assigned_replicas(history: History, event: StateWritten) -> Ite
 
 
 def leader_epoch_rises_by_one(_: History, event: StateWritten) -> Iterator[str]:
-    """A write keeps the leader epoch or increments it by one."""
+    """A write keeps the leader epoch of a partition or increments it by one."""
     before, after = event.before, event.after
     if before is None or after is None:
         return
@@ -64,7 +66,9 @@ def leader_epoch_rises_by_one(_: History, event: StateWritten) -> Iterator[str]:
 
 
 def leader_change_raises_epoch(_: History, event: StateWritten) -> Iterator[str]:
-    """A change of leader, including a change to no leader, increases the leader epoch."""
+    """Every change of leader increases the leader epoch.
+
+    A change to no leader counts, too."""
     before, after = event.before, event.after
     if before is None or after is None or before.leader == after.leader:
         return
@@ -73,7 +77,7 @@ def leader_change_raises_epoch(_: History, event: StateWritten) -> Iterator[str]
 
 
 def epoch_has_one_leader(history: History, event: StateWritten) -> Iterator[str]:
-    """A leader epoch of a partition never has two different leaders."""
+    """Each leader epoch of a partition has one leader."""
     after = event.after
     if after is None or after.leader == NO_LEADER:
         return
@@ -86,7 +90,7 @@ def epoch_has_one_leader(history: History, event: StateWritten) -> Iterator[str]
 
 
 def elections_are_clean(history: History, event: StateWritten) -> Iterator[str]:
-    """A new leader comes from the ISR, unless an unclean election was allowed."""
+    """A new leader comes from the ISR, unless an unclean election was requested or is enabled."""
     before, after = event.before, event.after
     if before is None or after is None or after.leader in (NO_LEADER, before.leader):
         return
@@ -98,7 +102,8 @@ def elections_are_clean(history: History, event: StateWritten) -> Iterator[str]:
 
 
 def elections_do_not_grow_the_isr(history: History, event: StateWritten) -> Iterator[str]:
-    """A write that increases the leader epoch adds no replica to the ISR."""
+    """A write that increases the leader epoch adds no broker to the ISR, unless an unclean election
+    was requested or is enabled."""
     before, after = event.before, event.after
     if before is None or after is None or after.leader_epoch == before.leader_epoch:
         return
@@ -107,7 +112,7 @@ def elections_do_not_grow_the_isr(history: History, event: StateWritten) -> Iter
 
 
 def states_have_the_current_epoch(history: History, event: StateWritten) -> Iterator[str]:
-    """KAFKA-6082: no partition state is written by a deposed controller."""
+    """A controller writes partition states only while its epoch is in /controller_epoch."""
     after = event.after
     if after is None or event.writer == NO_NODE or _is_leaders_own(history, event):
         return
@@ -143,13 +148,13 @@ def election_is_one_transaction(_: History, event: Committed) -> Iterator[str]:
 
 
 def controller_epoch_rises_by_one(_: History, event: Committed) -> Iterator[str]:
-    """KAFKA-1096: every controller election increments the controller epoch by one."""
+    """Every controller election increments the controller epoch by one."""
     if event.epoch_after not in (event.epoch_before, event.epoch_before + 1):
         yield f"the controller epoch went from {event.epoch_before} to {event.epoch_after}"
 
 
 def isr_grows_by_live_brokers(history: History, event: StateWritten) -> Iterator[str]:
-    """A broker that the controller knows to be dead never joins an ISR."""
+    """A broker that the controller knows to be dead does not join an ISR."""
     alive = history.alive
     dead = [] if alive is None else [r for r in _joined(event) if r not in alive]
     if dead and not _is_leaders_own(history, event):
@@ -160,7 +165,8 @@ def isr_grows_by_live_brokers(history: History, event: StateWritten) -> Iterator
 
 
 def shut_down_brokers_stay_out(history: History, event: StateWritten) -> Iterator[str]:
-    """KAFKA-14140: a broker that is shutting down does not join any ISR again.
+    """A broker whose controlled shutdown was granted joins no ISR until it registers again. ISRs
+    that leaders write to ZooKeeper themselves (inter.broker.protocol.version below 2.7) are exempt.
 
     Leaders that write ISRs themselves do not know which brokers are shutting down."""
     if _is_leaders_own(history, event):
@@ -174,7 +180,7 @@ def shut_down_brokers_stay_out(history: History, event: StateWritten) -> Iterato
 
 
 def topic_id_is_kept(_: History, event: TopicWritten) -> Iterator[str]:
-    """KAFKA-12835: the id of a topic never changes."""
+    """The controller never changes the id of a topic."""
     before, after = event.before, event.after
     if before is None or after is None or before.topic_id is None or event.writer == NO_NODE:
         return
@@ -183,12 +189,12 @@ def topic_id_is_kept(_: History, event: TopicWritten) -> Iterator[str]:
 
 
 def partitions_are_kept(history: History, event: TopicWritten) -> Iterator[str]:
-    """KAFKA-6612: a topic loses partitions only while it is being deleted.
+    """A topic that is not being deleted keeps all partitions, each with at least one replica.
 
     In a topic that is not being deleted, each partition has at least one replica and lists no
     replica twice. A partition without a state znode may be lost: Kafka's controller overwrites a
-    topic znode without checking its version, and so can undo a tool's simultaneous addition of
-    the partition."""
+    topic znode without checking its version, and so can undo a tool's simultaneous addition of the
+    partition."""
     before, after = event.before, event.after
     if after is None or event.writer == NO_NODE or event.topic in history.deleting:
         return
@@ -217,7 +223,7 @@ def moving_replicas_are_replicas(_: History, event: TopicWritten) -> Iterator[st
 
 
 def reassignments_end_in_sync(history: History, event: TopicWritten) -> Iterator[str]:
-    """A reassignment ends only when all target replicas are in sync, or when it is cancelled.
+    """A reassignment ends with all target replicas in sync, or with the original replicas.
 
     A cancelled reassignment restores the original replicas."""
     before, after = event.before, event.after
@@ -267,7 +273,7 @@ def replicas_change_by_reassignment(history: History, event: TopicWritten) -> It
 
 
 def deletion_waits_for_replicas(history: History, event: TopicWritten) -> Iterator[str]:
-    """A topic znode is deleted only after every replica of the topic has been deleted.
+    """A topic znode is deleted only after every broker has deleted its replicas of the topic.
 
     A partition that was added during the deletion has no state yet, and therefore no replicas."""
     before = event.before
@@ -283,7 +289,7 @@ def deletion_waits_for_replicas(history: History, event: TopicWritten) -> Iterat
 
 
 def deletion_waits_for_reassignments(_: History, event: TopicWritten) -> Iterator[str]:
-    """KAFKA-8249: no topic is deleted while any of its partitions is being reassigned."""
+    """No topic is deleted while one of its partitions is being reassigned."""
     before = event.before
     if before is None or event.after is not None or event.writer == NO_NODE:
         return
