@@ -30,7 +30,6 @@ from klamm.cli.server_options import DataDirectory, Server
 from klamm.cli.waiting import waiting
 from klamm.cluster.counting import counted
 from klamm.cluster.errors import UnknownTopicOrPartition, UsageError
-from klamm.placement.broker_metadata import RackAwareMode
 from klamm.placement.minimal_moves import PlannedMove, PlanOptions, plan_moves
 from klamm.placement.pools import (
     ClusterPlacement,
@@ -145,7 +144,7 @@ def check(
     declared = read_pools(pools)
     found = _read(zookeeper, dump, server, data_dir)
     placement = found.placement if after is None else _as_left_by(found.placement, after)
-    broken = violations(declared, placement, _mode(disable_rack_aware))
+    broken = violations(declared, placement, ignores_racks=disable_rack_aware)
     free = topics_without_pool(declared, placement)
     moving = [tp for tp, place in placement.partitions.items() if place.is_being_reassigned]
     if json:
@@ -213,7 +212,7 @@ def plan(
         topics=topic or None,
         replication_factor=replication_factor,
         replace_dead=replace_dead,
-        rack_mode=_mode(disable_rack_aware),
+        ignores_racks=disable_rack_aware,
     )
     with waiting("the plan"):
         moves, unplanned = plan_moves(declared, placement, options)
@@ -229,10 +228,6 @@ def plan(
         typer.echo(line, err=True)
     if unplanned:
         raise typer.Exit(FINDINGS)
-
-
-def _mode(disable_rack_aware: bool) -> RackAwareMode:
-    return RackAwareMode.DISABLED if disable_rack_aware else RackAwareMode.ENFORCED
 
 
 def _read(

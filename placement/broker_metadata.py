@@ -1,14 +1,12 @@
 """The only broker properties that placement uses: id and rack.
 
-Mirrors kafka/admin/BrokerMetadata.scala, kafka/admin/RackAwareMode.scala and
-AdminZkClient.getBrokerMetadatas.
+Mirrors kafka/admin/BrokerMetadata.scala and AdminZkClient.getBrokerMetadatas.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from enum import Enum
 from typing import Final, NamedTuple
 
 from klamm.cluster.errors import AdminOperationError
@@ -25,36 +23,23 @@ class BrokerMetadata(NamedTuple):
     rack: str | None = None
 
 
-class RackAwareMode(Enum):
-    """How placement uses racks.
-
-    DISABLED ignores racks, ENFORCED requires that all brokers or none have a rack, and SAFE uses
-    racks only if every broker has one.
-    """
-
-    DISABLED = "disabled"
-    ENFORCED = "enforced"
-    SAFE = "safe"
-
-
 def broker_metadatas(
-    brokers: Iterable[BrokerMetadata], mode: RackAwareMode = RackAwareMode.ENFORCED
+    brokers: Iterable[BrokerMetadata], *, ignores_racks: bool = False
 ) -> tuple[BrokerMetadata, ...]:
-    """Return the brokers by ascending id, with or without racks according to `mode`.
+    """Return the brokers by ascending id, without racks if `ignores_racks`.
 
-    Raises AdminOperationError if racks are enforced and only some brokers have a rack. Mirrors
-    AdminZkClient.getBrokerMetadatas.
+    Raises AdminOperationError if only some brokers have a rack, unless `ignores_racks`. Mirrors
+    AdminZkClient.getBrokerMetadatas with RackAwareMode.Disabled or RackAwareMode.Enforced.
     """
     ordered = sorted(brokers, key=lambda broker: broker.id)
+    if ignores_racks:
+        return tuple(BrokerMetadata(broker.id) for broker in ordered)
     with_rack = sum(broker.rack is not None for broker in ordered)
-    only_some = 0 < with_rack < len(ordered)
-    if mode is RackAwareMode.ENFORCED and only_some:
+    if 0 < with_rack < len(ordered):
         raise AdminOperationError(
             "Not all brokers have rack information. Add --disable-rack-aware in command line"
             " to make replica assignment without rack information."
         )
-    if mode is RackAwareMode.DISABLED or only_some:
-        return tuple(BrokerMetadata(broker.id) for broker in ordered)
     return tuple(ordered)
 
 

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from klamm.cluster.errors import AdminOperationError
 from klamm.cluster.types import TopicPartition
-from klamm.placement.broker_metadata import RackAwareMode
 from klamm.placement.pools import (
     ClusterPlacement,
     LegalBrokers,
@@ -69,7 +68,7 @@ class PlanOptions:
     topics: Collection[str] | None = None
     replication_factor: int | None = None
     replace_dead: bool = False
-    rack_mode: RackAwareMode = RackAwareMode.ENFORCED
+    ignores_racks: bool = False
 
 
 @dataclass(slots=True)
@@ -99,8 +98,8 @@ def plan_moves(pools: Pools, cluster: ClusterPlacement, options: PlanOptions | N
     current leader becomes the preferred leader. Moved partitions are placed only on live brokers,
     because Kafka rejects a reassignment to a dead broker. Partitions that need no other change keep
     their replicas on dead brokers of the pool, unless `replace_dead` is set. A partition cannot be
-    moved if its pool has too few live brokers, or if racks are enforced and only some of the pool's
-    brokers have a rack.
+    moved if its pool has too few live brokers, or if only some of the pool's brokers have a rack,
+    unless `ignores_racks` is set.
     """
     options = options or PlanOptions()
     jobs, unplanned = _jobs(pools, cluster, options)
@@ -127,7 +126,7 @@ def _jobs(
             continue
         candidates = brokers_for_topic(pools, topic, cluster.live_brokers)
         try:
-            legal = legal_brokers(candidates, options.rack_mode)
+            legal = legal_brokers(candidates, ignores_racks=options.ignores_racks)
         except AdminOperationError as error:
             unplanned += [Unplanned(partition, error.message) for partition in partitions]
             continue

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from klamm.cluster.types import TopicPartition
-from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 
 DEFAULT_WEIGHT = 1.0
 
@@ -161,12 +161,12 @@ class LegalBrokers:
         return len(used) >= self.racks_to_use(len(replicas))
 
 
-def legal_brokers(brokers: Sequence[BrokerMetadata], mode: RackAwareMode) -> LegalBrokers:
+def legal_brokers(brokers: Sequence[BrokerMetadata], *, ignores_racks: bool) -> LegalBrokers:
     """Return the brokers, ordered by id, that a partition may be moved to, and their racks.
 
-    Raises AdminOperationError if racks are enforced and only some brokers have a rack.
+    Raises AdminOperationError if only some brokers have a rack, unless `ignores_racks`.
     """
-    known = broker_metadatas(brokers, mode)
+    known = broker_metadatas(brokers, ignores_racks=ignores_racks)
     return LegalBrokers(
         tuple(broker.id for broker in known),
         {broker.id: broker.id if broker.rack is None else broker.rack for broker in known},
@@ -174,13 +174,13 @@ def legal_brokers(brokers: Sequence[BrokerMetadata], mode: RackAwareMode) -> Leg
 
 
 def violations(
-    pools: Pools, cluster: ClusterPlacement, mode: RackAwareMode = RackAwareMode.ENFORCED
+    pools: Pools, cluster: ClusterPlacement, *, ignores_racks: bool = False
 ) -> tuple[PoolViolation, ...]:
     """Return all violations, first those of pools, then those of partitions, ordered by partition.
 
     Topics without a pool cannot violate the pools. Racks are checked only if every replica is
-    alive, because the racks of dead brokers are unknown. Raises AdminOperationError if racks are
-    enforced and only some live brokers of a pool in use have a rack.
+    alive, because the racks of dead brokers are unknown. Raises AdminOperationError if only some
+    live brokers of a pool in use have a rack, unless `ignores_racks`.
     """
     live_ids = {broker.id for broker in cluster.live_brokers}
     found = [
@@ -201,7 +201,7 @@ def violations(
             continue
         if pool.name not in legal:
             members = [broker for broker in cluster.live_brokers if broker.id in pool.broker_ids]
-            legal[pool.name] = legal_brokers(members, mode)
+            legal[pool.name] = legal_brokers(members, ignores_racks=ignores_racks)
         found += _partition_violations(pool, legal[pool.name], partition, place, live_ids)
     return tuple(found)
 

@@ -34,7 +34,7 @@ from klamm.cluster.jvm.scala_sets import (
 )
 from klamm.cluster.types import TopicPartition
 from klamm.placement.assign import Replicas
-from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 from klamm.placement.draws import IntSource
 from klamm.placement.pool_rules import assign_in_pool, check_moves_in_pool
 from klamm.placement.pools import Pools
@@ -139,11 +139,8 @@ class ReassignmentTool(ABC):
         brokers, topics = parse_generate_arguments(*command.generate_arguments())
         current = self._replicas(topics)
         live = [broker for broker in self._brokers() if broker.id in brokers]
-        is_disabled = command.options.has("disable-rack-aware")
-        mode = RackAwareMode.DISABLED if is_disabled else RackAwareMode.ENFORCED
-        proposed = calculate_assignment(
-            current, broker_metadatas(live, mode), self._services.source, self._own.pools
-        )
+        usable = broker_metadatas(live, ignores_racks=command.options.has("disable-rack-aware"))
+        proposed = calculate_assignment(current, usable, self._services.source, self._own.pools)
         shown = [format_reassignment(assignment, {}) for assignment in (current, proposed)]
         self._output.println(
             f"Current partition replica assignment\n{shown[0]}\n",

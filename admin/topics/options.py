@@ -15,7 +15,6 @@ from klamm.admin.tool_output import ToolOutput, message_format_warnings
 from klamm.cluster.errors import UsageError
 from klamm.cluster.jvm.java_strings import java_split, java_trim
 from klamm.placement.assign import Assignment
-from klamm.placement.broker_metadata import RackAwareMode
 from klamm.placement.manual import parse_replica_assignment
 
 _ACTIONS: Final = ("alter", "create", "describe", "list", "delete")
@@ -67,12 +66,6 @@ class TopicCommandOptions:
     def action(self) -> str:
         """The requested action: alter, create, describe, list or delete."""
         return next(action for action in _ACTIONS if self.options.has(action))
-
-    @property
-    def rack_aware_mode(self) -> RackAwareMode:
-        """Whether placement uses racks: DISABLED with --disable-rack-aware, else ENFORCED."""
-        disabled = self.options.has("disable-rack-aware")
-        return RackAwareMode.DISABLED if disabled else RackAwareMode.ENFORCED
 
     def replica_assignment(self) -> Assignment | None:
         """Return the value of --replica-assignment as {partition: replicas}, or None."""

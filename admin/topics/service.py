@@ -17,7 +17,6 @@ from klamm.admin.topics.text import DescribeFilter, TopicDescription
 from klamm.cluster.errors import UnknownTopicOrPartition
 from klamm.cluster.topic_names import has_collision_chars, is_internal
 from klamm.placement.assign import Assignment
-from klamm.placement.broker_metadata import RackAwareMode
 
 
 class TopicArguments(msgspec.Struct, frozen=True):
@@ -33,7 +32,7 @@ class TopicArguments(msgspec.Struct, frozen=True):
     assignment: Assignment | None
     configs_to_add: dict[str, str]
     configs_to_delete: list[str]
-    rack_aware_mode: RackAwareMode
+    ignores_racks: bool
     if_not_exists: bool
 
     @classmethod
@@ -51,7 +50,7 @@ class TopicArguments(msgspec.Struct, frozen=True):
             assignment=command.replica_assignment(),
             configs_to_add=command.configs_to_add(output),
             configs_to_delete=command.configs_to_delete(),
-            rack_aware_mode=command.rack_aware_mode,
+            ignores_racks=options.has("disable-rack-aware"),
             if_not_exists=options.has("if-not-exists"),
         )
 

@@ -23,7 +23,7 @@ from klamm.cluster.topic_names import has_collision, has_collision_chars, valida
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.added_partitions import number_added_lists
 from klamm.placement.assign import Assignment
-from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 from klamm.placement.draws import IntSource
 from klamm.placement.manual import check_new_topic_assignment
 from klamm.placement.pool_rules import (
@@ -136,22 +136,14 @@ class TopicAdmin:
         self._source = source
         self._pools = pools
 
-    def broker_metadatas(
-        self, mode: RackAwareMode = RackAwareMode.ENFORCED
-    ) -> tuple[BrokerMetadata, ...]:
-        """Return the live brokers, sorted by id.
-
-        Raises AdminOperationError if ``mode`` is ENFORCED and only some brokers have a rack.
-        """
-        return broker_metadatas(registered_brokers(self._client), mode)
-
     def create_topic(
         self,
         topic: str,
         partitions: int,
         replication_factor: int,
         configs: Mapping[str, str],
-        mode: RackAwareMode = RackAwareMode.ENFORCED,
+        *,
+        ignores_racks: bool,
     ) -> Assignment:
         """Create a topic on the live brokers, and return its assignment, {partition: replicas}.
 
@@ -159,9 +151,8 @@ class TopicAdmin:
         ``create_topic_with_assignment``.
         """
         self._limits.check_request(partitions)
-        brokers = broker_metadatas(
-            brokers_in_pool(self._pools, topic, registered_brokers(self._client)), mode
-        )
+        allowed = brokers_in_pool(self._pools, topic, registered_brokers(self._client))
+        brokers = broker_metadatas(allowed, ignores_racks=ignores_racks)
         assignment = assign_in_pool(
             self._pools, topic, brokers, partitions, replication_factor, self._source
         )
@@ -249,7 +240,8 @@ class TopicAdmin:
             raise InvalidPartitions(f"Topic already has {count} partitions.")
         manual = None
         if wanted.new_assignments is not None:
-            brokers = [broker.id for broker in self.broker_metadatas()]
+            live = broker_metadatas(registered_brokers(self._client))
+            brokers = [broker.id for broker in live]
             manual = number_added_lists(wanted.new_assignments, count, total, brokers)
         self.add_partitions(topic, existing, total, manual, validate_only=validate_only)
         return [TopicPartition(topic, number) for number in range(count, total)]

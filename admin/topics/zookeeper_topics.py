@@ -75,7 +75,7 @@ class ZooKeeperTopics:
                     required(topic.partitions),
                     required(topic.replication_factor),
                     topic.configs_to_add,
-                    topic.rack_aware_mode,
+                    ignores_racks=topic.ignores_racks,
                 )
         except TopicExists:
             if not topic.if_not_exists:

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from klamm.cluster.types import TopicPartition
-from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode
+from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.minimal_moves import PlannedMove, PlanOptions, plan_moves
 from klamm.placement.pools import (
     ClusterPlacement,
@@ -131,8 +131,8 @@ def test_with_racks_no_legal_arrangement_needs_fewer_moves(case: Case) -> None:
 @settings(max_examples=300, deadline=None)
 @given(cases(with_racks=True), st.booleans())
 def test_what_every_plan_keeps(case: Case, racks_count: bool) -> None:
-    mode = RackAwareMode.ENFORCED if racks_count else RackAwareMode.DISABLED
-    plan = plan_moves(case.pools, case.cluster, PlanOptions(rack_mode=mode)).moves
+    options = PlanOptions(ignores_racks=not racks_count)
+    plan = plan_moves(case.pools, case.cluster, options).moves
     assert [move.partition for move in plan] == sorted({move.partition for move in plan})
     for move in plan:
         place = case.cluster.partitions[move.partition]
@@ -146,9 +146,11 @@ def test_what_every_plan_keeps(case: Case, racks_count: bool) -> None:
             assert move.new[0] == move.old[0]
         elif not racks_count and place.leader in pool.broker_ids:
             assert move.new[0] == place.leader
-    broken = {one.partition for one in violations(case.pools, case.cluster, mode)}
+    broken = {
+        one.partition for one in violations(case.pools, case.cluster, ignores_racks=not racks_count)
+    }
     assert {move.partition for move in plan} == broken
-    assert plan_moves(case.pools, carried_out(case, plan), PlanOptions(rack_mode=mode)).moves == ()
+    assert plan_moves(case.pools, carried_out(case, plan), options).moves == ()
 
 
 @settings(max_examples=300, deadline=None)

@@ -12,7 +12,7 @@ from klamm.placement.assign import (
     replica_index,
     starting_point,
 )
-from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode, broker_metadatas
+from klamm.placement.broker_metadata import BrokerMetadata, broker_metadatas
 from klamm.placement.draws import JavaRandom
 from tests.unit.placement.vectors import (
     Case,
@@ -132,8 +132,8 @@ def test_broker_metadatas_sort_and_keep_or_drop_racks() -> None:
     some_racked = [BrokerMetadata(2, "b"), BrokerMetadata(1)]
     bare = (BrokerMetadata(1), BrokerMetadata(2))
     assert broker_metadatas(all_racked) == (BrokerMetadata(1, "a"), BrokerMetadata(2, "b"))
-    assert broker_metadatas(all_racked, RackAwareMode.DISABLED) == bare
-    assert broker_metadatas(some_racked, RackAwareMode.SAFE) == bare
+    assert broker_metadatas(all_racked, ignores_racks=True) == bare
+    assert broker_metadatas(some_racked, ignores_racks=True) == bare
     assert broker_metadatas(bare) == bare
     with pytest.raises(AdminOperationError, match="Add --disable-rack-aware in command line"):
         broker_metadatas(some_racked)

@@ -10,7 +10,7 @@ from klamm.cluster.errors import AdminOperationError, InvalidReplicationFactor
 from klamm.cluster.types import ReplicaAssignment, TopicPartition
 from klamm.placement.added_partitions import create_new_partitions_assignment
 from klamm.placement.assign import assign_replicas_to_brokers
-from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode
+from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.minimal_moves import PlannedMove, PlanOptions, Unplanned, plan_moves
 from klamm.placement.pools import (
     ClusterPlacement,
@@ -176,23 +176,24 @@ def test_racks_of_only_some_brokers_are_refused_unless_racks_do_not_count() -> N
         violations(POOLS, mixed)
     (unplanned,) = plan_moves(POOLS, mixed).unplanned
     assert unplanned.reason.startswith("Not all brokers have rack information")
-    kinds = {one.kind for one in violations(POOLS, mixed, RackAwareMode.DISABLED)}
+    kinds = {one.kind for one in violations(POOLS, mixed, ignores_racks=True)}
     assert kinds == {ViolationKind.MISSING_BROKER}
-    assert plan_moves(POOLS, mixed, PlanOptions(rack_mode=RackAwareMode.DISABLED)).moves == ()
+    assert plan_moves(POOLS, mixed, PlanOptions(ignores_racks=True)).moves == ()
 
 
 @pytest.mark.parametrize(
-    ("racks", "mode", "legal"),
+    ("racks", "ignores_racks", "legal"),
     [
-        ((None, None), RackAwareMode.ENFORCED, {1: 1, 2: 2}),
-        (("a", "a"), RackAwareMode.ENFORCED, {1: "a", 2: "a"}),
-        (("a", "a"), RackAwareMode.DISABLED, {1: 1, 2: 2}),
-        (("a", None), RackAwareMode.SAFE, {1: 1, 2: 2}),
+        ((None, None), False, {1: 1, 2: 2}),
+        (("a", "a"), False, {1: "a", 2: "a"}),
+        (("a", "a"), True, {1: 1, 2: 2}),
+        (("a", None), True, {1: 1, 2: 2}),
     ],
 )
 def test_a_broker_without_a_rack_is_in_a_rack_of_its_own(
-    racks: tuple[str | None, str | None], mode: RackAwareMode, legal: dict[int, str | int]
+    racks: tuple[str | None, str | None], ignores_racks: bool, legal: dict[int, str | int]
 ) -> None:
-    found = legal_brokers([BrokerMetadata(2, racks[1]), BrokerMetadata(1, racks[0])], mode)
+    brokers = [BrokerMetadata(2, racks[1]), BrokerMetadata(1, racks[0])]
+    found = legal_brokers(brokers, ignores_racks=ignores_racks)
     assert (found.ids, found.racks) == ((1, 2), legal)
     assert found.racks_to_use(3) == len(set(legal.values()))

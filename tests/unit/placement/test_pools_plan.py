@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from klamm.cluster.types import TopicPartition
-from klamm.placement.broker_metadata import BrokerMetadata, RackAwareMode
+from klamm.placement.broker_metadata import BrokerMetadata
 from klamm.placement.minimal_moves import PlanOptions, plan_moves
 from klamm.placement.pools import ClusterPlacement, PartitionPlace, Pool, Pools, TopicRule
 
@@ -60,7 +60,7 @@ def test_the_leader_is_kept_and_the_follower_on_its_rack_goes() -> None:
 def test_two_on_a_rack_stay_when_there_are_fewer_racks_than_replicas() -> None:
     assert planned(place((1, 2, 3), racks="aabbccccc")) == []
     assert planned(place((1, 2, 9), racks="aabbccccc")) == [(1, 2, 3)]
-    disabled = PlanOptions(rack_mode=RackAwareMode.DISABLED)
+    disabled = PlanOptions(ignores_racks=True)
     assert planned(place((1, 2), racks="aabbccccc"), disabled) == []
 
 
