@@ -8,14 +8,16 @@ kafka.utils.CommandLineUtils.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.resources import files
-from typing import Final
+from typing import Final, TypeVar
 
 from klamm.cluster.errors import KlammError, UsageError
 from klamm.cluster.jvm.java_hash import string_hash
 from klamm.cluster.jvm.java_integer import parse_java_int
 from klamm.cluster.jvm.scala_sets import immutable_order
+
+T = TypeVar("T")
 
 VERSION_TEXT: Final = "2.8.2 (Commit:3146c6ff4a24cc24)"
 
@@ -54,15 +56,7 @@ class Options:
 
         Raises UncaughtException if the option was given more than once.
         """
-        values = self.texts(name)
-        if not values:
-            return None
-        if len(values) > 1:
-            raise UncaughtException(
-                "joptsimple.MultipleArgumentsForOptionException",
-                f"Found multiple arguments for option {name}, but you asked for only one",
-            )
-        return values[0]
+        return self.value(name, str)
 
     @property
     def names(self) -> list[str]:
@@ -79,23 +73,31 @@ class Options:
         Raises UncaughtException if a value is not a signed integer of ``bits`` bits, or if the
         option was given more than once.
         """
+        return self.value(name, lambda text: parse_java_int(text, bits))
+
+    def value(self, name: str, read: Callable[[str], T | None]) -> T | None:
+        """Return an option's value as ``read`` converts it, or None if the option is absent.
+
+        Raises UncaughtException if ``read`` returns None for a value, or if the option was given
+        more than once.
+        """
+        values: list[T] = []
         for text in self.texts(name):
-            if parse_java_int(text, bits) is None:
-                raise unreadable_argument(text, name)
-        only = self.text(name)
-        return None if only is None else parse_java_int(only, bits)
+            value = read(text)
+            if value is None:
+                raise UncaughtException(
+                    "joptsimple.OptionArgumentConversionException",
+                    f"Cannot parse argument '{text}' of option {name}",
+                )
+            values.append(value)
+        if len(values) > 1:
+            raise UncaughtException(
+                "joptsimple.MultipleArgumentsForOptionException",
+                f"Found multiple arguments for option {name}, but you asked for only one",
+            )
+        return values[0] if values else None
 
     # -- kafka.utils.CommandLineUtils
-
-    def end_with_help(self, args: Sequence[str], about: str) -> None:
-        """Raise UsageExit if --help or no argument is given, and VersionExit for --version.
-
-        ``about`` is the description of the tool, which precedes its usage.
-        """
-        if not args or self.has("help"):
-            raise UsageExit(about)
-        if self.has("version"):
-            raise VersionExit("")
 
     def require(self, *names: str) -> None:
         """Raise UsageExit if one of the options ``names`` is missing."""
@@ -112,10 +114,16 @@ class Options:
 
 
 class OptionParser:
-    """Parser of one tool's options; ``flags`` are the options that take no value."""
+    """Parser of one tool's options; ``flags`` are the options that take no value.
 
-    def __init__(self, tool: str, with_value: Collection[str], flags: Collection[str]) -> None:
+    ``about`` is the description of the tool, which precedes its usage.
+    """
+
+    def __init__(
+        self, tool: str, about: str, with_value: Collection[str], flags: Collection[str]
+    ) -> None:
         self._tool = tool
+        self._about = about
         self._with_value = frozenset(with_value)
         self._flags = frozenset(flags) | {"help", "version"}
 
@@ -125,7 +133,10 @@ class OptionParser:
         return (files("klamm.admin") / "texts" / f"{self._tool}.txt").read_text()
 
     def parse(self, args: Sequence[str]) -> Options:
-        """Parse a command line. Raises UncaughtException if joptsimple would throw an exception."""
+        """Parse a command line. Raises UncaughtException if joptsimple would throw an exception.
+
+        Also raises UsageExit if --help or no argument is given, and VersionExit for --version.
+        """
         given: list[tuple[str, str | None]] = []
         rest = list(args)
         while rest:
@@ -150,15 +161,12 @@ class OptionParser:
                     "joptsimple.OptionMissingRequiredArgumentException",
                     f"Option {name} requires an argument",
                 )
-        return Options(given)
-
-
-def unreadable_argument(text: str, name: str) -> UncaughtException:
-    """Return the exception for an option's value that cannot be converted."""
-    return UncaughtException(
-        "joptsimple.OptionArgumentConversionException",
-        f"Cannot parse argument '{text}' of option {name}",
-    )
+        options = Options(given)
+        if not args or options.has("help"):
+            raise UsageExit(self._about)
+        if options.has("version"):
+            raise VersionExit("")
+        return options
 
 
 def _option_hash(name: str) -> int:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PARSER: Final = OptionParser(
     "kafka-log-dirs",
+    "This tool helps to query log directory usage on the specified brokers.",
     with_value=("bootstrap-server", "command-config", "topic-list", "broker-list"),
     flags=("describe",),
 )
@@ -41,9 +42,6 @@ def run_log_dirs_command(args: Sequence[str], services: ToolServices) -> Command
     output = ToolOutput()
     try:
         options = PARSER.parse(args)
-        options.end_with_help(
-            args, "This tool helps to query log directory usage on the specified brokers."
-        )
         options.require("bootstrap-server", "describe")
         check_properties_file(options.text("command-config"))
         server = options.text("bootstrap-server") or ""

@@ -38,6 +38,8 @@ _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 
 PARSER: Final = OptionParser(
     "kafka-configs",
+    "This tool helps to manipulate and describe entity config for a topic, client, user, broker or "
+    "ip",
     with_value=(
         "zookeeper",
         "bootstrap-server",
@@ -62,11 +64,6 @@ class ConfigOptions:
 
     def __init__(self, args: Sequence[str]) -> None:
         self.options = PARSER.parse(args)
-        self.options.end_with_help(
-            args,
-            "This tool helps to manipulate and describe entity config for a topic, client, user, "
-            "broker or ip",
-        )
         _check(self)
 
     @property

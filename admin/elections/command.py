@@ -13,7 +13,6 @@ from klamm.admin.jopt import (
     UncaughtException,
     UsageExit,
     VersionExit,
-    unreadable_argument,
 )
 from klamm.admin.tool_json import decoding
 from klamm.admin.tool_output import ToolOutput, check_properties_file, read_file
@@ -23,6 +22,8 @@ from klamm.cluster.types import ElectionType, TopicPartition
 
 PARSER: Final = OptionParser(
     "kafka-leader-election",
+    "This tool attempts to elect a new leader for a set of topic partitions. The type of elections "
+    "supported are preferred replicas and unclean replicas.",
     with_value=(
         "bootstrap-server",
         "admin.config",
@@ -36,10 +37,6 @@ PARSER: Final = OptionParser(
 TIMEOUT_MS: Final = 30_000
 _REQUIRED: Final = ("election-type", "bootstrap-server")
 _ONE_OF: Final = ("topic", "all-topic-partitions", "path-to-json-file")
-_ABOUT: Final = (
-    "This tool attempts to elect a new leader for a set of topic partitions. The type of elections "
-    "supported are preferred replicas and unclean replicas."
-)
 
 
 def run_election_command(args: Sequence[str], services: ToolServices) -> CommandResult:
@@ -51,10 +48,12 @@ def run_election_command(args: Sequence[str], services: ToolServices) -> Command
     output = ToolOutput()
     try:
         options = PARSER.parse(args)
-        options.end_with_help(args, _ABOUT)
         with decoding():
             _check(options)
-        election_type = _election_type(options)
+        election_type = options.value(
+            "election-type", lambda word: ElectionType.__members__.get(word.upper())
+        )
+        assert election_type is not None
         partitions = _partitions(options)
         check_properties_file(options.text("admin.config"))
         server = options.text("bootstrap-server") or ""
@@ -83,13 +82,6 @@ def _check(options: Options) -> None:
         raise AdminCommandFailed("Missing required option(s): partition")
     if options.has("partition") and not options.has("topic"):
         raise AdminCommandFailed("Option partition is only allowed if topic is used")
-
-
-def _election_type(options: Options) -> ElectionType:
-    for word in options.texts("election-type"):
-        if word.upper() not in ElectionType.__members__:
-            raise unreadable_argument(word, "election-type")
-    return ElectionType[(options.text("election-type") or "").upper()]
 
 
 def _partitions(options: Options) -> list[TopicPartition] | None:

@@ -43,6 +43,8 @@ from klamm.zk.znodes import TopicPartitionsZNode
 
 PARSER: Final = OptionParser(
     "kafka-preferred-replica-election",
+    "This tool helps to causes leadership for each partition to be transferred back to the "
+    "'preferred replica', it can be used to balance leadership among the servers.",
     with_value=("path-to-json-file", "zookeeper", "bootstrap-server", "admin.config"),
     flags=(),
 )
@@ -50,10 +52,6 @@ TIMEOUT_MS: Final = 60_000
 _SMALL_SET: Final = 4
 _DEPRECATED: Final = (
     "This tool is deprecated. Please use kafka-leader-election tool. Tracking issue: KAFKA-8405"
-)
-_ABOUT: Final = (
-    "This tool helps to causes leadership for each partition to be transferred back to the "
-    "'preferred replica', it can be used to balance leadership among the servers."
 )
 _TEXTS: Final = ElectionTexts(
     succeeded="Successfully completed preferred leader election for partitions",
@@ -73,7 +71,7 @@ def run_preferred_election_command(args: Sequence[str], services: ToolServices) 
     output.println(_DEPRECATED)
     try:
         options = PARSER.parse(args)
-        _check(args, options)
+        _check(options)
         file = options.text("path-to-json-file")
         partitions = None if file is None else _read(file)
         check_properties_file(options.text("admin.config"))
@@ -91,14 +89,12 @@ def run_preferred_election_command(args: Sequence[str], services: ToolServices) 
         return elect_leaders(admin, ElectionType.PREFERRED, partitions, TIMEOUT_MS, _TEXTS, output)
 
 
-def _check(args: Sequence[str], options: Options) -> None:
-    is_lonely = options.has("admin.config") and not options.has("bootstrap-server")
-    if is_lonely and not options.has("help") and not options.has("version"):
+def _check(options: Options) -> None:
+    if options.has("admin.config") and not options.has("bootstrap-server"):
         raise UncaughtException(
             "joptsimple.UnavailableOptionException",
             "Option(s) [admin.config] are unavailable given other options on the command line",
         )
-    options.end_with_help(args, _ABOUT)
     if options.has("bootstrap-server") == options.has("zookeeper"):
         raise UsageExit("Exactly one of '[bootstrap-server]' or '[zookeeper]' must be provided")
 

@@ -53,6 +53,7 @@ _DEFAULTS: Final = {"throttle": -1, "replica-alter-log-dirs-throttle": -1, "time
 
 PARSER: Final = OptionParser(
     "kafka-reassign-partitions",
+    "This tool helps to move topic partitions between replicas.",
     with_value=(
         "bootstrap-server",
         "command-config",
@@ -74,9 +75,6 @@ class ReassignOptions:
 
     def __init__(self, args: Sequence[str]) -> None:
         self.options = PARSER.parse(args)
-        self.options.end_with_help(
-            args, "This tool helps to move topic partitions between replicas."
-        )
         self.action = _action(self.options)
         _check(self.options, self.action)
 

@@ -24,10 +24,12 @@ _REPORTS: Final = (
     "at-min-isr-partitions",
     "unavailable-partitions",
 )
+_ABOUT: Final = ", delete, describe, or change a topic."
 _OVERRIDES: Final = "topics-with-overrides"
 
 PARSER: Final = OptionParser(
     "kafka-topics",
+    f"This tool helps to create{_ABOUT}",
     with_value=(
         "bootstrap-server",
         "command-config",
@@ -59,8 +61,10 @@ class TopicCommandOptions:
     """
 
     def __init__(self, args: Sequence[str]) -> None:
+        if not args:
+            raise UsageExit(f"Create{_ABOUT}")
         self.options = PARSER.parse(args)
-        self._check(args)
+        self._check()
 
     @property
     def action(self) -> str:
@@ -111,10 +115,8 @@ class TopicCommandOptions:
                 "java.lang.RuntimeException", f"{pattern} is an invalid regex."
             ) from error
 
-    def _check(self, args: Sequence[str]) -> None:
+    def _check(self) -> None:
         options = self.options
-        about = "This tool helps to create" if args else "Create"
-        options.end_with_help(args, f"{about}, delete, describe, or change a topic.")
         if sum(map(options.has, _ACTIONS)) != 1:
             raise UsageExit(
                 "Command must include exactly one action: "

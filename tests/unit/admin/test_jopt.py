@@ -7,7 +7,7 @@ import pytest
 from klamm.admin.jopt import OptionParser, UncaughtException, UsageExit
 from klamm.cluster.errors import UsageError
 
-PARSER = OptionParser("topics", ("n", "topic"), ("list", "force"))
+PARSER = OptionParser("topics", "about", ("n", "topic"), ("list", "force"))
 
 
 @pytest.mark.parametrize(

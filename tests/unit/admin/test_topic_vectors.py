@@ -93,7 +93,8 @@ def test_describe(case: Case) -> None:
         assert partition.is_at_min_isr is case["at_min_isr"]
         assert partition.is_unavailable(case["live_brokers"]) is case["unavailable"]
         for flag, printed in case["printed_with"].items():
-            shown = DescribeFilter(PARSER.parse([flag] if flag else []), case["live_brokers"])
+            options = PARSER.parse(["--describe", *([flag] if flag else [])])
+            shown = DescribeFilter(options, case["live_brokers"])
             assert shown.shows(partition) is printed, flag
         return
     count = case["num_partitions"]
