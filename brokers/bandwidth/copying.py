@@ -16,7 +16,6 @@ import msgspec
 
 from klamm.brokers.bandwidth.model import (
     UNLIMITED,
-    Completed,
     Flow,
     FluidModel,
     Resource,
@@ -116,7 +115,7 @@ class Copying:
         self._send = send
         self._give = give
         self._reaches_broker = reaches
-        self._model = FluidModel[CopyId](now_ms=clock.monotonic_ms())
+        self._model = FluidModel[CopyId](clock.monotonic_ms())
         self._capacities: dict[Resource, int] = {}
         self._traffic: dict[tuple[int, TopicPartition], Mapping[Resource, int]] = {}
         self._taken: dict[Resource, int] = {}
@@ -248,7 +247,7 @@ class Copying:
         return True
 
     def change(self, flow: Flow[CopyId]) -> None:
-        """Replace the path and the demand of the copy with the same id, if it is in progress."""
+        """Replace the path of the copy with the same id, if it is in progress."""
         self._advance()
         if flow.id in self._copies:
             self._model.change(flow)
@@ -359,15 +358,11 @@ class Copying:
         ]
 
     def _advance(self) -> None:
-        for completed in self._model.advance(self._clock.monotonic_ms()):
-            self._complete(completed)
-
-    def _complete(self, completed: Completed[CopyId]) -> None:
-        copy_id = completed.flow_id
-        known = self._copies.pop(copy_id)
-        if isinstance(copy_id, ReplicaCopy) and known.answer is not None:
-            self._send(_message(copy_id, known.answer))
-        self._notify(Arrived(copy_id, known.size_bytes))
+        for copy_id in self._model.advance(self._clock.monotonic_ms()):
+            known = self._copies.pop(copy_id)
+            if isinstance(copy_id, ReplicaCopy) and known.answer is not None:
+                self._send(_message(copy_id, known.answer))
+            self._notify(Arrived(copy_id, known.size_bytes))
 
     def _remove(self, copy_id: CopyId) -> int:
         """Remove a copy; return the number of bytes that it has transferred."""

@@ -16,18 +16,17 @@ real.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Generic, NamedTuple, TypeVar
 
 
 def max_min_fair(
-    paths: Mapping[int, Sequence[int]], demands: Mapping[int, int], capacities: Mapping[int, int]
+    paths: Mapping[int, Sequence[int]], capacities: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return the max-min fair rate of each flow. No rate exceeds the flow's demand.
+    """Return the max-min fair rate of each flow that uses a link.
 
     ``paths`` lists the links (shared resources) that each flow uses; a link may be listed twice.
     Rates are rounded down, so less than one unit per flow may remain unused on a link. If two links
@@ -46,27 +45,20 @@ def max_min_fair(
     ]
     heapify(shares)
     rates: dict[int, int] = {}
-
-    def fix_rate(flow: int, rate: int) -> None:
-        rates[flow] = rate
-        for link in paths[flow]:
-            free[link] -= rate
-            rising[link] -= 1
-
-    for flow in sorted(demands, key=demands.__getitem__):
+    while shares:
         # A share in the heap is never too large, because fixing smaller rates makes shares grow.
-        while flow not in rates and shares and shares[0][0] < demands[flow]:
-            share, position, link = shares[0]
-            if not rising[link]:
-                heappop(shares)
-            elif (current := free[link] // rising[link]) > share:
-                heapreplace(shares, (current, position, link))
-            else:
-                for member in members[link]:
-                    if member not in rates:
-                        fix_rate(member, share)
-        if flow not in rates:
-            fix_rate(flow, demands[flow])
+        share, position, link = shares[0]
+        if not rising[link]:
+            heappop(shares)
+        elif (current := free[link] // rising[link]) > share:
+            heapreplace(shares, (current, position, link))
+        else:
+            for flow in members[link]:
+                if flow not in rates:
+                    rates[flow] = share
+                    for used in paths[flow]:
+                        free[used] -= share
+                        rising[used] -= 1
     return rates
 
 
@@ -74,12 +66,12 @@ UNLIMITED: Final = 2**63 - 1
 """Kafka's default rate of a throttle, in bytes per second; it is too large to limit anything."""
 
 _US_PER_MS: Final = 1000
-_PARTS_PER_US: Final = math.lcm(*range(1, 21))
+PARTS_PER_US: Final = math.lcm(*range(1, 21))
 """One byte per second, in the model's unit of rate (parts per microsecond).
 
 It is divisible by each number from 1 to 20, so that up to 20 flows can share it without rounding.
 """
-_PARTS_PER_BYTE: Final = _PARTS_PER_US * 1_000_000
+_PARTS_PER_BYTE: Final = PARTS_PER_US * 1_000_000
 _SPARE_ENDS: Final = 64
 
 Id = TypeVar("Id", bound=Hashable)
@@ -109,35 +101,14 @@ class Flow(Generic[Id]):
     """A transfer of bytes through resources.
 
     - ``resources``: the path of the flow. A resource that is listed twice is used twice.
-    - ``demand_bytes_per_s``: maximum rate of the flow.
     - ``counted_by``: resources that count the flow against their capacity, but do not limit the
-      flow. Each of them reserves the flow's maximum rate: the demand, or the smallest capacity on
-      the path if that is less. Other flows share the rest of the capacity.
+      flow. Each of them reserves the flow's maximum rate: the smallest capacity on the path. Other
+      flows share the rest of the capacity.
     """
 
     id: Id
     resources: tuple[Resource, ...]
-    demand_bytes_per_s: int = UNLIMITED
     counted_by: tuple[Resource, ...] = ()
-
-
-class Completed(NamedTuple, Generic[Id]):
-    """A flow that has transferred all its bytes."""
-
-    flow_id: Id
-    at_ms: float
-    carried_bytes: int
-
-
-def rates(flows: Iterable[Flow[Id]], capacities: Mapping[Resource, int]) -> dict[Id, Fraction]:
-    """Return the rate of each flow in bytes per second, in the order of the flows.
-
-    ``capacities`` are in bytes per second; a resource without a capacity is unlimited.
-    """
-    model = FluidModel[Id](capacities)
-    for flow in flows:
-        model.add(flow)
-    return model.rates()
 
 
 @dataclass(slots=True)
@@ -158,7 +129,7 @@ class _Link:
 class _Stream(Generic[Id]):
     """State of a flow at the time ``since_us``. Links are identified by their numbers.
 
-    - ``left``: amount still to be transferred, in parts of a byte; None if the flow is unbounded.
+    - ``size``: amount to be transferred in all, in parts of a byte.
     - ``carried``: amount that has been transferred, in parts of a byte.
     - ``rate``: current rate, in parts of a byte per microsecond.
     - ``end_us``: when the flow completes; None if it never completes at its current rate.
@@ -167,7 +138,7 @@ class _Stream(Generic[Id]):
     """
 
     flow: Flow[Id]
-    left: int | None
+    size: int
     since_us: int
     path: tuple[int, ...] = ()
     limits: tuple[int, ...] = ()
@@ -179,21 +150,18 @@ class _Stream(Generic[Id]):
     def carried_at(self, now_us: int) -> int:
         return self.carried + self.rate * (now_us - self.since_us)
 
-    def left_at(self, now_us: int) -> int | None:
-        return None if self.left is None else self.left - self.rate * (now_us - self.since_us)
-
     def advance(self, now_us: int) -> None:
-        self.left, self.carried = self.left_at(now_us), self.carried_at(now_us)
-        self.since_us = now_us
+        self.carried, self.since_us = self.carried_at(now_us), now_us
 
     def end(self) -> int | None:
         """Return the time, in microseconds, at which the flow completes at its current rate.
 
         Return None if it never completes.
         """
-        if self.left is None or (self.left and not self.rate):
+        left = self.size - self.carried
+        if left and not self.rate:
             return None
-        return self.since_us + (-(-self.left // self.rate) if self.left else 0)
+        return self.since_us + (-(-left // self.rate) if left else 0)
 
 
 class FluidModel(Generic[Id]):
@@ -204,7 +172,7 @@ class FluidModel(Generic[Id]):
     time. A deep copy behaves exactly like the original.
     """
 
-    def __init__(self, capacities: Mapping[Resource, int] | None = None, now_ms: float = 0) -> None:
+    def __init__(self, now_ms: float) -> None:
         self._now_us = _microseconds(now_ms)
         self._links: list[_Link] = []
         self._link_numbers: dict[Resource, int] = {}
@@ -215,8 +183,6 @@ class FluidModel(Generic[Id]):
         """Heap of (end_us, stream number). Outdated entries are skipped."""
         self._changed_links: dict[int, None] = {}
         self._changed_streams: dict[int, None] = {}
-        for resource, bytes_per_s in (capacities or {}).items():
-            self.set_capacity(resource, bytes_per_s)
 
     # -- changes
 
@@ -231,18 +197,17 @@ class FluidModel(Generic[Id]):
             for stream in link.streams:
                 self._find_limits(self._streams[stream])
 
-    def add(self, flow: Flow[Id], size_bytes: int | None = None) -> None:
-        """Start a flow. If ``size_bytes`` is None, the flow continues until it is removed."""
+    def add(self, flow: Flow[Id], size_bytes: int) -> None:
+        """Start a flow."""
         assert flow.id not in self._stream_numbers, f"flow {flow.id} already exists"
-        assert size_bytes is None or size_bytes >= 0, f"flow {flow.id}: negative size {size_bytes}"
-        left = None if size_bytes is None else size_bytes * _PARTS_PER_BYTE
+        assert size_bytes >= 0, f"flow {flow.id}: negative size {size_bytes}"
         number = self._stream_numbers[flow.id] = self._next_number
         self._next_number += 1
-        self._streams[number] = _Stream(flow, left, self._now_us)
+        self._streams[number] = _Stream(flow, size_bytes * _PARTS_PER_BYTE, self._now_us)
         self._attach(number)
 
     def change(self, flow: Flow[Id]) -> None:
-        """Replace the path and the demand of the flow with the same id."""
+        """Replace the path of the flow with the same id."""
         number = self._stream_numbers[flow.id]
         stream = self._streams[number]
         stream.advance(self._now_us)
@@ -258,23 +223,18 @@ class FluidModel(Generic[Id]):
 
     # -- time
 
-    @property
-    def now_ms(self) -> float:
-        """Time of the last ``advance``, in milliseconds."""
-        return self._now_us / _US_PER_MS
-
-    def advance(self, now_ms: float) -> list[Completed[Id]]:
-        """Advance the time; return the flows that completed since the last call.
+    def advance(self, now_ms: float) -> list[Id]:
+        """Advance the time; return the ids of the flows that completed since the last call.
 
         The flows are sorted by completion time and then by age. Bandwidth released by a completed
         flow is available from the time of its completion, not only from ``now_ms``.
         """
         now_us = _microseconds(now_ms)
-        assert now_us >= self._now_us, f"time went backwards from {self.now_ms} to {now_ms} ms"
+        assert now_us >= self._now_us, f"time went backwards from {self._now_us} to {now_us} us"
         completed = []
         while (end_us := self._next_end()) is not None and end_us <= now_us:
             self._now_us = end_us
-            completed.append(self._complete(heappop(self._ends)[1]))
+            completed.append(self._drop(heappop(self._ends)[1]))
         self._now_us = now_us
         return completed
 
@@ -286,35 +246,12 @@ class FluidModel(Generic[Id]):
         end_us = self._next_end()
         return None if end_us is None else end_us / _US_PER_MS
 
-    # -- queries
-
-    def __contains__(self, flow_id: Id) -> bool:
-        return flow_id in self._stream_numbers
-
-    def __len__(self) -> int:
-        return len(self._streams)
-
-    def rates(self) -> dict[Id, Fraction]:
-        """Return the current rate of each flow in bytes per second, oldest flow first."""
-        self._recompute()
-        return {s.flow.id: Fraction(s.rate, _PARTS_PER_US) for s in self._streams.values()}
-
     def carried_bytes(self, flow_id: Id) -> int:
         """Return the number of whole bytes that a flow has transferred so far."""
-        return self._stream(flow_id).carried_at(self._now_us) // _PARTS_PER_BYTE
-
-    def left_bytes(self, flow_id: Id) -> int | None:
-        """Return the number of bytes still to be transferred, rounded up.
-
-        Return None if the flow is unbounded.
-        """
-        left = self._stream(flow_id).left_at(self._now_us)
-        return None if left is None else -(-left // _PARTS_PER_BYTE)
+        stream = self._streams[self._stream_numbers[flow_id]]
+        return stream.carried_at(self._now_us) // _PARTS_PER_BYTE
 
     # -- streams and links
-
-    def _stream(self, flow_id: Id) -> _Stream[Id]:
-        return self._streams[self._stream_numbers[flow_id]]
 
     def _link(self, resource: Resource) -> int:
         number = self._link_numbers.get(resource)
@@ -346,18 +283,12 @@ class FluidModel(Generic[Id]):
             self._links[link].counted.pop(number, None)
         self._changed_links |= dict.fromkeys(stream.limits + stream.counted_by)
 
-    def _drop(self, number: int) -> None:
+    def _drop(self, number: int) -> Id:
         self._detach(number)
         self._changed_streams.pop(number, None)
-        del self._stream_numbers[self._streams.pop(number).flow.id]
-
-    def _complete(self, number: int) -> Completed[Id]:
-        stream = self._streams[number]
-        stream.advance(self._now_us)
-        # The flow ended within the last microsecond: bytes beyond its size were not transferred.
-        arrived = stream.carried + (stream.left or 0)
-        self._drop(number)
-        return Completed(stream.flow.id, self.now_ms, arrived // _PARTS_PER_BYTE)
+        flow_id = self._streams.pop(number).flow.id
+        del self._stream_numbers[flow_id]
+        return flow_id
 
     def _next_end(self) -> int | None:
         self._recompute()
@@ -379,16 +310,16 @@ class FluidModel(Generic[Id]):
         links = {link: self._links[link].name for path in paths.values() for link in path}
         new_rates = max_min_fair(
             paths,
-            {n: s.flow.demand_bytes_per_s * _PARTS_PER_US for n, s in streams.items()},
             {
-                link: self._room(link) * _PARTS_PER_US
+                link: self._room(link) * PARTS_PER_US
                 for link in sorted(links, key=links.__getitem__)
             },
         )
         for number, stream in streams.items():
-            if stream.rate != new_rates[number]:
+            rate = new_rates.get(number, UNLIMITED * PARTS_PER_US)
+            if stream.rate != rate:
                 stream.advance(self._now_us)
-                stream.rate = new_rates[number]
+                stream.rate = rate
             end_us = stream.end()
             if end_us != stream.end_us:
                 stream.end_us = end_us
@@ -430,8 +361,8 @@ class FluidModel(Generic[Id]):
         return max(0, link.capacity_bytes_per_s - counted)
 
     def _bound(self, stream: _Stream[Id]) -> int:
-        capacities = [self._links[link].capacity_bytes_per_s for link in stream.path]
-        return min([stream.flow.demand_bytes_per_s, *capacities])
+        capacities = (self._links[link].capacity_bytes_per_s for link in stream.path)
+        return min(capacities, default=UNLIMITED)
 
 
 def _microseconds(now_ms: float) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from klamm.brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind, rates
+from klamm.brokers.bandwidth.model import UNLIMITED, Resource, ResourceKind
 from klamm.brokers.bandwidth.replication_quotas import (
     LogPlace,
     constant_traffic,
@@ -15,6 +15,7 @@ from klamm.brokers.bandwidth.replication_quotas import (
     throttles,
 )
 from klamm.cluster.errors import InvalidConfig
+from tests.bandwidth import rates
 
 MB = 1_000_000
 ONE, TWO, THREE = (LogPlace(broker_id, "a") for broker_id in (1, 2, 3))
@@ -77,23 +78,22 @@ def test_replicas_in_sync_are_counted_and_not_held_back(side: str) -> None:
     source, other = (ONE, TWO) if leads else (TWO, ONE)
     config = {LEADER if leads else FOLLOWER: str(10 * MB)}
     flows = [
-        replace(
-            replication_flow(
-                name,
-                source,
-                other,
-                leader_throttled=leads,
-                follower_throttled=not leads,
-                in_isr=leads and in_sync,
-                caught_up=not leads and in_sync,
-            ),
-            demand_bytes_per_s=demand,
+        replication_flow(
+            name,
+            source,
+            other,
+            leader_throttled=leads,
+            follower_throttled=not leads,
+            in_isr=leads and in_sync,
+            caught_up=not leads and in_sync,
         )
-        for name, in_sync, demand in (("in sync", True, 7 * MB), ("new", False, UNLIMITED))
+        for name, in_sync in (("in sync", True), ("new", False))
     ]
-    capacities = NETWORK | throttles(1, config)
-    assert rates(flows, capacities) == {"in sync": 7 * MB, "new": 3 * MB}
-    assert rates(flows, NETWORK | throttles(1, dict.fromkeys(config, "5"))) == {
+    slow = Resource(ResourceKind.NETWORK_IN, 9)
+    flows[0] = replace(flows[0], resources=(*flows[0].resources, slow))
+    capacities = NETWORK | {slow: 7 * MB}
+    assert rates(flows, capacities | throttles(1, config)) == {"in sync": 7 * MB, "new": 3 * MB}
+    assert rates(flows, capacities | throttles(1, dict.fromkeys(config, "5"))) == {
         "in sync": 7 * MB,
         "new": 0,
     }
