@@ -1,9 +1,8 @@
 """The leader epochs of a log, each with its start offset.
 
 The entries are sorted by epoch and by start offset. An epoch ends where the next epoch starts. The
-latest epoch ends at the log end, which is an argument. In-memory logs use the pure functions, which
-return new entries. Logs on disk use ``LeaderEpochFileCache``, which also writes the entries to a
-file. Mirrors kafka.server.epoch.LeaderEpochFileCache.
+latest epoch ends at the log end, which is an argument. The functions are pure and return new
+entries; logs on disk also write these to a file. Mirrors kafka.server.epoch.LeaderEpochFileCache.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import lru_cache
 from operator import itemgetter
-from pathlib import Path
 from typing import Final
 
-from klamm.brokers.logs.checkpoints import EpochEntry, write_epochs
-from klamm.brokers.storage.disk import LOCAL_DISK, Disk
+from klamm.brokers.logs.checkpoints import EpochEntry
 from klamm.cluster.records import UNDEFINED_EPOCH_END, EpochEndOffset
 from klamm.cluster.types import NO_EPOCH
 
@@ -93,49 +90,3 @@ def truncate_from_start(entries: EpochEntries, start_offset: int) -> EpochEntrie
         return entries
     first = EpochEntry(entries[dropped - 1].epoch, start_offset)
     return (first, *entries[dropped:]) if dropped < len(entries) else _only(first)
-
-
-class LeaderEpochFileCache:
-    """The epoch entries of a log, written to leader-epoch-checkpoint whenever they change.
-
-    Raises LogStorageError if the file cannot be written.
-    """
-
-    __slots__ = ("_disk", "_entries", "_path")
-
-    def __init__(self, path: Path, entries: EpochEntries = (), disk: Disk = LOCAL_DISK) -> None:
-        """Create a cache of ``entries``, which the file at ``path`` already contains."""
-        self._path = path
-        self._disk = disk
-        self._entries = entries
-
-    @property
-    def latest_epoch(self) -> int | None:
-        """The latest epoch, or None if there are no entries."""
-        return latest_epoch(self._entries)
-
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that ``epoch`` starts at ``start_offset``."""
-        self.replace(assign(self._entries, epoch, start_offset))
-
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Return the largest epoch up to ``epoch``, and its end offset."""
-        return end_offset_for(self._entries, epoch, log_end_offset)
-
-    def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that start at ``end_offset`` or later."""
-        self.replace(truncate_from_end(self._entries, end_offset))
-
-    def truncate_from_start(self, start_offset: int) -> None:
-        """Remove epochs that end at or before ``start_offset``, because they have no records."""
-        self.replace(truncate_from_start(self._entries, start_offset))
-
-    def move_to(self, path: Path) -> None:
-        """Use a new path for the file, after the log's folder was renamed."""
-        self._path = path
-
-    def replace(self, entries: EpochEntries) -> None:
-        """Replace the entries, in memory and in the file."""
-        if entries != self._entries:
-            self._entries = entries
-            write_epochs(self._path, entries, self._disk)

@@ -14,11 +14,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from klamm.brokers.logs import leader_epoch_cache
 from klamm.brokers.logs.batch_file import OFFSET_DELTA_MAX
 from klamm.brokers.logs.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     read_topic_id,
+    write_epochs,
     write_topic_id,
 )
 from klamm.brokers.logs.errors import (
@@ -28,7 +30,7 @@ from klamm.brokers.logs.errors import (
     storage_errors,
 )
 from klamm.brokers.logs.intervals import add_batch
-from klamm.brokers.logs.leader_epoch_cache import LeaderEpochFileCache
+from klamm.brokers.logs.leader_epoch_cache import EpochEntries
 from klamm.brokers.logs.log_config import DEFAULT_LOG_CONFIG, LogConfig
 from klamm.brokers.logs.log_inspection import inspect
 from klamm.brokers.logs.record_batch import BatchHeader, place
@@ -119,9 +121,8 @@ class SegmentLog:
         is_flushed = known.is_clean and not self.repairs
         point = self.log_end_offset if is_flushed else known.recovery_point or 0
         self.recovery_point = max(self.log_start_offset, point)
-        recorded = loaded.recorded_epochs
-        self._epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, recorded, disk)
-        self._epochs.replace(loaded.epochs)
+        self._epochs = loaded.recorded_epochs
+        self._set_epochs(loaded.epochs)
         self._producers = loaded.producers
 
     @property
@@ -132,7 +133,7 @@ class SegmentLog:
     @property
     def latest_epoch(self) -> int | None:
         """The latest leader epoch, even if it has no records; None before the first epoch."""
-        return self._epochs.latest_epoch
+        return leader_epoch_cache.latest_epoch(self._epochs)
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
@@ -196,11 +197,11 @@ class SegmentLog:
 
     def start_epoch(self, leader_epoch: int) -> None:
         """Record that a new leader epoch starts at the log end (see ReplicaLog)."""
-        self._epochs.assign(leader_epoch, self.log_end_offset)
+        self._assign_epoch(leader_epoch, self.log_end_offset)
 
     def end_offset_for(self, leader_epoch: int) -> EpochEndOffset:
         """Return the largest epoch up to ``leader_epoch`` and its end offset (see ReplicaLog)."""
-        return self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
+        return leader_epoch_cache.end_offset_for(self._epochs, leader_epoch, self.log_end_offset)
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
         """Return the first record with a timestamp of at least ``timestamp_ms`` (see ReplicaLog).
@@ -236,7 +237,7 @@ class SegmentLog:
         """
         assert offset >= 0, f"cannot truncate {self.name} to {offset}"
         if offset >= self.log_end_offset:
-            self._epochs.truncate_from_end(self.log_end_offset)
+            self._truncate_epochs(self.log_end_offset)
             return 0
         before = self.log_end_offset
         if offset < self._segments[0].base_offset:
@@ -255,7 +256,7 @@ class SegmentLog:
         """Remove all records, and delete their files immediately (see ReplicaLog)."""
         flushed_end = min(self.recovery_point, offset)
         self._lower_to(0)  # a crash may leave no file at all
-        self._epochs.replace(())
+        self._set_epochs(())
         with self._storage_errors("truncating the entire log for {}"):
             for segment in reversed(self._segments):
                 segment.delete()
@@ -276,7 +277,7 @@ class SegmentLog:
             return False
         self.log_start_offset = offset
         self.recovery_point = max(self.recovery_point, offset)
-        self._epochs.truncate_from_start(offset)
+        self._set_epochs(leader_epoch_cache.truncate_from_start(self._epochs, offset))
         return True
 
     def delete_old(self, now_ms: int, high_watermark: int) -> Deleted:
@@ -325,9 +326,20 @@ class SegmentLog:
             target = self.directory.with_name(name)
             self._disk.rename(self.directory, target)
         self.directory = target
-        self._epochs.move_to(target / LEADER_EPOCH_CHECKPOINT)
         for segment in [*self._segments, *(segment for _, segment in self._marked)]:
             segment.move_to(str(target))
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        self._set_epochs(leader_epoch_cache.assign(self._epochs, epoch, start_offset))
+
+    def _truncate_epochs(self, end_offset: int) -> None:
+        self._set_epochs(leader_epoch_cache.truncate_from_end(self._epochs, end_offset))
+
+    def _set_epochs(self, entries: EpochEntries) -> None:
+        """Replace the leader epochs, in memory and in leader-epoch-checkpoint."""
+        if entries != self._epochs:
+            self._epochs = entries
+            write_epochs(self.directory / LEADER_EPOCH_CHECKPOINT, entries, self._disk)
 
     @property
     def _active(self) -> LogSegment:
@@ -351,7 +363,7 @@ class SegmentLog:
             )
         # If the append fails, an epoch without records is left, which is harmless.
         for header in headers:
-            self._epochs.assign(header.leader_epoch, header.base_offset)
+            self._assign_epoch(header.leader_epoch, header.base_offset)
         with self._storage_errors("appending records to {}"):
             if self._should_roll(len(records), headers):
                 self._roll()
@@ -422,7 +434,7 @@ class SegmentLog:
         """Update offsets, leader epochs and the producer state after a truncation."""
         self.log_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
-        self._epochs.truncate_from_end(end_offset)
+        self._truncate_epochs(end_offset)
         if any(batch.last_offset >= end_offset for batch in self._producers):
             with self._storage_errors("loading {}"):
                 self._producers = inspect(self._segments, has_gaps=True).producers

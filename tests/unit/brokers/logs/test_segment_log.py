@@ -370,11 +370,19 @@ def test_a_renamed_log_goes_on(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t-0." + "0" * 32 + "-delete"]
     assert log.truncate_to(1) == 1
     append(log, b"c", epoch=2)
+    assert (log.directory / LEADER_EPOCH_CHECKPOINT).read_text() == "0\n2\n0 0\n2 1\n"
     log.config = LogConfig(retention_bytes=0, file_delete_delay_ms=100)
     assert log.delete_old(NOW_MS, 2)[0] == 1
     log.rename_dir("t-0")
     log.delete_old(NOW_MS + 100, 2)
     assert [name for name in files(log) if name.endswith(".deleted")] == []
+
+
+def test_an_epoch_that_cannot_be_written_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.directory.rename(tmp_path / "moved away")
+    with pytest.raises(LogStorageError, match=str(log.directory / LEADER_EPOCH_CHECKPOINT)):
+        log.start_epoch(1)
 
 
 def test_no_file_stays_open(tmp_path: Path) -> None:
