@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from klamm.brokers.groups.group_records import StoredGroup, StoredMember
 from klamm.cluster.api_errors import Errors
 from klamm.cluster.group_requests import (
     CommittedOffset,
@@ -97,54 +96,6 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         self.new_member_added = False
         self.is_initial_join = False
-
-    @classmethod
-    def load(cls, group_id: str, stored: StoredGroup) -> Group:
-        """Return a group as it was stored: Stable, or Empty if it has no members."""
-        group = cls(group_id, stored.timestamp_ms)
-        group.state = GroupState.STABLE if stored.members else GroupState.EMPTY
-        group.generation_id = stored.generation_id
-        group.protocol_type = stored.protocol_type or None
-        group.protocol_name = stored.protocol
-        group.leader = stored.leader
-        for one in stored.members:
-            group.add(
-                Member(
-                    one.member_id,
-                    one.group_instance_id,
-                    one.client_id,
-                    one.client_host,
-                    one.rebalance_timeout_ms,
-                    one.session_timeout_ms,
-                    (Protocol(stored.protocol or "", one.subscription),),
-                    one.assignment,
-                )
-            )
-        group.compute_subscribed_topics()
-        return group
-
-    def stored(self) -> StoredGroup:
-        """Return the group's metadata, with the assignments of the members."""
-        return StoredGroup(
-            self.protocol_type or "",
-            self.generation_id,
-            self.protocol_name,
-            self.leader,
-            self.state_timestamp_ms,
-            tuple(
-                StoredMember(
-                    one.member_id,
-                    one.group_instance_id,
-                    one.client_id,
-                    one.client_host,
-                    one.rebalance_timeout_ms,
-                    one.session_timeout_ms,
-                    one.metadata(self.protocol_name),
-                    one.assignment,
-                )
-                for one in self.members.values()
-            ),
-        )
 
     def transition_to(self, state: GroupState, wall_ms: int) -> None:
         """Enter a state."""

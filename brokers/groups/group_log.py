@@ -13,7 +13,6 @@ from typing import Final
 
 from klamm.brokers.groups.group import Group
 from klamm.brokers.groups.group_records import (
-    GroupKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -132,14 +131,13 @@ def _apply(
     groups: dict[str, Group],
     offsets: dict[str, dict[TopicPartition, CommittedOffset]],
 ) -> None:
-    decoded = decode_key(key)
-    if isinstance(decoded, GroupKey):
-        groups.pop(decoded.group_id, None)
+    group_id, tp = decode_key(key)
+    if tp is None:
+        groups.pop(group_id, None)
         if value is not None:
-            stored = decode_group_value(value)
-            groups[decoded.group_id] = Group.load(decoded.group_id, stored)
+            groups[group_id] = decode_group_value(group_id, value)
         return
-    found = offsets.setdefault(decoded.group_id, {})
-    found.pop(decoded.topic_partition, None)
+    found = offsets.setdefault(group_id, {})
+    found.pop(tp, None)
     if value is not None:
-        found[decoded.topic_partition] = decode_offset_value(value)
+        found[tp] = decode_offset_value(value)

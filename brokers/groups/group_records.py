@@ -11,10 +11,9 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-import msgspec
-
+from klamm.brokers.groups.group import Group, GroupState, Member
 from klamm.brokers.logs.errors import CorruptRecord
-from klamm.cluster.group_requests import CommittedOffset
+from klamm.cluster.group_requests import CommittedOffset, Protocol
 from klamm.cluster.records import NO_TIMESTAMP
 from klamm.cluster.types import NO_EPOCH, TopicPartition
 
@@ -25,41 +24,11 @@ _EXPIRING_VALUE: Final = 1
 _FORMATS: Final = {"h": 2, "i": 4, "q": 8}
 
 
-class OffsetKey(NamedTuple):
-    """Key of an offset commit."""
+class RecordKey(NamedTuple):
+    """Key of an offset commit, or, without ``topic_partition``, of a group's metadata."""
 
     group_id: str
-    topic_partition: TopicPartition
-
-
-class GroupKey(NamedTuple):
-    """Key of a group's metadata."""
-
-    group_id: str
-
-
-class StoredMember(msgspec.Struct, frozen=True):
-    """A member in a group's metadata."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    subscription: bytes
-    assignment: bytes
-
-
-class StoredGroup(msgspec.Struct, frozen=True):
-    """A group's metadata. ``timestamp_ms`` is -1 before version 2."""
-
-    protocol_type: str
-    generation_id: int
-    protocol: str | None
-    leader: str | None
-    timestamp_ms: int
-    members: tuple[StoredMember, ...]
+    topic_partition: TopicPartition | None = None
 
 
 def _string(text: str | None) -> bytes:
@@ -93,18 +62,19 @@ def offset_value(committed: CommittedOffset) -> bytes:
     return value + _string(committed.metadata) + struct.pack(">q", committed.timestamp_ms)
 
 
-def group_value(group: StoredGroup) -> bytes:
-    """Encode a group's metadata (version 3)."""
+def group_value(group: Group) -> bytes:
+    """Encode a group's metadata (version 3), with the assignments of the members."""
+    name = group.protocol_name
     parts = [
-        struct.pack(">h", _VALUE) + _string(group.protocol_type),
-        struct.pack(">i", group.generation_id) + _string(group.protocol) + _string(group.leader),
-        struct.pack(">qi", group.timestamp_ms, len(group.members)),
+        struct.pack(">h", _VALUE) + _string(group.protocol_type or ""),
+        struct.pack(">i", group.generation_id) + _string(name) + _string(group.leader),
+        struct.pack(">qi", group.state_timestamp_ms, len(group.members)),
     ]
-    for one in group.members:
+    for one in group.members.values():
         parts += [_string(one.member_id), _string(one.group_instance_id)]
         parts += [_string(one.client_id), _string(one.client_host)]
         parts.append(struct.pack(">ii", one.rebalance_timeout_ms, one.session_timeout_ms))
-        parts += [_bytes(one.subscription), _bytes(one.assignment)]
+        parts += [_bytes(one.metadata(name)), _bytes(one.assignment)]
     return b"".join(parts)
 
 
@@ -140,15 +110,15 @@ class _Reader:
         return self._take(self.number("i"))
 
 
-def decode_key(key: bytes) -> OffsetKey | GroupKey:
+def decode_key(key: bytes) -> RecordKey:
     """Decode a key. Raises CorruptRecord if it is malformed or has an unknown version."""
     reader = _Reader(key)
     version = reader.number("h")
     if 0 <= version <= _OFFSET_KEY:
         group_id = reader.string()
-        return OffsetKey(group_id, TopicPartition(reader.string(), reader.number("i")))
+        return RecordKey(group_id, TopicPartition(reader.string(), reader.number("i")))
     if version == _GROUP_KEY:
-        return GroupKey(reader.string())
+        return RecordKey(reader.string())
     raise CorruptRecord(f"Unknown group metadata message version: {version}")
 
 
@@ -167,32 +137,40 @@ def decode_offset_value(value: bytes) -> CommittedOffset:
     )
 
 
-def decode_group_value(value: bytes) -> StoredGroup:
-    """Decode a group's metadata. Raises CorruptRecord."""
+def decode_group_value(group_id: str, value: bytes) -> Group:
+    """Decode a group's metadata: it is Stable, or Empty if it has no members.
+
+    Before version 2, the time of its state is unknown. Raises CorruptRecord.
+    """
     reader = _Reader(value)
     version = reader.number("h")
     if not 0 <= version <= _VALUE:
         raise CorruptRecord(f"Unknown group metadata message version: {version}")
-    protocol_type, generation_id = reader.string(), reader.number("i")
-    protocol, leader = reader.nullable(), reader.nullable()
-    timestamp_ms = reader.number("q") if version >= 2 else NO_TIMESTAMP
-    members = tuple(_member(reader, version) for _ in range(reader.number("i")))
-    return StoredGroup(protocol_type, generation_id, protocol, leader, timestamp_ms, members)
+    group = Group(group_id, NO_TIMESTAMP)
+    group.protocol_type, group.generation_id = reader.string() or None, reader.number("i")
+    group.protocol_name, group.leader = reader.nullable(), reader.nullable()
+    if version >= 2:
+        group.state_timestamp_ms = reader.number("q")
+    for _ in range(reader.number("i")):
+        group.add(_member(reader, version, group.protocol_name or ""))
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    group.compute_subscribed_topics()
+    return group
 
 
-def _member(reader: _Reader, version: int) -> StoredMember:
+def _member(reader: _Reader, version: int, protocol: str) -> Member:
     member_id = reader.string()
     instance_id = reader.nullable() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
     rebalance_timeout_ms = reader.number("i") if version >= 1 else None
     session_timeout_ms = reader.number("i")
-    return StoredMember(
+    return Member(
         member_id,
         instance_id,
         client_id,
         client_host,
         session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms,
         session_timeout_ms,
-        reader.blob(),
+        (Protocol(protocol, reader.blob()),),
         reader.blob(),
     )

@@ -59,7 +59,7 @@ class OffsetManager:
         self, partition: int, group: Group, on_stored: Callable[[Errors], None]
     ) -> None:
         """Store a group's metadata, then call ``on_stored`` with the error or NONE."""
-        record = (group_key(group.group_id), group_value(group.stored()))
+        record = (group_key(group.group_id), group_value(group))
         self._log.append(
             partition, [record], lambda error: on_stored(_GROUP_ERRORS.get(error, error))
         )

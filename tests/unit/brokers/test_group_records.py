@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klamm.brokers.groups.group import Group, GroupState, Member
 from klamm.brokers.groups.group_coordinator import partition_for
 from klamm.brokers.groups.group_records import (
-    GroupKey,
-    OffsetKey,
-    StoredGroup,
-    StoredMember,
+    RecordKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -23,36 +22,63 @@ from klamm.brokers.groups.group_records import (
     offset_value,
 )
 from klamm.brokers.logs.errors import CorruptRecord
-from klamm.cluster.group_requests import CommittedOffset
+from klamm.cluster.group_requests import CommittedOffset, Protocol
 from klamm.cluster.types import TopicPartition
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 ints = st.integers(-(2**31), 2**31 - 1)
 longs = st.integers(-(2**63), 2**63 - 1)
 members = st.builds(
-    StoredMember, texts, st.none() | texts, texts, texts, ints, ints, st.binary(), st.binary()
-)
-groups = st.builds(
-    StoredGroup,
+    Member,
+    texts,
+    st.none() | texts,
+    texts,
     texts,
     ints,
-    st.none() | texts,
+    ints,
+    st.binary().map(lambda subscription: (Protocol("range", subscription),)),
+    st.binary(),
+)
+
+
+def group_of(
+    protocol_type: str | None,
+    generation_id: int,
+    leader: str | None,
+    timestamp_ms: int,
+    members: list[Member],
+) -> Group:
+    """A group as it is stored."""
+    group = Group("g", timestamp_ms)
+    group.protocol_type, group.generation_id, group.leader = protocol_type, generation_id, leader
+    for member in members:
+        group.add(member)
+    if group.members:
+        group.state, group.protocol_name = GroupState.STABLE, "range"
+    group.compute_subscribed_topics()
+    return group
+
+
+groups = st.builds(
+    group_of,
+    st.none() | texts.filter(bool),
+    ints,
     st.none() | texts,
     longs,
-    st.lists(members, max_size=3).map(tuple),
+    st.lists(members, max_size=3, unique_by=lambda one: one.member_id),
 )
 
 
 @given(texts, texts, ints)
 def test_keys_are_read_back(group_id: str, topic: str, partition: int) -> None:
     tp = TopicPartition(topic, partition)
-    assert decode_key(offset_key(group_id, tp)) == OffsetKey(group_id, tp)
-    assert decode_key(group_key(group_id)) == GroupKey(group_id)
+    assert decode_key(offset_key(group_id, tp)) == RecordKey(group_id, tp)
+    assert decode_key(group_key(group_id)) == RecordKey(group_id)
 
 
 @given(groups)
-def test_groups_are_read_back(group: StoredGroup) -> None:
-    assert decode_group_value(group_value(group)) == group
+def test_groups_are_read_back(group: Group) -> None:
+    assert vars(decode_group_value("g", group_value(group))) == vars(group)
 
 
 @given(longs, ints, texts, longs)
@@ -69,8 +95,8 @@ def test_bytes_are_those_of_the_schemas() -> None:
     assert group_key("g") == bytes.fromhex("0002 0001 67")
     value = offset_value(CommittedOffset(5, 2, "m", 9))
     assert value == bytes.fromhex("0003 0000000000000005 00000002 0001 6d 0000000000000009")
-    member = StoredMember("m", None, "c", "h", 3, 4, b"s", b"a")
-    stored = group_value(StoredGroup("consumer", 1, "range", "m", 9, (member,)))
+    member = Member("m", None, "c", "h", 3, 4, (Protocol("range", b"s"),), b"a")
+    stored = group_value(group_of("consumer", 1, "m", 9, [member]))
     assert stored == bytes.fromhex(
         "0003 0008 636f6e73756d6572 00000001 0005 72616e6765 0001 6d 0000000000000009 00000001"
         "0001 6d ffff 0001 63 0001 68 00000003 00000004 00000001 73 00000001 61"
@@ -86,11 +112,19 @@ def test_values_of_older_versions_are_read(version: int) -> None:
         "rebalance": "00000003" if version >= 1 else "",
         "session": "00000004 00000001 73 00000001 61",
     }
-    member = StoredMember(
-        "m", "i" if version >= 3 else None, "c", "h", 3 if version >= 1 else 4, 4, b"s", b"a"
+    member = Member(
+        "m",
+        "i" if version >= 3 else None,
+        "c",
+        "h",
+        3 if version >= 1 else 4,
+        4,
+        (Protocol("range", b"s"),),
+        b"a",
     )
-    expected = StoredGroup("consumer", 1, "range", "m", 9 if version >= 2 else -1, (member,))
-    assert decode_group_value(bytes.fromhex("".join(parts.values()))) == expected
+    expected = group_of("consumer", 1, "m", 9 if version >= 2 else -1, [member])
+    found = decode_group_value("g", bytes.fromhex("".join(parts.values())))
+    assert vars(found) == vars(expected)
     epoch = "00000002" if version >= 3 else ""
     expires = "0000000000000008" if version == 1 else ""
     value = bytes.fromhex(
@@ -107,7 +141,7 @@ def test_values_of_older_versions_are_read(version: int) -> None:
         (decode_key, "0003 0001 67"),
         (decode_key, "0002 0002 67"),
         (decode_key, "0002 0001 ff"),
-        (decode_group_value, "0004"),
+        (partial(decode_group_value, "g"), "0004"),
         (decode_offset_value, "0004"),
         (decode_offset_value, "ffff"),
     ],
