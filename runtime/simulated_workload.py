@@ -6,13 +6,13 @@ runtime/checks/replicas.py to all partitions of the workload.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 
-from klamm.brokers.broker import KafkaServer
 from klamm.brokers.constant_rate.producer import ConstantRateProducer, Rate
 from klamm.cluster.requests import Address
-from klamm.cluster.types import NO_EPOCH, TopicPartition
-from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
+from klamm.cluster.types import TopicPartition
+from klamm.runtime.checks.replica_views import ReplicaViews
+from klamm.runtime.checks.replicas import ReplicationChecker
 from klamm.runtime.simulated.world import SimulatedWorld
 
 
@@ -39,6 +39,7 @@ class WorkloadChecker:
         self._world = world
         self._producer = producer
         self._checker = ReplicationChecker()
+        self._replicas = ReplicaViews(world)
 
     @property
     def violations(self) -> list[str]:
@@ -60,26 +61,9 @@ class WorkloadChecker:
         """Check that the leaders of these partitions have all acknowledged records.
 
         By default, check all partitions of the workload."""
-        now_ms = self._world.clock.monotonic_ms()
-        partitions = self._producer.partitions
-        of = partitions if of is None else of
-        for tp in of:
-            partitions[tp].materialize(now_ms)
-            self._checker.acknowledged[tp] = partitions[tp].acknowledged
-        self._checker.check(replica_views(self._world, of))
-
-
-def replica_views(world: SimulatedWorld, of: Container[TopicPartition]) -> list[ReplicaView]:
-    """Return all replicas of these partitions, including replicas on stopped brokers."""
-    views = []
-    for broker_id in sorted(world.log_stores):
-        running = world.nodes.get(broker_id)
-        for tp, log, high_watermark in world.replicas_of(broker_id, of):
-            epoch = NO_EPOCH if running is None else _leading_epoch(running.node.broker, tp)
-            views.append(ReplicaView(tp, broker_id, log.intervals(), high_watermark, epoch))
-    return views
-
-
-def _leading_epoch(broker: KafkaServer, tp: TopicPartition) -> int:
-    partition = broker.replica_manager.partitions[tp]
-    return partition.leader_epoch if partition.is_leader(broker.info.id) else NO_EPOCH
+        now_ms, hosts = self._world.clock.monotonic_ms(), self._replicas.hosts()
+        for tp in self.partitions if of is None else of:
+            progress = self._producer.partitions[tp]
+            progress.materialize(now_ms)
+            self._checker.acknowledged[tp] = progress.acknowledged
+            self._checker.check_partition(tp, self._replicas.of(tp, hosts))

@@ -199,14 +199,6 @@ class ReplicationChecker:
                 insort(known, one, key=_START)
         self.acknowledged[tp] = known
 
-    def check(self, views: Iterable[ReplicaView]) -> None:
-        """Check the invariants. ``views``: all replicas, including those on stopped brokers."""
-        by_partition: dict[TopicPartition, list[ReplicaView]] = {}
-        for view in views:
-            by_partition.setdefault(view.partition, []).append(view)
-        for tp, replicas in by_partition.items():
-            self.check_partition(tp, views_of_partition(tuple(replicas)))
-
     def check_partition(self, tp: TopicPartition, replicas: PartitionViews) -> None:
         """Check the invariants of one partition. ``replicas``: all its replicas."""
         views = replicas.views

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -17,13 +17,10 @@ from typing import Any, Final, NamedTuple, Protocol
 from klamm.brokers.bandwidth.copying import Copying
 from klamm.brokers.constant_rate.connections import CertainConnections
 from klamm.brokers.logs.log_journal import LogJournal
-from klamm.brokers.logs.log_store import MemoryLogStore
-from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.brokers.status import broker_status
 from klamm.cluster.errors import WrongState
 from klamm.cluster.protocols import Clock
 from klamm.cluster.requests import Address
-from klamm.cluster.types import TopicPartition
 from klamm.controller.candidacy import Candidacy
 from klamm.controller.request_sender import RequestTap
 from klamm.controller.state_change_log import StateChangeLog
@@ -397,30 +394,6 @@ class SimulatedWorld:
             "brokers": [broker_status(node.broker) for node in nodes],
             "controllers": [one.status() for one in controllers],
         }
-
-    def replicas_of(
-        self, broker_id: int, of: Container[TopicPartition] | None = None
-    ) -> Iterator[tuple[TopicPartition, ReplicaLog, int]]:
-        """Yield (partition, log, high watermark) for each replica of a broker.
-
-        If the broker is not running, only in-memory logs are included. ``of``: the partitions to
-        include, by default all."""
-        running = self.nodes.get(broker_id)
-        if running is not None:
-            rates = running.node.broker.rates
-            for tp, partition in running.node.broker.replica_manager.partitions.items():
-                if partition.log is not None and (of is None or tp in of):
-                    rates.materialize(tp)
-                    yield tp, partition.log, partition.high_watermark
-            return
-        store = self.log_stores[broker_id]
-        if isinstance(store, MemoryLogStore):
-            for path, logs in store.dirs.items():
-                high_watermarks = store.high_watermarks.get(path, {})
-                for tp, log in logs.current.items():
-                    if of is not None and tp not in of:
-                        continue
-                    yield tp, log, min(high_watermarks.get(tp, 0), log.log_end_offset)
 
 
 class SessionFault(NamedTuple):

@@ -22,6 +22,7 @@ from klamm.cluster.api_errors import Errors
 from klamm.cluster.data_requests import FetchResponse
 from klamm.cluster.requests import Message
 from klamm.cluster.types import LeaderAndIsr
+from tests.replica_checks import check_views
 from tests.unit.brokers.checked_replicas import Checked
 from tests.unit.brokers.old_truncation import Truncation, install
 from tests.unit.brokers.replicas import IDS
@@ -114,7 +115,7 @@ class Elections(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         checker = self.replicas.checker
-        checker.check(self.replicas.views())
+        check_views(checker, self.replicas.views())
         if checker.violations:
             raise Loss(checker.violations)
 

@@ -8,8 +8,9 @@ from klamm.cluster.data_requests import ProduceRequest
 from klamm.cluster.records import CountedBatch
 from klamm.cluster.requests import Address, Message
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.runtime.checks.replica_views import ReplicaViews
 from klamm.runtime.simulated.world import SimulatedWorld
-from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload, replica_views
+from klamm.runtime.simulated_workload import WorkloadChecker, begin_workload
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 IDS = (0, 1, 2)
@@ -44,10 +45,8 @@ class GrowingCluster:
 
     def log_ends(self, tp: TopicPartition = T[0]) -> dict[int, int]:
         """Where the logs of all replicas end, by broker."""
-        return {
-            view.broker_id: view.intervals[-1].end if view.intervals else 0
-            for view in replica_views(self.world, (tp,))
-        }
+        replicas = ReplicaViews(self.world)
+        return {view.broker_id: view.end for view in replicas.of(tp, replicas.hosts()).views}
 
     def unacknowledged(self, tp: TopicPartition = T[0]) -> int:
         """How many records there should be that are not decided yet."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
 
 from msgspec.structs import astuple
 
-from klamm.brokers.logs.errors import LogStorageError
 from klamm.brokers.logs.records import Record, encode_batch
 from klamm.cluster.data_requests import Acks, ProducedPartition, ProduceRequest, ProduceResponse
 from klamm.cluster.records import CountedBatch, Produced
 from klamm.cluster.requests import Address, Message
-from klamm.cluster.types import NO_EPOCH, LeaderAndIsr, TopicPartition
+from klamm.cluster.types import LeaderAndIsr, TopicPartition
+from klamm.runtime.checks.replica_views import ReplicaViews
 from klamm.runtime.checks.replicas import ReplicationChecker, ReplicaView
 from klamm.runtime.simulated.world import SimulatedWorld
+from tests.replica_checks import check_views
 from tests.sim.worlds import create_topic, state_of, three_brokers
 
 T0 = TopicPartition("t", 0)
@@ -56,7 +57,7 @@ class Cluster:
 
     def check(self) -> None:
         """Fail on what was broken so far, or is now."""
-        self.checker.check(replica_views(self.world))
+        check_views(self.checker, replica_views(self.world))
         assert self.world.errors == [], self.world.errors
         assert self.checker.violations == [], self.checker.violations
 
@@ -101,22 +102,7 @@ class Cluster:
         self.answers[message.correlation_id] = message.body.partitions[T0]
 
 
-def replica_views(world: SimulatedWorld) -> list[ReplicaView]:
+def replica_views(world: SimulatedWorld) -> Sequence[ReplicaView]:
     """The replicas of t-0 on brokers that run, and on the disks of those that do not."""
-    views = []
-    for broker_id in world.log_stores:
-        for tp, log, mark in world.replicas_of(broker_id):
-            # A log that cannot be read is lost; its broker learns it when it needs it.
-            if tp == T0:
-                with contextlib.suppress(LogStorageError):
-                    epoch = _leading_epoch(world, broker_id)
-                    views.append(ReplicaView(T0, broker_id, log.intervals(), mark, epoch))
-    return views
-
-
-def _leading_epoch(world: SimulatedWorld, broker_id: int) -> int:
-    running = world.nodes.get(broker_id)
-    if running is None:
-        return NO_EPOCH
-    partition = running.node.broker.replica_manager.partitions[T0]
-    return partition.leader_epoch if partition.is_leader(broker_id) else NO_EPOCH
+    replicas = ReplicaViews(world)
+    return replicas.of(T0, replicas.hosts()).views

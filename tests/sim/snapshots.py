@@ -7,6 +7,7 @@ import hashlib
 
 from klamm.runtime.simulated.world import SimulatedWorld
 from klamm.zk.memory_server import MemoryServer
+from tests.sim.worlds import replicas_of
 
 
 class Snapshot:
@@ -32,7 +33,7 @@ def fingerprint(world: SimulatedWorld) -> str:
     logs = [
         (broker_id, *replica)
         for broker_id in sorted(world.log_stores)
-        for replica in world.replicas_of(broker_id)
+        for replica in replicas_of(world, broker_id)
         if replica[1].log_end_offset
     ]
     digest = hashlib.sha256()

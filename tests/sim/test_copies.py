@@ -20,6 +20,7 @@ from tests.sim.faults import cut_off
 from tests.sim.reassignments import brokers_up, reassign, stored, with_topic
 from tests.sim.snapshots import Snapshot, fingerprint
 from tests.sim.test_config_changes import alter
+from tests.sim.worlds import replicas_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MB = 1_000_000
@@ -73,7 +74,7 @@ def joined_ms(world: SimulatedWorld, tp: TopicPartition, broker_id: int) -> floa
 
 
 def log_end(world: SimulatedWorld, broker_id: int, tp: TopicPartition = T0) -> int:
-    return {t: log.log_end_offset for t, log, _ in world.replicas_of(broker_id)}.get(tp, 0)
+    return {t: log.log_end_offset for t, log, _ in replicas_of(world, broker_id)}.get(tp, 0)
 
 
 def throttle(world: SimulatedWorld, bytes_per_s: int, *brokers: int) -> None:

@@ -25,6 +25,7 @@ from klamm.runtime.scenarios.simulated_driver import SimulatedDriver
 from klamm.runtime.scenarios.steps import Condition, Moment, Step, StepCheck
 from klamm.runtime.simulated.world import SimulatedWorld
 from tests.scenarios import SCENARIOS
+from tests.sim.worlds import replicas_of
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "drills.md"
@@ -184,7 +185,7 @@ def test_preloaded_records_are_on_disk() -> None:
     head = f"checks: false\n{SKELETON}"
     _, verdict, world = play_text("  - preload: {t-0: 5MB}\n  - power_off: 1\n", head)
     assert verdict.outcome is Outcome.PASSED
-    assert [log.log_end_offset for _, log, _ in world.replicas_of(1)] == [5_000]
+    assert [log.log_end_offset for _, log, _ in replicas_of(world, 1)] == [5_000]
 
 
 def test_brokers_that_are_killed_together_are_all_dead() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from klamm.admin.topics.topics import TopicAdmin
+from klamm.brokers.logs.log_store import MemoryLogStore
+from klamm.brokers.logs.replica_log import ReplicaLog
 from klamm.cluster.types import LeaderAndIsr, TopicPartition
 from klamm.controller.kafka_controller import KafkaController
 from klamm.placement.draws import JavaRandom
@@ -54,3 +56,22 @@ def active_controller(world: SimulatedWorld) -> KafkaController:
     active = [c for c in controllers(world).values() if c.is_active]
     assert len(active) == 1, [c.config.broker_id for c in active]
     return active[0]
+
+
+def replicas_of(
+    world: SimulatedWorld, broker_id: int
+) -> Iterator[tuple[TopicPartition, ReplicaLog, int]]:
+    """The partitions of a broker with their logs and high watermarks; if it is dead, in memory."""
+    running = world.nodes.get(broker_id)
+    if running is not None:
+        for tp, partition in running.node.broker.replica_manager.partitions.items():
+            if partition.log is not None:
+                running.node.broker.rates.materialize(tp)
+                yield tp, partition.log, partition.high_watermark
+        return
+    store = world.log_stores[broker_id]
+    if isinstance(store, MemoryLogStore):
+        for path, logs in store.dirs.items():
+            for tp, log in logs.current.items():
+                mark = store.high_watermarks.get(path, {}).get(tp, 0)
+                yield tp, log, min(mark, log.log_end_offset)

@@ -21,6 +21,7 @@ from klamm.runtime.checks.replicas import (
     records_between,
     views_of_partition,
 )
+from tests.replica_checks import check_views
 
 T0 = TopicPartition("t", 0)
 CLIENT, LEADER = Address("client", 0), Address("broker", 1)
@@ -39,14 +40,14 @@ def acknowledged(view: ReplicaView, count: int) -> ReplicationChecker:
     answer = ProduceResponse({T0: ProducedPartition(Errors.NONE, 0, view.leading_epoch)})
     checker.on_message(Message(CLIENT, LEADER, 7, produce), ())
     checker.on_message(Message(LEADER, CLIENT, 7, answer), [view])
-    checker.check([view])
+    check_views(checker, [view])
     assert checker.acknowledged == {T0: [Stretch(1, 0, count)]}
     return checker
 
 
 def test_a_new_leader_without_an_acknowledged_record_is_reported() -> None:
     checker = acknowledged(replica(1, 5, leading_epoch=1), 5)
-    checker.check([replica(1, 5), replica(2, 4, leading_epoch=2)])
+    check_views(checker, [replica(1, 5), replica(2, 4, leading_epoch=2)])
     assert checker.violations == [
         "t-0: the records at offsets 0 to 4 of leader epoch 1 were acknowledged, but are not in "
         "the log of leader 2"
@@ -55,7 +56,7 @@ def test_a_new_leader_without_an_acknowledged_record_is_reported() -> None:
 
 def test_a_deposed_leader_that_does_not_know_it_need_not_have_all() -> None:
     checker = acknowledged(replica(1, 5, leading_epoch=1), 5)
-    checker.check([replica(1, 5), replica(0, 0, leading_epoch=0)])
+    check_views(checker, [replica(1, 5), replica(0, 0, leading_epoch=0)])
     assert checker.violations == []
 
 
@@ -68,9 +69,11 @@ def test_records_lost_by_a_leader_that_had_them_are_reported() -> None:
     )
     leader = ReplicaView(T0, 1, held, 12, 3)
     for _ in range(2):
-        checker.check([leader])
+        check_views(checker, [leader])
         assert checker.violations == []
-    checker.check([msgspec.structs.replace(leader, intervals=(Interval(1, 0, 4, 0, 0), *held[1:]))])
+    check_views(
+        checker, [msgspec.structs.replace(leader, intervals=(Interval(1, 0, 4, 0, 0), *held[1:]))]
+    )
     assert checker.violations == [
         "t-0: the records at offsets 0 to 4 of leader epoch 1 were acknowledged, but are not in "
         "the log of leader 1"
@@ -83,12 +86,12 @@ def test_records_that_a_deposed_leader_acknowledges_again_are_not_lost() -> None
     held = (*before.intervals, Interval(2, 5, 9, 4, 0))
     leader = ReplicaView(T0, 2, held, 9, 2)
     checker.acknowledged[T0] = [*checker.acknowledged[T0], Stretch(2, 5, 9)]
-    checker.check([before, leader])
+    check_views(checker, [before, leader])
     produce = ProduceRequest(-1, 1_000, {T0: CountedBatch(3, 3)})
     again = ProduceResponse({T0: ProducedPartition(Errors.NONE, 2, 1)})
     checker.on_message(Message(CLIENT, LEADER, 8, produce), ())
     checker.on_message(Message(LEADER, CLIENT, 8, again), [before])
-    checker.check([before, leader])
+    check_views(checker, [before, leader])
     assert checker.violations == []
 
 
@@ -147,11 +150,11 @@ def test_logs_that_differ_below_both_high_watermarks_are_reported(
     views = [view(1, *one, high_watermark=5), view(2, *other, high_watermark=9)]
     for replicas in (views, views[::-1]):
         checker = ReplicationChecker()
-        checker.check([*replicas, view(3, *one, high_watermark=0)])
+        check_views(checker, [*replicas, view(3, *one, high_watermark=0)])
         assert bool(checker.violations) == differ
         assert set(checker.names.values()) == ({"log-matching"} if differ else set())
     checker = ReplicationChecker()
-    checker.check([msgspec.structs.replace(one, high_watermark=0) for one in views])
+    check_views(checker, [msgspec.structs.replace(one, high_watermark=0) for one in views])
     assert checker.violations == []
 
 
@@ -208,9 +211,9 @@ def test_logs_of_one_shape_are_alike_up_to_the_end_of_the_shorter() -> None:
 
 def test_an_epoch_has_one_leader_and_its_high_watermark_does_not_fall() -> None:
     checker = ReplicationChecker()
-    checker.check([replica(1, 5, leading_epoch=1)])
-    checker.check([replica(1, 5, leading_epoch=2), replica(2, 5, leading_epoch=1)])
-    checker.check([replica(1, 4, leading_epoch=2)])
+    check_views(checker, [replica(1, 5, leading_epoch=1)])
+    check_views(checker, [replica(1, 5, leading_epoch=2), replica(2, 5, leading_epoch=1)])
+    check_views(checker, [replica(1, 4, leading_epoch=2)])
     assert checker.names == {
         "t-0: brokers 1 and 2 both lead at leader epoch 1": "one-broker-leads-an-epoch",
         "t-0: the high watermark of leader 1 fell from 5 to 4": "high-watermark-does-not-decrease",
@@ -221,21 +224,21 @@ def test_what_is_known_of_a_deleted_topic_and_of_a_restarted_broker_is_forgotten
     checker = acknowledged(replica(1, 5, leading_epoch=1), 5)
     checker.on_restart(1)
     lower = msgspec.structs.replace(replica(1, 5, leading_epoch=1), high_watermark=3)
-    checker.check([lower])
+    check_views(checker, [lower])
     assert checker.violations == []
     checker.on_restart(2)
-    checker.check([msgspec.structs.replace(lower, high_watermark=2)])
+    check_views(checker, [msgspec.structs.replace(lower, high_watermark=2)])
     assert len(checker.violations) == 1
     checker.names.clear()
     checker.forget("other")
     assert checker.acknowledged
     checker.forget("t")
-    checker.check([replica(2, 1, leading_epoch=1)])
+    check_views(checker, [replica(2, 1, leading_epoch=1)])
     assert checker.violations == []
-    checker.check([replica(2, 0, leading_epoch=1)])
+    check_views(checker, [replica(2, 0, leading_epoch=1)])
     assert len(checker.violations) == 1
     checker.on_restart(2)
-    checker.check([replica(2, 0, leading_epoch=1)])
+    check_views(checker, [replica(2, 0, leading_epoch=1)])
     assert len(checker.violations) == 1
 
 
@@ -285,9 +288,9 @@ def test_acknowledged_records_below_the_log_start_are_not_missed() -> None:
     checker = ReplicationChecker()
     checker.acknowledged[T0] = [Stretch(1, 0, 5), Stretch(2, 5, 9), Stretch(3, 9, 12)]
     leader = ReplicaView(T0, 1, held((2, 6, 9), (3, 9, 12)), 12, 3, start=6, end=12)
-    checker.check([leader])
+    check_views(checker, [leader])
     assert checker.violations == []
-    checker.check([msgspec.structs.replace(leader, intervals=held((2, 6, 8)), end=8)])
+    check_views(checker, [msgspec.structs.replace(leader, intervals=held((2, 6, 8)), end=8)])
     assert [text.split(" were")[0] for text in checker.violations] == [
         "t-0: the records at offsets 5 to 8 of leader epoch 2",
         "t-0: the records at offsets 9 to 11 of leader epoch 3",

@@ -11,6 +11,7 @@ import pytest
 
 from klamm.cluster.data_requests import FetchRequest, FetchResponse
 from klamm.cluster.requests import Message
+from tests.replica_checks import check_views
 from tests.unit.brokers.checked_replicas import Checked
 from tests.unit.brokers.network import T0
 from tests.unit.brokers.old_truncation import Truncation, install
@@ -117,7 +118,7 @@ def test_the_loss_is_found(truncation: Truncation, monkeypatch: pytest.MonkeyPat
     install(monkeypatch, truncation)
     replicas = Checked()
     SCHEDULES[truncation](replicas)
-    replicas.checker.check(replicas.views())
+    check_views(replicas.checker, replicas.views())
     assert replicas.checker.acknowledged[T0]
     assert replicas.checker.violations
 
@@ -126,6 +127,6 @@ def test_the_loss_is_found(truncation: Truncation, monkeypatch: pytest.MonkeyPat
 def test_nothing_is_lost_now(truncation: Truncation) -> None:
     replicas = Checked()
     SCHEDULES[truncation](replicas)
-    replicas.checker.check(replicas.views())
+    check_views(replicas.checker, replicas.views())
     assert replicas.checker.acknowledged[T0]
     assert replicas.checker.violations == []
