@@ -95,28 +95,28 @@ class Agenda:
 
 
 class RunLoop:
-    """Runs a simulated world step by step.
+    """A simulated ZooKeeper, network and clock, and actors that run step by step.
 
-    ``resume`` runs an actor, which is drawn with ``rng`` from the runnable ones. ``steps_run``:
-    number of steps so far.
+    A step resumes one actor, which is drawn from the runnable ones, or delivers messages, or
+    advances the time to the next due event. ``steps_run``: number of steps so far. ``errors``:
+    those of actors, one line each.
     """
 
-    def __init__(
-        self,
-        agenda: Agenda,
-        transport: SimulatedTransport,
-        server: MemoryServer,
-        clock: VirtualClock,
-        resume: Callable[[Actor], None],
-        rng: random.Random,
-    ) -> None:
+    def __init__(self, seed: int) -> None:
+        self.clock = VirtualClock()
+        self.server = MemoryServer(self.clock)
+        self.transport = SimulatedTransport(self.clock, random.Random(seed + 1))
+        self.scheduler = Scheduler(self._failed)
+        self.errors: list[str] = []
         self.steps_run = 0
-        self._agenda = agenda
-        self._transport = transport
-        self._server = server
-        self._clock = clock
-        self._resume = resume
-        self._rng = rng
+        self._agenda = Agenda(self.scheduler, self.clock)
+        self._rng = random.Random(seed)
+
+    def _failed(self, actor: Actor, error: BaseException) -> None:
+        self.errors.append(f"{actor.address}: {type(error).__name__}: {error}")
+
+    def _resume(self, actor: Actor) -> None:
+        raise NotImplementedError
 
     def step(self) -> bool:
         """Run one step. Return False if nothing can happen without external input."""
@@ -129,12 +129,12 @@ class RunLoop:
         Return False if nothing is left to do by the deadline, a monotonic time."""
         if runnable:
             self._resume(runnable[self._rng.randrange(len(runnable))])
-        elif not self._transport.deliver_due():
+        elif not self.transport.deliver_due():
             due_ms = self._next_due_ms()
             if due_ms is None or due_ms > deadline_ms:
                 return False
-            self._clock.advance_to(due_ms)
-            self._server.expire_due()
+            self.clock.advance_to(due_ms)
+            self.server.expire_due()
         self.steps_run += 1
         return True
 
@@ -142,6 +142,10 @@ class RunLoop:
         """Return the due time of the next timer, message or session expiry, in monotonic ms."""
         self._agenda.recheck_all()
         return self._next_due_ms()
+
+    def run_until(self, condition: Callable[[], bool], *, timeout_ms: float = 60_000) -> bool:
+        """Run until ``condition`` holds. Return False if this takes longer than ``timeout_ms``."""
+        return self.run_before(condition, self.clock.monotonic_ms() + timeout_ms)
 
     def run_before(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
         """Run until ``condition`` holds. Return False at ``deadline_ms``, a monotonic time."""
@@ -154,14 +158,14 @@ class RunLoop:
     def run_for(self, duration_ms: float) -> None:
         """Run for this many simulated milliseconds, including what is due exactly at the end."""
         self._agenda.recheck_all()
-        deadline_ms = self._clock.monotonic_ms() + duration_ms
+        deadline_ms = self.clock.monotonic_ms() + duration_ms
         while self._step_by(deadline_ms):
             pass
 
     def _next_due_ms(self) -> float | None:
         due = (
-            self._transport.next_due_ms(),
-            self._server.next_expiry_ms(),
+            self.transport.next_due_ms(),
+            self.server.next_expiry_ms(),
             self._agenda.next_due_ms(),
         )
         return earliest(due)
@@ -172,5 +176,5 @@ class RunLoop:
         Otherwise advance the time to the deadline and return False."""
         if self.do_next(self._agenda.runnable(), deadline_ms):
             return True
-        self._clock.advance_to(deadline_ms)
+        self.clock.advance_to(deadline_ms)
         return False

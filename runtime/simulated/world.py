@@ -8,7 +8,6 @@ repeatable, nothing here sleeps, reads the machine's clock or iterates over a se
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,10 +23,10 @@ from klamm.cluster.requests import Address
 from klamm.controller.candidacy import Candidacy
 from klamm.controller.request_sender import RequestTap
 from klamm.controller.state_change_log import StateChangeLog
-from klamm.runtime.actors import Actor, Scheduler
+from klamm.runtime.actors import Actor
 from klamm.runtime.bandwidth import Bandwidth
 from klamm.runtime.client_actor import Client, ClientActor
-from klamm.runtime.clock import MachineClocks, VirtualClock
+from klamm.runtime.clock import MachineClocks
 from klamm.runtime.cluster_spec import ClusterSpec
 from klamm.runtime.disks import ClusterDisks, simulated_disk
 from klamm.runtime.journal import MemoryJournal
@@ -43,10 +42,9 @@ from klamm.runtime.node_actors import (
     StartUp,
     check_log_dir,
 )
-from klamm.runtime.simulated.run_loop import Agenda, RunLoop
+from klamm.runtime.simulated.run_loop import RunLoop
 from klamm.runtime.simulated.zookeeper_links import ZooKeeperLinks
-from klamm.runtime.transport import SimulatedTransport
-from klamm.zk.memory_store import Crashed, LostReply, MemoryServer, MemoryStore
+from klamm.zk.memory_store import Crashed, LostReply, MemoryStore
 from klamm.zk.store import ReadOp, Transaction
 
 OpenLog = Callable[[int, Clock], StateChangeLog]
@@ -72,10 +70,8 @@ class SimulatedNode:
     node: Node
 
 
-class SimulatedWorld:
+class SimulatedWorld(RunLoop):
     """A simulated cluster with its ZooKeeper and its network, run step by step.
-
-    A step resumes one actor, or delivers messages, or advances the time to the next due event.
 
     - ``on_crash`` is called with the broker id if a hook of the ZooKeeper server raises Crashed in
       an actor. By default the node is killed.
@@ -91,15 +87,10 @@ class SimulatedWorld:
         has_memory_disk: bool = False,
         open_log: OpenLog | None = None,
     ) -> None:
+        super().__init__(spec.seed)
         self.spec = spec
-        self.clock = VirtualClock()
         self.clocks = MachineClocks(self.clock)
-        self._rng = random.Random(spec.seed)
         self.journal = MemoryJournal()
-        self.server = MemoryServer(self.clock)
-        self.transport = SimulatedTransport(self.clock, random.Random(spec.seed + 1))
-        self.scheduler = Scheduler(self._failed)
-        self._agenda = Agenda(self.scheduler, self.clock)
         give, transport = self.scheduler.give, self.transport
         self.copying = Copying(self.clock, transport.send, give, transport.reaches)
         self.connections = CertainConnections(transport.is_lossless, transport.disconnect_at_once)
@@ -119,42 +110,14 @@ class SimulatedWorld:
         disk = simulated_disk(self.clock, spec.seed, is_in_memory=has_memory_disk)
         self.log_stores = stores = LogStores(spec.segments, log_journal, disk)
         self.disks = ClusterDisks(spec, stores, self.copying, self.journal, self._send_event)
-        self.errors: list[str] = []
         self.on_crash = self.kill
         self.observer: ActorObserver | None = None
         self._open_log = open_log
         self._shut_down: list[int] = []
         self._halted: list[int] = []
         self._incarnations = 0
-        rng, resume = self._rng, self._resume
-        self._loop = RunLoop(self._agenda, self.transport, self.server, self.clock, resume, rng)
 
     # -- steps
-
-    @property
-    def steps_run(self) -> int:
-        """Number of steps so far."""
-        return self._loop.steps_run
-
-    def step(self) -> bool:
-        """Run one step. Return False if nothing can happen without external input."""
-        return self._loop.step()
-
-    def next_due_ms(self) -> float | None:
-        """Return the due time of the next timer, message or session expiry, in monotonic ms."""
-        return self._loop.next_due_ms()
-
-    def run_until(self, condition: Callable[[], bool], *, timeout_ms: float = 60_000) -> bool:
-        """Run until ``condition`` holds. Return False if this takes longer than ``timeout_ms``."""
-        return self.run_before(condition, self.clock.monotonic_ms() + timeout_ms)
-
-    def run_before(self, condition: Callable[[], bool], deadline_ms: float) -> bool:
-        """Run until ``condition`` holds. Return False at ``deadline_ms``, a monotonic time."""
-        return self._loop.run_before(condition, deadline_ms)
-
-    def run_for(self, duration_ms: float) -> None:
-        """Run for this many simulated milliseconds, including what is due exactly at the end."""
-        self._loop.run_for(duration_ms)
 
     def run_event(self, actor: Actor) -> None:
         """Let an actor process one event, or the timers that are due, without other actors."""
@@ -192,9 +155,6 @@ class SimulatedWorld:
         self.connections.review()
         self.copying.on_links_cut()
         self._zookeeper_links.review()
-
-    def _failed(self, actor: Actor, error: BaseException) -> None:
-        self.errors.append(f"{actor.address}: {type(error).__name__}: {error}")
 
     # -- nodes and their faults
 

@@ -15,7 +15,7 @@ def test_the_agenda_and_the_scheduler_find_the_same_actors() -> None:
         found = world._agenda.runnable()
         assert found == world.scheduler.runnable(world.clock)
         several += len(found) > 1
-        world._loop.do_next(found)
+        world.do_next(found)
         if step == 500:
             world.start(1)
     assert several > 5
